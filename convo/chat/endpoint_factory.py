@@ -25,16 +25,18 @@ from convo.config.settings import (
 )
 from convo.config.values import Secret, read_secret
 from convo.endpoints.base import Endpoint
-from convo.errors import ConvoError, EndpointFault, InvalidSettings, KeyRefused, ModelMissing, RequestRefused
+from convo.errors import ConvoError, EndpointFault, InvalidSettings, ModelMissing, RequestRefused
 from convo.history.items import Item, Json, StreamEvent
 from convo.history.records import EMBEDDED_SCOPE, Scope
 from convo.models.base import Model, ModelLister, ModelRequest, fetch_model_names, get_ignored_fields, hide_issuer_model
-from convo.models.factory import find_built_in_weights, make_openai_options, open_model
+from convo.models.errors import translate_server_key_errors
+from convo.models.factory import find_built_in_weights, make_openai_options, open_model, open_pass_through
 from convo.runtime import Clock, NewId, SystemClock, random_id
 from convo.stores.base import Store
 
 if TYPE_CHECKING:
     from convo.endpoints.remote import RemoteEndpoint
+    from convo.models.pass_through import PassThroughApi, PassThroughClient
     from convo.responses_api.endpoint import EmbeddedService
 
 
@@ -163,6 +165,40 @@ ECHO_MODEL = "scripted/echo"
 class ModelsForClients(ModelsByName):
     """`ModelsByName` for clients that have no provider key and must not read local files by naming them."""
 
+    def __init__(self, settings: Settings, clock: Clock, new_id: NewId) -> None:
+        super().__init__(settings, clock, new_id)
+        self._pass_through_clients: dict[str, PassThroughClient] = {}
+
+    def open_pass_through(self, api: "PassThroughApi", name: str) -> "tuple[PassThroughClient, str]":
+        """Return the client for requests to `api` with the model `name`, and the provider's own name for it.
+
+        Raises RequestRefused for an unknown model, Unsupported if its provider does not have this API, and the errors
+        of `open_model`.
+        """
+        from convo.models.pass_through import check_api_supported
+
+        try:
+            choice = self._resolve_name(name)
+        except InvalidSettings as error:
+            raise model_not_found_error(name, error) from error
+        provider = choice.provider
+        check_api_supported(provider, api, name)
+        if provider.name not in self._pass_through_clients:
+            with translate_server_key_errors(provider.name, key_sent=False):
+                self._pass_through_clients[provider.name] = open_pass_through(
+                    provider,
+                    key=load_provider_key(provider, os.environ),
+                    token=load_provider_token(provider, os.environ),
+                    limits=self._settings.limits,
+                )
+        return self._pass_through_clients[provider.name], choice.name.model
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        for client in self._pass_through_clients.values():
+            await client.aclose()
+        self._pass_through_clients.clear()
+
     def __call__(self, name: str) -> tuple[Model, str]:
         model, choice = self._open_model(name)
         provider_model = choice.name.model
@@ -193,7 +229,13 @@ MODEL_LIST_TIMEOUT_S = 3.0
 
 
 def open_service(
-    settings: Settings, *, store: Store, clock: Clock, new_id: NewId, strict: bool = False
+    settings: Settings,
+    *,
+    store: Store,
+    clock: Clock,
+    new_id: NewId,
+    strict: bool = False,
+    models: ModelsForClients | None = None,
 ) -> "EmbeddedService":
     """Return the endpoints of all tenants of `store`, over the models of every provider; no connection is made yet.
 
@@ -201,6 +243,7 @@ def open_service(
 
     store:   with storage type "none", a store that ends with the process and receives nothing
     strict:  refuse the requests that the real API refuses
+    models:  the models of `settings`, which the service closes; by default new ones
     """
     from convo.responses_api.deps import SPECIFICATION_EVENT_NAMES, EndpointOptions
     from convo.responses_api.endpoint import EmbeddedService
@@ -214,7 +257,7 @@ def open_service(
     )
 
     started_at = int(clock.now())
-    models = ModelsForClients(settings, clock, new_id)
+    models = models or ModelsForClients(settings, clock, new_id)
 
     async def fetch_models() -> Sequence[Mapping[str, Json]]:
         model_lists = await fetch_model_lists(settings)
@@ -398,20 +441,3 @@ def _is_model_missing(fault: EndpointFault) -> bool:
         and fault.param is None
     )
     return fault.code == "model_not_found" or is_plain_404
-
-
-@contextmanager
-def translate_server_key_errors(provider: str, *, key_sent: bool = True) -> Iterator[None]:
-    """Turn a refusal of the server's key into an EndpointFault, an error of the server.
-
-    key_sent:  whether the provider refused the key; otherwise the server has none
-    """
-    missing_key_message = f"this server has no usable key for {provider}; GET /v1/models lists the available models"
-    try:
-        yield
-    except KeyRefused as error:
-        raise EndpointFault(
-            f"{provider} rejected the key of this server" if key_sent else missing_key_message,
-            code="provider_key_refused",
-            hint=f"the operator of this server must check the key of {provider}",
-        ) from error

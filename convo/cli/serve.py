@@ -60,7 +60,7 @@ def run_server(config: Path | None, flags: SettingFlags, *, verbose: bool, stric
 
 
 async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) -> None:
-    from convo.chat.endpoint_factory import open_service
+    from convo.chat.endpoint_factory import ModelsForClients, open_service
     from convo.server import server
     from convo.server.app import Gateway
     from convo.server.auth import KeysFile
@@ -75,12 +75,14 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
             server.open_listening_socket(serve_settings.host, serve_settings.port) as listening_socket,
             stop_event_on_signals() as stop_event,
         ):
-            service = open_service(settings, store=store, clock=clock, new_id=random_id, strict=strict)
+            models = ModelsForClients(settings, clock, random_id)
+            service = open_service(settings, store=store, clock=clock, new_id=random_id, strict=strict, models=models)
             await service.check_ready()  # also starts the recovery of work that other replicas left
             log = _print_access_line if verbose else None
             gateway = Gateway(
                 service, serve_settings, InspectorDeps(store, settings.prices, providers=settings.providers),
                 clock=clock, new_id=random_id, authenticator=keys, log=log, report_store_fault=StoreFaultPrinter(),
+                upstreams=models,
             )  # fmt: skip
             print_notice(f"convo serves {server.local_base_url(listening_socket)}, store {settings.storage}")
             await server.run_gateway(

@@ -152,17 +152,26 @@ class AnthropicModel:
 
     def _get_client(self) -> SSEClient:
         if self._client is None:
-            from anthropic import DefaultAsyncHttpxClient
-
-            is_anthropic = self._provider == "anthropic"
-            with translate_certificate_errors():
-                http_client = self._http_client or DefaultAsyncHttpxClient(follow_redirects=False)
-            http = limit_response_bodies(http_client, self._limits)
-            client = _make_anthropic_client(
-                self._base_url, self._key or PLACEHOLDER_KEY, http, use_env_headers=is_anthropic
+            self._client = make_anthropic_client(
+                self._provider, self._base_url, self._key, self._http_client, self._limits
             )
-            self._client = SSEClient(client, http, self._limits)
         return self._client
+
+
+def make_anthropic_client(
+    provider: str, base_url: str, key: Secret | None, http_client: "AsyncClient | None", limits: ResponseLimits
+) -> SSEClient:
+    """Create the client of one server, without retries; no request is sent.
+
+    http_client:  a transport to use instead of the package's own
+    """
+    from anthropic import DefaultAsyncHttpxClient
+
+    with translate_certificate_errors():
+        http = limit_response_bodies(http_client or DefaultAsyncHttpxClient(follow_redirects=False), limits)
+    is_anthropic = provider == "anthropic"
+    client = _make_package_client(base_url, key or PLACEHOLDER_KEY, http, use_env_headers=is_anthropic)
+    return SSEClient(client, http, limits)
 
 
 def check_anthropic_installed() -> None:
@@ -171,7 +180,7 @@ def check_anthropic_installed() -> None:
         raise ModelMissing(f"the {_PACKAGE} package is not installed", hint=f"pip install 'convo-state[{_PACKAGE}]'")
 
 
-def _make_anthropic_client(
+def _make_package_client(
     base_url: str, key: Secret, http_client: "AsyncClient", *, use_env_headers: bool
 ) -> "AsyncAnthropic":
     """Create the package's client without retries; `use_env_headers` sends the headers of ANTHROPIC_CUSTOM_HEADERS."""

@@ -11,7 +11,8 @@ Adapters wrap every await of a provider in `map_provider_errors`. Keys are remov
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from importlib import import_module
@@ -143,6 +144,23 @@ class map_provider_errors:  # noqa: N801 - used like a function: `with map_provi
         fault = to_endpoint_fault(error, self._context, is_streaming=self.is_streaming)
         if fault is not None:
             raise fault from error
+
+
+@contextmanager
+def translate_server_key_errors(provider: str, *, key_sent: bool = True) -> Iterator[None]:
+    """Turn a refusal of the server's key into an EndpointFault, an error of the server.
+
+    key_sent:  whether the provider refused the key; otherwise the server has none
+    """
+    missing_key_message = f"this server has no usable key for {provider}; GET /v1/models lists the available models"
+    try:
+        yield
+    except KeyRefused as error:
+        raise EndpointFault(
+            f"{provider} rejected the key of this server" if key_sent else missing_key_message,
+            code="provider_key_refused",
+            hint=f"the operator of this server must check the key of {provider}",
+        ) from error
 
 
 def to_endpoint_fault(

@@ -15,8 +15,9 @@ from convo.models.base import Model
 from convo.runtime import Clock, NewId
 
 if TYPE_CHECKING:
-    from convo.models.http import OpenAIClientOptions
+    from convo.models.http import OpenAIClientOptions, SSEClient
     from convo.models.local import LocalModel
+    from convo.models.pass_through import PassThroughClient
     from convo.models.weights import PullProgress, Weights
 
 
@@ -80,6 +81,56 @@ def open_model(
 
             options = make_openai_options(provider, key=key, token=token)
             return ResponsesModel(options, new_id, limits=limits, extra_fields=extra)
+
+
+def open_pass_through(
+    provider: Provider,
+    *,
+    key: Secret | None,
+    token: Secret | None = None,
+    limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
+) -> "PassThroughClient":
+    """Open the provider's own API for requests that are passed through; no connection is made.
+
+    `check_api_supported` tells whether the provider has it. Raises as `open_model` does.
+    """
+    from convo.models.errors import ErrorContext
+    from convo.models.http import (
+        PLACEHOLDER_KEY,
+        OpenAIClientOptions,
+        make_http_client,
+        make_openai_client,
+        make_sse_client,
+    )
+    from convo.models.pass_through import PassThroughClient
+
+    if provider.api == "anthropic":
+        from convo.models.anthropic import check_anthropic_installed, make_anthropic_client
+
+        key, base_url = check_provider_key(provider, key), require_base_url(provider).removesuffix("/v1")
+        check_anthropic_installed()
+        context = ErrorContext(provider.name, base_url, key=key, package="anthropic")
+        return PassThroughClient(
+            lambda: make_anthropic_client(provider.name, base_url, key, None, limits), context, limits
+        )
+
+    if provider.api == "chat":
+        key = check_provider_key(provider, key)
+        options = OpenAIClientOptions(provider.name, require_base_url(provider), key=key or PLACEHOLDER_KEY)
+    else:
+        options = make_openai_options(provider, key=key, token=token)
+
+    def make_client() -> "SSEClient":
+        http_client = make_http_client()
+        return make_sse_client(options, make_openai_client(options, http_client, limits), http_client, limits)
+
+    return PassThroughClient(
+        make_client,
+        ErrorContext(provider.name, options.base_url, key=options.token or key),
+        limits,
+        deployment=options.deployment,
+        in_path=options.is_azure and options.api_version is not None,
+    )
 
 
 def make_openai_options(

@@ -14,7 +14,7 @@ import zlib
 from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterator, Mapping
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO
 from types import MappingProxyType
@@ -119,19 +119,58 @@ class SSEClient:
             with map_provider_errors(context, is_streaming=True):
                 await response.aclose()
 
+    @asynccontextmanager
+    async def send_bytes(
+        self,
+        path: str,
+        content: bytes,
+        context: ErrorContext,
+        *,
+        headers: Mapping[str, str],
+        query: Mapping[str, str],
+        is_streamed: bool,
+    ) -> "AsyncIterator[Response]":
+        """Send a POST with the JSON in `content`, unchanged, and yield its response, whose body is not read yet.
+
+        headers:      in addition to the client's own, which they replace
+        is_streamed:  the response has the limits of a stream, else those of a body
+
+        Raises EndpointFault; an error status is a response.
+        """
+        from httpx2 import Request
+
+        extensions = {**self._extensions, STREAM_EXTENSION: is_streamed}
+        request = Request(
+            "POST",
+            self._build_url(path, query, is_reused=False),
+            headers={**self._headers, "content-type": "application/json", **headers},
+            content=content,
+            extensions=extensions,
+        )
+        with map_provider_errors(context):
+            response = await self._http_client.send(request, stream=True)
+        try:
+            yield response
+        finally:
+            with map_provider_errors(context, is_streaming=True):
+                await response.aclose()
+
     def _build_request(self, path: str, body: Mapping[str, Json] | None, query: Mapping[str, Any] | None) -> "Request":
         from httpx2 import Request
 
-        if path not in self._urls:
-            base: URL = self.client.base_url
-            self._urls[path] = base.copy_with(raw_path=base.raw_path + path.lstrip("/").encode())
-        url = self._urls[path] if body is not None else self._urls.pop(path)
-        query_parameters = {**getattr(self.client, "default_query", {}), **(query or {})}
-        if query_parameters:
-            url = url.copy_merge_params(query_parameters)
+        url = self._build_url(path, query, is_reused=body is not None)
         content = None if body is None else _ENCODER.encode(body).encode()
         method = "GET" if body is None else "POST"
         return Request(method, url, headers=self._headers, content=content, extensions=self._extensions)
+
+    def _build_url(self, path: str, query: Mapping[str, Any] | None, *, is_reused: bool) -> "URL":
+        """Build the URL of `path`; `is_reused` keeps it for the next request to this path."""
+        if path not in self._urls:
+            base: URL = self.client.base_url
+            self._urls[path] = base.copy_with(raw_path=base.raw_path + path.lstrip("/").encode())
+        url = self._urls[path] if is_reused else self._urls.pop(path)
+        query_parameters = {**getattr(self.client, "default_query", {}), **(query or {})}
+        return url.copy_merge_params(query_parameters) if query_parameters else url
 
 
 class SSEDecoder:

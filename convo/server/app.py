@@ -21,6 +21,7 @@ from convo.server import auth, errors, http, inspector, websocket
 from convo.server.auth import Authenticator, SingleTenant
 from convo.server.http import CLIENT_CLOSED_STATUS, ClientDisconnected, HttpExchange, parse_json_object
 from convo.server.metrics import CombinedMetrics, Metrics
+from convo.server.pass_through import PassedExchange, Upstreams, relay_upstream
 from convo.server.rate_limits import RateLimits
 from convo.server.routes import (
     API_ROUTES,
@@ -38,16 +39,20 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 
+INTERNAL_ERROR_MESSAGE = "The server had an error while processing your request."
 INTERNAL_ERROR_BODY: Json = {
-    "error": {
-        "message": "The server had an error while processing your request.",
-        "type": "server_error",
-        "param": None,
-        "code": "internal_error",
-    }
+    "error": {"message": INTERNAL_ERROR_MESSAGE, "type": "server_error", "param": None, "code": "internal_error"}
+}
+ANTHROPIC_INTERNAL_ERROR_BODY: Json = {
+    "type": "error",
+    "error": {"type": "api_error", "message": INTERNAL_ERROR_MESSAGE},
 }
 
 AUTHORIZATION_HEADER = b"authorization"
+API_KEY_HEADER = b"x-api-key"
+"""The header in which Anthropic's clients send the key; used without an Authorization header."""
+
+KEY_HEADERS = (AUTHORIZATION_HEADER, API_KEY_HEADER)
 
 STORE_SIZE_MAX_AGE_S = 60.0
 """Seconds for which a measured size of the store is reused."""
@@ -58,6 +63,9 @@ CLOSE_CONNECTION_HEADERS = ((b"connection", b"close"),)
 LogExchange = Callable[[HttpExchange], None]
 """Called with every exchange after its response."""
 
+ObserveExchange = Callable[[HttpExchange, PassedExchange], None]
+"""Called with every request that was passed through, and a bounded copy of its response."""
+
 ReportStoreFault = Callable[[StoreFault], None]
 """Called with every error of the store: the client does not get its details."""
 
@@ -67,6 +75,8 @@ class Gateway:
 
     authenticator:     None accepts local callers as the tenant "local"
     websocket_limits:  limits of each WebSocket
+    upstreams:         the providers' own APIs, for requests that are passed through
+    observe_exchange:  called with every request that was passed through, after its end
     is_shutting_down:  set by `begin_shutdown`: from then on nothing new is started
     sockets:           the open WebSockets
     """
@@ -83,6 +93,8 @@ class Gateway:
         log: LogExchange | None = None,
         report_store_fault: ReportStoreFault | None = None,
         websocket_limits: WebSocketLimits | None = None,
+        upstreams: Upstreams | None = None,
+        observe_exchange: ObserveExchange | None = None,
     ) -> None:
         self.is_shutting_down = False
         self.sockets = WebSocketConnections()
@@ -93,6 +105,7 @@ class Gateway:
         self._is_local_only = authenticator is None
         self._clock, self._new_id, self._log = clock, new_id, log
         self._report_store_fault, self._websocket_limits = report_store_fault, websocket_limits or WebSocketLimits()
+        self._upstreams, self._observe_exchange = upstreams, observe_exchange
         self._running_requests = 0
         self._store_measured_at: float | None = None
         inspector_deps.store.admin.set_transaction_observer(self.metrics.record_store_duration)
@@ -126,7 +139,8 @@ class Gateway:
             await exchange.send_error(fault)
         finally:
             if not exchange.status:
-                await exchange.send_json(INTERNAL_ERROR_BODY, 500, CLOSE_CONNECTION_HEADERS)
+                body = ANTHROPIC_INTERNAL_ERROR_BODY if exchange.is_anthropic else INTERNAL_ERROR_BODY
+                await exchange.send_json(body, 500, CLOSE_CONNECTION_HEADERS)
             self._record_exchange(exchange)
 
     def _report_fault(self, fault: ConvoError, tenant: str) -> None:
@@ -206,8 +220,10 @@ class Gateway:
         """Return the tenant of a request. Raises RequestRefused and KeyRefused."""
         if self._is_local_only:
             auth.check_local_caller(exchange.headers)
-        if sum(name.lower() == AUTHORIZATION_HEADER for name, _ in exchange.scope["headers"]) > 1:
-            raise errors.duplicate_authorization_error()
+        names = [name.lower() for name, _ in exchange.scope["headers"]]
+        for header in KEY_HEADERS:
+            if names.count(header) > 1:
+                raise errors.duplicate_key_header_error(header.decode())
         return self._authenticator.authenticate(read_authorization(exchange))
 
     async def serve_websocket(self, exchange: HttpExchange, receive: "Receive", send: "Send") -> None:
@@ -234,11 +250,14 @@ class Gateway:
     async def _run_handler(self, route: ApiRoute, exchange: HttpExchange) -> None:
         scope = exchange.scope
         query = http.parse_query(scope["query_string"], route.query)
-        body = (
-            await exchange.read_json_object(self._serve, optional=route.is_body_optional)
-            if route.request_schema
-            else {}
-        )
+        raw_body, body = b"", dict[str, Json]()
+        if route.request_schema:
+            raw_body, body = await exchange.read_json_body(self._serve, optional=route.is_body_optional)
+        if route.upstream_api is not None:
+            passed = PassedExchange(route.upstream_api, raw_body, body, query)
+            await self._pass_through(passed, exchange)
+            return
+        assert route.handler is not None
         context = HandlerContext(
             self._service, self._inspector_deps, partial(self._render_metrics, exchange), self.is_shutting_down,
             exchange.tenant, scope["path_params"], query, body, exchange.base_url,
@@ -256,6 +275,18 @@ class Gateway:
         else:
             await exchange.send_json(result)
 
+    async def _pass_through(self, passed: PassedExchange, exchange: HttpExchange) -> None:
+        """Pass one request through to its model's provider. Raises ConvoError before the response has begun."""
+        if self._upstreams is None:
+            raise errors.unknown_url_error(exchange.method, exchange.scope["path"])
+        metrics = self._metrics_for(exchange.tenant)
+        passed.keeps_response = self._observe_exchange is not None
+        try:
+            await relay_upstream(exchange, passed, self._upstreams, metrics)
+        finally:
+            if self._observe_exchange is not None:
+                self._observe_exchange(exchange, passed)
+
     def _record_exchange(self, exchange: HttpExchange) -> None:
         if exchange.status != websocket.SWITCHING_PROTOCOLS_STATUS:
             metrics = self._metrics_for(exchange.tenant)
@@ -265,8 +296,10 @@ class Gateway:
 
 
 def read_authorization(exchange: HttpExchange) -> str | None:
-    """Return the Authorization header of a request."""
-    header = exchange.headers.get(AUTHORIZATION_HEADER)
+    """Return the Authorization header of a request; one with an x-api-key header instead counts as a bearer token."""
+    header, api_key = (exchange.headers.get(name) for name in KEY_HEADERS)
+    if header is None and api_key is not None:
+        header = b"Bearer " + api_key
     return header.decode("latin-1") if header else None
 
 

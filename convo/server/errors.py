@@ -116,10 +116,13 @@ def not_ready_error() -> TryLater:
     )
 
 
-def duplicate_authorization_error() -> RequestRefused:
-    return RequestRefused(
-        "Your request has more than one Authorization header; send one", code="duplicate_authorization_header"
-    )
+def duplicate_key_header_error(name: str) -> RequestRefused:
+    """Build the error; `name` is the header in lower case."""
+    if name == "authorization":
+        return RequestRefused(
+            "Your request has more than one Authorization header; send one", code="duplicate_authorization_header"
+        )
+    return RequestRefused(f"Your request has more than one {name} header; send one", code="duplicate_key_header")
 
 
 def host_not_allowed_error(text: str) -> RequestRefused:

@@ -47,6 +47,8 @@ DECODE_IN_THREAD_BYTES = 256 * 1024
 ITEM_LIST_FIELDS = ("input", "items")
 """Fields of a body that contain items."""
 
+ANTHROPIC_PATH_PREFIX = "/v1/messages/"
+
 Header = tuple[bytes, bytes]
 
 
@@ -98,6 +100,7 @@ class HttpExchange:
     text_differs:     the final text of the response is not the text that the model streamed
     ignored_fields:   fields of the request that the model was not sent, for a response header
     allowed_methods:  the methods of its path, if it has another one
+    is_anthropic:     whether its path is one of Anthropic's API, whose errors have another form
     """
 
     def __init__(self, scope: "Scope", receive: "Receive", send: "Send", *, request_id: str, clock: Clock) -> None:
@@ -105,6 +108,7 @@ class HttpExchange:
         self.id, self.route, self.tenant, self.status, self.allowed_methods = request_id, "", "", 0, ""
         self.error_code = self.limit_name = ""
         self.text_differs = False
+        self.is_anthropic = f"{scope.get('path', '')}/".startswith(ANTHROPIC_PATH_PREFIX)
         self.ignored_fields: tuple[str, ...] = ()
         self.connection: ClientConnection = (scope.get("extensions") or {}).get(
             CONNECTION_EXTENSION
@@ -134,13 +138,17 @@ class HttpExchange:
 
         Raises RequestRefused and ClientDisconnected.
         """
+        return (await self.read_json_body(serve, optional=optional))[1]
+
+    async def read_json_body(self, serve: ServeSettings, *, optional: bool) -> tuple[bytes, dict[str, Json]]:
+        """Read the body as `read_json_object` does; return its bytes too."""
         raw = await self._read_body(serve)
         if not raw and optional:
-            return {}
+            return raw, {}
         self._check_content_headers()
         if len(raw) > DECODE_IN_THREAD_BYTES:
-            return await asyncio.to_thread(parse_json_object, raw, serve)
-        return parse_json_object(raw, serve)
+            return raw, await asyncio.to_thread(parse_json_object, raw, serve)
+        return raw, parse_json_object(raw, serve)
 
     def _check_content_headers(self) -> None:
         content_type = self.headers.get(b"content-type", b"").decode("latin-1")
@@ -213,12 +221,39 @@ class HttpExchange:
         self.limit_name = limit["name"] if limit else self.limit_name
         return [(LIMIT_HEADER, self.limit_name.encode())] if limit else []
 
-    async def send_error(self, fault: ConvoError) -> None:
-        """Respond with the error object of `fault`, under its status."""
+    def record_fault(self, fault: ConvoError) -> None:
+        """Record the error for the log."""
         self.error_code = fault.code
         self.limit_name = fault.limit if isinstance(fault, LimitReached) else ""
+
+    async def send_error(self, fault: ConvoError) -> None:
+        """Respond with the error object of `fault`, under its status."""
+        self.record_fault(fault)
         allow = ((b"allow", self.allowed_methods.encode()),) if self.allowed_methods else ()
-        await self.send_json({"error": error_object(fault)}, fault.status, (*build_error_headers(fault), *allow))
+        await self.send_json(self.build_error_body(fault), fault.status, (*build_error_headers(fault), *allow))
+
+    def build_error_body(self, fault: ConvoError) -> dict[str, Json]:
+        """Build the error object of the API that the path belongs to."""
+        error = error_object(fault)
+        if not self.is_anthropic:
+            return {"error": error}
+        error_type = ANTHROPIC_ERROR_TYPES.get(fault.status, "api_error" if fault.status >= 500 else DEFAULT_ERROR_TYPE)
+        anthropic_error = {"type": error_type, "message": error["message"]}
+        return {"type": "error", "error": anthropic_error, "request_id": self.id}
+
+
+DEFAULT_ERROR_TYPE = "invalid_request_error"
+ANTHROPIC_ERROR_TYPES = {
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+"""The type of an error in Anthropic's API, by its status."""
 
 
 def parse_json_object(raw: bytes, serve: ServeSettings) -> dict[str, Json]:
@@ -433,6 +468,9 @@ STARTING_AFTER_PARAMETER = QueryParameter(
     parse_integer_value,
     {"type": "integer"},
     "Return the events after this sequence number.",
+)
+BETA_PARAMETER = QueryParameter(
+    "beta", _parse_boolean_value, {"type": "boolean"}, "A parameter of Anthropic's clients; it is passed on."
 )
 OBFUSCATION_PARAMETER = QueryParameter(
     "include_obfuscation", _parse_boolean_value, {"type": "boolean"}, "Accepted without effect: events have no padding."

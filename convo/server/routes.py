@@ -17,8 +17,10 @@ from convo.config.sections import Price, Provider
 from convo.endpoints.base import Endpoint, EndpointService, ItemPage
 from convo.errors import ConvoError
 from convo.history.items import Json
+from convo.models.pass_through import PassThroughApi
 from convo.server import errors
 from convo.server.http import (
+    BETA_PARAMETER,
     INCLUDE_PARAMETER,
     JSON_MEDIA_TYPE,
     LIST_PARAMETERS,
@@ -41,12 +43,17 @@ API_DESCRIPTION = """The Responses and Conversations API for any model.
 A request with a field that is not in this document is refused. An object of another key is not found.
 
 A client that disconnects cancels its response, unless the request has `background: true`. A request above a rate limit
-gets 429 `rate_limit_exceeded`, and `Retry-After` gives the seconds to wait."""
+gets 429 `rate_limit_exceeded`, and `Retry-After` gives the seconds to wait.
+
+Chat completions, embeddings and messages are passed through to the provider of the model: the request and the response
+are those of the provider's API, and nothing is stored."""
 
 SSE_DESCRIPTION = (
     "Server-sent events: `event:` names the type, `data:` is the event as JSON, numbered from 0 without gaps. "
     "The last one is `response.completed`, `response.incomplete` or `response.failed`, followed by `data: [DONE]`."
 )
+
+PASSED_SSE_DESCRIPTION = "The server-sent events of the provider. A stream that breaks ends with an error."
 
 WEBSOCKET_EXTENSION: Mapping[str, Json] = {
     "description": "A GET that upgrades to a WebSocket opens a connection for consecutive turns. "
@@ -69,22 +76,32 @@ def build_openapi_document(routes: Sequence["ApiRoute"]) -> dict[str, Json]:
         "openapi": "3.1.0",
         "info": {"title": "convo", "version": __version__, "description": API_DESCRIPTION},
         "servers": [{"url": "/"}],
-        "security": [{"key": []}, {}],
+        "security": [{"key": []}, {"api_key": []}, {}],
         "paths": paths,
         "components": {
             "schemas": SCHEMAS,
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer"},
+                "api_key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+            },
             "responses": {
                 "Refused": _json_response_object(
                     "The request is refused; the error gives the reason.", schema_ref("Error")
                 ),
                 "Failed": _json_response_object("The request failed; the error gives the reason.", schema_ref("Error")),
+                "MessageRefused": _json_response_object(
+                    "The request is refused; the error gives the reason.", schema_ref("AnthropicError")
+                ),
+                "MessageFailed": _json_response_object(
+                    "The request failed; the error gives the reason.", schema_ref("AnthropicError")
+                ),
             },
         },
     }
 
 
 def _build_operation(route: "ApiRoute") -> dict[str, Json]:
+    prefix = "Message" if route.upstream_api is not None and route.upstream_api.is_anthropic else ""
     return {
         "operationId": route.operation_id,
         "tags": [route.operation_id.partition("_")[0]],
@@ -96,8 +113,8 @@ def _build_operation(route: "ApiRoute") -> dict[str, Json]:
         **({"requestBody": _request_body_object(route)} if route.request_schema else {}),
         "responses": {
             "200": _success_response_object(route),
-            "4XX": {"$ref": "#/components/responses/Refused"},
-            "5XX": {"$ref": "#/components/responses/Failed"},
+            "4XX": {"$ref": f"#/components/responses/{prefix}Refused"},
+            "5XX": {"$ref": f"#/components/responses/{prefix}Failed"},
         },
         **({"security": []} if route.is_public else {}),
     }
@@ -123,7 +140,8 @@ def _success_response_object(route: "ApiRoute") -> dict[str, Json]:
         return {"description": route.summary, "content": {"text/plain": {"schema": {"type": "string"}}}}
     response = _json_response_object(route.summary, schema_ref(route.response_schema))
     if route.can_stream:
-        response["content"][SSE_MEDIA_TYPE] = {"schema": {"type": "string", "description": SSE_DESCRIPTION}}
+        description = SSE_DESCRIPTION if route.upstream_api is None else PASSED_SSE_DESCRIPTION
+        response["content"][SSE_MEDIA_TYPE] = {"schema": {"type": "string", "description": description}}
     return response
 
 
@@ -376,12 +394,13 @@ class ApiRoute:
     can_stream:        whether the response may be sent as server-sent events
     is_public:         whether it needs no key and is not rate-limited
     calls_model:       whether it calls a model before it responds: a client that disconnects cancels the call
+    upstream_api:      the API of the model's provider to which the request is passed through; it has no handler
     operation_id:      its operationId, and up to the first "_" its tag; empty for routes of the inspector page
     """
 
     method: str
     path: str
-    handler: RouteHandler
+    handler: RouteHandler | None
     summary: str
     response_schema: str
     request_schema: str | None = None
@@ -390,6 +409,7 @@ class ApiRoute:
     can_stream: bool = False
     is_public: bool = False
     calls_model: bool = False
+    upstream_api: PassThroughApi | None = None
     operation_id: str = ""
 
 
@@ -468,6 +488,26 @@ API_ROUTES = (
     ApiRoute(
         "DELETE", ITEM_PATH, delete_conversation_item, "Delete an item; returns the conversation.", "Conversation",
         operation_id="conversations_delete_item",
+    ),
+    ApiRoute(
+        "POST", "/v1/chat/completions", None, "Create a chat completion at the provider of the model.",
+        "ProviderResponse", request_schema="ChatCompletionBody", can_stream=True,
+        upstream_api=PassThroughApi.CHAT_COMPLETIONS, operation_id="passthrough_chat_completions",
+    ),
+    ApiRoute(
+        "POST", "/v1/embeddings", None, "Create embeddings at the provider of the model.",
+        "ProviderResponse", request_schema="EmbeddingsBody",
+        upstream_api=PassThroughApi.EMBEDDINGS, operation_id="passthrough_embeddings",
+    ),
+    ApiRoute(
+        "POST", "/v1/messages", None, "Create a message at a provider that has Anthropic's API.",
+        "ProviderResponse", request_schema="MessagesBody", query=(BETA_PARAMETER,), can_stream=True,
+        upstream_api=PassThroughApi.MESSAGES, operation_id="passthrough_messages",
+    ),
+    ApiRoute(
+        "POST", "/v1/messages/count_tokens", None, "Count the input tokens of a message at its provider.",
+        "ProviderResponse", request_schema="MessagesBody", query=(BETA_PARAMETER,),
+        upstream_api=PassThroughApi.COUNT_MESSAGE_TOKENS, operation_id="passthrough_count_tokens",
     ),
     ApiRoute(
         "GET", "/v1/models", list_model_resources, "List the models.", "ModelList",

@@ -155,6 +155,12 @@ def request_body_schema(*names: str, model: bool = True) -> Schema:
     )
 
 
+def passed_body_schema() -> Schema:
+    """Build the schema of a body that is passed through: its other fields are the provider's to validate."""
+    description = "The body of the provider's own API; only the model's name is replaced by the provider's own."
+    return {**object_schema({"model": NAME_SCHEMA}), "description": description}
+
+
 def deletion_schema(kind: str) -> Schema:
     return object_schema({"id": STRING_SCHEMA, "object": const_schema(kind), "deleted": const_schema(True)})
 
@@ -224,6 +230,11 @@ ERROR_PROPERTIES = {
 
 SCHEMAS: Mapping[str, Schema] = {
     "AddItemsBody": closed_object_schema({"items": array_schema(schema_ref("InputItem"), maximum=20)}, {}),
+    "AnthropicError": object_schema(
+        {"type": const_schema("error"), "error": object_schema({"type": STRING_SCHEMA, "message": STRING_SCHEMA})},
+        {"request_id": STRING_SCHEMA},
+    ),
+    "ChatCompletionBody": passed_body_schema(),
     "CompactResource": object_schema(
         {
             "id": STRING_SCHEMA,
@@ -249,6 +260,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "CreateResponseBody": request_body_schema(*CREATE_PROPERTIES),
     "Deleted": any_of_schema(deletion_schema("response"), deletion_schema("conversation.deleted")),
     "Document": object_schema({"openapi": STRING_SCHEMA, "paths": OBJECT_SCHEMA}),
+    "EmbeddingsBody": passed_body_schema(),
     "Empty": OBJECT_SCHEMA,
     "Error": object_schema({"error": object_schema(ERROR_PROPERTIES)}),
     "InputItem": any_of_schema(
@@ -264,11 +276,13 @@ SCHEMAS: Mapping[str, Schema] = {
     "InputTokens": object_schema({"object": const_schema("response.input_tokens"), "input_tokens": COUNT_SCHEMA}),
     "Item": object_schema({"type": STRING_SCHEMA}, {"id": STRING_SCHEMA}),
     "ItemList": list_schema(schema_ref("Item")),
+    "MessagesBody": passed_body_schema(),
     "Model": object_schema(
         {"id": STRING_SCHEMA, "object": const_schema("model"), "created": INTEGER_SCHEMA, "owned_by": STRING_SCHEMA}
     ),
     "ModelList": object_schema({"object": const_schema("list"), "data": array_schema(schema_ref("Model"))}),
     "Part": object_schema({"type": STRING_SCHEMA}),
+    "ProviderResponse": {"type": "object", "description": "The provider's response, unchanged."},
     "ResponseResource": RESPONSE_SCHEMA,
     "Status": object_schema({"status": STRING_SCHEMA}),
     "Tool": object_schema({"type": STRING_SCHEMA}),

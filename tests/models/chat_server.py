@@ -18,11 +18,13 @@ Answer = Callable[[Receive, Send], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A received request: its path, its headers in lower case, its JSON body."""
+    """A received request: its path, its headers in lower case, its body as JSON and as bytes, its query string."""
 
     path: str
     headers: Mapping[str, str]
     json: Any
+    body: bytes = b""
+    query: str = ""
 
 
 @dataclass
@@ -46,7 +48,8 @@ class ChatServer:
         while more:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
-        self.requests.append(Request(scope["path"], headers, json.loads(body or b"null")))
+        query = scope["query_string"].decode()
+        self.requests.append(Request(scope["path"], headers, json.loads(body or b"null"), body, query))
         self.request_received.set()
         await self.answers.popleft()(receive, send)
 
@@ -60,6 +63,15 @@ class ChatServer:
             if cut:
                 raise ConnectionAbortedError
             await send_piece(send, end, more=False)
+
+        self.answers.append(answer)
+
+    def respond(self, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+        """Answer with these bytes of JSON."""
+
+        async def answer(receive: Receive, send: Send) -> None:
+            await send_head(send, 200, "application/json", headers)
+            await send_piece(send, body, more=False)
 
         self.answers.append(answer)
 

@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from convo.chat.endpoint_factory import open_service
+from convo.chat.endpoint_factory import ModelsForClients, open_service
 from convo.config.settings import Settings
 from convo.endpoints.base import EndpointService
 from convo.errors import StoreFault
 from convo.runtime import Clock, SystemClock, random_id
 from convo.server import server
-from convo.server.app import Gateway
+from convo.server.app import Gateway, ObserveExchange
 from convo.server.auth import Authenticator
 from convo.server.http import HttpExchange
 from convo.server.routes import InspectorDeps
@@ -113,7 +113,8 @@ def unwrapped_service(service: EndpointService) -> EndpointService:
 @contextmanager
 def run_gateway(
     folder: Path, store_url: str = "memory", *, keys: Authenticator | None = None, wrap: Wrap = unwrapped_service,
-    websocket_limits: WebSocketLimits | None = None, clock: Clock | None = None, toml: str = "", **limits: Any
+    websocket_limits: WebSocketLimits | None = None, clock: Clock | None = None, toml: str = "",
+    observe_exchange: ObserveExchange | None = None, **limits: Any
 ) -> Iterator[RunningGateway]:  # fmt: skip
     """Run a gateway while the block runs. Its socket listens before its thread starts, so a client need not wait.
 
@@ -121,6 +122,7 @@ def run_gateway(
     websocket_limits:  limits of WebSocket connections
     clock:             the clock of the gateway; the service uses the system clock
     toml:              more of the settings file; it continues the [aliases] table
+    observe_exchange:  called with each request that was passed through
     limits:            fields of `[serve]`
     """
     folder.mkdir(exist_ok=True)
@@ -130,11 +132,13 @@ def run_gateway(
     exchanges: list[HttpExchange] = []
     unexpected_errors: list[BaseException] = []
     store_faults: list[StoreFault] = []
-    service = wrap(open_service(settings, store=store, clock=system_clock, new_id=random_id))
+    models = ModelsForClients(settings, system_clock, random_id)
+    service = wrap(open_service(settings, store=store, clock=system_clock, new_id=random_id, models=models))
     app = Gateway(
         service, settings.serve, InspectorDeps(store, providers=settings.providers),
         clock=clock or system_clock, new_id=random_id, authenticator=keys, log=exchanges.append,
-        report_store_fault=store_faults.append, websocket_limits=websocket_limits,
+        report_store_fault=store_faults.append, websocket_limits=websocket_limits, upstreams=models,
+        observe_exchange=observe_exchange,
     )  # fmt: skip
     stop_event = asyncio.Event()
 

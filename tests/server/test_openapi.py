@@ -89,6 +89,10 @@ def test_operation_ids_are_stable() -> None:
             ("get", "/v1/conversations/{conversation_id}/items", "conversations_items"),
             ("get", "/v1/conversations/{conversation_id}/items/{item_id}", "conversations_item"),
             ("delete", "/v1/conversations/{conversation_id}/items/{item_id}", "conversations_delete_item"),
+            ("post", "/v1/chat/completions", "passthrough_chat_completions"),
+            ("post", "/v1/embeddings", "passthrough_embeddings"),
+            ("post", "/v1/messages", "passthrough_messages"),
+            ("post", "/v1/messages/count_tokens", "passthrough_count_tokens"),
             ("get", "/v1/models", "standing_models"),
             ("get", "/v1/models/{model}", "standing_model"),
             ("get", "/healthz", "standing_healthz"),
@@ -145,18 +149,32 @@ def test_the_texts_of_the_document() -> None:
 A request with a field that is not in this document is refused. An object of another key is not found.
 
 A client that disconnects cancels its response, unless the request has `background: true`. A request above a rate limit
-gets 429 `rate_limit_exceeded`, and `Retry-After` gives the seconds to wait.""",
+gets 429 `rate_limit_exceeded`, and `Retry-After` gives the seconds to wait.
+
+Chat completions, embeddings and messages are passed through to the provider of the model: the request and the response
+are those of the provider's API, and nothing is stored.""",
     }
     assert [DOCUMENT[name] for name in ("openapi", "servers", "security")] == [
         "3.1.0",
         [{"url": "/"}],
-        [{"key": []}, {}],
+        [{"key": []}, {"api_key": []}, {}],
     ]
-    assert DOCUMENT["components"]["securitySchemes"] == {"key": {"type": "http", "scheme": "bearer"}}
-    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    assert DOCUMENT["components"]["securitySchemes"] == {
+        "key": {"type": "http", "scheme": "bearer"},
+        "api_key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+    }
+    error, message_error = (
+        {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+        for name in ("Error", "AnthropicError")
+    )
     assert DOCUMENT["components"]["responses"] == {
         "Refused": {"description": "The request is refused; the error gives the reason.", "content": error},
         "Failed": {"description": "The request failed; the error gives the reason.", "content": error},
+        "MessageRefused": {
+            "description": "The request is refused; the error gives the reason.",
+            "content": message_error,
+        },
+        "MessageFailed": {"description": "The request failed; the error gives the reason.", "content": message_error},
     }
     assert DOCUMENT["paths"]["/v1/responses"]["x-openresponses-websocket"] == {
         "description": "A GET that upgrades to a WebSocket opens a connection for consecutive turns. "

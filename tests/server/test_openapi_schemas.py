@@ -28,6 +28,8 @@ def fits(name: str, value: Any) -> bool:
 
 VALID_VALUES: dict[str, list[dict[str, Any]]] = {
     "AddItemsBody": [{"items": [{"role": "user", "content": "a"}] * 20}],
+    "AnthropicError": [{"type": "error", "error": {"type": "api_error", "message": "No."}}],
+    "ChatCompletionBody": [{"model": "m"}],
     "CompactResource": [dict(build_compaction_resource("resp_1", 1.0, [MESSAGE], USAGE))],
     "CompactResponseBody": [{"model": "m"}],
     "Conversation": [{"id": "conv_1", "object": "conversation", "created_at": 1, "metadata": {"a": "b"}}],
@@ -37,10 +39,12 @@ VALID_VALUES: dict[str, list[dict[str, Any]]] = {
         {"id": "conv_1", "object": "conversation.deleted", "deleted": True},
     ],
     "Document": [{"openapi": "3.1.0", "paths": {}}],
+    "EmbeddingsBody": [{"model": "m"}],
     "Error": [{"error": ERROR}],
     "InputTokens": [{"object": "response.input_tokens", "input_tokens": 0}],
     "Item": [{"type": "message"}],
     "ItemList": [{"object": "list", "data": [MESSAGE], "first_id": "msg_1", "last_id": None, "has_more": False}],
+    "MessagesBody": [{"model": "m"}],
     "Model": [{"id": "m", "object": "model", "created": 1, "owned_by": "convo"}],
     "ModelList": [{"object": "list", "data": [{"id": "m", "object": "model", "created": 1, "owned_by": "convo"}]}],
     "Part": [{"type": "input_text"}],
@@ -104,6 +108,10 @@ INVALID_VALUES: list[tuple[str, dict[str, Any]]] = [
     ("CreateConversationBody", {"items": [{"type": "x"}] * 21}),
     ("CreateConversationBody", {"metadata": {"a": 1}}),
     ("CreateConversationBody", {"name": "x"}),
+    ("ChatCompletionBody", {"model": ""}),
+    ("EmbeddingsBody", {"input": "a"}),
+    ("MessagesBody", {"model": 1}),
+    ("AnthropicError", {"error": ERROR}),
     ("CompactResponseBody", {"model": ""}),
     ("CompactResponseBody", {"model": "m", "tools": []}),
     ("CountTokensBody", {"model": ""}),
@@ -167,8 +175,8 @@ def operation(method: str, path: str) -> Any:
 
 def test_the_document_names_its_version_its_server_and_its_keys() -> None:
     assert (DOCUMENT["openapi"], DOCUMENT["info"]["title"], DOCUMENT["servers"]) == ("3.1.0", "convo", [{"url": "/"}])
-    assert (DOCUMENT["security"], operation("GET", "/healthz")["security"]) == ([{"key": []}, {}], [])
-    assert DOCUMENT["components"]["securitySchemes"] == {"key": {"type": "http", "scheme": "bearer"}}
+    assert (DOCUMENT["security"], operation("GET", "/healthz")["security"]) == ([{"key": []}, {"api_key": []}, {}], [])
+    assert {each["type"] for each in DOCUMENT["components"]["securitySchemes"].values()} == {"http", "apiKey"}
     public = {route.path for route in API_ROUTES if "security" in operation(route.method, _plain(route.path))}
     assert public == {"/healthz", "/readyz", "/openapi.json"}
 
@@ -193,6 +201,10 @@ JSON_ROUTES: dict[tuple[str, str], tuple[str | None, bool, str, bool]] = {
     ("GET", "/v1/conversations/{conversation_id}/items"): (None, False, "ItemList", False),
     ("GET", "/v1/conversations/{conversation_id}/items/{item_id}"): (None, False, "Item", False),
     ("DELETE", "/v1/conversations/{conversation_id}/items/{item_id}"): (None, False, "Conversation", False),
+    ("POST", "/v1/chat/completions"): ("ChatCompletionBody", True, "ProviderResponse", True),
+    ("POST", "/v1/embeddings"): ("EmbeddingsBody", True, "ProviderResponse", False),
+    ("POST", "/v1/messages"): ("MessagesBody", True, "ProviderResponse", True),
+    ("POST", "/v1/messages/count_tokens"): ("MessagesBody", True, "ProviderResponse", False),
     ("GET", "/v1/models"): (None, False, "ModelList", False),
     ("GET", "/v1/models/{model}"): (None, False, "Model", False),
     ("GET", "/healthz"): (None, False, "Status", False),
@@ -216,8 +228,9 @@ def test_an_operation_has_the_schemas_of_its_body_and_response(
     assert content["application/json"] == {"schema": {"$ref": f"#/components/schemas/{response}"}}
     assert ("text/event-stream" in content) is streams
     assert spec["responses"]["200"]["description"] == spec["summary"]
-    assert spec["responses"]["4XX"] == {"$ref": "#/components/responses/Refused"}
-    assert spec["responses"]["5XX"] == {"$ref": "#/components/responses/Failed"}
+    prefix = "Message" if request == "MessagesBody" else ""
+    assert spec["responses"]["4XX"] == {"$ref": f"#/components/responses/{prefix}Refused"}
+    assert spec["responses"]["5XX"] == {"$ref": f"#/components/responses/{prefix}Failed"}
 
 
 def test_a_stream_of_events_and_text_have_their_own_media_types() -> None:
@@ -254,6 +267,8 @@ QUERIES: dict[tuple[str, str], set[str]] = {
     ("POST", "/v1/conversations/{conversation_id}/items"): {"include"},
     ("GET", "/v1/conversations/{conversation_id}/items"): {"limit", "order", "after", "before", "include"},
     ("GET", "/v1/conversations/{conversation_id}/items/{item_id}"): {"include"},
+    ("POST", "/v1/messages"): {"beta"},
+    ("POST", "/v1/messages/count_tokens"): {"beta"},
 }
 
 

@@ -70,9 +70,16 @@ ERRORS: list[tuple[ConvoError, str, str, int, str | None]] = [
     ),
     (errors.not_ready_error(), "The server is not ready. Please retry in a moment", "not_ready", 503, None),
     (
-        errors.duplicate_authorization_error(),
+        errors.duplicate_key_header_error("authorization"),
         "Your request has more than one Authorization header; send one",
         "duplicate_authorization_header",
+        400,
+        None,
+    ),
+    (
+        errors.duplicate_key_header_error("x-api-key"),
+        "Your request has more than one x-api-key header; send one",
+        "duplicate_key_header",
         400,
         None,
     ),

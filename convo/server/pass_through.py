@@ -1,0 +1,180 @@
+"""Pass a request through to its model's provider: chat completions, embeddings, Anthropic's Messages.
+
+The request keeps its bytes, except for the model's name; the response keeps its status and its bytes. Nothing is
+stored. `PassedExchange` is the one place that has a whole exchange, for an observer of the gateway.
+"""
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from convo.errors import ConvoError
+from convo.history.items import Json
+from convo.models.pass_through import PASSED_REQUEST_HEADERS, PassThroughApi, UpstreamResponse
+from convo.server import errors
+from convo.server.http import HttpExchange, serialize_strict_json
+from convo.server.sse import CancelOnDisconnect, StreamMetrics
+
+MAX_COPY_BYTES = 8 * 1024 * 1024
+"""Bytes of a response that are kept for an observer."""
+
+
+class UpstreamClient(Protocol):
+    """Sends requests to one provider; see `convo.models.pass_through`."""
+
+    def send(
+        self,
+        api: PassThroughApi,
+        content: bytes,
+        model: str,
+        *,
+        is_streamed: bool,
+        headers: Mapping[str, str],
+        query: Mapping[str, str],
+    ) -> AbstractAsyncContextManager[UpstreamResponse]: ...
+
+
+class Upstreams(Protocol):
+    """Finds the provider of a model."""
+
+    def open_pass_through(self, api: PassThroughApi, name: str) -> tuple[UpstreamClient, str]:
+        """Return the client for the model `name`, and the provider's own name for it.
+
+        Raises RequestRefused for an unknown model, Unsupported if its provider does not have this API.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class PassedExchange:
+    """One request that is passed through, and what is known of its response.
+
+    request_body:     the bytes of the client
+    request:          the same, parsed
+    query:            query parameters, which are passed on
+    response_status:  of the provider; 0 until it has responded
+    response_body:    the first `MAX_COPY_BYTES` bytes that the client was sent, if `keeps_response`
+    response_bytes:   bytes that the client was sent
+    usage:            token counts in the form of the Responses API; None if there are none
+    is_complete:      the whole response was sent
+    """
+
+    api: PassThroughApi
+    request_body: bytes
+    request: Mapping[str, Json]
+    query: Mapping[str, Any]
+    keeps_response: bool = False
+    provider_model: str = ""
+    response_status: int = 0
+    response_headers: Mapping[str, str] = field(default_factory=dict)
+    response_body: bytearray = field(default_factory=bytearray)
+    response_bytes: int = 0
+    usage: Json = None
+    is_complete: bool = False
+
+    @property
+    def model(self) -> str:
+        """The name in the request. Raises RequestRefused if it has none."""
+        name = self.request.get("model")
+        if name is None:
+            raise errors.missing_http_parameter_error("model")
+        if not isinstance(name, str) or not name:
+            raise errors.http_parameter_type_error("model", "a non-empty string")
+        return name
+
+    def add_chunk(self, chunk: bytes) -> None:
+        self.response_bytes += len(chunk)
+        if self.keeps_response:
+            self.response_body += chunk[: MAX_COPY_BYTES - len(self.response_body)]
+
+
+async def relay_upstream(
+    exchange: HttpExchange, passed: PassedExchange, upstreams: Upstreams, metrics: StreamMetrics
+) -> None:
+    """Send the request to its provider and relay the response, until the client disconnects.
+
+    Raises ConvoError if nothing has been sent yet.
+    """
+    client, passed.provider_model = upstreams.open_pass_through(passed.api, passed.model)
+    is_streamed = passed.request.get("stream") is True
+    request = client.send(
+        passed.api,
+        passed.request_body,
+        passed.provider_model,
+        is_streamed=is_streamed,
+        headers={
+            name: value.decode("latin-1")
+            for name in PASSED_REQUEST_HEADERS
+            if (value := exchange.headers.get(name.encode())) is not None
+        },
+        query={name: str(value).lower() for name, value in passed.query.items()},
+    )
+    async with CancelOnDisconnect(exchange), request as response:
+        passed.response_status, passed.response_headers = response.status, response.headers
+        if is_streamed and response.is_event_stream:
+            await _relay_events(exchange, passed, response, metrics)
+        else:
+            await _relay_body(exchange, passed, response, metrics)
+        passed.usage = response.usage.usage
+        if passed.usage is not None:
+            metrics.record_response({"model": passed.model, "usage": passed.usage})
+
+
+async def _relay_body(
+    exchange: HttpExchange, passed: PassedExchange, response: UpstreamResponse, metrics: StreamMetrics
+) -> None:
+    """Send a body when it is whole, so that an error of the provider can still become an error response."""
+    body = b"".join([chunk async for chunk in response.body])
+    metrics.record_first_event(exchange.route, exchange.duration_s)
+    await response.usage.feed_body(body)
+    passed.add_chunk(body)
+    headers = dict(response.headers)
+    content_type = headers.pop("content-type", "application/octet-stream").encode("latin-1")
+    await exchange.send_bytes(body, content_type, response.status, _encode_headers(headers))
+    passed.is_complete = True
+
+
+async def _relay_events(
+    exchange: HttpExchange, passed: PassedExchange, response: UpstreamResponse, metrics: StreamMetrics
+) -> None:
+    """Send the chunks as they arrive. A stream that breaks ends with an error event, or without an end."""
+    end_of_body, is_started = b"", False
+    metrics.add_open_streams(+1)
+    try:
+        async for chunk in response.body:
+            if not is_started:
+                is_started = True
+                metrics.record_first_event(exchange.route, exchange.duration_s)
+                await exchange.start_response(response.status, (*_encode_headers(response.headers), *_STREAM_HEADERS))
+            passed.add_chunk(chunk)
+            await exchange.send_chunk(chunk)
+            end_of_body = (end_of_body + chunk)[-4:]
+    except ConvoError as fault:
+        if not is_started:
+            raise
+        exchange.record_fault(fault)
+        if not end_of_body.endswith((b"\n\n", b"\r\n\r\n", b"\r\r")):
+            return  # inside an event: the server closes the connection, so that the client sees that it is incomplete
+        await exchange.send_chunk(_encode_error_event(exchange, fault), more_body=False)
+        return
+    finally:
+        metrics.add_open_streams(-1)
+    if not is_started:
+        raise errors.empty_stream_error()
+    await exchange.send_chunk(b"", more_body=False)
+    passed.is_complete = True
+
+
+_STREAM_HEADERS = ((b"cache-control", b"no-cache, no-transform"), (b"x-accel-buffering", b"no"))
+"""They stop caches and proxies from buffering events."""
+
+
+def _encode_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
+
+
+def _encode_error_event(exchange: HttpExchange, fault: ConvoError) -> bytes:
+    """Encode the error as the clients of each API read it from a stream."""
+    event_name = b"event: error\n" if exchange.is_anthropic else b""
+    return b"%bdata: %b\n\n" % (event_name, serialize_strict_json(exchange.build_error_body(fault)))
