@@ -47,6 +47,8 @@ DURABLE = {"listen_addresses": "", "max_connections": "200"}
 
 TABLES = (
     *(
+        "files",
+        "file_contents",
         "agent_calls",
         "agent_runs",
         "events",

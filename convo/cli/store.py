@@ -200,7 +200,7 @@ def _truncated_session_to_json(session: TruncatedSession) -> dict[str, Json]:
 
 
 def _prune_result_to_json(result: PruneResult) -> dict[str, Json]:
-    return {"sessions": result.sessions, "responses": result.responses, "conversations": result.conversations}
+    return result._asdict()
 
 
 def copy_to_backup(config: ConfigPath, flags: SettingFlags, file: Path, *, as_json: bool) -> None:

@@ -162,8 +162,8 @@ class TenantStats(NamedTuple):
     """The number and size of one tenant's records.
 
     row_counts:  by kind: "sessions", "responses", "conversations", "items", "places" (nodes without the root),
-                 "events", "runs" (agent runs)
-    size_bytes:  estimated size of items, documents and row overhead; without indexes
+                 "events", "runs" (agent runs), "files"
+    size_bytes:  estimated size of items, documents, files and row overhead; without indexes
     oldest_at, newest_at:  creation of the first and the last response or conversation, seconds since 1970
     """
 
@@ -180,6 +180,34 @@ class PruneResult(NamedTuple):
     sessions: int
     responses: int
     conversations: int
+    files: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """An uploaded file, without its content.
+
+    id:          "file-...", unique
+    name:        the file name as the client sent it, never used as a path
+    media_type:  as the client sent it, or guessed from the name: "application/pdf"
+    size_bytes:  length of the content
+    created_at, expires_at:  seconds since 1970; without `expires_at` it is kept until it is deleted or pruned
+    """
+
+    id: str
+    name: str
+    purpose: str
+    media_type: str
+    size_bytes: int
+    created_at: float
+    expires_at: float | None = None
+
+
+class FileQuota(NamedTuple):
+    """The files that one tenant may store: their number, and the sum of their sizes in bytes."""
+
+    max_files: int
+    max_bytes: int
 
 
 class StoreAdmin(Protocol):
@@ -228,7 +256,7 @@ class StoreAdmin(Protocol):
         """Remove records last used, or created, before `cutoff` (seconds since 1970), as the `remove_` methods do.
 
         For a session the time of its last use counts; for a conversation or response that no session references, the
-        time of its creation or of the last response in it. A session references the links that it made, those that its
+        time of its creation or of the last response in it; for a file the time of its upload. A session references the links that it made, those that its
         chain continues, and the conversation that is its handle. A response in an open run is not removed, nor is the
         session or conversation that it belongs to.
 
@@ -245,6 +273,10 @@ class StoreAdmin(Protocol):
 
         Returns the number of responses whose events were deleted.
         """
+        ...
+
+    async def prune_files(self, now: float) -> int:
+        """Delete the files of all tenants that expired up to `now` (seconds since 1970), and return their number."""
         ...
 
     async def get_or_create_secret(self, name: str, new_secret: bytes) -> bytes:
@@ -609,6 +641,28 @@ class Store(Protocol):
 
     async def remove_conversation(self, conversation_id: str) -> None:
         """Delete a conversation. Links made in it keep their input. Raises NotFound."""
+        ...
+
+    async def add_file(self, file: StoredFile, content: bytes, quota: FileQuota) -> bool:
+        """Store an uploaded file; a content that the tenant already has is not stored again.
+
+        Expired files are deleted first. Returns False, and stores nothing, if the tenant would then have more than
+        `quota`. Raises NotCanonical for a name that cannot be stored.
+        """
+        ...
+
+    async def file(self, file_id: str) -> StoredFile | None:
+        """Return the file with this id, also after it expired."""
+        ...
+
+    async def files(self) -> Sequence[StoredFile]:
+        """Return all files, in the order of their upload, expired ones included."""
+        ...
+
+    async def file_content(self, file_id: str) -> bytes | None: ...
+
+    async def remove_file(self, file_id: str) -> None:
+        """Delete a file, and its content unless another file has it. Raises NotFound."""
         ...
 
     async def acquire_lease(self, name: str, holder: str, ttl_s: float, *, dead_holder: str | None = None) -> Lease:

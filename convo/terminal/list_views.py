@@ -200,7 +200,7 @@ def _session_rows(
 SIZE_UNITS = ("B", "KB", "MB", "GB", "TB")
 SIZE_UNIT_FACTOR = 1000
 
-KIND_DROP_ORDER = {"places": 0, "events": 1, "items": 2, "runs": 4, "conversations": 5, "responses": 6}
+KIND_DROP_ORDER = {"places": 0, "events": 1, "items": 2, "runs": 4, "files": 4, "conversations": 5, "responses": 6}
 """Drop order of the columns on a narrow terminal; `oldest` is 3 and `newest` 7."""
 
 KIND_HEADINGS = {"places": "nodes"}
@@ -233,7 +233,7 @@ def render_prune_results(results: Sequence[tuple[str, PruneResult]], display: Di
         Column("tenant", [name for name, _ in results], style="id"),
         *(
             Column(kind, [f"{getattr(result, kind):,}" for _, result in results], align_right=True)
-            for kind in ("sessions", "responses", "conversations")
+            for kind in PruneResult._fields
         ),
     ]
     return render_table(columns, display)

@@ -45,9 +45,9 @@ def test_each_tenant_is_a_line_with_its_rows_bytes_and_age(convo: Convo, home: P
     note = f"stored in {file}, which is incomplete without its -wal; back it up with convo store backup FILE\n"
     assert (got.exit, got.err) == (0, note)
     head, line = got.out.splitlines()
-    kinds = ["sessions", "responses", "conversations", "items", "nodes", "events", "runs"]
+    kinds = ["sessions", "responses", "conversations", "items", "nodes", "events", "runs", "files"]
     assert head.split() == ["tenant", *kinds, "size", "oldest", "newest"]
-    assert line.split()[:8] == ["local", "3", "4", "1", "8", "8", "0", "0"]
+    assert line.split()[:9] == ["local", "3", "4", "1", "8", "8", "0", "0", "0"]
     assert line.split()[-4:] == ["2023-11-14", "22:14", "2023-11-14", "22:17"]
 
 
@@ -56,7 +56,8 @@ def test_json_prints_the_statistics(convo: Convo, home: Path) -> None:
     (tenant,) = convo("store", "stats", "--json").json()
 
     assert tenant["tenant"] == "local"
-    row_counts = {"sessions": 3, "responses": 4, "conversations": 1, "items": 8, "places": 8, "events": 0, "runs": 0}
+    row_counts = dict.fromkeys(("events", "runs", "files"), 0)
+    row_counts |= {"sessions": 3, "responses": 4, "conversations": 1, "items": 8, "places": 8}
     assert tenant["rows"] == row_counts
     assert tenant["bytes"] > 0
     assert tenant["oldest"] < tenant["newest"]
@@ -90,8 +91,8 @@ def test_prune_only_counts_without_yes(convo: Convo, home: Path) -> None:
 
     assert got.exit == 0
     assert [line.split() for line in got.out.splitlines()] == [
-        ["tenant", "sessions", "responses", "conversations"],
-        ["local", "3", "4", "1"],
+        ["tenant", "sessions", "responses", "conversations", "files"],
+        ["local", "3", "4", "1", "0"],
     ]
     assert got.err == "dry run, nothing removed; pass --yes to remove this data\n"
     assert count_rows(home) == before
@@ -118,7 +119,7 @@ def test_data_used_since_the_cutoff_is_kept(convo: Convo, home: Path) -> None:
 
 def test_json_prints_the_result_of_a_prune(convo: Convo, home: Path) -> None:
     write_chats(home, write_three_chats)
-    counts = {"tenant": "local", "sessions": 3, "responses": 4, "conversations": 1}
+    counts = {"tenant": "local", "sessions": 3, "responses": 4, "conversations": 1, "files": 0}
     for argv, removed in (((), False), (("--yes",), True)):
         result = convo("store", "prune", "--older-than", CUTOFF, "--json", *argv).json()
         assert (result["removed"], result["tenants"]) == (removed, [counts])

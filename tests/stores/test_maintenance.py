@@ -115,6 +115,7 @@ async def test_each_tenants_rows_and_bytes_are_counted(store: Store) -> None:
         "places": 3,
         "events": 2,
         "runs": 0,
+        "files": 0,
     }
     assert guest_stats.row_counts == {
         "sessions": 1,
@@ -124,6 +125,7 @@ async def test_each_tenants_rows_and_bytes_are_counted(store: Store) -> None:
         "places": 1,
         "events": 0,
         "runs": 0,
+        "files": 0,
     }
     assert json_bytes(items) < local_stats.size_bytes < 3 * json_bytes(items)
     assert (local_stats.oldest_at, local_stats.newest_at) == (NOW, NOW + 1)

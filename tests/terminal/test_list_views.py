@@ -210,11 +210,11 @@ def test_tenants_are_listed_with_their_rows_and_size() -> None:
 
 
 def test_deleted_records_are_counted_by_tenant() -> None:
-    results = [("local", PruneResult(1, 2_000, 3)), ("team", PruneResult(0, 4, 0))]
+    results = [("local", PruneResult(1, 2_000, 3)), ("team", PruneResult(0, 4, 0, 5))]
     assert render_prune_results(results, DisplayOptions()).splitlines() == [
-        "tenant  sessions  responses  conversations",
-        "local          1      2,000              3",
-        "team           0          4              0",
+        "tenant  sessions  responses  conversations  files",
+        "local          1      2,000              3      0",
+        "team           0          4              0      5",
     ]
 
 

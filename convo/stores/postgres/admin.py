@@ -11,7 +11,7 @@ from convo.stores.base import (
     TransactionObserver,
     run_lease_name,
 )
-from convo.stores.postgres import connection, gc, tenant_rows
+from convo.stores.postgres import connection, files, gc, tenant_rows
 from convo.stores.postgres.connection import PostgresDatabase
 from convo.stores.postgres.runs import DATABASE_TIME_SQL
 from convo.stores.postgres.tenant_rows import Row, Statement, TenantConnection, run_pipeline
@@ -28,12 +28,15 @@ SELECT name,
     (SELECT count(*) FROM convo.nodes WHERE nodes.tenant = tenants.tenant AND depth > 0),
     (SELECT coalesce(sum(many), 0) FROM convo.events WHERE events.tenant = tenants.tenant)::bigint,
     (SELECT count(*) FROM convo.agent_runs WHERE agent_runs.tenant = tenants.tenant),
+    (SELECT count(*) FROM convo.files WHERE files.tenant = tenants.tenant),
     ((SELECT coalesce(sum(octet_length(body)), 0) FROM convo.items WHERE items.tenant = tenants.tenant)
     + (SELECT coalesce(sum(octet_length(body)), 0) FROM convo.repeated WHERE repeated.tenant = tenants.tenant)
     + (SELECT coalesce(sum(octet_length(body)), 0) FROM convo.events WHERE events.tenant = tenants.tenant)
     + (SELECT coalesce(sum(octet_length(document)), 0) FROM convo.agent_runs WHERE agent_runs.tenant = tenants.tenant)
     + (SELECT coalesce(sum(octet_length(output)), 0) FROM convo.agent_calls
-        WHERE agent_calls.tenant = tenants.tenant))::bigint,
+        WHERE agent_calls.tenant = tenants.tenant)
+    + (SELECT coalesce(sum(octet_length(content)), 0) FROM convo.file_contents
+        WHERE file_contents.tenant = tenants.tenant))::bigint,
     (SELECT least((SELECT min(created_at) FROM convo.links WHERE links.tenant = tenants.tenant),
         (SELECT min(created_at) FROM convo.conversations WHERE conversations.tenant = tenants.tenant))),
     (SELECT greatest((SELECT max(created_at) FROM convo.links WHERE links.tenant = tenants.tenant),
@@ -49,7 +52,7 @@ WHERE relnamespace = 'convo'::regnamespace AND relkind = 'r'
 """
 """The server reads the sizes of tables and indexes from its file system; no row is read."""
 
-ROW_KINDS = ("sessions", "responses", "conversations", "items", "places", "events", "runs")
+ROW_KINDS = ("sessions", "responses", "conversations", "items", "places", "events", "runs", "files")
 
 SELECT_ABANDONED_RUNS = f"""
 SELECT name, id FROM convo.runs JOIN convo.tenants ON tenants.tenant = runs.tenant
@@ -120,7 +123,10 @@ class PostgresAdmin:
             await self._prune_kind(tenant, choose, cutoff)
             for choose in (gc.find_old_conversations, gc.find_old_sessions, gc.find_old_links)
         ]
-        return PruneResult(sessions, responses, conversations)
+        file_count = await self._database.run(
+            lambda db: files.delete_old_files(TenantConnection.from_name(db, tenant), cutoff), no_time_limit=True
+        )
+        return PruneResult(sessions, responses, conversations, file_count)
 
     async def _prune_kind(self, tenant: str, find_old_rows: gc.OldRowFinder, before: float) -> int:
         total = 0
@@ -143,6 +149,9 @@ class PostgresAdmin:
             Statement(DELETE_ENDED_RUNS, (older_than_s,)), Statement(DELETE_EXPIRED_LEASES, (older_than_s,))
         )
         return len(deleted_runs)
+
+    async def prune_files(self, now: float) -> int:
+        return await self._database.run(lambda db: files.delete_expired_files(db, now))
 
     async def get_or_create_secret(self, name: str, new_secret: bytes) -> bytes:
         escaped_name = tenant_rows.escape_name(name)

@@ -36,7 +36,7 @@ ROWS_PER_BATCH = 500
 
 SELECT_TENANTS = "SELECT tenant, name FROM convo.tenants ORDER BY tenant"
 
-COUNTED_TABLES = ("items", "nodes", "sessions", "links", "conversations", "agent_runs", "events")
+COUNTED_TABLES = ("items", "nodes", "sessions", "links", "conversations", "agent_runs", "events", "files")
 
 SELECT_ITEMS_TO_CHECK = """
 SELECT hash, body, named, (SELECT terms FROM convo.words WHERE words.tenant = $1 AND words.item = items.hash)

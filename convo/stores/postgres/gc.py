@@ -11,7 +11,7 @@ from uuid import UUID
 from convo.errors import NotFound
 from convo.stores.base import PruneResult
 from convo.stores.codec import decode_session_handle
-from convo.stores.postgres import runs, tenant_rows
+from convo.stores.postgres import files, runs, tenant_rows
 from convo.stores.postgres import runs as agents
 from convo.stores.postgres.commit import LOCK_TENANT_EXCLUSIVE, delete_unreferenced_nodes
 from convo.stores.postgres.tenant_rows import BEGIN, BEGIN_SNAPSHOT, COMMIT, Row, TenantConnection
@@ -198,6 +198,7 @@ async def count_prunable(t: TenantConnection, before: float) -> PruneResult:
         sessions=len(await find_old_sessions(t, before, None)),
         responses=len(await find_old_links(t, before, None)),
         conversations=len(await find_old_conversations(t, before, None)),
+        files=await files.count_old_files(t, before),
     )
 
 

@@ -15,14 +15,16 @@ from convo.stores.base import (
     AgentCall,
     AgentRun,
     Conversation,
+    FileQuota,
     HandleMatch,
     Lease,
     SearchHit,
     SessionStats,
+    StoredFile,
     Transaction,
 )
 from convo.stores.codec import ReadRows
-from convo.stores.postgres import commit, gc, leases, records, request_charts, request_list, runs, search, tree
+from convo.stores.postgres import commit, files, gc, leases, records, request_charts, request_list, runs, search, tree
 from convo.stores.postgres import records as links
 from convo.stores.postgres import runs as agents
 from convo.stores.postgres.admin import PostgresAdmin
@@ -157,6 +159,21 @@ class PostgresStore:
 
     async def remove_conversation(self, conversation_id: str) -> None:
         await self._run(gc.remove_conversation, conversation_id)
+
+    async def add_file(self, file: StoredFile, content: bytes, quota: FileQuota) -> bool:
+        return await self._run(files.insert_file, file, content, quota)
+
+    async def file(self, file_id: str) -> StoredFile | None:
+        return await self._run(files.select_file, file_id)
+
+    async def files(self) -> Sequence[StoredFile]:
+        return await self._run(files.select_files)
+
+    async def file_content(self, file_id: str) -> bytes | None:
+        return await self._run(files.select_file_content, file_id)
+
+    async def remove_file(self, file_id: str) -> None:
+        await self._run(files.remove_file, file_id)
 
     async def acquire_lease(self, name: str, holder: str, ttl_s: float, *, dead_holder: str | None = None) -> Lease:
         return await self._run(leases.acquire_lease, name, holder, ttl_s, dead_holder)

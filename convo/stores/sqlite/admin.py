@@ -12,7 +12,7 @@ from convo.stores.base import (
     TransactionObserver,
     run_lease_name,
 )
-from convo.stores.sqlite import runs
+from convo.stores.sqlite import files, runs
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.gc import count_prunable, prune_batch
 from convo.stores.sqlite.tenant_rows import TenantConnection, database_time_s
@@ -34,6 +34,7 @@ COUNT_CLAUSES = {
     "places": "FROM nodes WHERE tenant = ? AND parent IS NOT NULL",
     "events": "FROM events WHERE tenant = ?",
     "runs": "FROM agent_runs WHERE tenant = ?",
+    "files": "FROM files WHERE tenant = ?",
 }
 
 SUM_BODY_BYTES = """
@@ -43,7 +44,8 @@ SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM (
     UNION ALL SELECT body FROM events WHERE tenant = :tenant
     UNION ALL SELECT body FROM agent_documents WHERE tenant = :tenant
     UNION ALL SELECT output FROM agent_calls WHERE tenant = :tenant
-    UNION ALL SELECT record FROM sessions WHERE tenant = :tenant)
+    UNION ALL SELECT record FROM sessions WHERE tenant = :tenant
+    UNION ALL SELECT content FROM file_contents WHERE tenant = :tenant)
 """
 
 SELECT_TIME_RANGE = """
@@ -60,6 +62,7 @@ ROW_OVERHEAD_BYTES = {
     "places": 45,
     "events": 8,
     "runs": 120,
+    "files": 160,
 }
 """Estimated bytes of a row besides its body."""
 
@@ -113,6 +116,9 @@ class SqliteAdmin:
 
     async def prune_events(self, older_than_s: float) -> int:
         return await self._database.write(lambda db: _prune_events(db, older_than_s), create=False)
+
+    async def prune_files(self, now: float) -> int:
+        return await self._database.write(lambda db: files.delete_expired_files(db, now), create=False)
 
     async def get_or_create_secret(self, name: str, new_secret: bytes) -> bytes:
         return await self._database.write(lambda db: _get_or_create_secret(db, name, new_secret))

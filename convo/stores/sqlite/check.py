@@ -50,7 +50,7 @@ Result = TypeVar("Result")
 
 REQUIRED_TABLES = {"items", "nodes", "links", "sessions"}
 
-COUNTED_TABLES = ("items", "nodes", "sessions", "links", "conversations", "agent_runs", "events")
+COUNTED_TABLES = ("items", "nodes", "sessions", "links", "conversations", "agent_runs", "events", "files")
 
 SELECT_NODES_TO_CHECK = """
 SELECT nodes.n, nodes.tenant, nodes.key, nodes.parent, nodes.item, up.key, items.body

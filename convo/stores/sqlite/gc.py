@@ -13,7 +13,7 @@ from convo.errors import NotFound
 from convo.history.records import Strategy
 from convo.stores.base import PruneResult
 from convo.stores.codec import decode_session_handle
-from convo.stores.sqlite import connection, runs, tenant_rows
+from convo.stores.sqlite import connection, files, runs, tenant_rows
 from convo.stores.sqlite import runs as agents
 from convo.stores.sqlite.records import delete_assigned_ids
 from convo.stores.sqlite.tenant_rows import Row, TenantConnection, fetch_records, to_query_name
@@ -175,6 +175,7 @@ class PruneBatch(NamedTuple):
     sessions: list[Row]
     links: list[Row]
     conversations: list[Row]
+    files: list[Row]
 
 
 def prune_batch(t: TenantConnection, before: float) -> PruneResult:
@@ -186,7 +187,8 @@ def prune_batch(t: TenantConnection, before: float) -> PruneResult:
         _clear_link(t, link)
     for conversation, head in batch.conversations:
         _delete_conversation(t, conversation, head)
-    if any(batch):
+    files.delete_files(t.db, batch.files)
+    if any(batch[:3]):
         _delete_unreferenced_rows(t, sessions=batch.sessions, links=batch.links, conversations=batch.conversations)
     return PruneResult(*map(len, batch))
 
@@ -197,7 +199,7 @@ def count_prunable(t: TenantConnection, before: float) -> PruneResult:
 
 
 def _next_batch(t: TenantConnection, before: float) -> PruneBatch:
-    batch = PruneBatch([], [], [])
+    batch = PruneBatch([], [], [], [])
     for kind, find in OLD_ROW_FINDERS.items():
         if rows := list(islice(find(t, before), MAX_ROWS_PER_BATCH)):
             return batch._replace(**{kind: rows})
@@ -223,10 +225,15 @@ def _find_old_conversations(t: TenantConnection, before: float) -> Iterator[Row]
             yield n, head
 
 
+def _find_old_files(t: TenantConnection, before: float) -> Iterator[Row]:
+    return t.execute("SELECT n, content FROM files WHERE tenant = ? AND created_at < ?", t.tenant_number, before)
+
+
 OLD_ROW_FINDERS: dict[str, Callable[[TenantConnection, float], Iterator[Row]]] = {
     "sessions": _find_old_sessions,
     "links": _find_old_links,
     "conversations": _find_old_conversations,
+    "files": _find_old_files,
 }
 """Functions that find the rows of each kind, in the order of deletion."""
 

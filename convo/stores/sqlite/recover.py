@@ -153,7 +153,8 @@ class _RowRepair:
         steps: tuple[Callable[[], None], ...] = (
             self._repair_tenants, self._repair_items, self._restore_nodes, self._repair_nodes,
             self._repair_records, self._repair_links, self._restore_sessions, self._repair_sessions,
-            self._repair_conversations, self._repair_runs, self._keep_unreferenced_nodes, self._delete_invalid_rows,
+            self._repair_conversations, self._repair_runs, self._repair_files, self._keep_unreferenced_nodes,
+            self._delete_invalid_rows,
         )  # fmt: skip
         damaged = {
             (error.table, error.key): error
@@ -644,6 +645,20 @@ class _RowRepair:
         self._execute("DELETE FROM agent_runs WHERE session NOT IN (SELECT n FROM sessions WHERE record IS NOT NULL)")
         self._execute("DELETE FROM agent_documents WHERE run NOT IN (SELECT n FROM agent_runs)")
         self._execute("DELETE FROM agent_calls WHERE run NOT IN (SELECT n FROM agent_runs)")
+
+    def _repair_files(self) -> None:
+        """Delete files without their content, and contents that differ from their hash or that no file has."""
+        tenants = "SELECT n FROM tenants"
+        self._execute(f"DELETE FROM files WHERE tenant NOT IN ({tenants})")
+        for (n,) in self._fetch_all("SELECT n FROM file_contents"):
+            hashed, content = self._fetch_all("SELECT hash, content FROM file_contents WHERE n = ?", n)[0]
+            if sha256(content).digest() != hashed:
+                self._execute("DELETE FROM file_contents WHERE n = ?", n)
+        self._execute(
+            "DELETE FROM files WHERE NOT EXISTS (SELECT 1 FROM file_contents"
+            " WHERE file_contents.n = files.content AND file_contents.tenant = files.tenant)"
+        )
+        self._execute("DELETE FROM file_contents WHERE n NOT IN (SELECT content FROM files)")
 
     # -- unreferenced rows ------------------------------------------------------------------------
 

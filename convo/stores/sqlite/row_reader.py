@@ -25,6 +25,8 @@ TABLE_SHAPES = {
     "agent_runs": "I#TIITtRR",
     "agent_documents": "I#T",
     "agent_calls": "I#ITRt",
+    "file_contents": "I#BB",
+    "files": "I#TTTTIIRr",
 }
 """Column types of each table with rowids: # is the rowid; integer, text, bytes or real; lower case may be null."""
 
@@ -62,6 +64,8 @@ TABLE_COLUMNS = {
     "agent_runs": "tenant, n, id, session, revision, status, state, created_at, changed_at",
     "agent_documents": "tenant, run, body",
     "agent_calls": "tenant, n, run, id, started_at, output",
+    "file_contents": "tenant, n, hash, content",
+    "files": "tenant, n, id, name, purpose, media_type, content, size, created_at, expires_at",
     "members": "node, conversation, tenant, id",
     "events": "link, number, tenant, body",
     "secrets": "name, value",

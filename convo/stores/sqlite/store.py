@@ -16,10 +16,12 @@ from convo.stores.base import (
     AgentCall,
     AgentRun,
     Conversation,
+    FileQuota,
     HandleMatch,
     Lease,
     SearchHit,
     SessionStats,
+    StoredFile,
     Transaction,
 )
 from convo.stores.codec import ReadRows
@@ -27,6 +29,7 @@ from convo.stores.request_charts import RequestCharts
 from convo.stores.request_list import RequestPage, RequestQuery
 from convo.stores.sqlite import (
     connection,
+    files,
     gc,
     leases,
     records,
@@ -154,6 +157,21 @@ class SqliteStore:
 
     async def remove_conversation(self, conversation_id: str) -> None:
         await self._remove(gc.remove_conversation, conversation_id)
+
+    async def add_file(self, file: StoredFile, content: bytes, quota: FileQuota) -> bool:
+        return await self._write(files.insert_file, file, content, quota)
+
+    async def file(self, file_id: str) -> StoredFile | None:
+        return await self._read(files.select_file, file_id)
+
+    async def files(self) -> Sequence[StoredFile]:
+        return await self._read(files.select_files)
+
+    async def file_content(self, file_id: str) -> bytes | None:
+        return await self._read(files.select_file_content, file_id)
+
+    async def remove_file(self, file_id: str) -> None:
+        await self._remove(files.remove_file, file_id)
 
     async def acquire_lease(self, name: str, holder: str, ttl_s: float, *, dead_holder: str | None = None) -> Lease:
         return await self._write(leases.acquire_lease, name, holder, ttl_s, dead_holder)

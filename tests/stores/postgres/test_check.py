@@ -306,6 +306,7 @@ def test_a_check_counts_the_rows_and_reports_its_steps(filled_url: str) -> None:
 
     assert report.row_counts == {
         "items": 3, "nodes": 4, "sessions": 2, "links": 2, "conversations": 1, "agent_runs": 1, "events": 2,
+        "files": 0,
     }  # fmt: skip
     assert (report.problems, report.damaged_sessions, report.skipped_reason) == ([], [], "")
     decoded = [("sessions", 2, 2), ("links", 2, 2), ("conversations", 1, 1), ("agent_runs", 1, 1)]

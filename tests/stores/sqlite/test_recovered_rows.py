@@ -1365,10 +1365,11 @@ def test_a_recovery_counts_the_rows_and_reports_its_steps(intact_file: File, tmp
     report = recover_database(intact_file, tmp_path / "new.db", lambda *step: steps.append(step))
 
     pages = steps[0][2]
-    assert steps == [("pages", 0, pages), *(("rows", number, 12) for number in range(12))]
+    assert steps == [("pages", 0, pages), *(("rows", number, 13) for number in range(13))]
     assert pages * 4096 == intact_file.stat().st_size
     assert report.row_counts == {
         "items": 3, "nodes": 4, "sessions": 2, "links": 2, "conversations": 1, "agent_runs": 1, "events": 2,
+        "files": 0,
     }  # fmt: skip
 
 

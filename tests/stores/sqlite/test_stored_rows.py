@@ -109,7 +109,7 @@ async def test_the_size_of_a_tenant_is_that_of_its_texts_and_an_estimate_of_each
     (stats,) = await store.admin.tenant_stats()
     await store.aclose()
 
-    counts = {"sessions": 2, "responses": 2, "conversations": 1, "items": 3, "places": 3, "events": 2, "runs": 1}
+    counts = {"sessions": 2, "responses": 2, "conversations": 1, "items": 3, "places": 3, "events": 2, "runs": 1, "files": 0}
     row_bytes = 2 * 150 + 2 * 120 + 80 + 3 * 8 + 3 * 45 + 2 * 8 + 120
     columns = {"items": 2, "repeated": 3, "events": 3, "agent_documents": 2, "agent_calls": 5, "sessions": 10}
     text_bytes = sum(len(str(row[column])) for table, column in columns.items() for row in ROWS[table])
