@@ -49,6 +49,7 @@ TABLES = (
     *(
         "files",
         "file_contents",
+        "approval_decisions",
         "agent_calls",
         "agent_runs",
         "events",

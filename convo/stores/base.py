@@ -352,6 +352,32 @@ class AgentCall(NamedTuple):
     output: Json = None
 
 
+class ApprovalDecision(NamedTuple):
+    """One decision on a tool call of an agent run, as logged. The log is append-only; it is deleted with the run.
+
+    agent:       the identity of the agent that made the call
+    tool:        the name shown to a person: `refund`, `crm.refund`
+    arguments:   as decided: as the model wrote them, or as they were edited
+    is_sticky:   the decision holds for every later call of the tool in the run, too
+    reason:      of a rejection, for the model
+    decided_at:  seconds since 1970
+    decided_by:  the name of the API key that decided; None: a process with access to the store
+    source:      the interface: "page" or "command"
+    """
+
+    run_id: str
+    call_id: str
+    agent: str
+    tool: str
+    arguments: str
+    approved: bool
+    decided_at: float
+    decided_by: str | None = None
+    source: str = "command"
+    is_sticky: bool = False
+    reason: str | None = None
+
+
 class AnyHead:
     """The expectation "any head, or none": the transaction does not depend on it."""
 
@@ -381,6 +407,7 @@ class Transaction:
                    `Conflict`; its session is `session` or stored before
     agent_calls:   written in order; the run of each is `agent_run` or stored before. A stored call that has not ended
                    is replaced; one that has ended is never changed, and a write to it (also a second end) is ignored
+    approval_decisions:  appended to the log in order; the run of each is `agent_run` or stored before
     """
 
     appends: tuple[AppendItems, ...] = ()
@@ -394,6 +421,7 @@ class Transaction:
     ended_run_id: str | None = None
     agent_run: AgentRun | None = None
     agent_calls: tuple[AgentCall, ...] = ()
+    approval_decisions: tuple[ApprovalDecision, ...] = ()
 
 
 class SessionStats(NamedTuple):
@@ -590,6 +618,13 @@ class Store(Protocol):
         """Return the tool calls of a run by start time, then in the order in which they were first written."""
         ...
 
+    async def approval_decisions(self, run_id: str | None = None, *, limit: int = 100) -> Sequence[ApprovalDecision]:
+        """Return the newest decisions on tool calls, of one run or of all, last decided first.
+
+        A damaged one is left out.
+        """
+        ...
+
     async def find_handles(self, prefix: str, *, limit: int = 20) -> Sequence[HandleMatch]:
         """Return records whose handle begins with `prefix`.
 
@@ -773,6 +808,8 @@ def iter_stored_names(transaction: Transaction) -> Iterator[str]:
         )
     for call in transaction.agent_calls:
         yield from (call.run_id, call.call_id)
+    for decision in transaction.approval_decisions:
+        yield decision.run_id
 
 
 def check_stored_names(transaction: Transaction) -> None:

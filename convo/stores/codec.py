@@ -18,7 +18,7 @@ from convo.history.canonical import is_utf8_encodable
 from convo.history.items import Item, Json, StreamEvent, searchable_text
 from convo.history.records import LINK_STATUSES, Link, Scope, Session, Strategy
 from convo.history.tree import Key
-from convo.stores.base import AGENT_RUN_STATUSES, AgentCall, AgentRun, DamagedRowObserver
+from convo.stores.base import AGENT_RUN_STATUSES, AgentCall, AgentRun, ApprovalDecision, DamagedRowObserver
 
 SAME_AS_PARENT = ""
 """Value of the column `previous` for the parent's own id, the usual case in a chain."""
@@ -312,6 +312,47 @@ def decode_agent_call(run_id: str, row: Sequence[Any]) -> AgentCall:
     except UNDECODABLE as error:
         raise damaged_row("tool call", f"{run_id} {call_id}", error) from error
     return AgentCall(run_id, call_id, started_at, output is not None, value)
+
+
+def encode_approval_decision(decision: ApprovalDecision) -> str:
+    """Encode the column `body` of a decision. Raises NotCanonical."""
+    return encode_json(
+        {
+            "call_id": decision.call_id,
+            "agent": decision.agent,
+            "tool": decision.tool,
+            "arguments": decision.arguments,
+            "approved": decision.approved,
+            "decided_by": decision.decided_by,
+            "source": decision.source,
+            "always": decision.is_sticky,
+            "reason": decision.reason,
+        }
+    )
+
+
+def decode_approval_decision(row: Sequence[Any]) -> ApprovalDecision:
+    """Build a decision from its columns. Raises DamagedRow.
+
+    row:  run, decided_at, body; the body as JSON
+    """
+    run_id, decided_at, body = row
+    try:
+        _check_columns(("run", run_id, TEXT), ("time", decided_at, NUMBER))
+        members = _decode_text("body", body, OBJECT)
+        call_id, approved, is_sticky = members.get("call_id"), members.get("approved"), members.get("always")
+        _check_columns(
+            *((name, members.get(name), TEXT) for name in ("call_id", "agent", "tool", "arguments", "source")),
+            *((name, members.get(name), OPTIONAL_TEXT) for name in ("decided_by", "reason")),
+        )
+        if not isinstance(approved, bool) or not isinstance(is_sticky, bool):
+            raise InvalidColumn("it does not contain a decision")
+    except InvalidColumn as error:
+        raise damaged_row("decision", f"of {run_id}", error) from error
+    return ApprovalDecision(
+        *(run_id, call_id, members["agent"], members["tool"], members["arguments"], approved, decided_at),
+        *(members["decided_by"], members["source"], is_sticky, members["reason"]),
+    )
 
 
 def _check_text(name: str, column: object) -> str | bytes:

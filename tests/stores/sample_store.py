@@ -4,7 +4,7 @@ import asyncio
 
 from convo.history.items import user_message
 from convo.history.tree import Path, root_key
-from convo.stores.base import AgentCall, AgentRun, AppendItems, Conversation, Store, Transaction
+from convo.stores.base import AgentCall, AgentRun, AppendItems, ApprovalDecision, Conversation, Store, Transaction
 from convo.stores.factory import open_store
 from tests.stores.chat_transactions import NOW, link, session
 
@@ -51,6 +51,6 @@ async def fill_open_store(store: Store) -> None:
         )
         await store.append_events(response.id, [{"sequence_number": 0, "type": "x"}])
     run = AgentRun("run_1", "ses_3", 1, "paused", {"version": 1, "agent": "a", "phase": "X"}, NOW, NOW)
-    await store.commit(
-        Transaction(agent_run=run, agent_calls=(AgentCall("run_1", "call_1", NOW, has_ended=True, output="done"),))
-    )
+    call = AgentCall("run_1", "call_1", NOW, has_ended=True, output="done")
+    decision = ApprovalDecision("run_1", "call_1", "a", "look", "{}", approved=True, decided_at=NOW)
+    await store.commit(Transaction(agent_run=run, agent_calls=(call,), approval_decisions=(decision,)))

@@ -14,6 +14,7 @@ from convo.stores.base import (
     AgentCall,
     AgentRun,
     AppendItems,
+    ApprovalDecision,
     HandleMatch,
     PruneResult,
     Store,
@@ -25,6 +26,9 @@ ODD: Json = {"text": "half \ud83d, whole \U0001f333 and \x00", "n": 2**70, "f": 
 RUN = AgentRun("run_1", "ses_1", 1, "running", {"phase": "asking", "odd": ODD}, NOW, NOW + 1)
 CALL = AgentCall("run_1", "call_1", NOW + 2)
 LONG = prose(Random(4), 5000)
+DECISION = ApprovalDecision(
+    "run_1", "call_1", "helper", "crm.refund", '{"order": "A\ud83d1"}', True, NOW + 3, "alice", "page"
+)
 DONE = CALL._replace(has_ended=True, output={"temperature": 21, "odd": ODD})
 
 
@@ -386,3 +390,41 @@ async def test_runs_are_counted_with_their_documents_and_outputs(store: Store) -
     (after,) = await store.admin.tenant_stats()
     assert before.row_counts["runs"] == after.row_counts["runs"] == 3
     assert 1.2 * len(LONG) < after.size_bytes - before.size_bytes < 2.2 * len(LONG)
+
+
+# -- decisions ------------------------------------------------------------------------------------
+
+
+async def test_the_log_of_decisions_is_appended_to_and_read_newest_first(store: Store) -> None:
+    other_run = replace(RUN, id="run_2", session_id="ses_2")
+    await store_runs(store, RUN, other_run)
+    rejected = DECISION._replace(approved=False, reason="\x00 not \udc00", is_sticky=True, decided_by=None)
+    in_other_run = rejected._replace(run_id="run_2", decided_at=NOW + 4)
+    await store.commit(Transaction(agent_run=next_revision(), approval_decisions=(DECISION, rejected)))
+    await store.commit(Transaction(approval_decisions=(in_other_run,)))
+
+    assert list(await store.approval_decisions()) == [in_other_run, rejected, DECISION]
+    assert list(await store.approval_decisions("run_1")) == [rejected, DECISION]
+    assert list(await store.approval_decisions(limit=1)) == [in_other_run]
+    assert list(await store.for_tenant("else").approval_decisions()) == []
+    assert list(await store.for_tenant("else").approval_decisions("run_1")) == []
+    assert list(await store.approval_decisions("run_\ud800")) == []
+
+
+async def test_a_decision_is_stored_only_with_the_change_of_its_run(store: Store) -> None:
+    await store_runs(store)
+    with pytest.raises(Conflict):
+        await store.commit(Transaction(agent_run=RUN, approval_decisions=(DECISION,)))
+    with pytest.raises(NotFound):
+        await store.commit(Transaction(approval_decisions=(DECISION._replace(run_id="run_9"),)))
+    with pytest.raises(NotFound):
+        await store.for_tenant("else").commit(Transaction(approval_decisions=(DECISION,)))
+    assert list(await store.approval_decisions()) == []
+
+
+async def test_the_decisions_are_deleted_with_the_session_of_their_run(store: Store) -> None:
+    await store_runs(store)
+    await store.commit(Transaction(approval_decisions=(DECISION,)))
+    await store.remove_session("ses_1")
+    await store_runs(store)
+    assert list(await store.approval_decisions()) == []

@@ -36,7 +36,9 @@ SELECT name,
     + (SELECT coalesce(sum(octet_length(output)), 0) FROM convo.agent_calls
         WHERE agent_calls.tenant = tenants.tenant)
     + (SELECT coalesce(sum(octet_length(content)), 0) FROM convo.file_contents
-        WHERE file_contents.tenant = tenants.tenant))::bigint,
+        WHERE file_contents.tenant = tenants.tenant)
+    + (SELECT coalesce(sum(octet_length(body)), 0) FROM convo.approval_decisions
+        WHERE approval_decisions.tenant = tenants.tenant))::bigint,
     (SELECT least((SELECT min(created_at) FROM convo.links WHERE links.tenant = tenants.tenant),
         (SELECT min(created_at) FROM convo.conversations WHERE conversations.tenant = tenants.tenant))),
     (SELECT greatest((SELECT max(created_at) FROM convo.links WHERE links.tenant = tenants.tenant),

@@ -24,9 +24,11 @@ from convo.stores.postgres.records import SELECT_LINKS, SELECT_SESSIONS, link_fr
 from convo.stores.postgres.runs import (
     SELECT_AGENT_CALLS,
     SELECT_AGENT_RUNS,
+    SELECT_APPROVAL_DECISIONS,
     SELECT_EVENTS,
     agent_call_from_row,
     agent_run_from_row,
+    approval_decision_from_row,
 )
 from convo.stores.postgres.tenant_rows import BEGIN_SNAPSHOT, DatabaseConnection, Row, TenantConnection, decode_body
 from convo.stores.postgres.tree import NODE_KEY_SQL
@@ -184,6 +186,8 @@ class _DatabaseCheck:
             run_id = tenant_rows.unescape_name(row[0])
             for call in await t.fetch_all(SELECT_AGENT_CALLS, row[0]):
                 self._decode(partial(agent_call_from_row, run_id), call)
+            for decision in await t.fetch_all(f"{SELECT_APPROVAL_DECISIONS} AND run = $2 ORDER BY place", row[0]):
+                self._decode(approval_decision_from_row, decision)
         for (stored_id,) in await t.fetch_all("SELECT DISTINCT run FROM convo.events WHERE tenant = $1 ORDER BY run"):
             response_id = tenant_rows.unescape_name(stored_id)
             for (body,) in await t.fetch_all(SELECT_EVENTS, stored_id, -1):

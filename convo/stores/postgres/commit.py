@@ -427,6 +427,7 @@ def _build_writes(t: TenantConnection, plan: CommitPlan, reads: CommitReads) -> 
     if change.agent_run:
         yield agents.build_agent_run_upsert(t, change.agent_run)
     yield from agents.build_agent_call_upserts(t, change.agent_calls)
+    yield from agents.build_approval_decision_inserts(t, change.approval_decisions)
 
 
 # -- nodes ----------------------------------------------------------------------------------------

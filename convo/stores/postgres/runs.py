@@ -8,13 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from convo.errors import Conflict, InputFault, NotFound
 from convo.history.items import StreamEvent
 from convo.stores import base
-from convo.stores.base import UNCHANGED_DOCUMENT, AgentCall, AgentRun, Transaction
+from convo.stores.base import UNCHANGED_DOCUMENT, AgentCall, AgentRun, ApprovalDecision, Transaction
 from convo.stores.codec import (
     ReadRows,
     decode_agent_call,
     decode_agent_run,
+    decode_approval_decision,
     decode_event_batch,
     decode_rows,
+    encode_approval_decision,
     encode_json,
 )
 from convo.stores.postgres import tenant_rows
@@ -124,7 +126,18 @@ SELECT_AGENT_CALLS = (
     "SELECT id, started_at, output FROM convo.agent_calls WHERE tenant = $1 AND run = $2 ORDER BY started_at, place"
 )
 
+INSERT_APPROVAL_DECISIONS = """
+INSERT INTO convo.approval_decisions (tenant, run, decided_at, place, body)
+SELECT $1, $2, decided_at, place + coalesce((
+    SELECT max(place) FROM convo.approval_decisions WHERE tenant = $1 AND run = $2), 0), body
+FROM unnest($3::float8[], $4::text[], $5::integer[]) AS new (decided_at, body, place)
+"""
+
+SELECT_APPROVAL_DECISIONS = "SELECT run, decided_at, body FROM convo.approval_decisions WHERE tenant = $1"
+
 DELETE_AGENT_RUNS = (
+    "DELETE FROM convo.approval_decisions WHERE tenant = $1 AND run IN ("
+    "SELECT id FROM convo.agent_runs WHERE tenant = $1 AND session = ANY($2::text[]))",
     "DELETE FROM convo.agent_calls WHERE tenant = $1 AND run IN ("
     "SELECT id FROM convo.agent_runs WHERE tenant = $1 AND session = ANY($2::text[]))",
     "DELETE FROM convo.agent_runs WHERE tenant = $1 AND session = ANY($2::text[])",
@@ -163,6 +176,20 @@ async def select_agent_calls(t: TenantConnection, run_id: str) -> Sequence[Agent
     return [agent_call_from_row(run_id, row) for row in rows]
 
 
+async def select_approval_decisions(t: TenantConnection, run_id: str | None, limit: int) -> ReadRows[ApprovalDecision]:
+    """Return the newest decisions of a run or of all runs, last decided first."""
+    where, values = ("", ()) if run_id is None else (" AND run = $3", (tenant_rows.escape_name(run_id),))
+    newest_first = " ORDER BY decided_at DESC, run DESC, place DESC LIMIT $2"
+    rows = await t.fetch_all(SELECT_APPROVAL_DECISIONS + where + newest_first, limit, *values)
+    return decode_rows(approval_decision_from_row, rows)
+
+
+def approval_decision_from_row(row: Row) -> ApprovalDecision:
+    """Return the decision of a row of `SELECT_APPROVAL_DECISIONS`. Raises DamagedRow."""
+    run_id, decided_at, body = row
+    return decode_approval_decision((tenant_rows.unescape_name(run_id), decided_at, body))
+
+
 def agent_call_from_row(run_id: str, row: Row) -> AgentCall:
     """Return the tool call of a row of `SELECT_AGENT_CALLS`. Raises DamagedRow."""
     call_id, started_at, output = row
@@ -183,8 +210,9 @@ def agent_run_from_row(row: Row) -> AgentRun:
 def build_agent_run_reads(t: TenantConnection, transaction: Transaction) -> Mapping[str, Statement]:
     """Return the queries that are needed before agent runs are written; none if the transaction has none."""
     run, statements = transaction.agent_run, {}
-    if run or transaction.agent_calls:
-        run_ids = {call.run_id for call in transaction.agent_calls} | ({run.id} if run else set())
+    run_ids = {entry.run_id for entry in (*transaction.agent_calls, *transaction.approval_decisions)}
+    run_ids |= {run.id} if run else set()
+    if run_ids:
         statements["agent runs"] = t.statement(LOCK_AGENT_RUNS, sorted(map(tenant_rows.escape_name, run_ids)))
     if run and not _writes_own_session(transaction, run):
         statements["agent session"] = t.statement(SELECT_SESSION_EXISTS, tenant_rows.escape_name(run.session_id))
@@ -203,9 +231,9 @@ def check_agent_run_references(transaction: Transaction, results: Mapping[str, l
     if run and not _writes_own_session(transaction, run) and not results["agent session"]:
         raise NotFound("session", run.session_id)
     run_ids = {*_stored_revisions(results), *((run.id,) if run else ())}
-    for call in transaction.agent_calls:
-        if call.run_id not in run_ids:
-            raise base.agent_run_not_found_error(call.run_id)
+    for entry in (*transaction.agent_calls, *transaction.approval_decisions):
+        if entry.run_id not in run_ids:
+            raise base.agent_run_not_found_error(entry.run_id)
 
 
 def build_agent_run_upsert(t: TenantConnection, new: AgentRun) -> Statement:
@@ -243,8 +271,18 @@ def build_agent_call_upserts(t: TenantConnection, calls: Sequence[AgentCall]) ->
         yield t.statement(UPSERT_AGENT_CALLS, tenant_rows.escape_name(run), *to_columns(rows, 4))
 
 
+def build_approval_decision_inserts(t: TenantConnection, decisions: Sequence[ApprovalDecision]) -> Iterator[Statement]:
+    """Append decisions to the log. Raises NotCanonical."""
+    for run in sorted({decision.run_id for decision in decisions}):
+        rows = [
+            (decision.decided_at, encode_approval_decision(decision), position)
+            for position, decision in enumerate((one for one in decisions if one.run_id == run), start=1)
+        ]
+        yield t.statement(INSERT_APPROVAL_DECISIONS, tenant_rows.escape_name(run), *to_columns(rows, 3))
+
+
 def build_agent_run_deletes(t: TenantConnection, sessions: Sequence[str]) -> list[Statement]:
-    """Delete the agent runs of these sessions (escaped ids), and their calls."""
+    """Delete the agent runs of these sessions (escaped ids), their calls and the decisions on them."""
     return [t.statement(sql, sessions) for sql in DELETE_AGENT_RUNS]
 
 

@@ -14,6 +14,7 @@ from convo.history.tree import Key, Path
 from convo.stores.base import (
     AgentCall,
     AgentRun,
+    ApprovalDecision,
     Conversation,
     FileQuota,
     HandleMatch,
@@ -130,6 +131,9 @@ class PostgresStore:
 
     async def agent_calls(self, run_id: str) -> Sequence[AgentCall]:
         return await self._run(agents.select_agent_calls, run_id)
+
+    async def approval_decisions(self, run_id: str | None = None, *, limit: int = 100) -> Sequence[ApprovalDecision]:
+        return self._report(await self._run(agents.select_approval_decisions, run_id, limit))
 
     async def find_handles(self, prefix: str, *, limit: int = 20) -> Sequence[HandleMatch]:
         return self._report(await self._run(search.find_handles, prefix, limit))

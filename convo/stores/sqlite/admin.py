@@ -45,7 +45,8 @@ SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM (
     UNION ALL SELECT body FROM agent_documents WHERE tenant = :tenant
     UNION ALL SELECT output FROM agent_calls WHERE tenant = :tenant
     UNION ALL SELECT record FROM sessions WHERE tenant = :tenant
-    UNION ALL SELECT content FROM file_contents WHERE tenant = :tenant)
+    UNION ALL SELECT content FROM file_contents WHERE tenant = :tenant
+    UNION ALL SELECT body FROM approval_decisions WHERE tenant = :tenant)
 """
 
 SELECT_TIME_RANGE = """

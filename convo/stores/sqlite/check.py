@@ -25,6 +25,7 @@ from convo.stores.base import FileHealth, NamedSession, ProblemCounter, StoreChe
 from convo.stores.codec import (
     decode_agent_call,
     decode_agent_run,
+    decode_approval_decision,
     decode_event,
     decode_json,
     decode_link,
@@ -37,7 +38,7 @@ from convo.stores.codec import (
 from convo.stores.sqlite import connection, tenant_rows
 from convo.stores.sqlite.connection import is_busy, is_disk_full, translate_errors
 from convo.stores.sqlite.records import SELECT_LINKS, SELECT_SESSIONS
-from convo.stores.sqlite.runs import SELECT_AGENT_RUNS
+from convo.stores.sqlite.runs import SELECT_AGENT_RUNS, SELECT_APPROVAL_DECISIONS
 from convo.stores.sqlite.tenant_rows import Row, TenantConnection, invalid_text_as_bytes
 
 MAX_INTEGRITY_LINES = 100
@@ -84,6 +85,7 @@ JSON_COLUMNS = (
     ("repeated", "n", "body"),
     ("agent_documents", "run", "body"),
     ("agent_calls", "n", "output"),
+    ("approval_decisions", "n", "body"),
     ("events", "link", "body"),
     ("links", "n", "error"),
     ("conversations", "n", "metadata"),
@@ -448,6 +450,10 @@ RECORD_DECODERS: dict[str, tuple[str, Callable[[Row], object]]] = {
         "SELECT agent_runs.id, agent_calls.id, started_at, output FROM agent_calls"
         " LEFT JOIN agent_runs ON agent_runs.n = run ORDER BY agent_calls.n",
         lambda row: decode_agent_call(str(row[0]), row[1:]),
+    ),
+    "decisions": (
+        f"{SELECT_APPROVAL_DECISIONS.partition('WHERE')[0]} ORDER BY approval_decisions.n",
+        decode_approval_decision,
     ),
     "events": (
         "SELECT id, body FROM events LEFT JOIN links ON links.n = link ORDER BY link, number",

@@ -21,6 +21,7 @@ from convo.stores import base
 from convo.stores.base import AppendItems, NamedSession, RecoveryReport, TruncatedSession
 from convo.stores.codec import (
     RECORD_PROBLEMS,
+    decode_approval_decision,
     decode_json,
     encode_json,
     is_route,
@@ -120,7 +121,7 @@ KEPT_ROW_QUERIES = {
     "tool call": "SELECT 1 FROM agent_calls JOIN agent_runs ON agent_runs.n = run"
     " WHERE agent_runs.id = ? AND agent_calls.id = ?",
 }
-"""Queries for the row with the key of a damaged one, by its kind; a damaged event is always left out."""
+"""Queries for the row with the key of a damaged one, by its kind; a damaged event or decision is always left out."""
 
 
 class _BrokenHistory(NamedTuple):
@@ -180,7 +181,7 @@ class _RowRepair:
             if error.table == "session" and error.problem not in RECORD_PROBLEMS:
                 continue
             keys = error.key.split(" ", 1) if error.table == "tool call" else [error.key]
-            is_kept = error.table != "event" and self._fetch_value(KEPT_ROW_QUERIES[error.table], *keys)
+            is_kept = error.table in KEPT_ROW_QUERIES and self._fetch_value(KEPT_ROW_QUERIES[error.table], *keys)
             (repaired if is_kept else omitted).append(error)
         return repaired, omitted
 
@@ -371,6 +372,9 @@ class _RowRepair:
         for link, text in self._fetch_all("SELECT link, body FROM events"):
             if not is_event(text):
                 self._execute("DELETE FROM events WHERE link = ? AND body = ?", link, text)
+        for n, decided_at, text in self._fetch_all("SELECT n, decided_at, body FROM approval_decisions"):
+            if not is_approval_decision(decided_at, text):
+                self._execute("DELETE FROM approval_decisions WHERE n = ?", n)
         for run, text in self._fetch_all("SELECT run, body FROM agent_documents"):
             if not is_json_object(text):
                 self._execute("DELETE FROM agent_documents WHERE run = ?", run)
@@ -645,6 +649,7 @@ class _RowRepair:
         self._execute("DELETE FROM agent_runs WHERE session NOT IN (SELECT n FROM sessions WHERE record IS NOT NULL)")
         self._execute("DELETE FROM agent_documents WHERE run NOT IN (SELECT n FROM agent_runs)")
         self._execute("DELETE FROM agent_calls WHERE run NOT IN (SELECT n FROM agent_runs)")
+        self._execute("DELETE FROM approval_decisions WHERE run NOT IN (SELECT n FROM agent_runs)")
 
     def _repair_files(self) -> None:
         """Delete files without their content, and contents that differ from their hash or that no file has."""
@@ -753,6 +758,15 @@ def is_json_object(text: str) -> bool:
 def is_event(text: str) -> bool:
     """Return whether the text of an event can be decoded."""
     return is_json_object(text) and type(decode_json(text).get("sequence_number")) is int
+
+
+def is_approval_decision(decided_at: object, text: str) -> bool:
+    """Return whether the columns of a decision can be decoded."""
+    try:
+        decode_approval_decision(("", decided_at, text))
+    except DamagedRow:
+        return False
+    return True
 
 
 def _orphan_condition(db: sqlite3.Connection, table: str) -> str:

@@ -27,6 +27,7 @@ TABLE_SHAPES = {
     "agent_calls": "I#ITRt",
     "file_contents": "I#BB",
     "files": "I#TTTTIIRr",
+    "approval_decisions": "I#IRT",
 }
 """Column types of each table with rowids: # is the rowid; integer, text, bytes or real; lower case may be null."""
 
@@ -66,6 +67,7 @@ TABLE_COLUMNS = {
     "agent_calls": "tenant, n, run, id, started_at, output",
     "file_contents": "tenant, n, hash, content",
     "files": "tenant, n, id, name, purpose, media_type, content, size, created_at, expires_at",
+    "approval_decisions": "tenant, n, run, decided_at, body",
     "members": "node, conversation, tenant, id",
     "events": "link, number, tenant, body",
     "secrets": "name, value",

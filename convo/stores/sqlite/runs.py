@@ -10,8 +10,17 @@ from typing import NamedTuple
 from convo.errors import NotFound
 from convo.history.items import StreamEvent
 from convo.stores import base
-from convo.stores.base import UNCHANGED_DOCUMENT, AgentCall, AgentRun
-from convo.stores.codec import ReadRows, decode_agent_call, decode_agent_run, decode_event, decode_rows, encode_json
+from convo.stores.base import UNCHANGED_DOCUMENT, AgentCall, AgentRun, ApprovalDecision
+from convo.stores.codec import (
+    ReadRows,
+    decode_agent_call,
+    decode_agent_run,
+    decode_approval_decision,
+    decode_event,
+    decode_rows,
+    encode_approval_decision,
+    encode_json,
+)
 from convo.stores.sqlite.tenant_rows import TenantConnection, database_time_s, to_query_name
 
 SELECT_OPEN_RUN = """
@@ -99,6 +108,13 @@ WHERE agent_calls.output IS NULL
 SELECT_AGENT_CALLS = """
 SELECT agent_calls.id, started_at, output FROM agent_runs JOIN agent_calls ON run = agent_runs.n
 WHERE agent_runs.tenant = ? AND agent_runs.id = ? ORDER BY started_at, agent_calls.n
+"""
+
+INSERT_APPROVAL_DECISION = "INSERT INTO approval_decisions (tenant, run, decided_at, body) VALUES (?, ?, ?, ?)"
+
+SELECT_APPROVAL_DECISIONS = """
+SELECT agent_runs.id, decided_at, body FROM approval_decisions LEFT JOIN agent_runs ON agent_runs.n = run
+WHERE approval_decisions.tenant = ?
 """
 
 
@@ -195,9 +211,27 @@ def upsert_agent_call(t: TenantConnection, new: AgentCall) -> None:
     )
 
 
+def insert_approval_decision(t: TenantConnection, new: ApprovalDecision) -> None:
+    """Append a decision to the log. Raises NotFound and NotCanonical."""
+    run = t.find_rowid("agent_runs", new.run_id)
+    if run is None:
+        raise base.agent_run_not_found_error(new.run_id)
+    t.execute(INSERT_APPROVAL_DECISION, t.tenant_number, run, new.decided_at, encode_approval_decision(new))
+
+
+def select_approval_decisions(t: TenantConnection, run_id: str | None, limit: int) -> ReadRows[ApprovalDecision]:
+    """Return the newest decisions of a run or of all runs, last decided first."""
+    where = "" if run_id is None else "AND agent_runs.id = ? "
+    values = () if run_id is None else (to_query_name(run_id),)
+    newest_first = "ORDER BY decided_at DESC, approval_decisions.n DESC LIMIT ?"
+    rows = t.fetch_records(f"{SELECT_APPROVAL_DECISIONS}{where}{newest_first}", t.tenant_number, *values, limit)
+    return decode_rows(decode_approval_decision, rows)
+
+
 def delete_agent_runs(t: TenantConnection, session: int) -> None:
-    """Delete the runs of a session, and their calls."""
+    """Delete the runs of a session, their calls and the decisions on them."""
     for (run,) in t.fetch_all("SELECT n FROM agent_runs WHERE session = ?", session):
+        t.execute("DELETE FROM approval_decisions WHERE run = ?", run)
         t.execute("DELETE FROM agent_calls WHERE run = ?", run)
         t.execute("DELETE FROM agent_documents WHERE run = ?", run)
         t.execute_delete("DELETE FROM agent_runs WHERE n = ?", run)

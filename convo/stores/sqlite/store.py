@@ -15,6 +15,7 @@ from convo.stores import base
 from convo.stores.base import (
     AgentCall,
     AgentRun,
+    ApprovalDecision,
     Conversation,
     FileQuota,
     HandleMatch,
@@ -128,6 +129,9 @@ class SqliteStore:
 
     async def agent_calls(self, run_id: str) -> Sequence[AgentCall]:
         return await self._read(agents.select_agent_calls, run_id)
+
+    async def approval_decisions(self, run_id: str | None = None, *, limit: int = 100) -> Sequence[ApprovalDecision]:
+        return self._report(await self._read(agents.select_approval_decisions, run_id, limit))
 
     async def find_handles(self, prefix: str, *, limit: int = 20) -> Sequence[HandleMatch]:
         return self._report(await self._read(search.find_handles, prefix, limit))
@@ -244,6 +248,8 @@ def apply_transaction(t: TenantConnection, transaction: Transaction) -> None:
         agents.upsert_agent_run(t, transaction.agent_run, run_row)
     for call in transaction.agent_calls:
         agents.upsert_agent_call(t, call)
+    for decision in transaction.approval_decisions:
+        agents.insert_approval_decision(t, decision)
     tree.delete_unreferenced_nodes(t, set(detached_nodes) - _referenced_nodes(t, transaction))
     if transaction.erased_nodes:
         connection.request_vacuum(t.db)

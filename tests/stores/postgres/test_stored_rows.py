@@ -31,6 +31,11 @@ ITEM_1, ITEM_2 = "0631f367-ca0e-8e80-0571-ab5a6488d1a9", "271f4b6c-3da2-140a-89d
 ITEM_3 = "2a5d402f-6e9c-0381-535e-b53eac1999bf"
 ROUTE_HASH, PARAMETERS_HASH = "6a469fbd-1f8f-3a07-c38e-00e368808e76", "fde83854-b1b1-8c74-c455-caefe0d49b5e"
 
+DECISION = (
+    '{"call_id":"call_1","agent":"a","tool":"look","arguments":"{}","approv'
+    'ed":true,"decided_by":null,"source":"command","always":false,"reason":null}'
+)
+
 ROWS: dict[str, list[tuple[object, ...]]] = {
     "run, id, place, started_at, output FROM convo.agent_calls": [("run_1", "call_1", 1, 1700000000.0, '"done"')],
     "id, revision, created_at, changed_at, session, status, state, document FROM convo.agent_runs": [
@@ -38,6 +43,7 @@ ROWS: dict[str, list[tuple[object, ...]]] = {
             "run_1", 1, 1700000000.0, 1700000000.0, "ses_3", "paused", None, b'{"version":1,"agent":"a","phase":"X"}',
         ),
     ],
+    "run, place, decided_at, body FROM convo.approval_decisions": [("run_1", 1, 1700000000.0, DECISION)],
     "id, created_at, head, metadata FROM convo.conversations": [("conv_1", 1700000000.0, NODE_3, '{"topic":"x"}')],
     "run, last, many, body FROM convo.events": [
         ("resp_2", 0, 1, '[{"sequence_number":0,"type":"x"}]'),
@@ -175,7 +181,7 @@ async def test_the_size_of_a_tenant_is_that_of_its_texts_and_an_estimate_of_each
 
     counts = {"sessions": 2, "responses": 2, "conversations": 1, "items": 3, "places": 3, "events": 2, "runs": 1}
     texts = (
-        ROUTE, '{"instructions":"Be brief."}', '{"version":1,"agent":"a","phase":"X"}', '"done"',
+        ROUTE, '{"instructions":"Be brief."}', '{"version":1,"agent":"a","phase":"X"}', '"done"', DECISION,
         *2 * ['[{"sequence_number":0,"type":"x"}]'],
     )  # fmt: skip
     assert stats == TenantStats("local", counts, 14 * 100 + item_bytes + sum(map(len, texts)), NOW, NOW + 3)

@@ -133,13 +133,17 @@ DAMAGES: dict[str, Callable[[Path, random.Random], None]] = {
 
 
 def rows_recovered_by_sqlite(file: Path, target: Path) -> dict[str, int]:
-    """Count the rows of our tables that `.recover` of SQLite's shell recovers."""
+    """Count the rows of our tables that `.recover` of SQLite's shell recovers, of items those that are JSON."""
     shell = find_recovery_shell()
     assert shell
     script = subprocess.run([shell, str(file), ".recover"], capture_output=True, check=False).stdout
     subprocess.run([shell, str(target)], input=script, capture_output=True, check=False)
     with closing(sqlite3.connect(target)) as db:
-        return {table: _count(db, table) for table in ("items", "nodes", "sessions")}
+        return {
+            "items": _count(db, "items WHERE json_valid(body)"),
+            "nodes": _count(db, "nodes"),
+            "sessions": _count(db, "sessions"),
+        }
 
 
 def count_rows(file: Path) -> dict[str, int]:

@@ -21,7 +21,7 @@ def measure_file(file: File) -> FileSize:
         page, pages = (int(db.execute(f"PRAGMA {pragma}").fetchone()[0]) for pragma in ("page_size", "page_count"))
         assert size == page * pages
         db.execute("INSERT INTO words (words) VALUES ('delete-all')")
-        for table in ("agent_calls", "agent_documents", "agent_runs"):
+        for table in ("approval_decisions", "agent_calls", "agent_documents", "agent_runs"):
             db.execute(f"DROP TABLE {table}")
         free = int(db.execute("PRAGMA freelist_count").fetchone()[0])
     return FileSize(size, size - page * free)

@@ -23,7 +23,7 @@ PATH = Path(ROOT).append([user_message("one"), user_message("two"), user_message
 
 TABLES = (
     "items", "hashes", "nodes", "repeated", "sessions", "links", "conversations", "members", "names", "runs", "events",
-    "agent_runs", "agent_documents", "agent_calls", "terms",
+    "agent_runs", "agent_documents", "agent_calls", "approval_decisions", "terms",
 )  # fmt: skip
 
 
@@ -38,11 +38,12 @@ def count_rows(file: File) -> dict[str, int]:
 
 ALL = {
     "items": 3, "hashes": 3, "nodes": 4, "repeated": 2, "sessions": 2, "links": 2, "conversations": 1, "members": 3,
-    "names": 4, "runs": 2, "events": 2, "agent_runs": 1, "agent_documents": 1, "agent_calls": 1, "terms": 3,
+    "names": 4, "runs": 2, "events": 2, "agent_runs": 1, "agent_documents": 1, "agent_calls": 1,
+    "approval_decisions": 1, "terms": 3,
 }  # fmt: skip
 TREE = {"items": 3, "hashes": 3, "nodes": 4, "terms": 3}
 IN_CONVERSATION = {**TREE, "conversations": 1, "members": 3, "names": 3}
-RUN = {"agent_runs": 1, "agent_documents": 1, "agent_calls": 1}
+RUN = {"agent_runs": 1, "agent_documents": 1, "agent_calls": 1, "approval_decisions": 1}
 RESPONSES = {"repeated": 2, "sessions": 2, "links": 2, "runs": 2, "events": 2}
 RESPONSE_OF_EARLY = {"repeated": 2, "sessions": 1, "links": 1, "runs": 1, "events": 1}
 

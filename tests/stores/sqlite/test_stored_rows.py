@@ -13,6 +13,11 @@ from tests.stores.sample_store import fill_store
 RECORD = '["session","local/model",1700000000.0,"embedded",null,null,null,null]'
 ROUTE = '["local/model","session","embedded",null,null,"conv_1",true,{"input_tokens":0}]'
 
+DECISION = (
+    '{"call_id":"call_1","agent":"a","tool":"look","arguments":"{}","approv'
+    'ed":true,"decided_by":null,"source":"command","always":false,"reason":null}'
+)
+
 ROWS: dict[str, list[tuple[object, ...]]] = {
     "agent_calls": [
         (1, 1, 1, 'call_1', 1700000000.0, '"done"'),
@@ -22,6 +27,9 @@ ROWS: dict[str, list[tuple[object, ...]]] = {
     ],
     "agent_runs": [
         (1, 1, 'run_1', 2, 1, 'paused', None, 1700000000.0, 1700000000.0),
+    ],
+    "approval_decisions": [
+        (1, 1, 1, 1700000000.0, DECISION),
     ],
     "conversations": [
         (1, 1, 'conv_1', 4, 3, 1700000000.0, '{"topic":"x"}'),
@@ -111,6 +119,14 @@ async def test_the_size_of_a_tenant_is_that_of_its_texts_and_an_estimate_of_each
 
     counts = {"sessions": 2, "responses": 2, "conversations": 1, "items": 3, "places": 3, "events": 2, "runs": 1, "files": 0}
     row_bytes = 2 * 150 + 2 * 120 + 80 + 3 * 8 + 3 * 45 + 2 * 8 + 120
-    columns = {"items": 2, "repeated": 3, "events": 3, "agent_documents": 2, "agent_calls": 5, "sessions": 10}
+    columns = {
+        "items": 2,
+        "repeated": 3,
+        "events": 3,
+        "agent_documents": 2,
+        "agent_calls": 5,
+        "approval_decisions": 4,
+        "sessions": 10,
+    }
     text_bytes = sum(len(str(row[column])) for table, column in columns.items() for row in ROWS[table])
     assert stats == TenantStats("local", counts, row_bytes + text_bytes, NOW, NOW + 3)
