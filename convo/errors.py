@@ -18,6 +18,7 @@
     │   ├── Busy                  another process writes this conversation
     │   ├── ItemDeleted           a history needs an item whose body was deleted
     │   ├── IllegalTransition     an event that cannot happen in this phase of a run
+    │   ├── AlreadyDecided        status 409           a pending call that was decided before
     │   ├── Unrepairable          an invalid history that cannot be repaired by leaving items out
     │   └── NotSigned             a RunState without a signature, or signed with another key
     ├── StoreFault                exit 1, status 503   the store fails for now
@@ -46,8 +47,8 @@ A class has a code for programs (`code`), an exit code (`exit`), an HTTP status 
 read the four fields in one place each. A pause for approval is an outcome of a run and no error.
 """
 
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 MAX_SHOWN_HANDLE_CHARS = 300
 """Characters of a handle that a message repeats in full."""
@@ -250,6 +251,19 @@ class IllegalTransition(StateFault):
     def __init__(self, phase: str, event: str, reason: str = "") -> None:
         self.phase, self.event = phase, event
         super().__init__(f"a run that is {phase} does not accept {event}{reason and f': {reason}'}")
+
+
+class AlreadyDecided(StateFault):
+    """A pending call was decided before, by another person or process; nothing was changed.
+
+    `decision` is the logged decision as JSON.
+    """
+
+    code, status, hint = "approval_decided", 409, "convo approvals log shows the decisions"
+
+    def __init__(self, message: str, decision: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.decision = decision
 
 
 class Unrepairable(StateFault):

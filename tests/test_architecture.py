@@ -96,6 +96,7 @@ READS_CLOCK = {
     "convo.cli.doctor": "all checks share one time limit",
     "convo.responses_api.encryption": "a random key",
     "convo.server.auth": "a random key",
+    "convo.server.inspector_approvals": "a random key",
     "convo.models.local_process": "a random key",
     "convo.models.weights": "the age of a folder that another process left",
     "convo.stores.sqlite.check": "the time limit of the quick check",

@@ -206,6 +206,7 @@ FIELDS: dict[str, tuple[str, int, int, str]] = {
     ),
     "EndpointFault": ("endpoint_fault", 1, 502, ""),
     "RequestRefused": ("invalid_request_error", 1, 400, "/next shows the next request"),
+    "AlreadyDecided": ("approval_decided", 1, 409, "convo approvals log shows the decisions"),
     "KeyRefused": (
         "invalid_api_key",
         1,

@@ -8,30 +8,28 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import NamedTuple, TypeAlias
 
-from convo.agent_runner.persistence import AGENTS_SOURCE_KEY, OrphanedRun, list_orphaned_runs
+from convo.agent_runner.persistence import AGENTS_SOURCE_KEY, OrphanedRun, list_orphaned_runs, load_run_row
 from convo.chat.lookup import read_or_report
-from convo.chat.session_record import acquire_session_lease
+from convo.chat.run_decisions import decision_to_json, lease_run, save_decisions
 from convo.cli.decision_flags import ALL_CALLS_WORD, format_decision, format_unchanged_decision
 from convo.cli.deps import open_configured_store, read_from_store
 from convo.cli.output import print_json, print_line
 from convo.config.loader import load_settings
-from convo.errors import AmbiguousHandle, Busy, DamagedRow, InvalidRunState, NotFound, UnknownSchema
+from convo.errors import AmbiguousHandle, DamagedRow, InvalidRunState, NotFound, UnknownSchema
 from convo.history.items import Json
 from convo.runs.state import ApprovalDecided
 from convo.runs.stored_approvals import (
     PendingApproval,
-    apply_decisions,
     list_decidable_approvals,
     list_pending_approvals,
 )
 from convo.runtime import SystemClock
-from convo.stores.base import AgentRun, Store, Transaction
-from convo.terminal.approval_prompt import PausedRun, render_paused_runs, render_pending_call
+from convo.stores.base import AgentRun, ApprovalDecision, Store
+from convo.terminal.approval_prompt import PausedRun, render_decision_log, render_paused_runs, render_pending_call
 from convo.terminal.terminal import detect_display, escape_control_chars, format_count
 
 ConfigPath: TypeAlias = Path | None
@@ -103,6 +101,26 @@ def print_call_details(config: ConfigPath, selectors: Sequence[str], run: str | 
     print_line("\n\n".join(lines))
 
 
+MAX_LISTED_DECISIONS = 1000
+"""Newest decisions that the log prints at most."""
+
+
+def print_decision_log(config: ConfigPath, run: str | None, *, as_json: bool) -> None:
+    """Print the logged decisions, newest first. Raises the errors of `load_run_row` if the run is unknown."""
+
+    async def read(store: Store) -> Sequence[ApprovalDecision]:
+        row = await load_run_row(store, run) if run is not None else None
+        return await store.approval_decisions(row and row.id, limit=MAX_LISTED_DECISIONS)
+
+    decisions = read_from_store(load_settings(config), read)
+    if as_json:
+        print_json([decision_to_json(decision) for decision in decisions])
+    elif decisions:
+        print_line(render_decision_log(decisions, detect_display(sys.stdout, os.environ)))
+    else:
+        _write_stderr_line("no decisions")
+
+
 async def decide_calls(
     config: ConfigPath, selectors: Sequence[str], run_filter: str | None, decision: InboxDecision, *, as_json: bool
 ) -> None:
@@ -136,21 +154,9 @@ async def decide_calls(
 async def _save_decisions(
     store: Store, run: AgentRun, selected_calls: Sequence[SelectedCall], decision: InboxDecision
 ) -> None:
-    session = await store.session(run.session_id)
-    if session is None:
-        raise NotFound("session", run.session_id)
-    try:
-        lease = await acquire_session_lease(store, session)
-    except Busy as busy:
-        raise Busy(busy.name, busy.process, hint="decide in that chat, or close it first") from busy
-    try:
-        current = await store.agent_run(run.id) or run
+    async with lease_run(store, run) as current:
         events = [await _build_decision(selected_call, decision) for selected_call in selected_calls]
-        document = apply_decisions(current.document, events)
-        changed = replace(current, revision=current.revision + 1, document=document, changed_at=SystemClock().now())
-        await store.commit(Transaction(agent_run=changed))
-    finally:
-        await lease.release()
+        await save_decisions(store, current, events, now=SystemClock().now())
 
 
 def _iter_unchanged_decision_notes(

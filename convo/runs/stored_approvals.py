@@ -6,7 +6,7 @@ agents' code. Whether edited arguments fit the tool's schema is checked when the
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from convo.errors import IllegalTransition, InputFault, InvalidRunState, UnknownSchema
@@ -116,6 +116,35 @@ def _apply_event(document: dict[str, Json], event: ApprovalDecided | ToolOutputS
         if isinstance(event, ToolOutputSupplied)
         else _apply_decision(document, event)
     )
+
+
+def match_decisions(
+    document: RunDocument, changed: RunDocument, events: Sequence[ApprovalDecided]
+) -> list[tuple[PendingApproval, ApprovalDecided]]:
+    """Return the calls that `events` decided, each as it was decided and with its event.
+
+    changed:  the result of `apply_decisions`. A sticky decision also decided the other pending calls of its tool.
+    """
+    calls, remaining = list_decidable_approvals(document), list(list_decidable_approvals(changed))
+    event_by_id = {event.call_id: event for event in events}
+    sticky_events = {
+        (call.agent, call.tool): event_by_id[call.call_id]
+        for call in calls
+        if call.call_id in event_by_id and event_by_id[call.call_id].always
+    }
+    decided = []
+    for call in calls:
+        key = (call.call_id, call.agent, call.tool)
+        current = next((one for one in remaining if (one.call_id, one.agent, one.tool) == key), None)
+        if current:
+            remaining.remove(current)
+        is_changed = current is None or (current.approved, current.arguments) != (call.approved, call.arguments)
+        is_unique = sum(one.call_id == call.call_id for one in calls) == 1
+        event = event_by_id.get(call.call_id) or sticky_events.get((call.agent, call.tool))
+        if event and (is_changed or (is_unique and event.call_id == call.call_id)):
+            arguments = call.arguments if event.arguments is None else event.arguments
+            decided.append((replace(call, arguments=arguments), event))
+    return decided
 
 
 def _find_enclosing_call(document: RunDocument, call_id: str) -> RunDocument | None:

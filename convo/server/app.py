@@ -112,7 +112,7 @@ class Gateway:
         self._rate_limits = RateLimits(serve.limits, clock.monotonic)
         paths = [
             Path(path, PathHandler(self, path, methods))
-            for path, methods in group_by_path((*API_ROUTES, *inspector.INSPECTOR_ROUTES))
+            for path, methods in group_by_path((*API_ROUTES, *inspector.APPROVAL_ROUTES, *inspector.INSPECTOR_ROUTES))
         ]
         self._router = Router(
             [*paths, WebSocketRoute(websocket.WEBSOCKET_PATH, WebSocketHandler(self))],
@@ -260,7 +260,8 @@ class Gateway:
         assert route.handler is not None
         context = HandlerContext(
             self._service, self._inspector_deps, partial(self._render_metrics, exchange), self.is_shutting_down,
-            exchange.tenant, scope["path_params"], query, body, exchange.base_url,
+            exchange.tenant, scope["path_params"], query, body, exchange.base_url, exchange.headers,
+            has_keys=not self._is_local_only,
         )  # fmt: skip
         result: HandlerResult | None = None
         async with CancelOnDisconnect(exchange) if route.calls_model else nullcontext():

@@ -3,9 +3,10 @@
 Messages, codes and statuses equal the real API's as far as they are known.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from convo.errors import KeyRefused, RequestRefused, StreamBroken, TryLater
+from convo.errors import AlreadyDecided, KeyRefused, RequestRefused, StreamBroken, TryLater
+from convo.history.items import Json
 
 OVERLOADED_RETRY_S = 1.0
 """Seconds after which a client may retry if too many requests are running."""
@@ -135,6 +136,68 @@ def origin_not_allowed_error(text: str) -> RequestRefused:
     return RequestRefused(
         f"This server does not accept requests from the web page '{text}'", code="origin_not_allowed", status=403
     )
+
+
+# -- decisions on the inspector page ---------------------------------------------------------------
+
+KEYS_HINT = (
+    "create a key for the tenant of the runs, which is local for those of this machine: "
+    "convo serve --new-key local --keys FILE; then serve with --keys FILE"
+)
+
+
+def api_key_required_error() -> RequestRefused:
+    return RequestRefused(
+        f"A decision needs an API key, also on this machine. To set up keys, {KEYS_HINT}",
+        code="api_key_required",
+        status=403,
+        hint=KEYS_HINT,
+    )
+
+
+def invalid_csrf_token_error() -> RequestRefused:
+    return RequestRefused(
+        "The 'csrf_token' is not one of this key, or it has expired. Load the call again",
+        code="invalid_csrf_token",
+        param="csrf_token",
+        status=403,
+    )
+
+
+def already_decided_error(decision: Mapping[str, Json]) -> AlreadyDecided:
+    """Build the error; `decision` is the JSON object of the logged decision."""
+    verb = "approved" if decision["decision"] == "approve" else "rejected"
+    by = f" by {decision['decided_by']}" if decision["decided_by"] else ""
+    return AlreadyDecided(f"The call {decision['call_id']} is already {verb}{by}", decision)
+
+
+def arguments_changed_error(call_id: str) -> RequestRefused:
+    return RequestRefused(
+        f"The arguments of {call_id} changed since they were shown. Load the call again",
+        code="arguments_changed",
+        param="arguments_digest",
+        status=409,
+    )
+
+
+def ambiguous_call_error(call_id: str) -> RequestRefused:
+    return RequestRefused(
+        f"Several pending calls of the run have the id {call_id}. Decide them with convo approvals",
+        code="ambiguous_call",
+        status=409,
+    )
+
+
+def session_open_error(name: str, process: str) -> RequestRefused:
+    return RequestRefused(
+        f"The session {name} is open in another process ({process}). Decide in that chat, or close it first",
+        code="session_open",
+        status=409,
+    )
+
+
+def run_changed_error(run_id: str) -> RequestRefused:
+    return RequestRefused(f"The run {run_id} changed meanwhile. Load the call again", code="run_changed", status=409)
 
 
 # -- queries and fields ---------------------------------------------------------------------------

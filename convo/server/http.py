@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 
 from convo.config.settings import ServeSettings
 from convo.endpoints.base import INCLUDABLE, LIMIT_FIELD, error_object
-from convo.errors import ConvoError, KeyRefused, LimitReached
+from convo.errors import AlreadyDecided, ConvoError, KeyRefused, LimitReached
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS
 from convo.history.items import Json, StreamEvent
 from convo.runtime import Clock
@@ -235,6 +235,8 @@ class HttpExchange:
     def build_error_body(self, fault: ConvoError) -> dict[str, Json]:
         """Build the error object of the API that the path belongs to."""
         error = error_object(fault)
+        if isinstance(fault, AlreadyDecided):
+            error["decision"] = fault.decision
         if not self.is_anthropic:
             return {"error": error}
         error_type = ANTHROPIC_ERROR_TYPES.get(fault.status, "api_error" if fault.status >= 500 else DEFAULT_ERROR_TYPE)
@@ -398,6 +400,7 @@ class QueryParameter:
     parse:          converts the given text; raises RequestRefused
     schema:         the same as JSON Schema, for the OpenAPI document
     is_repeatable:  whether it may be given more than once
+    is_required:    whether it must be given
     """
 
     name: str
@@ -405,6 +408,7 @@ class QueryParameter:
     schema: Mapping[str, Json]
     description: str
     is_repeatable: bool = False
+    is_required: bool = False
 
 
 def parse_text_value(name: str, text: str) -> str:
@@ -480,10 +484,10 @@ OBFUSCATION_PARAMETER = QueryParameter(
 def parse_query(raw: bytes, parameters: Sequence[QueryParameter]) -> dict[str, Any]:
     """Parse the parameters of a query string, by name; lists as lists.
 
-    Raises RequestRefused for an unknown parameter, a repeated one, or an invalid value.
+    Raises RequestRefused for an unknown parameter, a repeated or missing one, or an invalid value.
     """
     if not raw:
-        return {}
+        return _require_parameters({}, parameters)
     values: dict[str, Any] = {}
     by_name = {parameter.name: parameter for parameter in parameters}
     for raw_name, text in parse_qsl(raw.decode("latin-1"), keep_blank_values=True, errors="replace"):
@@ -497,6 +501,13 @@ def parse_query(raw: bytes, parameters: Sequence[QueryParameter]) -> dict[str, A
             raise errors.repeated_parameter_error(name)
         else:
             values[name] = parameter.parse(name, text)
+    return _require_parameters(values, parameters)
+
+
+def _require_parameters(values: dict[str, Any], parameters: Sequence[QueryParameter]) -> dict[str, Any]:
+    for parameter in parameters:
+        if parameter.is_required and parameter.name not in values:
+            raise errors.missing_http_parameter_error(parameter.name)
     return values
 
 

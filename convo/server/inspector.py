@@ -48,6 +48,9 @@ called, so the tokens of the summary are not known:
 `POST /inspect/api/markdown` with `{"texts": [...]}`, at most 20, returns `{"data": [{"nodes": [...], "note": ""}]}`: the
 nodes of `markdown_nodes`, or null and a note that says why a text is plain.
 
+`GET` and `POST /inspect/api/approvals` and `GET /inspect/api/decisions` show and decide the pending calls of paused
+runs; `inspector_approvals` describes them.
+
 A figure that is unknown is null, and such rows come last.
 
 `GET /inspect/api/charts` aggregates all stored requests that pass the same filters, in at most 60 buckets of time that
@@ -83,6 +86,7 @@ from convo.server.http import (
     parse_integer_value,
     parse_order_value,
     parse_text_value,
+    serialize_strict_json,
 )
 from convo.server.routes import ApiRoute, HandlerContext, HandlerResult, RawResponse
 from convo.server.sse import EventsResult
@@ -239,6 +243,19 @@ COMPACTION_PARAMETERS = (
         "How many of the last turns stay unchanged.",
     ),
 )
+APPROVAL_PARAMETERS = (
+    QueryParameter("run", parse_text_value, {"type": "string"}, "The id of the run.", is_required=True),
+    QueryParameter("call", parse_text_value, {"type": "string"}, "The id of the call.", is_required=True),
+)
+DECISION_LIST_PARAMETERS = (
+    QueryParameter("run", parse_text_value, {"type": "string"}, "Only decisions of this run, by id."),
+    QueryParameter(
+        "limit",
+        parse_integer_value,
+        {"type": "integer", "minimum": 1, "maximum": 500, "default": 100},
+        "Maximum number of decisions.",
+    ),
+)
 EXPORT_PARAMETERS = (
     QueryParameter(
         "format",
@@ -341,6 +358,27 @@ async def serve_charts(context: HandlerContext) -> HandlerResult:
     return make_uncached_response(await inspector_data.encode_charts(context))
 
 
+async def serve_approval(context: HandlerContext) -> HandlerResult:
+    """Serve one pending call. Raises NotFound, AlreadyDecided and RequestRefused."""
+    from convo.server import inspector_approvals
+
+    return make_uncached_response(await inspector_approvals.encode_approval(context))
+
+
+async def serve_decisions(context: HandlerContext) -> HandlerResult:
+    """Serve the log of decisions. Raises NotFound."""
+    from convo.server import inspector_approvals
+
+    return make_uncached_response(await inspector_approvals.encode_decisions(context))
+
+
+async def decide_approval(context: HandlerContext) -> HandlerResult:
+    """Store a decision. Raises NotFound, AlreadyDecided and RequestRefused."""
+    from convo.server import inspector_approvals
+
+    return make_uncached_response(serialize_strict_json(await inspector_approvals.decide(context)))
+
+
 async def serve_changes(context: HandlerContext) -> HandlerResult:
     """Stream an event at each change, until the server shuts down."""
     from convo.server import inspector_data
@@ -351,6 +389,37 @@ async def serve_changes(context: HandlerContext) -> HandlerResult:
 def make_uncached_response(body: bytes) -> RawResponse:
     return RawResponse(body, JSON_CONTENT_TYPE, UNCACHED_HEADERS)
 
+
+APPROVAL_ROUTES = (
+    ApiRoute(
+        "GET",
+        "/inspect/api/approvals",
+        serve_approval,
+        "Retrieve a pending call of a paused agent run.",
+        "Approval",
+        query=APPROVAL_PARAMETERS,
+        operation_id="approvals_retrieve",
+    ),
+    ApiRoute(
+        "POST",
+        "/inspect/api/approvals",
+        decide_approval,
+        "Approve or reject a pending call; needs an API key.",
+        "DecisionResult",
+        request_schema="DecisionBody",
+        operation_id="approvals_decide",
+    ),
+    ApiRoute(
+        "GET",
+        "/inspect/api/decisions",
+        serve_decisions,
+        "List the decisions on calls, newest first.",
+        "DecisionList",
+        query=DECISION_LIST_PARAMETERS,
+        operation_id="approvals_decisions",
+    ),
+)
+"""The calls that decide approvals; `inspector_approvals` describes them."""
 
 INSPECTOR_ROUTES = (
     ApiRoute("GET", "/", serve_page, "The inspector page.", "Text", query=PAGE_PARAMETERS, is_public=True),

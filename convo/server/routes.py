@@ -18,6 +18,7 @@ from convo.endpoints.base import Endpoint, EndpointService, ItemPage
 from convo.errors import ConvoError
 from convo.history.items import Json
 from convo.models.pass_through import PassThroughApi
+from convo.runtime import Clock, SystemClock
 from convo.server import errors
 from convo.server.http import (
     BETA_PARAMETER,
@@ -125,7 +126,8 @@ def _path_parameter_object(name: str) -> dict[str, Json]:
 
 
 def _query_parameter_object(query: QueryParameter) -> dict[str, Json]:
-    return {"name": query.name, "in": "query", "description": query.description, "schema": query.schema}
+    required = {"required": True} if query.is_required else {}
+    return {"name": query.name, "in": "query", "description": query.description, **required, "schema": query.schema}
 
 
 def _request_body_object(route: "ApiRoute") -> dict[str, Json]:
@@ -158,6 +160,7 @@ class InspectorDeps:
     live_responses:  the responses in progress
     providers:       those of the settings, by name
     query_locks:     held during a query whose time grows with the number of a tenant's requests
+    clock:           the time of decisions and of the tokens for them
     """
 
     store: Store
@@ -165,6 +168,7 @@ class InspectorDeps:
     live_responses: LiveResponses = field(default_factory=LiveResponses)
     providers: Mapping[str, Provider] = field(default_factory=dict)
     query_locks: TenantLocks = field(default_factory=TenantLocks)
+    clock: Clock = field(default_factory=SystemClock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +183,8 @@ class HandlerContext:
     query:             the query parameters, by name
     body:              the JSON object in its body; {} if it has none
     base_url:          of the API at the host that the request names, with /v1
+    headers:           of the request, by name in lower case
+    has_keys:          whether the server accepts requests with an API key only
     """
 
     service: EndpointService
@@ -190,6 +196,8 @@ class HandlerContext:
     query: Mapping[str, Any]
     body: dict[str, Json]
     base_url: str
+    headers: Mapping[bytes, bytes]
+    has_keys: bool
 
     @property
     def endpoint(self) -> Endpoint:
@@ -414,13 +422,15 @@ class ApiRoute:
 
 
 async def serve_openapi_document(context: HandlerContext) -> HandlerResult:
-    """Serve the OpenAPI document of `API_ROUTES`."""
+    """Serve the OpenAPI document of `API_ROUTES` and of the approvals on the inspector page."""
     return load_openapi_document()
 
 
 @cache
 def load_openapi_document() -> Mapping[str, Json]:
-    return build_openapi_document(API_ROUTES)
+    from convo.server.inspector import APPROVAL_ROUTES  # it imports this module
+
+    return build_openapi_document((*API_ROUTES, *APPROVAL_ROUTES))
 
 
 RESPONSE_PATH = "/v1/responses/{response_id}"

@@ -63,6 +63,8 @@ def closed_object_schema(required: Mapping[str, Schema], optional: Mapping[str, 
     return {**object_schema(required, optional), "additionalProperties": False}
 
 
+DIGEST_SCHEMA: Schema = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
+
 METADATA_SCHEMA: Schema = {
     "type": "object",
     "maxProperties": 16,
@@ -281,6 +283,36 @@ SCHEMAS: Mapping[str, Schema] = {
         {"id": STRING_SCHEMA, "object": const_schema("model"), "created": INTEGER_SCHEMA, "owned_by": STRING_SCHEMA}
     ),
     "ModelList": object_schema({"object": const_schema("list"), "data": array_schema(schema_ref("Model"))}),
+    "Approval": object_schema(
+        {
+            **dict.fromkeys(("run_id", "session", "call_id", "agent", "tool_name", "arguments"), STRING_SCHEMA),
+            "arguments_digest": DIGEST_SCHEMA,
+            **dict.fromkeys(("outcome_unknown", "is_hosted", "can_decide"), BOOLEAN_SCHEMA),
+        },
+        {"hint": STRING_SCHEMA, "csrf_token": STRING_SCHEMA},
+    ),
+    "Decision": object_schema(
+        {
+            **dict.fromkeys(("run", "call_id", "agent", "tool_name", "arguments", "source"), STRING_SCHEMA),
+            "arguments_digest": DIGEST_SCHEMA,
+            "decision": enum_schema("approve", "reject"),
+            **dict.fromkeys(("always", "arguments_truncated"), BOOLEAN_SCHEMA),
+            "decided_at": {"type": "number"},
+        },
+        {"reason": STRING_SCHEMA, "decided_by": STRING_SCHEMA},
+    ),
+    "DecisionBody": closed_object_schema(
+        {
+            **dict.fromkeys(("run_id", "call_id", "csrf_token"), STRING_SCHEMA),
+            "decision": enum_schema("approve", "reject"),
+            "arguments_digest": DIGEST_SCHEMA,
+        },
+        {"always": BOOLEAN_SCHEMA, "reason": {"type": "string", "maxLength": 10_000}},
+    ),
+    "DecisionList": object_schema({"decisions": array_schema(schema_ref("Decision"))}),
+    "DecisionResult": object_schema(
+        {"decisions": array_schema(schema_ref("Decision")), "pending": COUNT_SCHEMA, "resume": STRING_SCHEMA}
+    ),
     "Part": object_schema({"type": STRING_SCHEMA}),
     "ProviderResponse": {"type": "object", "description": "The provider's response, unchanged."},
     "ResponseResource": RESPONSE_SCHEMA,

@@ -11,6 +11,7 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple, TypeAlias
 
 from convo.agent_runner.runner import AgentRunner
@@ -20,6 +21,7 @@ from convo.history.items import decode_json_escapes
 from convo.runs.state import ApprovalDecided, ToolOutputSupplied
 from convo.runs.stored_approvals import PendingApproval, pending_approval_from_call
 from convo.runtime import temporary_folder
+from convo.stores.base import ApprovalDecision
 from convo.terminal.signals import ignore_signal, on_signal
 from convo.terminal.statuses import DONE, PAUSED, WARNING, Status, status_column
 from convo.terminal.terminal import (
@@ -70,6 +72,26 @@ def render_paused_runs(runs: Sequence[PausedRun], display: DisplayOptions) -> st
         Column(
             "arguments", [decode_json_escapes(" ".join(call.arguments.split())) if call else "" for _, call in rows]
         ),
+    ]
+    return render_table(columns, display)
+
+
+def render_decision_log(decisions: Sequence[ApprovalDecision], display: DisplayOptions) -> str:
+    """Render one line for each logged decision; times are UTC."""
+    statuses = [
+        Status(f"{'approved' if one.approved else 'rejected'}{' always' if one.is_sticky else ''}", DONE)
+        for one in decisions
+    ]
+    columns = [
+        Column("time", [f"{datetime.fromtimestamp(one.decided_at, UTC):%Y-%m-%d %H:%M:%S}" for one in decisions]),
+        status_column("decision", statuses, display),
+        Column("key", [one.decided_by or "-" for one in decisions], drop_order=3),
+        Column("call", [one.call_id for one in decisions], style="id"),
+        Column("agent", [one.agent for one in decisions], drop_order=2),
+        Column("run", [one.run_id for one in decisions], drop_order=0),
+        Column("tool", [one.tool for one in decisions]),
+        Column("arguments", [decode_json_escapes(" ".join(one.arguments.split())) for one in decisions]),
+        Column("reason", [one.reason or "" for one in decisions], drop_order=1),
     ]
     return render_table(columns, display)
 

@@ -246,6 +246,7 @@ def check_decisions(check: SchemaChecker) -> None:
     check_edit(check)
     check("approvals reject", "all", "--run", "second")
     check("approvals approve", "all", "--run", "third")
+    check("approvals log")
     check("resume", "second", *agent_flags(), *refunds)
     check("resume --jsonl", "third", *agent_flags(), *refunds)
 

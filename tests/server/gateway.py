@@ -135,7 +135,7 @@ def run_gateway(
     models = ModelsForClients(settings, system_clock, random_id)
     service = wrap(open_service(settings, store=store, clock=system_clock, new_id=random_id, models=models))
     app = Gateway(
-        service, settings.serve, InspectorDeps(store, providers=settings.providers),
+        service, settings.serve, InspectorDeps(store, providers=settings.providers, clock=clock or system_clock),
         clock=clock or system_clock, new_id=random_id, authenticator=keys, log=exchanges.append,
         report_store_fault=store_faults.append, websocket_limits=websocket_limits, upstreams=models,
         observe_exchange=observe_exchange,

@@ -12,10 +12,12 @@ from convo import __version__
 from convo.errors import ConvoError
 from convo.history.items import Json
 from convo.responses_api import validation
+from convo.server.inspector import APPROVAL_ROUTES
 from convo.server.routes import API_ROUTES, load_openapi_document
 from convo.server.schemas import COMPACT_PROPERTIES, COUNT_PROPERTIES, CREATE_PROPERTIES, SCHEMAS, Schema
 from tests.server.gateway import RunningGateway
 
+ROUTES = (*API_ROUTES, *APPROVAL_ROUTES)
 DOCUMENT: dict[str, Any] = json.loads(json.dumps(load_openapi_document()))
 
 
@@ -47,8 +49,8 @@ def test_every_route_is_documented_with_both_kinds_of_refusal() -> None:
         for method in operations
         if not method.startswith("x-")
     }
-    assert described_routes == {(route.method, route.path.replace("{model:path}", "{model}")) for route in API_ROUTES}
-    for route in API_ROUTES:
+    assert described_routes == {(route.method, route.path.replace("{model:path}", "{model}")) for route in ROUTES}
+    for route in ROUTES:
         path = DOCUMENT["paths"][route.path.replace("{model:path}", "{model}")]
         assert {"200", "4XX", "5XX"} == set(path[route.method.lower()]["responses"])
 
@@ -60,7 +62,7 @@ def test_an_operation_id_is_unique() -> None:
         for method, operation in operations.items()
         if not method.startswith("x-")
     ]
-    assert len(set(names)) == len(names) == len(API_ROUTES)
+    assert len(set(names)) == len(names) == len(ROUTES)
 
 
 def test_operation_ids_are_stable() -> None:
@@ -95,6 +97,9 @@ def test_operation_ids_are_stable() -> None:
             ("post", "/v1/messages/count_tokens", "passthrough_count_tokens"),
             ("get", "/v1/models", "standing_models"),
             ("get", "/v1/models/{model}", "standing_model"),
+            ("get", "/inspect/api/approvals", "approvals_retrieve"),
+            ("post", "/inspect/api/approvals", "approvals_decide"),
+            ("get", "/inspect/api/decisions", "approvals_decisions"),
             ("get", "/healthz", "standing_healthz"),
             ("get", "/readyz", "standing_readyz"),
             ("get", "/openapi.json", "routes_document"),

@@ -286,7 +286,19 @@ def test_the_websocket_is_described_beside_its_path() -> None:
 
 
 FIRST_WORDS = {
-    *("Accepted", "Additional", "Append", "Cancel", "Compact", "Count", "Create", "Delete", "List", "Maximum"),
+    *(
+        "Accepted",
+        "Additional",
+        "Append",
+        "Approve",
+        "Cancel",
+        "Compact",
+        "Count",
+        "Create",
+        "Delete",
+        "List",
+        "Maximum",
+    ),
     *("Order", "Prometheus", "Replace", "Respond", "Retrieve", "Return", "Server-sent", "The", "This", "Whether", "A"),
 }
 """Words that may begin a description."""

@@ -15,6 +15,7 @@ Examples:
   convo approvals approve call_1 call_2
   convo approvals reject send_mail="not on a Friday" --always
   convo approvals approve all --run monads
+  convo approvals log --run monads                 decisions, with the time and the name of the API key
   convo resume monads                              resume the run with these decisions
 
 CALL is a call id, a tool name, or all. A tool name and all select undecided calls only; use the call id to
@@ -49,6 +50,18 @@ def approvals_show_command(
     from convo.cli.approvals import print_call_details
 
     print_call_details(get_root_options(ctx).config, calls, run, as_json=as_json)
+
+
+@app.command("log")
+def approvals_log_command(
+    ctx: typer.Context,
+    run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Only this run or session.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List decisions of this command and of the inspector page, newest first."""
+    from convo.cli.approvals import print_decision_log
+
+    print_decision_log(get_root_options(ctx).config, run, as_json=as_json)
 
 
 @app.command("approve")

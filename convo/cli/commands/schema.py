@@ -50,6 +50,7 @@ SCHEMA_FILES: Mapping[str, str] = MappingProxyType(
         "approvals approve": "approvals",
         "approvals reject": "approvals",
         "approvals edit": "approvals",
+        "approvals log": "approvals.log",
         "sessions": "sessions",
         "sessions list": "sessions",
         "sessions show": "sessions.show",

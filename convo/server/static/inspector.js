@@ -5,6 +5,7 @@
 // feed of changes reports one (every second without the feed), a conversation often while a response is in
 // progress and seldom otherwise, and never for more than a tenth of the time.
 
+import { approvalButtons, showDecisions } from "./approvals.js";
 import { RequestCharts } from "./charts.js";
 import { Conversation } from "./conversation.js";
 import { knownTab, requestDetail } from "./detail.js";
@@ -454,19 +455,19 @@ function conversationFacts(data) {
 }
 
 /** Describe an open agent run: the calls that need approval, and the commands that list and decide them. */
-function runFacts({ is_paused: isPaused, process, pending }) {
+function runFacts({ id, is_paused: isPaused, process, pending }) {
   if (!isPaused) return process ? `in progress in ${process}` : "interrupted during its calls";
-  if (!pending.length) return "paused";
-  return [`paused: ${needsApproval(pending)}`, pendingCalls(pending), approvalCommands()];
+  if (!pending.length) return "paused: all calls are decided; convo resume continues the run";
+  return [`paused: ${needsApproval(pending)}`, pendingCalls(id, pending), approvalCommands()];
 }
 
 function needsApproval(pending) {
   return `${formatCount(pending.length, "tool call")} ${pending.length === 1 ? "needs" : "need"} approval`;
 }
 
-function pendingCalls(pending) {
+function pendingCalls(runId, pending) {
   const calls = pending.map(({ call_id: id, name, arguments: text }) =>
-    element("li", {}, `${name ?? "call"} (${id}) `, text && element("code", {}, text)),
+    element("li", {}, `${name ?? "call"} (${id}) `, text && element("code", {}, text), ...approvalButtons(source, runId, id, name, poll)),
   );
   return element("ul", { class: "pending" }, ...calls);
 }
@@ -483,8 +484,8 @@ function pausedRuns(runs) {
       "li",
       {},
       element("a", { href: address(session), id: `paused-${id}` }, session),
-      pending.length ? `: ${needsApproval(pending)}` : "",
-      pendingCalls(pending),
+      pending.length ? `: ${needsApproval(pending)}` : ": all calls are decided; convo resume continues the run",
+      pendingCalls(id, pending),
     ),
   );
   const heading = element("h3", { id: "paused-title" }, `Paused: ${formatCount(runs.length, "agent run")}`);
@@ -635,6 +636,8 @@ document.addEventListener("keydown", (event) =>
 );
 byId("forget").addEventListener("click", forgetKey);
 byId("keys").addEventListener("click", showKeys);
+byId("decisions").addEventListener("click", () => showDecisions(source));
+byId("decisions").hidden = !source.isLive;
 byId("views").hidden = !source.isLive;
 setInterval(() => page.kind === "requests" && updateTimes(byId("main")), TICK_MS);
 openAddress();

@@ -105,6 +105,22 @@ class ServerSource {
     return (await this.#fetchOk("v1/responses", init)).json();
   }
 
+  /** Fetch a pending call with its exact arguments, and the token for a decision. */
+  approval(runId, callId) {
+    return this.#fetchJson(`inspect/api/approvals?${new URLSearchParams({ run: runId.toWellFormed(), call: callId.toWellFormed() })}`);
+  }
+
+  /** Store a decision on a pending call. */
+  async decide(body) {
+    const init = { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } };
+    return (await this.#fetchOk("inspect/api/approvals", init)).json();
+  }
+
+  /** Fetch the newest decisions. */
+  decisions(limit) {
+    return this.#fetchJson(`inspect/api/decisions?limit=${limit}`);
+  }
+
   /** Return the path of a conversation as a file. */
   exportPath(handle, format) {
     return `inspect/api/conversations/${encodeURIComponent(handle.toWellFormed())}/export?format=${format}`;

@@ -1,0 +1,170 @@
+// Approve and Reject: the buttons of a pending call, the dialog that confirms a decision, and the log of decisions.
+//
+// The server stores a decision and runs nothing. The dialog shows the exact arguments; the server refuses the decision
+// if they changed meanwhile, if another person decided before, or without an API key.
+
+import { codeBlock, definitionList, element, formatCount, formatTime } from "./make.js";
+
+// Characters that change how text looks, or are invisible: the dialog shows their JSON escapes.
+const MISLEADING =
+  /[\u0000-\u0009\u000b-\u001f\u007f-\u00a0\u00ad\u061c\u115f\u1160\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e007f}\u{e0100}-\u{e01ef}]/gu;
+const LOG_LIMIT = 100;
+const VERBS = { approve: ["Approve", "Approved"], reject: ["Reject", "Rejected"] };
+
+/**
+ * Create the buttons of a pending call; nothing if the page is a file.
+ *
+ * decided: called after a decision, to draw the page again
+ */
+export function approvalButtons(source, runId, callId, toolName, decided) {
+  if (!source.isLive) return [];
+  return ["approve", "reject"].flatMap((decision) => {
+    const id = `${decision}-${runId}-${callId}`;
+    const label = `${VERBS[decision][0]} ${toolName ?? "call"} (${callId})`;
+    const click = () => confirmDecision(source, runId, callId, decision, decided);
+    return [" ", element("button", { type: "button", id, "aria-label": label, "aria-haspopup": "dialog", click }, `${VERBS[decision][0]}…`)];
+  });
+}
+
+/** Load a pending call and open the dialog that decides it; an error is shown and announced in place of the call. */
+async function confirmDecision(source, runId, callId, decision, decided) {
+  if (document.querySelector("dialog[open]")) return;
+  const body = element("div", { class: "approval-body" }, element("p", {}, "Loading the call"));
+  const title = element("h2", { id: "approval-title", tabindex: "-1" }, `${VERBS[decision][0]} a call`);
+  const dialog = openDialog("approval", title, body);
+  try {
+    const call = await source.approval(runId, callId);
+    title.textContent = "";
+    title.append(element("span", {}, `${VERBS[decision][0]} ${call.tool_name}?`));
+    body.replaceChildren(...decisionForm(source, call, decision, (outcome) => {
+      dialog.close();
+      announce(outcome);
+      decided();
+    }, () => dialog.close()));
+  } catch (error) {
+    body.replaceChildren(element("p", { role: "alert" }, error.message), closeButton(dialog));
+  }
+}
+
+function decisionForm(source, call, decision, done, cancel) {
+  const misleading = call.arguments.match(MISLEADING) ?? [];
+  const shown = call.arguments.toWellFormed().replace(MISLEADING, escapeCharacter);
+  const facts = definitionList([
+    ["Session", call.session],
+    ["Run", call.run_id],
+    ["Agent", call.agent],
+    ["Call", call.call_id],
+    ["Digest", call.arguments_digest],
+  ]);
+  const notes = [
+    call.is_hosted && "The provider runs this tool.",
+    call.outcome_unknown && "The call was started, and its outcome is unknown: it may have run already.",
+    misleading.length > 0 && `${formatCount(misleading.length, "character")} that would be invisible or change the direction of the text: shown as \\u escapes.`,
+  ];
+  const content = [
+    facts,
+    element("p", {}, element("strong", {}, "Arguments"), ` (${formatCount(call.arguments.length, "character")})`),
+    codeBlock(shown, `Arguments of ${call.tool_name}`),
+    ...notes.filter(Boolean).map((note) => element("p", { class: "note" }, note)),
+  ];
+  const cancelButton = element("button", { type: "button", id: "decision-cancel", click: cancel }, call.can_decide ? "Cancel" : "Close");
+  if (!call.can_decide) return [...content, element("p", { role: "alert" }, `A decision needs an API key: ${call.hint}`), cancelButton];
+
+  const reason = element("textarea", { id: "decision-reason", rows: "2", maxlength: "10000" });
+  const always = element("input", { id: "decision-always", type: "checkbox" });
+  const send = element("button", { type: "submit", id: "decision-send", class: decision }, VERBS[decision][0]);
+  const status = element("p", { id: "decision-error", role: "alert" });
+  const submit = async (event) => {
+    event.preventDefault();
+    send.disabled = true;
+    status.textContent = "";
+    try {
+      const outcome = await source.decide({
+        run_id: call.run_id,
+        call_id: call.call_id,
+        decision,
+        arguments_digest: call.arguments_digest,
+        csrf_token: call.csrf_token,
+        always: always.checked,
+        ...(decision === "reject" && reason.value ? { reason: reason.value } : {}),
+      });
+      const left = outcome.pending ? `${formatCount(outcome.pending, "call")} still pending.` : `To continue the run: ${outcome.resume}`;
+      const others = outcome.decisions.length > 1 ? ` and ${formatCount(outcome.decisions.length - 1, "other call")}` : "";
+      done(`${VERBS[decision][1]} ${call.tool_name} (${call.call_id})${others}. ${left}`);
+    } catch (error) {
+      status.append(element("span", {}, error.message));
+      send.disabled = false;
+    }
+  };
+  const reasonField = decision === "reject" && element("p", {}, element("label", { for: "decision-reason" }, "Reason for the model (optional)"), reason);
+  return [
+    ...content,
+    element(
+      "form",
+      { submit, "aria-label": `${VERBS[decision][0]} ${call.tool_name}` },
+      reasonField,
+      element("p", {}, always, " ", element("label", { for: "decision-always" }, `Always: every later call of ${call.tool_name} in this run, too`)),
+      status,
+      element("p", { class: "buttons" }, send, " ", cancelButton),
+    ),
+  ];
+}
+
+/** Escape a character as JSON does: \u202e, two escapes above U+FFFF. */
+function escapeCharacter(character) {
+  return character.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join("");
+}
+
+/** Show the outcome of a decision until the next one; a screen reader announces it. */
+function announce(text) {
+  const status = document.getElementById("decision-status");
+  status.replaceChildren(element("span", {}, text));
+}
+
+/** Open the log of decisions, newest first. */
+export async function showDecisions(source) {
+  if (document.querySelector("dialog[open]")) return;
+  const body = element("div", { class: "approval-body" }, element("p", {}, "Loading the decisions"));
+  const dialog = openDialog("decisions", element("h2", { id: "decisions-title", tabindex: "-1" }, "Decisions"), body);
+  try {
+    const { decisions } = await source.decisions(LOG_LIMIT);
+    const entries = decisions.map(decisionEntry);
+    const content = entries.length ? element("ol", { class: "decision-log" }, ...entries) : element("p", {}, "No decisions on calls of agent runs.");
+    const note = decisions.length === LOG_LIMIT && element("p", { class: "note" }, `The newest ${LOG_LIMIT}; convo approvals log prints all.`);
+    body.replaceChildren(content, ...(note ? [note] : []), closeButton(dialog));
+  } catch (error) {
+    body.replaceChildren(element("p", { role: "alert" }, error.message), closeButton(dialog));
+  }
+}
+
+function decisionEntry(entry) {
+  const always = entry.always ? " always" : "";
+  const by = entry.decided_by ? ` by ${entry.decided_by}` : "";
+  return element(
+    "li",
+    {},
+    element("strong", {}, `${VERBS[entry.decision][1]}${always}: ${entry.tool_name}`),
+    element("span", { class: "note" }, ` ${formatTime(entry.decided_at, true)}${by} · ${entry.agent} · ${entry.call_id} · ${entry.run}`),
+    element("code", {}, entry.arguments),
+    entry.reason && element("span", { class: "note" }, `Reason: ${entry.reason}`),
+    element("span", { class: "note digest" }, entry.arguments_digest),
+  );
+}
+
+function openDialog(name, title, body) {
+  const opener = document.activeElement;
+  const openerId = opener?.id;
+  const close = () => {
+    dialog.remove();
+    (opener?.isConnected ? opener : document.getElementById(openerId))?.focus();
+  };
+  const dialog = element("dialog", { "aria-labelledby": title.id, class: name, close }, title, body);
+  document.body.append(dialog);
+  dialog.showModal();
+  title.focus();
+  return dialog;
+}
+
+function closeButton(dialog) {
+  return element("button", { type: "button", click: () => dialog.close() }, "Close");
+}
