@@ -110,7 +110,7 @@ def print_decision_log(config: ConfigPath, run: str | None, *, as_json: bool) ->
 
     async def read(store: Store) -> Sequence[ApprovalDecision]:
         row = await load_run_row(store, run) if run is not None else None
-        return await store.approval_decisions(row and row.id, limit=MAX_LISTED_DECISIONS)
+        return await store.approval_decisions(row.id if row else None, limit=MAX_LISTED_DECISIONS)
 
     decisions = read_from_store(load_settings(config), read)
     if as_json:

@@ -270,7 +270,7 @@ def test_of_many_deciders_at_once_one_wins(serve: Serve, tmp_path: Path, type_na
 def test_arguments_that_changed_since_they_were_shown_are_not_approved(desk: Desk) -> None:
     body = desk.body()
     row = desk.run()
-    batch = [{**one, "arguments": '{"text": "y"}'} if one["id"] == "g1" else one for one in row.document["batch"]]  # type: ignore[union-attr]
+    batch = [{**one, "arguments": '{"text": "y"}'} if one["id"] == "g1" else one for one in row.document["batch"]]
     changed = replace(row, revision=2, document={**row.document, "batch": batch})
     desk.gateway.run(desk.store.commit(Transaction(agent_run=changed)))
     assert refusal(desk.post(body)) == (409, "arguments_changed")

@@ -210,8 +210,7 @@ def agent_run_from_row(row: Row) -> AgentRun:
 def build_agent_run_reads(t: TenantConnection, transaction: Transaction) -> Mapping[str, Statement]:
     """Return the queries that are needed before agent runs are written; none if the transaction has none."""
     run, statements = transaction.agent_run, {}
-    run_ids = {entry.run_id for entry in (*transaction.agent_calls, *transaction.approval_decisions)}
-    run_ids |= {run.id} if run else set()
+    run_ids = {*_referenced_run_ids(transaction), *((run.id,) if run else ())}
     if run_ids:
         statements["agent runs"] = t.statement(LOCK_AGENT_RUNS, sorted(map(tenant_rows.escape_name, run_ids)))
     if run and not _writes_own_session(transaction, run):
@@ -231,9 +230,17 @@ def check_agent_run_references(transaction: Transaction, results: Mapping[str, l
     if run and not _writes_own_session(transaction, run) and not results["agent session"]:
         raise NotFound("session", run.session_id)
     run_ids = {*_stored_revisions(results), *((run.id,) if run else ())}
-    for entry in (*transaction.agent_calls, *transaction.approval_decisions):
-        if entry.run_id not in run_ids:
-            raise base.agent_run_not_found_error(entry.run_id)
+    for run_id in _referenced_run_ids(transaction):
+        if run_id not in run_ids:
+            raise base.agent_run_not_found_error(run_id)
+
+
+def _referenced_run_ids(transaction: Transaction) -> list[str]:
+    """Return the ids of the runs to which the calls and the decisions of a transaction belong."""
+    return [
+        *(call.run_id for call in transaction.agent_calls),
+        *(decision.run_id for decision in transaction.approval_decisions),
+    ]
 
 
 def build_agent_run_upsert(t: TenantConnection, new: AgentRun) -> Statement:
