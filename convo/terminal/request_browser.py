@@ -16,6 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import groupby
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from prompt_toolkit.application import Application
@@ -63,6 +64,7 @@ from convo.terminal.inspect_view import (
     tree_labels,
 )
 from convo.terminal.status_line import PART_SEPARATOR, format_cost, format_token_counts
+from convo.terminal.statuses import STATUS_MARKS, WARNING, StatusMark, format_sign, open_run_mark
 from convo.terminal.terminal import (
     ASCII_FALLBACKS,
     DisplayOptions,
@@ -159,9 +161,14 @@ MAX_LABEL_COLUMNS = 20
 
 TAB = " " * 4
 
-HEAD_STYLE, DIM_STYLE, ID_STYLE, BAD_STYLE = "bold", "dim", "ansiyellow", "ansired"
+HEAD_STYLE, DIM_STYLE, ID_STYLE, BAD_STYLE = "bold", "dim", "ansicyan", "ansired"
+THEME_STYLES = {"good": "ansigreen", "bad": BAD_STYLE, "warn": "ansiyellow", "dim": DIM_STYLE, "bold": HEAD_STYLE}
+"""Styles of the theme in prompt_toolkit, for the signs of statuses."""
+
 SELECTED_STYLE, UNFOCUSED_STYLE = "reverse", "bold underline"
 MATCH_STYLE, SELECTED_MATCH_STYLE = "reverse", "noreverse underline"
+
+NO_MARKS: Mapping[str, StatusMark] = MappingProxyType({})
 
 KEY_HELP: Sequence[KeyValue] = (
     ("Up Down j k", "select a request, or scroll the detail"),
@@ -536,7 +543,7 @@ class RequestBrowser:
         self._tree_top = max(0, min(self._tree_top, count - self._page_rows))
         label_columns, numbers = self._choose_tree_columns(columns)
         heading = "  " + _cut("response", label_columns).ljust(label_columns)
-        heading += "".join(f"  {name:>{width}}" for name, width in numbers) + "  preview"
+        heading += "".join(f"  {name:>{width}}" for name, width in numbers) + "    preview"
         lines: list[Line] = [[(HEAD_STYLE if self._has_tree_focus else DIM_STYLE, heading)]]
         for index in range(self._tree_top, min(count, self._tree_top + self._page_rows)):
             line = self._tree_line(index, label_columns, numbers) if index else self._conversation_line()
@@ -574,12 +581,13 @@ class RequestBrowser:
             "output": format_optional_number(usage.output_tokens if usage else None),
             "sent": f"{'full' if row.stats.is_full_history else 'delta'} {row.stats.sent_count:,}",
         }
-        preview = _one_line(preview_cell(row, with_status=True))
+        mark, preview = STATUS_MARKS[row.link.status], _one_line(preview_cell(row, with_status=True))
         return [
             (HEAD_STYLE, "* " if row.link.id in self._marked else "  "),
             (ID_STYLE, label.ljust(label_columns)),
             ("", "".join(f"  {cells[name]:>{width}}" for name, width in numbers)),
-            (BAD_STYLE if row.link.status == "failed" else "", f"  {preview}"),
+            (THEME_STYLES[mark.style], f"  {mark.sign} "),
+            (BAD_STYLE if row.link.status == "failed" else "", preview),
         ]
 
     def _style_tree_line(self, line: Line, index: int) -> Line:
@@ -630,7 +638,8 @@ class RequestBrowser:
     def _conversation_rows(self, columns: int) -> list[Row]:
         """Return the facts about the conversation, its unconfirmed items, and without requests all its items."""
         view = self.view
-        rows = _key_value_rows(conversation_rows(view), columns)
+        marks = {"run": open_run_mark(view.open_run)} if view.open_run else {}
+        rows = _key_value_rows(conversation_rows(view), columns, {"warning": WARNING, **marks})
         nodes = view.path.nodes
         if not view.links and nodes:
             rows += _styled_rows([], [(HEAD_STYLE, format_count(len(nodes)))])
@@ -646,7 +655,7 @@ class RequestBrowser:
     def _request_rows(self, link: Link, columns: int) -> list[Row]:
         """Return the facts about a request, its new items and its output in full, then the earlier items."""
         stats, parts = compute_link_stats(link, self.view.path_index), self._parts(link)
-        rows = _key_value_rows(self._facts(link, stats, parts), columns)
+        rows = _key_value_rows(self._facts(link, stats, parts), columns, {"status": STATUS_MARKS[link.status]})
         share = input_token_share(stats)
         bar = render_token_bar(share, min(columns - 4, MAX_BAR_COLUMNS), self._max_input)
         if bar:
@@ -898,12 +907,15 @@ def _sgr_rows(text: str, columns: int) -> list[Row]:
     return rows
 
 
-def _key_value_rows(pairs: Iterable[KeyValue], columns: int) -> list[Row]:
+def _key_value_rows(pairs: Iterable[KeyValue], columns: int, marks: Mapping[str, StatusMark] = NO_MARKS) -> list[Row]:
+    """Return the rows of facts; `marks` has the mark before a label."""
     lines = [
         (truncate_text(_one_line(label), MAX_LABEL_COLUMNS), truncate_text(" ".join(value.split()), MAX_FACT_CHARS))
         for label, value in pairs
     ]
-    return _sgr_rows("\n".join(key_value_lines(lines, DisplayOptions(columns, has_color=True))), columns)
+    display = DisplayOptions(columns, has_color=True)
+    signs = {label: format_sign(mark, display) for label, mark in marks.items()}
+    return _sgr_rows("\n".join(key_value_lines(lines, display, signs=signs)), columns)
 
 
 def _text_rows(text: str, columns: int, style: str = "") -> list[Row]:

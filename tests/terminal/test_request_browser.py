@@ -132,34 +132,34 @@ def forks(home: FilePath) -> str:
 
 WIDE = """\
 mine  --chain · 7 requests · 150 input · 31 output                                                                   7/7
-  response    input  preview                     │ resp_6                                               lines 1-27 of 32
-  conversation  the endpoint's Responses API     │   status    completed
-  ● resp_1        4  What is a monad? → What is… │   owner     the endpoint's Responses API (--chain)
-  ├─● resp_5     13  A branch from the start → … │   session   mine
-  ● resp_2       11  And in Haskell? → And in H… │   model     scripted/echo
-  ├─○ try_1       -  failed: Say it simply. → R… │   parent    resp_3
-  ● resp_3       30  Show me some of them, with… │   sent      delta, 1 item, about 6 tokens
-  ├─● resp_4     48  Which one is the simplest?… │   received  8 items, 7 of them prepended by the server
-  @ resp_6       44  Thanks! → Thanks!           │   input     44 tokens · 0 cached · 30 re-sent"""
+  response    input    preview                   │ resp_6                                               lines 1-27 of 32
+  conversation  the endpoint's Responses API     │ ✓ status    completed
+  ● resp_1        4  ✓ What is a monad? → What … │   owner     the endpoint's Responses API (--chain)
+  ├─● resp_5     13  ✓ A branch from the start … │   session   mine
+  ● resp_2       11  ✓ And in Haskell? → And in… │   model     scripted/echo
+  ├─○ try_1       -  ✗ failed: Say it simply. →… │   parent    resp_3
+  ● resp_3       30  ✓ Show me some of them, wi… │   sent      delta, 1 item, about 6 tokens
+  ├─● resp_4     48  ✓ Which one is the simples… │   received  8 items, 7 of them prepended by the server
+  @ resp_6       44  ✓ Thanks! → Thanks!         │   input     44 tokens · 0 cached · 30 re-sent"""
 
 NARROW = """\
 mine  --chain · 7 requests · 150 input · 31 output                           7/7
-  response    input  output     sent  preview
+  response    input  output     sent    preview
   conversation  the endpoint's Responses API
-  ● resp_1        4       4   full 1  What is a monad? → What is a monad?
-  ├─● resp_5     13       5  delta 1  A branch from the start → A branch from t…
-  ● resp_2       11       3  delta 1  And in Haskell? → And in Haskell?
-  ├─○ try_1       -       -  delta 1  failed: Say it simply. → Rate limit reach…
-  ● resp_3       30      13  delta 2  Show me some of them, with a few words ab…
-  ├─● resp_4     48       5  delta 1  Which one is the simplest? → Which one is…
-  @ resp_6       44       1  delta 1  Thanks! → Thanks!"""
+  ● resp_1        4       4   full 1  ✓ What is a monad? → What is a monad?
+  ├─● resp_5     13       5  delta 1  ✓ A branch from the start → A branch from…
+  ● resp_2       11       3  delta 1  ✓ And in Haskell? → And in Haskell?
+  ├─○ try_1       -       -  delta 1  ✗ failed: Say it simply. → Rate limit rea…
+  ● resp_3       30      13  delta 2  ✓ Show me some of them, with a few words …
+  ├─● resp_4     48       5  delta 1  ✓ Which one is the simplest? → Which one …
+  @ resp_6       44       1  delta 1  ✓ Thanks! → Thanks!"""
 
 NARROWEST = """\
 mine  --chain · 7 requests · 150 i…  7/7
-  response    input  preview
+  response    input    preview
   conversation  the endpoint's Response…
-  ● resp_1        4  What is a monad? →…
-  ├─● resp_5     13  A branch from the …"""
+  ● resp_1        4  ✓ What is a monad?…
+  ├─● resp_5     13  ✓ A branch from th…"""
 
 
 @pytest.mark.parametrize(("columns", "expected"), [(120, WIDE), (80, NARROW), (40, NARROWEST)])
@@ -175,7 +175,7 @@ def test_the_request_is_shown_with_its_tokens_and_items(forks: str) -> None:
         detail = [line.partition("│ ")[2] for line in browser.lines[2:]]
     assert re.fullmatch(r"  latency   \d+\.\d s, first output after \d+\.\d s", detail[10])
     assert detail[:10] + detail[11:27] == [
-        "  status    completed",
+        "✓ status    completed",
         "  owner     the endpoint's Responses API (--chain)",
         "  session   mine",
         "  model     scripted/echo",
@@ -882,3 +882,15 @@ def test_names_of_parameters_are_escaped() -> None:
 def test_deleted_items_are_stated() -> None:
     text = render_text(deleted_items())
     assert "an item of this input was deleted; the items cannot be shown" in text
+
+
+@pytest.mark.parametrize(("env", "color"), [({}, "red"), ({"NO_COLOR": "1"}, "default")])
+def test_the_sign_of_a_status_has_its_color_unless_colors_are_disabled(
+    env: dict[str, str], color: str, forks: str
+) -> None:
+    with browse(forks, columns=80, env=env) as browser:
+        browser.wait("✗ failed: Say it simply.")
+        buffer = browser.screen.screen.buffer
+        (sign,) = [cell for y in range(ROWS) for cell in buffer[y].values() if cell.data == "✗"]
+        assert sign.fg == color
+        browser.press("kkk\t", "✗ status    failed")
