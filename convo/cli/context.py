@@ -52,7 +52,6 @@ from convo.terminal.answer import (
     MARKDOWN_MODULE,
     format_reasoning_line,
     make_answer_renderer,
-    reasoning_text,
 )
 from convo.terminal.prompt import EDITING_PLAIN
 from convo.terminal.status_line import format_receipt
@@ -267,7 +266,10 @@ class ChatContext:
         if self._output.quiet or not sys.stderr.isatty():
             return None
         display = detect_display(sys.stderr, os.environ)
-        return lambda item: format_reasoning_line(reasoning_text(item), display)
+        has_slash_commands = self._options.prompt is None
+        return lambda item, seconds: format_reasoning_line(
+            item, seconds, display, has_slash_commands=has_slash_commands
+        )
 
     async def compact_if_needed(self, chat: Chat) -> None:
         """Compact the history if it is too long for another message; a notice is printed first."""

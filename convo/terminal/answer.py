@@ -16,7 +16,8 @@ from convo.errors import Interrupted
 from convo.history.items import Item, StreamEvent, is_user_message, item_type
 from convo.terminal.prompt import DUMB_TERMINALS
 from convo.terminal.signals import on_signal
-from convo.terminal.terminal import AnswerRenderer, DisplayOptions, detect_display, escape_control_chars, truncate_text
+from convo.terminal.terminal import AnswerRenderer, DisplayOptions, detect_display, format_count, truncate_text
+from convo.usage.counting import estimate_tokens
 
 if TYPE_CHECKING:
     from convo.terminal.repl import Repl
@@ -110,26 +111,36 @@ class LazyMarkdownRenderer:
         return MarkdownRenderer(self._stream, options, get_terminal_size, self._footer)
 
 
-REASONING_COLUMNS = 80
-
-
 def reasoning_text(item: Item) -> str:
     """Return the text of a reasoning item, or else its summary; often it has neither, and the result is ""."""
     parts = item.get("content") or item.get("summary") or ()
     return "\n\n".join(str(part["text"]).strip() for part in parts if part.get("text"))
 
 
-def format_reasoning_line(text: str, display: DisplayOptions) -> str:
-    """Format reasoning as one line; where it is cut, it ends with the total number of words."""
-    line = " ".join(escape_control_chars(text).split())
-    if not line:
+REASONING_COLUMNS = 80
+"""Columns of the line about reasoning where the width is unknown."""
+
+
+def format_reasoning_line(
+    item: Item, seconds: float | None, display: DisplayOptions, *, has_slash_commands: bool = False
+) -> str:
+    """Format a reasoning item as one dim line: its estimated tokens and its duration; "" without text and duration.
+
+    seconds:             the duration; None if unknown
+    has_slash_commands:  whether /reasoning can be typed, which prints the text
+    """
+    text = reasoning_text(item).strip()
+    parts = [f"~{format_count(estimate_tokens(item), 'token')}"] if text else []
+    parts += [] if seconds is None else [f"{seconds:.1f} s"]
+    if not parts:
         return ""
     columns = (display.width or REASONING_COLUMNS) - 1
-    shown = truncate_text(f"reasoning: {line}", columns)
-    if shown.endswith("…"):
-        suffix = f" ({len(line.split()):,} words; /reasoning)"
-        shown = truncate_text(f"reasoning: {line}", columns - len(suffix)) + suffix
-    return display.apply_style(display.translate_box_chars(shown), "dim")
+    line = ", ".join(["reasoning", *parts])
+    for hint in (" · /reasoning shows it", " · /reasoning"):
+        if text and has_slash_commands and len(line + hint) <= columns:
+            line += hint
+            break
+    return display.apply_style(display.translate_box_chars(truncate_text(line, columns)), "dim")
 
 
 async def handle_reasoning(repl: "Repl", _: str) -> None:

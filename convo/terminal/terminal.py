@@ -439,8 +439,8 @@ REASONING_DELTA_EVENTS = ("response.reasoning_text.delta", "response.reasoning_s
 ANSWER_END_EVENTS = ("response.completed", "response.incomplete")
 
 
-FormatReasoning: TypeAlias = Callable[[Item], str]
-"""Formats the line that announces a reasoning item; "" announces nothing."""
+FormatReasoning: TypeAlias = Callable[[Item, float | None], str]
+"""Formats the line that announces a reasoning item and its duration in seconds, if known; "" announces nothing."""
 
 
 class AnswerRenderer(Protocol):
@@ -495,8 +495,11 @@ class AnswerPrinter:
         event_type = event["type"]
         if event_type in TEXT_DELTA_EVENTS and self._is_streamed:
             self._print_delta(event)
+        elif event_type == "response.output_item.added" and self._waiting_line:
+            if item_type(event["item"]) == "reasoning":
+                self._waiting_line.begin_reasoning()
         elif event_type in REASONING_DELTA_EVENTS and self._waiting_line:
-            self._waiting_line.add_detail(event["delta"])
+            self._waiting_line.add_reasoning(event["delta"])
         elif event_type == "response.output_item.done":
             self._print_item(event.get("output_index", 0), event["item"])
         elif (
@@ -530,7 +533,8 @@ class AnswerPrinter:
                 self._write(item_text(item))
             self.finish()
         elif item_type(item) == "reasoning" and self._format_reasoning:
-            self._announce(self._format_reasoning(item))
+            seconds = self._waiting_line.end_reasoning() if self._waiting_line else None
+            self._announce(self._format_reasoning(item, seconds))
         elif item_type(item) not in self._unannounced:
             self._announce(escape_control_chars(describe_item(item)))
         self._shown_indexes.add(index)

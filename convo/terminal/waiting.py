@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, TextIO
 from convo.terminal.prompt import DUMB_TERMINALS
 from convo.terminal.terminal import (
     DisplayOptions,
-    cut_start,
     detect_display,
     escape_control_chars,
-    text_width,
     truncate_text,
 )
 from convo.terminal.theme import make_rich_theme
@@ -32,7 +30,13 @@ SHOW_DELAY_S = 0.4
 """Seconds without output after which the line appears."""
 
 FRAME_INTERVAL_S = 0.1
-MAX_DETAIL_CHARS = 400
+MAX_REASONING_ROWS = 6
+"""Rows of reasoning that are shown below the line while it arrives: the last ones."""
+
+REASONING_INDENT = "  "
+MAX_UNDRAWN_CHARS = 4_000
+"""Characters of reasoning kept between two frames, from the end."""
+
 ERASE_LINE = "\r\x1b[2K"
 ERASE_BELOW = "\x1b[J"
 """Erases everything from the cursor to the end of the screen."""
@@ -76,6 +80,8 @@ class Footer:
 class WaitingLine:
     """One line at the cursor, on stderr, while nothing else is printed; call `hide` before any other output.
 
+    The last rows of reasoning that arrives are shown below it.
+
     is_enabled:        whether the line is ever shown
     stop_key:          the key that stops the work
     footer:            another line below it, and below the text of an answer
@@ -90,12 +96,27 @@ class WaitingLine:
         self._display = detect_display(err, os.environ)
         self.footer = Footer(self._display)
         self._is_allowed: Callable[[], bool] = lambda: False
-        self._is_shown, self._has_output, self._detail = False, False, ""
+        self._is_shown, self._has_output = False, False
+        self._reasoning, self._reasoning_rows = "", list[str]()
+        self._reasoning_began_at: float | None = None
         self._spinner: tuple[Console, Spinner] | None = None
 
-    def add_detail(self, text: str) -> None:
-        """Add text that arrives meanwhile, such as reasoning; the line shows its end until the next output."""
-        self._detail = (self._detail + text)[-MAX_DETAIL_CHARS:]
+    def begin_reasoning(self) -> None:
+        """Start the clock of a reasoning item, and its text."""
+        self._reasoning, self._reasoning_rows = "", []
+        if self.is_enabled:
+            self._reasoning_began_at = asyncio.get_running_loop().time()
+
+    def add_reasoning(self, text: str) -> None:
+        """Add text of a reasoning item; its end is shown until the next output."""
+        if self.is_enabled and self._reasoning_began_at is None:
+            self.begin_reasoning()
+        self._reasoning = (self._reasoning + text)[-MAX_UNDRAWN_CHARS:]
+
+    def end_reasoning(self) -> float | None:
+        """Return the duration of the reasoning item in seconds; None if it was not measured."""
+        began_at, self._reasoning_began_at = self._reasoning_began_at, None
+        return None if began_at is None else asyncio.get_running_loop().time() - began_at
 
     def hide(self) -> None:
         """Erase the line and the footer before other output; they appear again, the line after the delay."""
@@ -107,7 +128,7 @@ class WaitingLine:
 
     def hide_spinner(self) -> None:
         """Erase the line before text of an answer, whose renderer draws the footer again."""
-        self._has_output, self._detail = True, ""
+        self._has_output, self._reasoning, self._reasoning_rows = True, "", []
         if self._is_shown:
             self._is_shown = False
             self.footer.erase()
@@ -116,6 +137,8 @@ class WaitingLine:
 
     def refresh_footer(self) -> None:
         """Draw the footer with its present text, if the position of the cursor is known."""
+        if self._is_shown and self._reasoning_rows:
+            return  # the next frame draws it below the reasoning
         if self.footer.is_active and (self._is_shown or self.footer.has_known_cursor or self._is_allowed()):
             with suppress(OSError):  # the terminal may be gone
                 self._stream.write(self.footer.erase() + self.footer.draw())
@@ -132,6 +155,7 @@ class WaitingLine:
             yield
             return
         self._is_allowed, self.footer.is_active = is_allowed, True
+        self._reasoning_began_at = None
         drawing = asyncio.create_task(self._draw_repeatedly(label, is_allowed))
         try:
             yield
@@ -158,7 +182,8 @@ class WaitingLine:
                         preloading = loop.run_in_executor(None, import_module, self.preloaded_module)
                         preloading.add_done_callback(lambda done: done.exception())  # raised by the next import
                     continue
-                self._draw(*self._spinner, f"{label} {format_seconds(now - started_at)} · {self.stop_key} to stop", now)
+                work = label if self._reasoning_began_at is None else "reasoning"
+                self._draw(*self._spinner, f"{work} {format_seconds(now - started_at)} · {self.stop_key} to stop", now)
             elif not self.footer.is_shown:
                 self.refresh_footer()
 
@@ -175,16 +200,34 @@ class WaitingLine:
 
         frame = spinner.render(now)
         assert isinstance(frame, Text)
-        detail = " ".join(escape_control_chars(self._detail).split())
-        separator, free_columns = " · " if detail else "", console.width - text_width(text) - 6
-        shown = f"{text}{separator}{cut_start(detail, free_columns)}"
-        line = Text.assemble(frame, " ", (self._display.translate_box_chars(shown), "dim"), no_wrap=True)
+        line = Text.assemble(frame, " ", (self._display.translate_box_chars(text), "dim"), no_wrap=True)
         line.truncate(console.width - 1, overflow="ellipsis")
+        rows = self._wrap_reasoning(console)
         self._stream.write(ERASE_LINE)
         console.print(line, end="")
+        for row in rows:
+            self._stream.write("\r\n" + ERASE_LINE + self._display.apply_style(row, "dim"))
         self._stream.write(self.footer.draw())
+        if rows:
+            self._stream.write(f"\x1b[{len(rows)}A\x1b[{line.cell_len + 1}G")
         self._stream.flush()
         self._is_shown = True
+
+    def _wrap_reasoning(self, console: "Console") -> list[str]:
+        """Return the last rows of the reasoning. A full row is kept, so that text does not move while more arrives."""
+        from rich.text import Text
+
+        if self._reasoning_began_at is None:
+            return []
+        width = max(1, console.width - len(REASONING_INDENT) - 1)
+        text = " ".join(escape_control_chars(self._reasoning).split())
+        *full, last = [line.plain.rstrip() for line in Text(text).wrap(console, width)] or [""]
+        if full:
+            self._reasoning = last + (" " if self._reasoning[-1:].isspace() else "")
+        max_rows = max(0, min(MAX_REASONING_ROWS, console.height - 4))
+        self._reasoning_rows = [*self._reasoning_rows, *full][-MAX_REASONING_ROWS:]
+        shown = [*self._reasoning_rows, *([last] if last else [])][-max_rows:] if max_rows else []
+        return [REASONING_INDENT + truncate_text(row, width) for row in shown]
 
 
 def format_seconds(seconds: float) -> str:

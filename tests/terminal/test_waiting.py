@@ -130,21 +130,6 @@ def test_durations_are_in_whole_seconds(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
 
 
-def test_the_line_shows_the_end_of_the_reasoning_while_it_arrives() -> None:
-    thoughts = "First I add the numbers. Then I check\x1b[31m the sum. "
-    script = scripted_flags({"reasoning": thoughts * 3, "text": "It is 4."}, chunk=20, delay_s=0.5)
-    with open_screen("chat", *script, "-n", "mine", columns=60) as screen:
-        screen.wait_for_prompt("/help")
-        screen.type_keys("2 + 2?\r")
-        wait_for_line(screen, r"Esc to stop · .*check\\x1b\[31m")
-        screen.wait_for_prompt(" output (")
-        shown = screen.text()
-        assert "waiting" not in shown
-        assert "reasoning: First I add the numbers." in shown
-        assert "\nIt is 4.\n" in shown
-        assert "\x1b[31m" not in screen.raw
-
-
 @pytest.mark.parametrize(("flags", "env"), [((), {}), (("--json",), {}), ((), {"CONVO_EDITING": "plain"})])
 def test_a_compaction_shows_the_line_to_a_user(flags: tuple[str, ...], env: dict[str, str], convo: Convo) -> None:
     quick, slow = scripted_flags({"text": LONG}), scripted_flags({"text": "Short."}, delay_s=1.0)
