@@ -17,6 +17,7 @@ from convo.history.items import Item, StreamEvent, is_user_message, item_type
 from convo.terminal.prompt import DUMB_TERMINALS
 from convo.terminal.signals import on_signal
 from convo.terminal.terminal import AnswerRenderer, DisplayOptions, detect_display, format_count, truncate_text
+from convo.terminal.theme import detect_reflow
 from convo.usage.counting import estimate_tokens
 
 if TYPE_CHECKING:
@@ -108,7 +109,9 @@ class LazyMarkdownRenderer:
             has_links=display.has_links,
             color_system=display.color_system,
         )
-        return MarkdownRenderer(self._stream, options, get_terminal_size, self._footer)
+        return MarkdownRenderer(
+            self._stream, options, get_terminal_size, self._footer, has_reflow=detect_reflow(self._environ)
+        )
 
 
 def reasoning_text(item: Item) -> str:

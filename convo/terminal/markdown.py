@@ -971,12 +971,16 @@ class MarkdownRenderer:
         options: MarkdownOptions,
         get_size: Callable[[], tuple[int, int]],
         footer: "Footer | None" = None,
+        *,
+        has_reflow: bool = False,
     ) -> None:
         """Start at the cursor; `get_size` returns the columns and rows of the terminal before each redraw.
 
-        footer:  a line that stays below the text
+        footer:      a line that stays below the text
+        has_reflow:  whether a terminal that becomes narrower wraps its rows again, instead of cutting them
         """
         self._painter, self.stream, self._get_size = RowPainter(out, footer), MarkdownStream(options), get_size
+        self._has_reflow = has_reflow
         self._finished_rows: list[str] = []
         self._throttle = Throttle(self._draw)
         self._shown_chars = 0
@@ -1004,10 +1008,11 @@ class MarkdownRenderer:
         self._finished_rows = []
 
     def _update_width(self) -> None:
-        """Update the width; after a change the position of the open rows is unknown."""
-        width = max(MIN_COLUMNS, self._get_size()[0] - RIGHT_MARGIN_COLUMNS)
+        """Update the width; after a change the open rows are erased, and drawn again by the next update."""
+        columns = self._get_size()[0]
+        width = max(MIN_COLUMNS, columns - RIGHT_MARGIN_COLUMNS)
         if width != self.stream.options.width:
-            self._painter.leave_open_rows()
+            self._painter.erase_open_rows(columns if self._has_reflow else None)
             self.stream.options = self.stream.options._replace(width=width)
 
 
@@ -1052,6 +1057,7 @@ class RowPainter:
     def __init__(self, out: TextIO, footer: "Footer | None" = None) -> None:
         self._out, self._footer = out, footer
         self._open_rows: list[str] = []
+        self._erasure = ""
 
     def update(self, finished: Sequence[str], open_rows: Sequence[str], max_rows: int = 24) -> None:
         """Print the finished rows above the open ones. Of the open rows only the last `max_rows` are shown.
@@ -1061,13 +1067,21 @@ class RowPainter:
         shown = list(open_rows[-max_rows:])
         rows = [*finished, *shown]
         end = "\n" if rows and not shown else ""
-        self._write_above_footer(build_screen_update(self._open_rows, rows) + end)
+        self._write_above_footer(self._erasure + build_screen_update(self._open_rows, rows) + end)
+        self._erasure = ""
         self._open_rows = shown
 
-    def leave_open_rows(self) -> None:
-        """Leave the open rows on the screen and continue below them: their position is unknown."""
+    def erase_open_rows(self, columns: int | None) -> None:
+        """Erase the open rows with the next update, which draws all of them again.
+
+        columns:  of a terminal that has wrapped the rows again; None: each is in one row still
+
+        The cursor has stayed at the end of the last one. A row above the screen cannot be erased.
+        """
         if self._open_rows:
-            self._write_above_footer("\n")
+            widths = [text_width(CONTROL_SEQUENCE.sub("", row)) for row in self._open_rows]
+            heights = [1 if columns is None else max(1, -(-width // columns)) for width in widths]
+            self._erasure = move_up(sum(heights) - 1) + "\r\x1b[J"
         self._open_rows = []
 
     def _write_above_footer(self, text: str) -> None:
@@ -1089,4 +1103,13 @@ def build_screen_update(before: Sequence[str], after: Sequence[str]) -> str:
         return after[same][len(before[same]) :] + "".join(f"\n{row}" for row in after[same + 1 :])
     same = max(0, min(same, len(after) - 1))
     up = len(before) - 1 - same
-    return (f"\x1b[{up}A" if up else "") + "\r\x1b[J" + "\n".join(after[same:])
+    return move_up(up) + "\r\x1b[J" + "\n".join(after[same:])
+
+
+CONTROL_SEQUENCE = re.compile(r"\x1b\[[\d;]*m|\x1b\]8;[^\x1b]*\x1b\\")
+"""A style or a link, which takes no column."""
+
+
+def move_up(rows: int) -> str:
+    """Return the output that moves the cursor up; its column stays."""
+    return f"\x1b[{rows}A" if rows else ""

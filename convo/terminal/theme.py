@@ -1,4 +1,4 @@
-"""The theme: the colors of everything that is shown on a terminal, and the terminals with colors and links.
+"""The theme: the colors of everything that is shown on a terminal, and the abilities of known terminals.
 
 A terminal of 16 colors shows them as its user chose them. For one of 256 the theme has colors of its own: the contrast
 of each is at least 4 on white and on black, which the usual yellow, cyan and dim text do not reach on a light
@@ -81,8 +81,24 @@ MIN_VTE_VERSION = 5_000
 
 def detect_links(environ: Mapping[str, str]) -> bool:
     """Return whether the terminal is known to support hyperlinks (OSC 8)."""
-    if "TMUX" in environ or environ.get("TERM", "").startswith(("screen", "tmux")):
-        return False
+    return not _is_multiplexed(environ) and _is_known(environ)
+
+
+def detect_reflow(environ: Mapping[str, str]) -> bool:
+    """Return whether the terminal is known to wrap long rows again when it becomes narrower; xterm cuts them.
+
+    The terminals with links do, and so do tmux and the one of macOS.
+    """
+    if _is_multiplexed(environ):
+        return "TMUX" in environ
+    return _is_known(environ) or environ.get("TERM_PROGRAM") == "Apple_Terminal"
+
+
+def _is_multiplexed(environ: Mapping[str, str]) -> bool:
+    return "TMUX" in environ or environ.get("TERM", "").startswith(("screen", "tmux"))
+
+
+def _is_known(environ: Mapping[str, str]) -> bool:
     vte = environ.get("VTE_VERSION", "")
     return (
         environ.get("TERM_PROGRAM") in LINK_PROGRAMS

@@ -19,7 +19,7 @@ from convo.terminal.terminal import (
     escape_control_chars,
     truncate_text,
 )
-from convo.terminal.theme import make_rich_theme
+from convo.terminal.theme import detect_reflow, make_rich_theme
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -97,6 +97,7 @@ class WaitingLine:
         self.footer = Footer(self._display)
         self._is_allowed: Callable[[], bool] = lambda: False
         self._is_shown, self._has_output = False, False
+        self._has_reflow, self._drawn_width, self._line_width = detect_reflow(os.environ), 0, 0
         self._reasoning, self._reasoning_rows = "", list[str]()
         self._reasoning_began_at: float | None = None
         self._spinner: tuple[Console, Spinner] | None = None
@@ -132,7 +133,7 @@ class WaitingLine:
         if self._is_shown:
             self._is_shown = False
             self.footer.erase()
-            self._stream.write(f"\r{ERASE_BELOW}")
+            self._stream.write(self._move_to_start() + ERASE_BELOW)
             self._stream.flush()
 
     def refresh_footer(self) -> None:
@@ -203,7 +204,8 @@ class WaitingLine:
         line = Text.assemble(frame, " ", (self._display.translate_box_chars(text), "dim"), no_wrap=True)
         line.truncate(console.width - 1, overflow="ellipsis")
         rows = self._wrap_reasoning(console)
-        self._stream.write(ERASE_LINE)
+        is_resized = self._is_shown and console.width != self._drawn_width
+        self._stream.write(self._move_to_start() + (ERASE_BELOW if is_resized else ERASE_LINE))
         console.print(line, end="")
         for row in rows:
             self._stream.write("\r\n" + ERASE_LINE + self._display.apply_style(row, "dim"))
@@ -211,7 +213,14 @@ class WaitingLine:
         if rows:
             self._stream.write(f"\x1b[{len(rows)}A\x1b[{line.cell_len + 1}G")
         self._stream.flush()
-        self._is_shown = True
+        self._is_shown, self._drawn_width, self._line_width = True, console.width, line.cell_len
+
+    def _move_to_start(self) -> str:
+        """Return the output that moves the cursor to the start of the line, also where the terminal has wrapped it."""
+        columns = get_terminal_size().columns
+        is_wrapped = self._is_shown and self._has_reflow and columns < self._drawn_width
+        rows = self._line_width // columns if is_wrapped else 0
+        return (f"\x1b[{rows}A" if rows else "") + "\r"
 
     def _wrap_reasoning(self, console: "Console") -> list[str]:
         """Return the last rows of the reasoning. A full row is kept, so that text does not move while more arrives."""

@@ -1,0 +1,40 @@
+"""A terminal that is resized while an answer streams."""
+
+import re
+
+import pytest
+
+from tests.cli.chat_commands import scripted_flags
+from tests.terminal.screen import ROWS, open_screen
+
+pytestmark = pytest.mark.needs("terminal")
+
+WORDS = [f"word{index}" for index in range(40)]
+
+
+@pytest.mark.parametrize("columns", [(60, 90), (90, 60)])
+def test_every_word_of_an_open_paragraph_is_shown_once(columns: tuple[int, int]) -> None:
+    """The terminal cuts its rows when it becomes narrower, as xterm does; the open paragraph is drawn again."""
+    script = scripted_flags({"text": " ".join(WORDS)}, chunk=12, delay_s=0.06)
+    with open_screen("chat", *script, "-n", "mine", columns=columns[0]) as screen:
+        screen.wait_for_prompt("/help")
+        screen.type_keys("count\r")
+        screen.wait_until(lambda: WORDS[18] in screen.text())
+        screen.child.setwinsize(ROWS, columns[1])
+        screen.screen.resize(ROWS, columns[1])
+        screen.wait_for_prompt("session mine")
+        assert re.findall(r"word\d+", screen.text()) == WORDS
+
+
+def test_the_reasoning_is_erased_after_a_resize() -> None:
+    thoughts = " ".join(f"thought{index}" for index in range(60))
+    script = scripted_flags({"reasoning": thoughts, "text": "It rains."}, chunk=24, delay_s=0.12)
+    with open_screen("chat", *script, "-n", "mine", columns=90) as screen:
+        screen.wait_for_prompt("/help")
+        screen.type_keys("weather?\r")
+        screen.wait_until(lambda: "thought20" in screen.text())
+        screen.child.setwinsize(ROWS, 50)
+        screen.screen.resize(ROWS, 50)
+        screen.wait_for_prompt("session mine")
+        assert "thought" not in screen.text()
+        assert "\nIt rains.\n" in screen.text()
