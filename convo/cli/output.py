@@ -25,7 +25,7 @@ from convo.cli.progress import hide_progress
 from convo.config.values import redact_passwords
 from convo.errors import ConvoError, RequestRefused, StreamBroken, TryLater
 from convo.history.items import Json
-from convo.terminal.terminal import escape_control_chars
+from convo.terminal.terminal import detect_display, escape_control_chars
 
 
 def print_line(text: str) -> None:
@@ -47,8 +47,9 @@ def print_event(event: Json) -> None:
 
 def print_notice(text: str) -> None:
     """Print a message that is not the answer to stderr; passwords in URLs are removed."""
+    display = detect_display(sys.stderr, os.environ)
     with hide_progress():
-        sys.stderr.write(escape_control_chars(redact_passwords(text)) + "\n")
+        sys.stderr.write(display.link_addresses(escape_control_chars(redact_passwords(text))) + "\n")
 
 
 PACKAGE_DIR = Path(convo.__file__).parent

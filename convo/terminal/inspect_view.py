@@ -303,6 +303,9 @@ WIDE_TERMINAL_COLUMNS = 120
 
 UNKNOWN_NUMBER = "-"
 
+OPENAI_BASE_URL = "https://api.openai.com/v1"
+OPENAI_RESPONSE_PAGE = "https://platform.openai.com/logs/"
+
 MIXED_OWNERS_DROP_ORDER = 10
 """Drop order of the owner column where links have several owners: after the less important columns."""
 
@@ -367,7 +370,7 @@ def _shorten_id(id_: str, size: int) -> str:
 
 def _tree_columns(rows: Sequence[TreeRow], view: ConversationView, display: DisplayOptions) -> Iterator[Column]:
     is_wide = display.table_width is None or display.table_width >= WIDE_TERMINAL_COLUMNS
-    yield Column("response", tree_labels(rows), style="id")
+    yield Column("response", tree_labels(rows), style="id", links=[_response_url(row.link) for row in rows])
     if len({row.link.session_id for row in rows}) > 1:
         yield Column("session", [session_name(row.link, view) for row in rows], drop_order=6)
     owners = [str(row.link.strategy) for row in rows]
@@ -418,6 +421,12 @@ def _amount_columns(rows: Sequence[TreeRow]) -> Iterator[Column]:
     yield _number_column("cached", [usage.cached_tokens if usage else None for usage in usages], drop_order=4)
     yield _number_column("output", [usage.output_tokens if usage else None for usage in usages], drop_order=11)
     yield _number_column("reasoning", [usage.reasoning_tokens if usage else None for usage in usages], drop_order=2)
+
+
+def _response_url(link: Link) -> str | None:
+    """Return the page of a response that OpenAI stores; None for other endpoints, which have none."""
+    is_at_openai = link.scope.url == OPENAI_BASE_URL and link.is_stored and link.id.startswith("resp_")
+    return OPENAI_RESPONSE_PAGE + link.id if is_at_openai else None
 
 
 def _number_column(heading: str, numbers: Sequence[int | None], drop_order: int | None = None) -> Column:
@@ -493,7 +502,7 @@ def _token_chart_lines(view: ConversationView, display: DisplayOptions) -> Itera
 def _chart_columns(rows: Sequence[TreeRow], shares: Sequence[InputTokenShare]) -> list[Column]:
     owners = [str(row.link.strategy) for row in rows]
     return [
-        Column("response", tree_labels(rows), style="id"),
+        Column("response", tree_labels(rows), style="id", links=[_response_url(row.link) for row in rows]),
         Column("owner", owners, drop_order=0 if len(set(owners)) == 1 else 3),
         Column("input", [format_optional_number(share.input_tokens) for share in shares], align_right=True),
         Column(

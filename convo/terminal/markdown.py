@@ -32,7 +32,8 @@ from rich.syntax import Syntax, SyntaxTheme
 from rich.table import Table
 from rich.text import Text
 
-from convo.terminal.terminal import CONTROL_CHARS, INVISIBLE_CHARS, escape_char_match, text_width
+from convo.terminal.pager import SGR_SEQUENCE
+from convo.terminal.terminal import CONTROL_CHARS, INVISIBLE_CHARS, LINK_SEQUENCE, escape_char_match, text_width
 from convo.terminal.theme import get_rich_style, make_rich_theme
 
 if TYPE_CHECKING:
@@ -1079,7 +1080,7 @@ class RowPainter:
         The cursor has stayed at the end of the last one. A row above the screen cannot be erased.
         """
         if self._open_rows:
-            widths = [text_width(CONTROL_SEQUENCE.sub("", row)) for row in self._open_rows]
+            widths = [text_width(LINK_SEQUENCE.sub("", SGR_SEQUENCE.sub("", row))) for row in self._open_rows]
             heights = [1 if columns is None else max(1, -(-width // columns)) for width in widths]
             self._erasure = move_up(sum(heights) - 1) + "\r\x1b[J"
         self._open_rows = []
@@ -1104,10 +1105,6 @@ def build_screen_update(before: Sequence[str], after: Sequence[str]) -> str:
     same = max(0, min(same, len(after) - 1))
     up = len(before) - 1 - same
     return move_up(up) + "\r\x1b[J" + "\n".join(after[same:])
-
-
-CONTROL_SEQUENCE = re.compile(r"\x1b\[[\d;]*m|\x1b\]8;[^\x1b]*\x1b\\")
-"""A style or a link, which takes no column."""
 
 
 def move_up(rows: int) -> str:

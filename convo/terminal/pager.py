@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TextIO
 
-from convo.terminal.terminal import text_width
+from convo.terminal.terminal import LINK_SEQUENCE, text_width
 
 LESS_COMMAND = ("less",)
 LESS_FLAGS = "FRX"
@@ -32,7 +32,8 @@ def print_paged(text: str, environ: Mapping[str, str] = os.environ) -> None:
         if _is_interactive(environ) and _is_taller_than(text, *shutil.get_terminal_size())
         else ()
     )
-    if not command or not _run_pager(text, command, sys.stdout, environ):
+    paged_text = LINK_SEQUENCE.sub("", text)  # not every pager shows links
+    if not command or not _run_pager(paged_text, command, sys.stdout, environ):
         sys.stdout.write(text)
 
 
@@ -50,7 +51,8 @@ def _get_pager_command(environ: Mapping[str, str]) -> tuple[str, ...]:
 def _is_taller_than(text: str, columns: int, rows: int) -> bool:
     """Whether `text` and the prompt after it take more than `rows` lines of `columns`."""
     lines = text.rstrip("\n").split("\n")
-    return sum(max(1, -(-text_width(SGR_SEQUENCE.sub("", line)) // max(1, columns))) for line in lines) >= rows
+    widths = [text_width(SGR_SEQUENCE.sub("", LINK_SEQUENCE.sub("", line))) for line in lines]
+    return sum(max(1, -(-width // max(1, columns))) for width in widths) >= rows
 
 
 def _is_interactive(environ: Mapping[str, str]) -> bool:

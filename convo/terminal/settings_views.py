@@ -99,7 +99,12 @@ def render_local_servers(servers: "Sequence[LocalServer]", display: DisplayOptio
     ]
     columns = [
         Column("server", [server.kind.name for server, _, _ in rows]),
-        Column("base_url", [server.base_url for server, _, _ in rows], drop_order=0),
+        Column(
+            "base_url",
+            [server.base_url for server, _, _ in rows],
+            drop_order=0,
+            links=[server.base_url for server, _, _ in rows],
+        ),
         Column("context", [window for _, _, window in rows], align_right=True, drop_order=1),
         Column("model", [model for _, model, _ in rows], style="id"),
     ]
@@ -172,7 +177,11 @@ def _provider_columns(entries: Sequence[ProviderStatus], display: DisplayOptions
         status_column("set up", [_setup_status(entry) for entry in entries], display),
         Column("key", [_key_cell(entry) for entry in entries], drop_order=3),
         Column(
-            "base URL", [provider.base_url or "-" for provider in providers], drop_order=2, min_width=MIN_URL_COLUMNS
+            "base URL",
+            [provider.base_url or "-" for provider in providers],
+            drop_order=2,
+            min_width=MIN_URL_COLUMNS,
+            links=[provider.base_url for provider in providers],
         ),
     ]
 
@@ -223,6 +232,10 @@ def render_known_models(settings: Settings, display: DisplayOptions) -> str:
         [find_price(name, settings.prices) for name in names],
         [find_model_window(name, settings.windows) for name in names],
     )
+    sources = [
+        (price.source or SETTINGS_SOURCE) if price else (window.source if window else "")
+        for price, window in zip(prices, windows, strict=True)
+    ]
     columns = [
         Column("model", names, style="id", min_width=MIN_MODEL_COLUMNS),
         _number_column("window", [f"{window.context:,}" if window else UNKNOWN_VALUE for window in windows], 2),
@@ -231,11 +244,9 @@ def render_known_models(settings: Settings, display: DisplayOptions) -> str:
         _number_column("output", [_price_cell(price and price.output) for price in prices], 3),
         Column(
             "source",
-            [
-                (price.source or SETTINGS_SOURCE) if price else (window.source if window else "")
-                for price, window in zip(prices, windows, strict=True)
-            ],
+            sources,
             drop_order=1,
+            links=sources,
             min_width=MIN_LAST_COLUMN_WIDTH,
         ),
     ]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TextIO, TypeAlias
+from urllib.parse import quote
 
 from convo.history.items import Item, StreamEvent, decode_json_escapes, item_preview, item_text, item_type
 from convo.terminal.theme import detect_color_system, detect_links, get_sgr_parameters
@@ -34,6 +35,22 @@ ASCII_FALLBACKS = str.maketrans(
 
 VARIABLE_WIDTH_CHAR = re.compile("[^\x00-\xac\xae-\u02ff\u2010-\u2027\u2500-\u259f]")
 """Characters that may take more or less than one column: all except Latin letters, punctuation, lines, blocks."""
+
+
+CLICKABLE_URL = re.compile(r"(?:https?|file)://[!-~]{1,2000}")
+"""A URL that is safe in a control sequence: printable ASCII without blanks."""
+
+ADDRESS = re.compile(r"(?<![^\s('\"])(?:https?://|/)[^\s'\"<>()]*[^\s'\"<>().,;:]")
+"""A web address, or what may be an absolute path."""
+
+LINK_SEQUENCE = re.compile(r"\x1b\]8;[^\x1b]*\x1b\\")
+
+
+def to_link_url(address: str) -> str | None:
+    """Return the URL of a web address or of an existing file; None for other text."""
+    if not address.startswith("/"):
+        return address
+    return f"file://{quote(address)}" if os.path.exists(address) else None
 
 
 class DisplayOptions(NamedTuple):
@@ -69,6 +86,18 @@ class DisplayOptions(NamedTuple):
     def has_palette(self) -> bool:
         """Whether the terminal has 256 colors or more."""
         return self.color_system != "standard"
+
+    def link_text(self, text: str, url: str | None) -> str:
+        """Make `text` clickable, if the terminal has links and `url` is a plain address; its width does not change."""
+        if not (self.has_links and text and url and CLICKABLE_URL.fullmatch(url)):
+            return text
+        return f"\x1b]8;;{url}\x1b\\{text}\x1b]8;;\x1b\\"
+
+    def link_addresses(self, line: str) -> str:
+        """Make the web addresses and the absolute paths of existing files in an escaped line clickable."""
+        if not self.has_links:
+            return line
+        return ADDRESS.sub(lambda match: self.link_text(match[0], to_link_url(match[0])), line)
 
     def translate_box_chars(self, lines: str) -> str:
         """Replace our box-drawing characters by ASCII if the stream cannot encode them."""
@@ -202,6 +231,7 @@ class Column(NamedTuple):
     drop_order:   on a narrow display the column with the lowest value is dropped first; None: never dropped
     min_width:    the width to which texts, such as names, may be cut; None: other columns are dropped instead
     style:        a style of the theme, for all cells
+    links:        the URL of each cell, on a terminal with links; None for a cell without
     start_styles: (number of first characters, style) of a cell, instead of `style`; None for a cell without
     """
 
@@ -212,6 +242,7 @@ class Column(NamedTuple):
     style: str | None = None
     start_styles: Sequence[tuple[int, str] | None] = ()
     min_width: int | None = None
+    links: Sequence[str | None] = ()
 
     @property
     def common_cell(self) -> str | None:
@@ -287,6 +318,8 @@ def _format_row(table: Table, row: int | None, display: DisplayOptions) -> str:
         if start_style:
             length, style = start_style
             text = display.apply_style(text[:length], style) + text[length:]
+        if row is not None and column.links:
+            text = display.link_text(text, column.links[row])
         padded = padding + text if column.align_right else text + padding
         shown.append(display.apply_style(padded, column.style) if column.style and not start_style else padded)
     return (" " * COLUMN_GAP).join(shown).rstrip()
@@ -370,9 +403,9 @@ def key_value_lines(
         for index, line in enumerate(lines):
             if index == 0:
                 styled_label = display.apply_style(f"{label:<{label_width}}", styles.get(label, "dim"))
-                yield f"{signs.get(label) or ' '} {styled_label}  {line}".rstrip()
+                yield f"{signs.get(label) or ' '} {styled_label}  {display.link_addresses(line)}".rstrip()
             elif line:
-                yield " " * indent + line
+                yield " " * indent + display.link_addresses(line)
 
 
 def render_key_values(
