@@ -551,7 +551,10 @@ def _decode_anthropic_message(message: dict[str, Json]) -> list[Json]:
         else:
             items.append(_decode_anthropic_block(block))
             parts = None
-    return items or [{"type": "message", "role": role, "content": []}]
+    extra = _without(message, "role", "content")
+    if not items or (extra and not isinstance(items[0], dict)):
+        items.insert(0, {"type": "message", "role": role, "content": []})
+    return [{**items[0], **extra}, *items[1:]] if extra else items
 
 
 def _decode_anthropic_part(block: Json, text_type: str) -> dict[str, Json] | None:

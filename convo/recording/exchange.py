@@ -1,7 +1,6 @@
-"""The contract between a relay and a recorder: one request, its response, and the recorder's methods.
+"""A request of another program and its response, as a relay or a server reports them to a recorder.
 
-Bodies are decoded copies of the bytes that passed through. Credentials are removed before an exchange is made: the
-relay leaves out `authorization`, `x-api-key`, cookies and the secrets in queries.
+Bodies are decoded copies. Headers and URLs are without credentials, so a recorder may store both.
 """
 
 import typing
@@ -10,19 +9,19 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Protocol: TypeAlias = Literal["responses", "chat_completions", "messages"]
-"""OpenAI Responses, OpenAI Chat Completions, or Anthropic Messages."""
+"""The API of a request: OpenAI Responses, OpenAI Chat Completions, Anthropic Messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeRequest:
-    """One request to a model, as a relay received it.
+    """A request as the server received it.
 
-    id:            unique among the exchanges of the process
-    url:           upstream URL, without the secrets in its query
-    headers:       names in lower case, without credentials
-    body:          decoded bytes; of a WebSocket the `response.create` message
+    id:            "exch_...", unique
+    url:           the upstream's URL, without secrets in its query
+    headers:       names in lower case; no credentials and no cookies
+    body:          without its content encoding; of a WebSocket the text of its `response.create`
     received_at:   seconds since 1970
-    is_truncated:  whether `body` is only the start of the body
+    is_truncated:  `body` is only the beginning of the body, or its encoding is damaged or unknown
     """
 
     id: str
@@ -36,15 +35,16 @@ class ExchangeRequest:
 
 @dataclass(frozen=True, slots=True)
 class ExchangeResponse:
-    """The response to an `ExchangeRequest`.
+    """The response to an `ExchangeRequest`, complete or as far as it came.
 
-    status:        HTTP status; None if the connection failed before there was one
-    headers:       names in lower case, without credentials
-    body:          decoded bytes; server-sent events as received; of a WebSocket the JSON messages, one a line
-    first_byte_s:  seconds from the request to the first byte of the body
-    duration_s:    seconds from the request to the end of the response
-    is_truncated:  whether `body` is only the start of the body
-    error:         the reason of a failed connection; None if the response is complete
+    status:        None if no response started; 101 for a WebSocket
+    headers:       names in lower case; no cookies
+    body:          without its content encoding: JSON, the text of an event stream, or the JSON messages of a
+                   WebSocket, one a line
+    first_byte_s:  seconds from the request to the first byte of the body; None without one
+    duration_s:    seconds from the request to the end
+    is_truncated:  `body` is only the beginning of the body, or its encoding is damaged or unknown
+    error:         the reason why the response is missing or incomplete
     """
 
     status: int | None
@@ -57,16 +57,16 @@ class ExchangeResponse:
 
 
 class Recorder(typing.Protocol):
-    """Records exchanges. Each `finish` follows the `begin` of its request."""
+    """Stores exchanges. Each method raises StoreFault."""
 
     async def begin(self, request: ExchangeRequest) -> None:
-        """Record a request whose response has not arrived yet."""
+        """Record a request whose response is not complete."""
         ...
 
     async def finish(self, request: ExchangeRequest, response: ExchangeResponse) -> None:
-        """Record the response to `request`."""
+        """Record the response to a request; `begin` was called with it before."""
         ...
 
     async def aclose(self) -> None:
-        """Record every request without a response as failed."""
+        """Release everything."""
         ...
