@@ -157,8 +157,15 @@ class ClientConversation:
             if calls_tool
             else {"type": "text", "text": f"Answer {name}"}
         )
-        response = {"id": f"msg_{name}", "type": "message", "role": "assistant", "model": "m",
-                    "content": [thinking, block], "stop_reason": "tool_use" if calls_tool else "end_turn", "usage": {"input_tokens": 3}}  # fmt: skip
+        response = {
+            "id": f"msg_{name}",
+            "type": "message",
+            "role": "assistant",
+            "model": "m",
+            "content": [thinking, block],
+            "stop_reason": "tool_use" if calls_tool else "end_turn",
+            "usage": {"input_tokens": 3},
+        }
         self.history.append({"role": "assistant", "content": [thinking, block]})
         return body, response
 
