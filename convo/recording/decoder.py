@@ -22,6 +22,7 @@ from convo.history.accumulator import SERVER_TERMINAL_EVENTS, ResponseAccumulato
 from convo.history.canonical import is_utf8_encodable
 from convo.history.items import ENCRYPTED_FIELD, Item, Json, is_item, is_valid_id, user_message
 from convo.history.records import LINK_STATUSES, LinkStatus, strip_secret_fields, strip_tool_secrets
+from convo.inspect.redaction import SECRET_RULES, Redactor
 from convo.models.stream import make_usage
 from convo.recording.exchange import ExchangeRequest, ExchangeResponse
 
@@ -109,7 +110,7 @@ def decode_response(request: ExchangeRequest, response: ExchangeResponse) -> Dec
         decoded = replace(decoded, output=(), notes=(f"the response has more than {MAX_ITEMS:,} items",))
     if decoded.error is not None and decoded.error["code"] == _ENDED_EARLY["code"]:
         if response.error is not None:
-            error = {"code": "connection_failed", "message": _as_text(response.error)}
+            error = _make_error({"code": "connection_failed", "message": response.error}, "the connection failed")
             decoded = replace(decoded, error=error)
         elif document is None and not events and not response.is_truncated:
             error = {"code": "invalid_response", "message": "the body of the response is neither JSON nor events"}
@@ -206,12 +207,19 @@ def _without(fields: Mapping[str, Json], *names: str) -> dict[str, Json]:
     return {name: value for name, value in fields.items() if name not in names and value is not None}
 
 
+_CREDENTIAL_RULES = tuple(rule for rule in SECRET_RULES if rule.kind in ("private-key", "api-key", "token", "password"))
+
+
 def _make_error(error: Json, default_message: str) -> dict[str, str]:
-    """Return the code and the message of an error object of any of the protocols."""
+    """Return the code and the message of an error object of any of the protocols; servers quote refused keys in it."""
     fields = _as_dict(error)
     code = fields.get("code") if isinstance(fields.get("code"), str) else fields.get("type")
-    message = _as_text(fields.get("message") if fields else error)
-    return {"code": _as_text(code)[:MAX_NAME_CHARS] or "upstream_error", "message": message or default_message}
+    message = _as_text(fields.get("message") if fields else error) or default_message
+    redactor = Redactor(_CREDENTIAL_RULES)
+    return {
+        "code": redactor.redact_text(_as_text(code)[:MAX_NAME_CHARS]) or "upstream_error",
+        "message": redactor.redact_text(message),
+    }
 
 
 def _to_items(values: Iterable[Json]) -> tuple[Item, ...]:

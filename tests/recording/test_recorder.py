@@ -1,0 +1,262 @@
+"""Recorded requests are ordinary links: shown at once, without secrets, readable by every command; and they expire."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from convo.chat.lookup import load_last_used_session
+from convo.errors import NotFound
+from convo.history.records import Session, Strategy
+from convo.history.tree import root_key
+from convo.recording.recorder import DEFAULT_TTL_S, open_recorder
+from convo.stores.base import Store, Transaction
+from convo.stores.factory import open_store
+from convo.stores.request_list import RequestQuery
+from tests.clock import FixedClock
+from tests.command_runner import Convo
+from tests.recording.exchanges import captured_exchanges, make_request, make_response
+
+SECRET = "sk-planted-0123456789abcdef0123456789"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "convo.db"
+
+
+@pytest.fixture
+async def store(file: Path) -> AsyncIterator[Store]:
+    sqlite = open_store(f"sqlite:{file}")
+    await sqlite.admin.migrate()
+    yield sqlite
+    await sqlite.aclose()
+
+
+async def test_a_request_is_listed_while_it_runs_and_replaced_by_the_final_one(store: Store) -> None:
+    recorder = open_recorder(store, clock=FixedClock())
+    (request, response), *_ = captured_exchanges("codex")
+    before = await store.data_version()
+    await recorder.begin(request)
+    assert await store.data_version() != before  # the page polls this value
+    (running,) = (await store.list_requests(RequestQuery())).requests
+    assert (running.link.status, running.title, running.link.created_at) == (
+        "in_progress",
+        "say hi",
+        request.received_at,
+    )
+    assert running.session_name is not None
+    assert running.session_name.startswith("codex-")
+    await recorder.finish(request, response)
+    (final,) = (await store.list_requests(RequestQuery())).requests
+    assert final.link.id == "resp_" + "0" * 32
+    assert (final.link.status, final.link.duration_s, final.link.first_token_s) == ("completed", 1.5, 0.25)
+    assert final.link.model == "models.example/gpt-5"
+    assert str(final.link.scope) == "https://models.example/v1"
+    assert not final.link.is_stored
+    assert final.link.usage is not None
+    assert final.link.usage["total_tokens"] == 15
+    await recorder.aclose()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "url", "model"),
+    [
+        ("responses", "https://api.openai.com/v1/responses?k=1", "openai/m"),
+        ("messages", "https://api.anthropic.com/v1/messages?beta=true", "anthropic/m"),
+        ("chat_completions", "https://api.deepseek.com/chat/completions", "deepseek/m"),
+    ],
+)
+async def test_models_of_known_hosts_have_their_providers_name(
+    store: Store, protocol: str, url: str, model: str
+) -> None:
+    recorder = open_recorder(store, clock=FixedClock())
+    await recorder.begin(make_request({"model": "m"}, protocol=protocol, url=url))  # type: ignore[arg-type]
+    (listed,) = (await store.list_requests(RequestQuery())).requests
+    assert listed.link.model == model
+    await recorder.aclose()
+
+
+async def test_secrets_in_headers_queries_and_tools_are_never_in_the_store(store: Store, file: Path) -> None:
+    recorder = open_recorder(store, clock=FixedClock())
+    names = "authorization x-api-key api-key cookie set-cookie session-id x-session-id user-agent originator".split()
+    headers = dict.fromkeys([*names, "x-stainless-lang", "x-client-request-id", "openai-organization"], SECRET)
+    servers = [{"type": "url", "url": "https://mcp.example/sse", "name": "s", "authorization_token": SECRET}]
+    tool = {
+        "type": "mcp", "server_label": "s", "server_url": f"https://u:{SECRET}@mcp.example/{SECRET}?k={SECRET}",
+        "authorization": SECRET, "headers": {"x": SECRET},
+    }  # fmt: skip
+    url = f"https://user:{SECRET}@models.example/v1/{{}}?key={SECRET}#{SECRET}"
+    bodies = {
+        "responses": {
+            "model": "m",
+            "input": [{"role": "user", "content": "Hi."}, {"type": "additional_tools", "tools": [tool]}],
+            "tools": [tool],
+            "tool_choice": {"type": "mcp", "headers": {"x": SECRET}},
+        },
+        "chat_completions": {
+            "model": "m",
+            "messages": [{"role": "user", "content": "Hi."}],
+            "tools": [tool],
+            "web_search_options": {"api_key": SECRET},
+        },
+        "messages": {"model": "m", "messages": [{"role": "user", "content": "Hi."}], "mcp_servers": servers},
+    }
+    for number, (protocol, body) in enumerate(bodies.items()):
+        path = {"responses": "responses", "chat_completions": "chat/completions", "messages": "messages"}[protocol]
+        request = make_request(
+            body, protocol=protocol, id=f"x{number}", headers=headers, url=url.format(path),  # type: ignore[arg-type]
+        )  # fmt: skip
+        await recorder.begin(request)
+        await recorder.finish(request, make_response({"error": {"message": f"Wrong key {SECRET}"}}, status=401))
+    await recorder.aclose()
+    assert len((await store.list_requests(RequestQuery())).requests) == 3
+    await store.aclose()
+    stored = b"".join(path.read_bytes() for path in file.parent.iterdir() if path.name.startswith(file.name))
+    assert b"mcp.example" in stored
+    assert SECRET.encode() not in stored
+
+
+async def test_recordings_expire_and_other_sessions_do_not(store: Store) -> None:
+    clock = FixedClock()
+    root = root_key(store.tenant)
+    chat = Session("ses_1", "chat", Strategy.SESSION, "m", root, root, clock.now(), clock.now())
+    await store.commit(Transaction(session=chat))
+    recorder = open_recorder(store, clock=clock)
+    (request, response), *_ = captured_exchanges("codex")
+    await recorder.begin(request)
+    await recorder.finish(request, response)
+    clock.advance(DEFAULT_TTL_S - 1)
+    assert await recorder.prune() == 0
+    clock.advance(2)
+    await recorder.begin(make_request({"model": "m", "input": "New."}, id="new"))
+    assert {session.name.partition("-")[0] for session in await store.sessions()} == {"chat", "client"}
+    assert await store.link("resp_" + "0" * 32) is None
+    await recorder.aclose()
+
+
+async def test_a_session_deleted_during_a_response_is_not_written_again(store: Store) -> None:
+    recorder = open_recorder(store, clock=FixedClock())
+    (request, response), following, *_ = captured_exchanges("codex")
+    await recorder.begin(request)
+    (session,) = await store.sessions()
+    await store.remove_session(session.id)
+    await recorder.finish(request, response)
+    assert await store.sessions() == []
+    await recorder.begin(following[0])
+    await recorder.finish(*following)
+    (again,) = await store.sessions()
+    assert len((await store.path(again.head)).items) == 7
+    await recorder.aclose()
+
+
+async def test_requests_without_a_response_are_failed_at_the_end_and_after_a_kill(store: Store) -> None:
+    closed, killed = (open_recorder(store, clock=FixedClock()) for _ in range(2))
+    await closed.begin(make_request({"model": "m", "input": "One."}, id="one"))
+    await killed.begin(make_request({"model": "m", "input": "Two."}, id="two"))
+    await closed.aclose()
+    assert killed._lease is not None
+    await killed._lease.release()  # as if it had expired
+    recorder = open_recorder(store, clock=FixedClock())
+    await recorder.begin(make_request({"model": "m", "input": "Three."}, id="three"))
+    listed = (await store.list_requests(RequestQuery())).requests
+    assert {entry.title: entry.link.status for entry in listed} == {
+        "One.": "failed", "Two.": "failed", "Three.": "in_progress",
+    }  # fmt: skip
+    assert {(entry.link.error or {}).get("code") for entry in listed} == {"recording_ended", None}
+    await recorder.aclose()
+
+
+async def test_two_responses_with_one_id_are_both_kept(store: Store) -> None:
+    recorder = open_recorder(store, clock=FixedClock())
+    for number in (1, 2):
+        request = make_request({"model": "m", "input": f"Hi {number}."}, id=f"x{number}")
+        await recorder.begin(request)
+        await recorder.finish(request, make_response({"id": "resp_same", "output": []}))
+    listed = [entry.link for entry in (await store.list_requests(RequestQuery())).requests]
+    assert [link.status for link in listed] == ["completed"] * 2
+    assert {link.id == "resp_same" for link in listed} == {True, False}
+    await recorder.aclose()
+
+
+async def test_a_damaged_exchange_is_listed_with_its_note(store: Store) -> None:
+    recorder = open_recorder(store, clock=FixedClock())
+    request = make_request(b'{"model": "m", "inp', is_truncated=True)
+    await recorder.begin(request)
+    await recorder.finish(request, make_response(b"data: {", is_truncated=True))
+    (listed,) = (await store.list_requests(RequestQuery())).requests
+    assert listed.link.status == "failed"
+    assert listed.link.parameters["convo.recording"]["notes"] == [
+        "the body of the request was cut off at the size limit",
+        "the body of the response was cut off at the size limit",
+    ]
+    await recorder.aclose()
+
+
+async def test_concurrent_exchanges_do_not_mix(store: Store) -> None:
+    recorder = open_recorder(store, clock=FixedClock())
+
+    async def record(number: int) -> None:
+        request = make_request({"model": "m", "input": f"Question {number}."}, id=f"x{number}")
+        await recorder.begin(request)
+        await asyncio.sleep(0)
+        content = [{"type": "output_text", "text": f"Answer {number}."}]
+        output = [{"type": "message", "role": "assistant", "content": content}]
+        await recorder.finish(request, make_response({"id": f"resp_{number}", "output": output}))
+
+    await asyncio.gather(*map(record, range(20)))
+    for number in range(20):
+        link = await store.link(f"resp_{number}")
+        assert link is not None
+        texts = [item["content"][0]["text"] for item in (await store.path(link.head)).items]
+        assert texts == [f"Question {number}.", f"Answer {number}."]
+    await recorder.aclose()
+
+
+async def test_a_recorded_session_is_not_the_last_used_one(store: Store) -> None:
+    recorder = open_recorder(store, clock=FixedClock())
+    await recorder.begin(make_request({"model": "m", "input": "Hi."}))
+    with pytest.raises(NotFound):
+        await load_last_used_session(store)
+    await recorder.aclose()
+
+
+async def write_captured(file: Path) -> None:
+    store = open_store(f"sqlite:{file}")
+    await store.admin.migrate()
+    recorder = open_recorder(store, clock=FixedClock())
+    for client in ("codex", "claude-code", "opencode"):
+        for request, response in captured_exchanges(client):
+            await recorder.begin(request)
+            await recorder.finish(request, response)
+    await recorder.aclose()
+    await store.aclose()
+
+
+def test_commands_read_recorded_requests_as_convos_own(convo: Convo, home: Path) -> None:
+    file = home / "recorded.db"
+    asyncio.run(write_captured(file))
+    (home / "config").mkdir(exist_ok=True)
+    (home / "config" / "config.toml").write_text(f'[state_storage]\ntype = "sqlite"\nconnection_string = "{file}"\n')
+    names = [row["name"] for row in convo("sessions", "--json").json()]
+    codex = next(name for name in names if name.startswith("codex-"))
+    last = "resp_" + "2".zfill(32)
+    document = convo("inspect", codex, "--json").json()
+    assert [link["response_id"] for link in document["links"]] == [
+        "resp_" + str(number).zfill(32) for number in range(3)
+    ]
+    assert document["links"][0]["recording"] == {"client": "codex", "version": "0.169.0", "protocol": "responses"}
+    assert "codex 0.169.0" in convo("inspect", codex).out
+    assert convo("inspect", last).exit == 0
+    assert convo("lint", codex).exit == 0
+    difference = convo("diff", "--wire", "resp_" + "1".zfill(32), last)
+    assert difference.exit == 0
+    assert "in input[6]" in difference.out
+    for name in names:
+        exported = convo("export", name, "--format", "json")
+        assert exported.exit == 0
+        assert "say hi" in exported.out
+        assert convo("inspect", name).exit == 0
+    assert json.loads(exported.out)
