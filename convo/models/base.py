@@ -429,8 +429,11 @@ def list_ignored_parameters(
             )
 
 
-def list_ignored_item_fields(items: Iterable[Item]) -> Iterator[str]:
-    """List the fields of items that a translation drops."""
+def list_ignored_item_fields(items: Iterable[Item], *, detailed_parts: Collection[str] = ()) -> Iterator[str]:
+    """List the fields of items that a translation drops.
+
+    detailed_parts:  the types of the parts whose `detail` is sent
+    """
     for item in items:
         if item.get("type") == "reasoning":
             continue
@@ -443,6 +446,8 @@ def list_ignored_item_fields(items: Iterable[Item]) -> Iterator[str]:
                 if isinstance(part, Mapping):
                     for name in list_unknown_fields(part, _PART_FIELDS):
                         yield f"input.{part.get('type')}.{name}"
+                    if part.get("detail") not in (None, "auto") and part.get("type") not in detailed_parts:
+                        yield f"input.{part.get('type')}.detail"
 
 
 def list_unknown_fields(value: Mapping[str, Json], known_fields: Collection[str]) -> Iterator[str]:

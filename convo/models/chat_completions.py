@@ -368,7 +368,7 @@ def list_ignored_chat_fields(
     ]
     if not dialect.has_thinking and INCLUDE_ENCRYPTED_REASONING in (request.parameters.get("include") or ()):
         names.append(f"include.{INCLUDE_ENCRYPTED_REASONING}")
-    names += [*mapped.ignored, *list_ignored_item_fields(request.input)]
+    names += [*mapped.ignored, *list_ignored_item_fields(request.input, detailed_parts=("input_image",))]
     if any(
         item.get("type") == "reasoning" and not (dialect.has_thinking and is_issued_by(item, issuer))
         for item in request.input

@@ -1,9 +1,9 @@
 """A model behind the gateway that answers every request and records it.
 
-It implements chat completions, and the Messages API for answers in `calls` and a fixed text. The request alone determines the answer: if the last message is from the user
-and there are tools, the model calls the first one, with a value for every required argument. After a tool
-output, and without tools, it answers with the number of messages and the text of the last one, so an answer
-shows whether the history was sent. If `calls` is set, it makes those calls first.
+It implements chat completions; of the Messages API, the answers in `calls` and a fixed text. The request alone
+determines the answer: if the last message is from the user and there are tools, the model calls the first one, with a
+value for every required argument. After a tool output, and without tools, it answers with the number of messages and
+the text of the last one, so an answer shows whether the history was sent. If `calls` is set, it makes those first.
 """
 
 import asyncio
