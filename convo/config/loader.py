@@ -404,6 +404,13 @@ def _build_providers(settings: Mapping[SettingKey, Setting]) -> dict[str, Provid
         if "api" not in fields[name]:
             place = next(setting for key, setting in settings.items() if key[:2] == ("providers", name)).source.location
             raise InvalidSettings(f"{place}: '{name}' is not a known provider, so 'providers.{name}.api' must be set")
+        hosted_tools = settings.get(("providers", name, "hosted_tools"))
+        if hosted_tools is not None and fields[name]["api"] in STATEFUL_APIS:
+            raise InvalidSettings(
+                f"{hosted_tools.source.location}: 'providers.{name}.hosted_tools' has no effect with the API"
+                f" {fields[name]['api']!r}, which has these tools",
+                hint=f"remove it, or set 'providers.{name}.api' to chat or anthropic",
+            )
     return {name: Provider(name, **fields[name]) for name in sorted(fields)}
 
 

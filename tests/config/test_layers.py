@@ -260,6 +260,16 @@ def test_a_new_provider_must_declare_its_api() -> None:
     )
 
 
+def test_hosted_tools_of_a_server_that_has_them_cannot_be_set() -> None:
+    assert (
+        make_settings(user='[providers.x]\napi = "chat"\nhosted_tools = "omit"').providers["x"].hosted_tools == "omit"
+    )
+    with pytest.raises(
+        InvalidSettings, match=r"'providers\.openai\.hosted_tools' has no effect with the API 'responses'"
+    ):
+        make_settings(user='[providers.openai]\nhosted_tools = "omit"')
+
+
 def test_the_tenant_comes_from_a_variable_or_a_file_and_defaults_to_local() -> None:
     assert make_settings().tenant == "local"
     assert make_settings(user='tenant = "bob"').tenant == "bob"

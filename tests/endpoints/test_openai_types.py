@@ -18,6 +18,7 @@ from openai.types.responses.tool_param import ToolParam
 from typing_extensions import get_type_hints
 from typing_extensions import is_typeddict as is_extension_typeddict
 
+from convo.config.sections import HostedTools
 from convo.config.values import Secret
 from convo.errors import ConvoError
 from convo.history.items import OUTPUT_BY_CLIENT_CALL, Json, item_type
@@ -246,10 +247,11 @@ class Upstreams:
     """One server with three APIs, behind an endpoint for each API and each value of `hosted_tools`."""
 
     def __init__(self, server: ChatServer) -> None:
-        self._server, self._endpoints = server, {}
+        self._server = server
+        self._endpoints: dict[tuple[str, bool], EmbeddedEndpoint] = {}
         self._models: list[Model] = []
 
-    async def send(self, api: str, *, omit: bool = False, **body: Json) -> Outcome:
+    async def send(self, api: str, body: Mapping[str, Json], *, omit: bool = False) -> Outcome:
         endpoint = self._endpoints.get((api, omit)) or self._open(api, omit=omit)
         self._server.answers.clear()
         self._server.requests.clear()
@@ -259,10 +261,10 @@ class Upstreams:
             case "claude":
                 self._server.stream(*messages_events.message_events(messages_events.text(0, "ok")), end=b"")
             case _:
-                response = {"id": "resp_1", "status": "completed", "output": [], "usage": None}
+                response: Json = {"id": "resp_1", "status": "completed", "output": [], "usage": None}
                 self._server.stream({"type": "response.completed", "response": response})
         try:
-            request = {"model": "x/claude-opus-5", "input": "hi", **body}
+            request: dict[str, Json] = {"model": "x/claude-opus-5", "input": "hi", **body}
             events = [event async for event in endpoint.create(request)]
         except ConvoError as error:
             assert self._server.requests == []
@@ -274,7 +276,8 @@ class Upstreams:
             await model.aclose()
 
     def _open(self, api: str, *, omit: bool) -> EmbeddedEndpoint:
-        key, hosted_tools = Secret("sk-1"), "omit" if omit else "refuse"
+        key = Secret("sk-1")
+        hosted_tools: HostedTools = "omit" if omit else "refuse"
         model: Model
         match api:
             case "chat":
@@ -341,20 +344,19 @@ def is_sent(value: Json, outcome: Outcome) -> bool:
 @pytest.mark.parametrize("api", API_NAMES)
 async def test_a_parameter_is_sent_refused_or_reported(upstreams: Upstreams, api: str) -> None:
     dropped: list[str] = []
-    tools = {"tools": [FUNCTION]}
     for name, value in PARAMETERS.items():
-        base = tools if name in ("tool_choice", "parallel_tool_calls") else {}
-        without = await upstreams.send(api, **base)
+        base: dict[str, Json] = {"tools": [FUNCTION]} if name in ("tool_choice", "parallel_tool_calls") else {}
+        without = await upstreams.send(api, base)
         hints = object_hints(CREATE_PARAMETERS[name]) if isinstance(value, dict) else {}
         for field, hint in hints.items():
             extended = {**value, field: value.get(field, sample(hint, field))}
             reduced = {inner: extended[inner] for inner in extended if inner != field}
-            with_field = await upstreams.send(api, **base, **{name: extended})
-            without_field = await upstreams.send(api, **base, **{name: reduced})
+            with_field = await upstreams.send(api, {**base, name: extended})
+            without_field = await upstreams.send(api, {**base, name: reduced})
             is_done = (api, f"{name}.{field}") in DONE_BY_ADAPTER
             if not is_done and not is_visible(with_field, without_field, f"{name}.{field}", name):
                 dropped.append(f"{name}.{field}")
-        if not is_visible(await upstreams.send(api, **base, **{name: value}), without, name):
+        if not is_visible(await upstreams.send(api, {**base, name: value}), without, name):
             dropped.append(name)
     assert dropped == []
 
@@ -376,9 +378,9 @@ SEARCH = {"type": "tool_search", "execution": "client"}
 @pytest.mark.parametrize("kind", TOOL_SAMPLES)
 async def test_a_tool_is_offered_with_all_its_fields_or_refused(upstreams: Upstreams, api: str, kind: str) -> None:
     tool = TOOL_SAMPLES[kind]
-    offered = await upstreams.send(api, tools=[FUNCTION, tool])
-    omitted = await upstreams.send(api, omit=True, tools=[FUNCTION, tool])
-    plain = await upstreams.send(api, tools=[FUNCTION])
+    offered = await upstreams.send(api, {"tools": [FUNCTION, tool]})
+    omitted = await upstreams.send(api, {"tools": [FUNCTION, tool]}, omit=True)
+    plain = await upstreams.send(api, {"tools": [FUNCTION]})
 
     if TOOLS[kind] == HOSTED:
         assert (offered.body, offered.refused_param) == (None, "tools")
@@ -391,7 +393,8 @@ async def test_a_tool_is_offered_with_all_its_fields_or_refused(upstreams: Upstr
     assert len(offered.body["tools"]) > 1
     dropped = []
     for field in (field for field in tool if not is_sent(tool[field], offered)):
-        without = await upstreams.send(api, tools=[FUNCTION, {name: tool[name] for name in tool if name != field}])
+        reduced = {name: tool[name] for name in tool if name != field}
+        without = await upstreams.send(api, {"tools": [FUNCTION, reduced]})
         if not is_visible(offered, without, f"tools.{field}"):
             dropped.append(field)
     assert dropped == []
@@ -400,15 +403,17 @@ async def test_a_tool_is_offered_with_all_its_fields_or_refused(upstreams: Upstr
 @pytest.mark.parametrize("api", ["chat", "claude"])
 async def test_a_tool_choice_is_sent_or_refused(upstreams: Upstreams, api: str) -> None:
     tools = [FUNCTION, {"type": "custom", "name": "c"}, {"type": "shell"}, {"type": "apply_patch"}]
-    plain = await upstreams.send(api, tools=tools)
-    for choice in (*TOOL_CHOICES.values(), "none", "required"):
-        outcome = await upstreams.send(api, tools=tools, tool_choice=choice)
+    plain = await upstreams.send(api, {"tools": tools})
+    assert plain.body is not None
+    for kind, choice in TOOL_CHOICES.items():
+        outcome = await upstreams.send(api, {"tools": tools, "tool_choice": choice})
         assert outcome.body is not None
-        assert outcome.body["tool_choice"] != plain.body  # type: ignore[index]
-        assert not outcome.ignored
+        sent, name = json.dumps(outcome.body["tool_choice"]), choice.get("name", kind)
+        assert (f'"{name}"' in sent, outcome.ignored) == (kind != "allowed_tools", ())
+        assert len(outcome.body["tools"]) == (1 if kind == "allowed_tools" else len(tools))
     for kind in HOSTED_CHOICES:
-        refused = await upstreams.send(api, tools=tools, tool_choice={"type": kind, "server_label": "s"})
-        omitted = await upstreams.send(api, omit=True, tools=tools, tool_choice={"type": kind, "server_label": "s"})
+        body = {"tools": tools, "tool_choice": {"type": kind, "server_label": "s"}}
+        refused, omitted = await upstreams.send(api, body), await upstreams.send(api, body, omit=True)
         assert (refused.body, refused.refused_param) == (None, "tool_choice")
         assert (omitted.body, omitted.ignored) == (plain.body, ["tool_choice"])
 
@@ -450,7 +455,7 @@ async def test_an_item_is_sent_applied_or_reported_with_all_its_fields(
     upstreams: Upstreams, api: str, kind: str
 ) -> None:
     item = ITEM_SAMPLES[kind]
-    outcome = await upstreams.send(api, input=history(item))
+    outcome = await upstreams.send(api, {"input": history(item)})
     assert outcome.body is not None, outcome.refusal
     if ITEMS[kind] == REPORTED:
         assert outcome.ignored == [f"input.{kind}"]
@@ -459,7 +464,8 @@ async def test_an_item_is_sent_applied_or_reported_with_all_its_fields(
     for field in item:
         if field in WITHOUT_MEANING or f"{field} of {kind}" in WITHOUT_MEANING or is_sent(item[field], outcome):
             continue
-        without = await upstreams.send(api, input=history({name: item[name] for name in item if name != field}))
+        reduced = {name: item[name] for name in item if name != field}
+        without = await upstreams.send(api, {"input": history(reduced)})
         if not is_visible(outcome, without, f"input.{kind}.{field}"):
             dropped.append(field)
     assert dropped == []
@@ -477,10 +483,10 @@ async def test_a_content_part_is_sent_or_refused_with_all_its_fields(upstreams: 
     part = {name: value for name, value in CONTENT_PARTS[kind].items() if name not in ("file_id", "file_url")}
     part |= {"type": kind}
     dropped = []
-    outcome = await upstreams.send(api, input=[{"role": "user", "content": [part]}])
+    outcome = await upstreams.send(api, {"input": [{"role": "user", "content": [part]}]})
     for field in part:
         reduced = {name: part[name] for name in part if name != field}
-        without = await upstreams.send(api, input=[{"role": "user", "content": [reduced]}])
+        without = await upstreams.send(api, {"input": [{"role": "user", "content": [reduced]}]})
         if not is_visible(outcome, without, f"input.{kind}.{field}"):
             dropped.append(field)
     assert (outcome.body is not None, dropped) == (True, [])
@@ -491,13 +497,13 @@ async def test_a_content_part_is_sent_or_refused_with_all_its_fields(upstreams: 
 
 async def test_a_native_server_gets_every_tool_and_item_unchanged(upstreams: Upstreams) -> None:
     for kind, tool in TOOL_SAMPLES.items():
-        outcome = await upstreams.send("native", tools=[tool])
+        outcome = await upstreams.send("native", {"tools": [tool]})
         assert outcome.body is not None, (kind, outcome.refusal)
         assert outcome.body["tools"] == [tool]
     for kind, item in ITEM_SAMPLES.items():
         if ITEMS[kind] == BY_ENDPOINT:
             continue
-        outcome = await upstreams.send("native", input=history(item))
+        outcome = await upstreams.send("native", {"input": history(item)})
         assert outcome.body is not None, (kind, outcome.refusal)
         sent = [{name: one[name] for name in one if name != "id"} for one in outcome.body["input"]]
         assert {name: item[name] for name in item if name != "id"} in sent

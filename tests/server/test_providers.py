@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from convo.history.items import Json
-from tests.models.chat_server import ChatServer, run_chat_server
+from tests.models.chat_server import ChatServer, delta, finish, run_chat_server
 from tests.models.messages_events import message_events, text
 from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway
@@ -30,6 +30,10 @@ fast = "chat/secret-model"
 api = "chat"
 base_url = "{url}"
 extra_fields = ["user", "top_k"]
+[providers.lenient]
+api = "chat"
+base_url = "{url}"
+hosted_tools = "omit"
 [providers.native]
 api = "responses"
 base_url = "{url}"
@@ -78,6 +82,33 @@ def test_padding_of_events_may_be_requested(gateway: RunningGateway) -> None:
 
     assert events[-1]["type"] == "response.completed"
     assert not any("obfuscation" in event for event in events)
+
+
+# -- hosted tools ---------------------------------------------------------------------------------
+
+
+def test_hosted_tools_are_left_out_and_named_in_a_header_and_in_the_store(
+    gateway: RunningGateway, upstream: ChatServer
+) -> None:
+    tools = [{"type": "function", "name": "f", "parameters": {}}, {"type": "web_search"}]
+    upstream.stream(delta(content="ok"), finish("stop"))
+
+    answer = gateway.create_response({"model": "lenient/m", "input": "hi", "tools": tools})
+
+    assert answer.status_code == 200
+    assert answer.headers["x-convo-ignored"] == "tools.web_search"
+    assert [tool["function"]["name"] for tool in upstream.requests[0].json["tools"]] == ["f"]
+    page = gateway.http.get(f"/inspect/api/conversations/{answer.json()['id']}")
+    assert "tools.web_search" in page.text
+
+
+def test_a_malformed_tool_is_refused_with_its_location(gateway: RunningGateway, upstream: ChatServer) -> None:
+    tools = [{"type": "namespace", "name": "n", "tools": [{"type": "function"}]}]
+
+    answer = gateway.create_response({"model": "chat/m", "input": "hi", "tools": tools})
+
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "tools[0].tools[0].name")
+    assert upstream.requests == []
 
 
 # -- model names ----------------------------------------------------------------------------------
