@@ -109,11 +109,13 @@ async def _open_migrated_store(settings: Settings) -> "Store":
 
 
 def _print_access_line(exchange: "HttpExchange") -> None:
-    """Print one line about a finished request, without message text and keys."""
+    """Print one line about a finished request, with the tools that its model was not sent; no message text, no keys."""
     scope = exchange.scope
     path = scope["raw_path"].decode("ascii", "replace")
     difference = STREAMED_TEXT_DIFFERS if exchange.text_differs else ""
-    outcome = " ".join(filter(None, (str(exchange.status), exchange.error_code, exchange.limit_name, difference)))
+    tools = ",".join(name for name in exchange.ignored_fields if name.startswith("tools."))
+    notes = exchange.error_code, exchange.limit_name, difference, f"ignored={tools}" if tools else ""
+    outcome = " ".join(filter(None, (str(exchange.status), *notes)))
     line = f"{exchange.method} {path} {outcome} {exchange.duration_s * 1000:.0f} ms {exchange.id} {exchange.tenant}"
     sys.stderr.write(escape_control_chars(redact_passwords(line.rstrip()) + "\n"))
 

@@ -81,13 +81,15 @@ def map_request(request: ModelRequest, model_label: str, hosted_tools: HostedToo
         if item_type(item) == "configuration_update":
             _apply_configuration_update(item, parameters)
 
-    tools = parameters.get("tools") or ()
-    is_search_by_client = any(tool.get("type") == "tool_search" and tool.get("execution") == "client" for tool in tools)
-    collector = _ToolCollector(model_label, hosted_tools, ignored, is_search_by_client=is_search_by_client)
-    collector.add(tools, "tools", is_loaded=False)
+    tools = [
+        *(parameters.get("tools") or ()),
+        *(tool for item in request.input if item_type(item) == "additional_tools" for tool in _tool_list(item)),
+    ]
+    collector = _ToolCollector(model_label, ignored, is_search_by_client=any(map(_is_search_by_client, tools)))
+    collector.add(tools, hosted_tools)
     for item in request.input:
-        if item_type(item) in ("additional_tools", "tool_search_output"):
-            collector.add(_tool_list(item), "input", is_loaded=True)
+        if item_type(item) == "tool_search_output":
+            collector.add(_tool_list(item), "omit", is_loaded=True)
     offers = collector.offers
     names = _FunctionNames(tool for tool, _ in offers)
 
@@ -146,10 +148,8 @@ _Offer: TypeAlias = tuple[ClientTool, Mapping[str, Json]]
 class _ToolCollector:
     """Collects the tools to offer, with their definitions; `offers` has each tool once, in the client's order."""
 
-    def __init__(
-        self, model_label: str, hosted_tools: HostedTools, ignored: list[str], *, is_search_by_client: bool
-    ) -> None:
-        self._model_label, self._hosted_tools, self._ignored = model_label, hosted_tools, ignored
+    def __init__(self, model_label: str, ignored: list[str], *, is_search_by_client: bool) -> None:
+        self._model_label, self._ignored = model_label, ignored
         self._is_search_by_client = is_search_by_client
         self._offers: list[_Offer] = []
         self._searchable: dict[str, str] = {}
@@ -166,11 +166,11 @@ class _ToolCollector:
             for tool, definition in self._offers
         ]
 
-    def add(self, tools: Iterable[Json], param: str, *, is_loaded: bool) -> None:
-        """Add the tools of `param`; loaded ones are offered although their loading was deferred. Raises Unsupported."""
+    def add(self, tools: Iterable[Json], hosted_tools: HostedTools, *, is_loaded: bool = False) -> None:
+        """Add tools; the result of a search is offered although its loading was deferred. Raises Unsupported."""
         for tool in tools:
             if not isinstance(tool, Mapping):
-                raise InputFault(f"{param} contains a tool that is not an object")
+                raise InputFault("a list of tools contains a tool that is not an object")
             kind = tool.get("type")
             if kind == "namespace":
                 self._add_namespace(tool, is_loaded=is_loaded)
@@ -182,13 +182,13 @@ class _ToolCollector:
                 self._offer(ClientTool(kind, kind), tool, is_loaded=is_loaded)
                 self._report_unknown_fields(tool)
             elif kind not in HOSTED_TOOL_TYPES and kind != "shell":
-                raise Unsupported(self._model_label, f"{kind} tools", param=param)
-            elif self._hosted_tools == "omit":
+                raise Unsupported(self._model_label, f"{kind} tools", param="tools")
+            elif hosted_tools == "omit":
                 self._ignored.append(f"tools.{kind}")
             else:
                 feature = "shell tools in a container" if kind == "shell" else f"{kind} tools"
                 hint = 'remove the tool, or set hosted_tools = "omit" for the provider'
-                raise Unsupported(self._model_label, feature, param=param, hint=hint)
+                raise Unsupported(self._model_label, feature, param="tools", hint=hint)
 
     def _add_namespace(self, tool: Mapping[str, Json], *, is_loaded: bool) -> None:
         """Add the tools of a namespace; the first that is offered has its description too."""
@@ -230,6 +230,10 @@ class _ToolCollector:
                 self._ignored.append(f"tools.{field}")
         if tool["type"] == "custom" and _grammar(tool) is not None:
             self._ignored.append("tools.format")  # the model reads it, and nothing enforces it
+
+
+def _is_search_by_client(tool: Json) -> bool:
+    return isinstance(tool, Mapping) and tool.get("type") == "tool_search" and tool.get("execution") == "client"
 
 
 def _is_local_shell(tool: Mapping[str, Json]) -> bool:

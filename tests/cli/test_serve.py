@@ -16,6 +16,7 @@ from convo.errors import StoreUnavailable
 from tests.cli.serve_process import ServeProcess, config_flags, run_serve
 from tests.cli.test_streamed_text import response_events
 from tests.command_runner import Convo
+from tests.models.chat_server import delta, finish
 from tests.models.chat_server import run_chat_server as answering
 
 ALIASES = '[aliases]\necho = "scripted/echo"\nslow = "scripted/{folder}/slow.json"\n'
@@ -230,19 +231,25 @@ def test_without_the_serve_extra_the_install_command_is_printed() -> None:
 def test_verbose_logs_a_line_per_request_without_its_content(tmp_path: Path) -> None:
     with answering() as upstream:
         upstream.stream(*response_events("a secret word", "another secret word"))
+        upstream.stream(delta(content="a secret word"), finish("stop"))
         toml = ALIASES.format(folder=tmp_path) + RESPONSES_PROVIDER.format(url=upstream.url)
+        toml += LENIENT_PROVIDER.format(url=upstream.url)
         with run_serve("--store", "memory", "--verbose", before=config_flags(tmp_path, toml)) as server:
             server.create_response("a secret word")
             server.http.get("/v1/responses/resp%0A1?include=secret", headers={"authorization": "Bearer sk-secret"})
             server.create_response("a secret word", model="far/m")
+            tools = [{"type": "web_search"}, {"type": "mcp", "server_label": "a secret word"}]
+            server.http.post("/v1/responses", json={"model": "lenient/m", "input": "a secret word", "tools": tools})
             server.stop(signal.SIGTERM)
-    first, second, third = server.err.splitlines()
+    first, second, third, fourth = server.err.splitlines()
     assert re.fullmatch(r"POST /v1/responses 200 \d+ ms req_[0-9a-f]{32} local", first)
     assert re.fullmatch(r"GET /v1/responses/resp%0A1 400 invalid_value \d+ ms req_[0-9a-f]{32} local", second)
     assert re.fullmatch(r"POST /v1/responses 200 streamed_text_differs \d+ ms req_[0-9a-f]{32} local", third)
+    assert re.fullmatch(r"POST \S+ 200 ignored=tools\.web_search,tools\.mcp \d+ ms req_[0-9a-f]{32} local", fourth)
 
 
 RESPONSES_PROVIDER = '[providers.far]\napi = "responses"\nbase_url = "{url}"\n'
+LENIENT_PROVIDER = '[providers.lenient]\napi = "chat"\nbase_url = "{url}"\nhosted_tools = "omit"\n'
 PROVIDER = '[providers.upstream]\napi = "chat"\nbase_url = "{url}"\nkey_env = "UPSTREAM_KEY"\n'
 KEY = "sk-upstream-0123456789-secret"
 

@@ -31,7 +31,10 @@ def user_parts(part_type: str, **fields: Any) -> Item:
         ([user_parts("input_video")], {}, "input_video parts", "input"),
         ([HELLO, {"type": "function_call", "call_id": "c", "name": "f"}], {}, "tool calls", "input"),
         ([HELLO, {"type": "function_call_output", "call_id": "c", "output": "1"}], {}, "tool calls", "input"),
+        ([HELLO, {"type": "custom_tool_call", "call_id": "c", "name": "f", "input": ""}], {}, "tool calls", "input"),
         ([HELLO], {"tools": [{"type": "function", "name": "f"}]}, "tools", "tools"),
+        ([HELLO], {"tools": [{"type": "shell"}]}, "tools", "tools"),
+        ([HELLO], {"tools": [{"type": "web_search"}]}, "web_search tools", "tools"),
         ([HELLO], {"reasoning": {"effort": "low"}}, "a reasoning effort", "reasoning.effort"),
         ([HELLO], {"top_logprobs": 2}, "logprobs", "top_logprobs"),
         ([HELLO], {"include": ["message.output_text.logprobs"]}, "logprobs", "include"),
@@ -58,6 +61,13 @@ def test_an_unsupported_request_is_refused_with_its_feature(
 )
 def test_a_request_without_unsupported_values_is_accepted(parameters: dict[str, Any]) -> None:
     check_local_request(ModelRequest("m", [HELLO], parameters=parameters), "local/m")
+
+
+def test_hosted_tools_can_be_left_out_and_their_calls_are_text() -> None:
+    call = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"query": "tides"}}
+    request = ModelRequest("m", [HELLO, call], parameters={"tools": [{"type": "web_search"}]})
+
+    check_local_request(request, "local/m", "omit")
 
 
 async def test_the_engine_ignores_summaries_and_all_fields_but_three() -> None:

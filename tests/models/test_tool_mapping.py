@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.types.responses import ResponseOutputItem
+from pydantic import TypeAdapter
 
 from convo.config.values import Secret
 from convo.errors import InputFault, Unsupported
@@ -95,6 +97,15 @@ def test_deferred_tools_are_offered_only_after_a_search_has_loaded_them() -> Non
     assert after.request.input[1]["type"] == "function_call"
     assert after.request.input[2]["output"] == "These tools can be called now: crm__find"
     assert before.ignored == after.ignored == ()
+
+
+def test_a_search_in_the_history_may_have_found_tools_that_only_a_server_can_run() -> None:
+    output = {"type": "tool_search_output", "execution": "server", "tools": [{"type": "mcp", "server_label": "s"}]}
+
+    result = mapped(function("f"), items=[output])
+
+    assert result.request.input[1]["content"][0]["text"] == "No tools were found."
+    assert result.ignored == ("tools.mcp",)
 
 
 def test_a_search_by_the_server_is_left_out_and_all_tools_are_offered() -> None:
@@ -298,6 +309,7 @@ async def test_a_call_comes_back_as_the_item_of_its_tool_streamed_and_final(
     final = events[-1]["response"]["output"][1]
     expected = {**item, "call_id": "call_1", "status": "completed"}
     assert {field: value for field, value in final.items() if field != "id"} == expected
+    assert TypeAdapter(ResponseOutputItem).validate_python(final).type == item["type"]
     assert final in [event["item"] for event in events if event["type"] == "response.output_item.done"]
     assert list(streamed_arguments(events)) == [
         (str(item[field]), str(item[field])) for field in ("arguments", "input") if isinstance(item.get(field), str)
