@@ -28,7 +28,15 @@ from convo.endpoints.base import Endpoint
 from convo.errors import ConvoError, EndpointFault, InvalidSettings, ModelMissing, RequestRefused
 from convo.history.items import Item, Json, StreamEvent
 from convo.history.records import EMBEDDED_SCOPE, Scope
-from convo.models.base import Model, ModelLister, ModelRequest, fetch_model_names, get_ignored_fields, hide_issuer_model
+from convo.models.base import (
+    Model,
+    ModelLister,
+    ModelRequest,
+    fetch_model_names,
+    get_ignored_fields,
+    hide_issuer_model,
+    runs_hosted_tools,
+)
 from convo.models.errors import translate_server_key_errors
 from convo.models.factory import find_built_in_weights, make_openai_options, open_model, open_pass_through
 from convo.runtime import Clock, NewId, SystemClock, random_id
@@ -254,6 +262,7 @@ def open_service(
         event_names=SPECIFICATION_EVENT_NAMES if settings.serve.reasoning_events == "specification" else {},
         strict=strict,
         estimate_tokens=True,
+        files=settings.serve.files,
     )
 
     started_at = int(clock.now())
@@ -385,6 +394,10 @@ class ServerKeyModel:
         if items is None or self._provider_model in self._requested_name:
             return items
         return [hide_issuer_model(item) for item in items]
+
+    @property
+    def runs_hosted_tools(self) -> bool:
+        return runs_hosted_tools(self._model)
 
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
         return get_ignored_fields(self._model, request)

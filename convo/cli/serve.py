@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SIGNAL_EXIT_OFFSET = 128
 """The number that shells add to a signal's number for the exit code of a process that it ended."""
 
-REQUIRED_MODULES = ("starlette", "uvicorn", "httptools", "prometheus_client", "websockets")
+REQUIRED_MODULES = ("starlette", "uvicorn", "httptools", "prometheus_client", "python_multipart", "websockets")
 
 
 def print_new_key(config: Path | None, flags: SettingFlags, name: str) -> None:

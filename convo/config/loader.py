@@ -28,6 +28,7 @@ from convo.config.sections import (
     CONFIGURABLE_APIS,
     KNOWN_PROVIDERS,
     STATEFUL_APIS,
+    FileSettings,
     Provider,
     ServeLimits,
     is_keyless,
@@ -437,11 +438,14 @@ def _is_configured(provider: Provider, environ: Mapping[str, str]) -> bool:
 
 
 def _build_serve_settings(table: Mapping[SettingKey, Any]) -> ServeSettings:
-    """Build the settings of the server from its table: keys of one part, `limits.NAME` and `limits.keys.KEY`."""
+    """Build the settings of the server from its table: NAME, `limits.NAME`, `limits.keys.KEY` and `files.NAME`."""
     fields = {"keys_file": None} | {key[0]: value for key, value in table.items() if len(key) == 1}
-    limits = {key[1]: value for key, value in table.items() if len(key) == 2}
+    limits = {key[1]: value for key, value in table.items() if len(key) == 2 and key[0] == "limits"}
+    files = {key[1]: value for key, value in table.items() if len(key) == 2 and key[0] == "files"}
     keys = {key[2]: value for key, value in table.items() if len(key) == 3}
-    return ServeSettings(**fields, limits=ServeLimits(**limits, keys=MappingProxyType(keys)))
+    return ServeSettings(
+        **fields, limits=ServeLimits(**limits, keys=MappingProxyType(keys)), files=FileSettings(**files)
+    )
 
 
 _TOML_ERROR_POSITION = re.compile(r"(?P<what>.*) \(at (?:line (?P<line>\d+), column \d+|end of document)\)", re.DOTALL)

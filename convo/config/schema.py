@@ -141,6 +141,9 @@ _RATE_CHECK = make_integer_check(0, maximum=100_000)
 
 _KEY_LIMITS_SCHEMA: dict[str, SettingSchema] = {"concurrent": _RATE_CHECK, "per_minute": _RATE_CHECK}
 
+MAX_FILE_BYTES = 512 * 1024 * 1024
+"""The largest file that a setting may allow: a file is in memory while it is stored and sent."""
+
 _SERVE_SCHEMA: dict[str, SettingSchema] = {
     "host": check_text,
     "port": check_port,
@@ -160,6 +163,13 @@ _SERVE_SCHEMA: dict[str, SettingSchema] = {
         **_KEY_LIMITS_SCHEMA,
         "process_per_minute": _RATE_CHECK,
         "keys": KeyedTable(check_key_name, AtomicTable(_KEY_LIMITS_SCHEMA, parse_key_limits_table)),
+    },
+    "files": {
+        "max_file_bytes": make_integer_check(1024, maximum=MAX_FILE_BYTES),
+        "max_files": make_integer_check(0),
+        "max_total_bytes": make_integer_check(0),
+        "fetch_urls": check_boolean,
+        "fetch_s": check_seconds,
     },
 }
 

@@ -154,6 +154,23 @@ class KeyLimits(NamedTuple):
         return ", ".join(parts) or "the limits of all keys"
 
 
+class FileSettings(NamedTuple):
+    """`[serve.files]`: the files that clients upload, and those that they name by URL.
+
+    max_file_bytes:   bytes of one file
+    max_files:        files of one key
+    max_total_bytes:  bytes of one key's files together
+    fetch_urls:       whether http and https URLs of images and files are fetched; else they are passed on
+    fetch_s:          seconds to fetch one file
+    """
+
+    max_file_bytes: int = 32 * 1024 * 1024
+    max_files: int = 1_000
+    max_total_bytes: int = 1024 * 1024 * 1024
+    fetch_urls: bool = False
+    fetch_s: float = 20.0
+
+
 class ServeLimits(NamedTuple):
     """`[serve.limits]`: limits on the requests of each key and of one process; 0: no limit.
 

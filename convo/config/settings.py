@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from convo.config.model_lists import ModelLists, get_listed_models
 from convo.config.paths import AppPaths
-from convo.config.sections import ContextLimits, Price, Provider, ServeLimits
+from convo.config.sections import ContextLimits, FileSettings, Price, Provider, ServeLimits
 from convo.config.storage import Storage
 from convo.config.trust import ProjectNotice
 from convo.config.values import BUILT_IN_SOURCE, Layer, Setting, SettingKey, SettingSource
@@ -38,6 +38,7 @@ class ServeSettings(NamedTuple):
     grace_s:           seconds that open requests get at shutdown
     reasoning_events:  the names of reasoning events: "openai" or "specification"
     limits:            limits on concurrent requests and requests per minute
+    files:             limits on uploaded files, and whether URLs of files are fetched
     """
 
     host: str
@@ -55,6 +56,7 @@ class ServeSettings(NamedTuple):
     grace_s: float = 30.0
     reasoning_events: str = "openai"
     limits: ServeLimits = ServeLimits()
+    files: FileSettings = FileSettings()
 
 
 class ResponseLimits(NamedTuple):
@@ -159,6 +161,7 @@ def get_default_settings(providers: Mapping[str, Mapping[str, str]]) -> dict[Set
         ("serve", "limits", "concurrent"): rates.concurrent,
         ("serve", "limits", "per_minute"): rates.per_minute,
         ("serve", "limits", "process_per_minute"): rates.process_per_minute,
+        **{("serve", "files", name): value for name, value in serve.files._asdict().items()},
         ("limits", "answer_bytes"): limits.answer_bytes,
         ("limits", "answer_events"): limits.answer_events,
         ("limits", "answer_s"): limits.answer_s,

@@ -52,6 +52,36 @@ class ItemPage:
 
 
 @dataclass(frozen=True, slots=True)
+class FilePage:
+    """One page of file resources."""
+
+    files: Sequence[Mapping[str, Json]]
+    has_more: bool
+
+
+class FileStorage(Protocol):
+    """The uploaded files of one tenant, as resources of the Files API. Each method raises RequestRefused."""
+
+    async def create(
+        self, name: str, content: bytes, media_type: str, purpose: str, expires_after_s: int | None = None
+    ) -> Mapping[str, Json]:
+        """Store a file; `media_type` may be empty."""
+        ...
+
+    async def list_files(
+        self, *, purpose: str | None = None, after: str | None = None, limit: int = 10_000, order: SortOrder = "desc"
+    ) -> FilePage: ...
+
+    async def retrieve(self, file_id: str) -> Mapping[str, Json]: ...
+
+    async def read(self, file_id: str) -> tuple[str, bytes]:
+        """Return the name and the content of a file."""
+        ...
+
+    async def delete(self, file_id: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
 class HttpRequest:
     """A request as it is sent, without secrets.
 
@@ -217,6 +247,10 @@ class EndpointService(Protocol):
 
     def endpoint_for(self, tenant: str) -> Endpoint:
         """Return the endpoint with this tenant's state; always the same object."""
+        ...
+
+    def files_for(self, tenant: str) -> FileStorage:
+        """Return the uploaded files of this tenant."""
         ...
 
     async def list_models(self) -> Sequence[Mapping[str, Json]]:

@@ -121,6 +121,19 @@ class HasProvider(Protocol):
     def provider(self) -> str: ...
 
 
+@runtime_checkable
+class RunsHostedTools(Protocol):
+    """A model whose server runs hosted tools, and has files of its own."""
+
+    @property
+    def runs_hosted_tools(self) -> bool: ...
+
+
+def runs_hosted_tools(model: object) -> bool:
+    """Whether the model's server runs hosted tools, among them `mcp`, and may know file ids."""
+    return isinstance(model, RunsHostedTools) and model.runs_hosted_tools
+
+
 def get_provider_name(model: object) -> str | None:
     """Return the name of the model's provider, or None where it is unknown."""
     return model.provider if isinstance(model, HasProvider) else None

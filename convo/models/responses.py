@@ -87,6 +87,10 @@ class ResponsesModel:
                     yield translated
         raise StreamBroken(f"{context.provider} ended the stream before the response was complete")
 
+    @property
+    def runs_hosted_tools(self) -> bool:
+        return True
+
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
         return list_ignored_responses_fields(request, self._issuer_tag(request), self._extra_fields)
 

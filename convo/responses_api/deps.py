@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
+from convo.config.sections import FileSettings
 from convo.errors import Busy, StoreFault, TryLater
 from convo.models.base import Model
 from convo.responses_api import errors
@@ -217,6 +218,7 @@ class EndpointOptions:
     event_names:      other names of events, by their usual name
     strict:           requests that the real API refuses are refused, even if the model would accept them
     estimate_tokens:  input tokens are counted by the offline tokenizer if the model has no counter
+    files:            limits on uploaded files, and whether URLs of files are fetched
     """
 
     is_server: bool = False
@@ -224,6 +226,7 @@ class EndpointOptions:
     event_names: Mapping[str, str] = field(default_factory=dict)
     strict: bool = False
     estimate_tokens: bool = False
+    files: FileSettings = field(default_factory=FileSettings)
 
 
 @dataclass(frozen=True, slots=True)

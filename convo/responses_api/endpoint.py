@@ -1,7 +1,7 @@
 """Convo's own endpoint: in process, over one tenant's store.
 
 `EmbeddedEndpoint` implements the contract, `EmbeddedService` holds one endpoint per tenant and
-runs the sweep: it fails abandoned runs, deletes old events and prunes by TTL.
+runs the sweep: it fails abandoned runs, deletes old events and expired files, and prunes by TTL.
 `EmbeddedConnection` stores the last response of a `store=false` chain. A stateless server
 refuses every field that needs state.
 """
@@ -23,6 +23,7 @@ from convo.responses_api.background import follow_response, load_output
 from convo.responses_api.conversations import Conversations
 from convo.responses_api.deps import ActiveRuns, EndpointDeps, EndpointOptions, ModelOpener
 from convo.responses_api.encryption import CompactionCipher
+from convo.responses_api.files import FileResolver, Files
 from convo.responses_api.history import (
     LoadedHistory,
     check_call_pairs,
@@ -32,6 +33,8 @@ from convo.responses_api.history import (
     resolve_references,
     select_new_items,
 )
+from convo.responses_api.model_input import ModelsWithInput
+from convo.responses_api.remote_files import make_file_fetcher
 from convo.responses_api.response import abandoned_result, build_compaction_resource, build_response, cancelled_result
 from convo.responses_api.truncation import WindowLookup
 from convo.responses_api.turn import ResponseTurn
@@ -140,9 +143,9 @@ class EmbeddedEndpoint:
         find_window: WindowLookup = find_model_window,
     ) -> None:
         cipher = CompactionCipher(store, seal_key)
-        self._deps = EndpointDeps(
-            store, models, clock, new_id, cipher, runs or ActiveRuns(), options or EndpointOptions(), find_window
-        )
+        options = options or EndpointOptions()
+        models = ModelsWithInput(models, FileResolver(store, clock, make_file_fetcher(options.files)))
+        self._deps = EndpointDeps(store, models, clock, new_id, cipher, runs or ActiveRuns(), options, find_window)
         self._conversations = Conversations(self._deps)
 
     @property
@@ -382,6 +385,15 @@ class EmbeddedService:
             )
         return self._endpoints[tenant]
 
+    def files_for(self, tenant: str) -> Files:
+        return Files(
+            self._store.for_tenant(tenant),
+            self._clock,
+            self._new_id,
+            self._options.files,
+            stateless=self._options.stateless,
+        )
+
     async def list_models(self) -> Sequence[Mapping[str, Json]]:
         async with self._model_list_lock:
             if self._model_list is None or self._clock.monotonic() - self._model_list[0] > MODEL_LIST_MAX_AGE_S:
@@ -407,6 +419,7 @@ class EmbeddedService:
                 await self.endpoint_for(tenant).mark_abandoned(response_id)
         if number % SWEEPS_PER_EVENT_EXPIRY == 0:
             await self._store.admin.prune_events(EVENT_RETENTION_S)
+            await self._store.admin.prune_files(self._clock.now())
         if self._ttl_s is not None:
             await self._prune(self._ttl_s)
 

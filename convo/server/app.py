@@ -251,7 +251,8 @@ class Gateway:
         scope = exchange.scope
         query = http.parse_query(scope["query_string"], route.query)
         raw_body, body = b"", dict[str, Json]()
-        if route.request_schema:
+        form = await exchange.read_form(self._serve) if route.is_form else None
+        if route.request_schema and form is None:
             raw_body, body = await exchange.read_json_body(self._serve, optional=route.is_body_optional)
         if route.upstream_api is not None:
             passed = PassedExchange(route.upstream_api, raw_body, body, query)
@@ -261,7 +262,7 @@ class Gateway:
         context = HandlerContext(
             self._service, self._inspector_deps, partial(self._render_metrics, exchange), self.is_shutting_down,
             exchange.tenant, scope["path_params"], query, body, exchange.base_url, exchange.headers,
-            has_keys=not self._is_local_only,
+            has_keys=not self._is_local_only, form=form,
         )  # fmt: skip
         result: HandlerResult | None = None
         async with CancelOnDisconnect(exchange) if route.calls_model else nullcontext():

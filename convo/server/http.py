@@ -22,6 +22,7 @@ from convo.history.accumulator import STREAMED_TEXT_DIFFERS
 from convo.history.items import Json, StreamEvent
 from convo.runtime import Clock
 from convo.server import errors
+from convo.server.forms import MAX_FORM_OVERHEAD_BYTES, UploadForm, parse_upload_form
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -142,7 +143,7 @@ class HttpExchange:
 
     async def read_json_body(self, serve: ServeSettings, *, optional: bool) -> tuple[bytes, dict[str, Json]]:
         """Read the body as `read_json_object` does; return its bytes too."""
-        raw = await self._read_body(serve)
+        raw = await self._read_body(serve, serve.max_body_bytes)
         if not raw and optional:
             return raw, {}
         self._check_content_headers()
@@ -150,23 +151,33 @@ class HttpExchange:
             return raw, await asyncio.to_thread(parse_json_object, raw, serve)
         return raw, parse_json_object(raw, serve)
 
+    async def read_form(self, serve: ServeSettings) -> UploadForm:
+        """Read the form in the body. Raises RequestRefused and ClientDisconnected."""
+        raw = await self._read_body(serve, serve.files.max_file_bytes + MAX_FORM_OVERHEAD_BYTES)
+        self._check_content_encoding()
+        content_type = self.headers.get(b"content-type", b"")
+        return await asyncio.to_thread(parse_upload_form, content_type, raw)
+
     def _check_content_headers(self) -> None:
         content_type = self.headers.get(b"content-type", b"").decode("latin-1")
         media_type, _, parameters = content_type.lower().partition(";")
         charset = parameters.partition("charset=")[2].strip(' "')
         if media_type.strip() != JSON_MEDIA_TYPE or charset not in ("", "utf-8", "utf8"):
             raise errors.unsupported_content_type_error(content_type)
+        self._check_content_encoding()
+
+    def _check_content_encoding(self) -> None:
         encoding = self.headers.get(b"content-encoding", b"identity").decode("latin-1")
         if encoding.lower() != "identity":
             raise errors.unsupported_encoding_error(encoding)
 
-    async def _read_body(self, serve: ServeSettings) -> bytes:
+    async def _read_body(self, serve: ServeSettings, max_bytes: int) -> bytes:
         content_length = self.headers.get(b"content-length", b"")
-        if content_length.isdigit() and int(content_length[:20]) > serve.max_body_bytes:
-            raise errors.body_too_large_error(serve.max_body_bytes)
+        if content_length.isdigit() and int(content_length[:20]) > max_bytes:
+            raise errors.body_too_large_error(max_bytes)
         try:
             async with asyncio.timeout(serve.read_s):
-                return await self._receive_body(serve.max_body_bytes)
+                return await self._receive_body(max_bytes)
         except TimeoutError as error:
             raise errors.request_timeout_error(serve.read_s) from error
 
@@ -466,6 +477,19 @@ PAGE_PARAMETERS = (
 LIST_PARAMETERS = (*PAGE_PARAMETERS, INCLUDE_PARAMETER)
 STREAM_PARAMETER = QueryParameter(
     "stream", _parse_boolean_value, {"type": "boolean", "default": False}, "Respond with server-sent events."
+)
+FILE_LIST_PARAMETERS = (
+    QueryParameter(
+        "limit",
+        parse_integer_value,
+        {"type": "integer", "minimum": 1, "maximum": 10_000, "default": 10_000},
+        "Maximum number of items on a page.",
+    ),
+    QueryParameter(
+        "order", parse_order_value, {"type": "string", "enum": ["asc", "desc"], "default": "desc"}, "Order by age."
+    ),
+    QueryParameter("after", parse_text_value, {"type": "string"}, "Return the items after the item with this id."),
+    QueryParameter("purpose", parse_text_value, {"type": "string"}, "Return only the files with this purpose."),
 )
 STARTING_AFTER_PARAMETER = QueryParameter(
     "starting_after",

@@ -11,6 +11,7 @@ from functools import cache
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 from convo import __version__
 from convo.config.sections import Price, Provider
@@ -20,8 +21,10 @@ from convo.history.items import Json
 from convo.models.pass_through import PassThroughApi
 from convo.runtime import Clock, SystemClock
 from convo.server import errors
+from convo.server.forms import FORM_MEDIA_TYPE, UploadForm, parse_expiry
 from convo.server.http import (
     BETA_PARAMETER,
+    FILE_LIST_PARAMETERS,
     INCLUDE_PARAMETER,
     JSON_MEDIA_TYPE,
     LIST_PARAMETERS,
@@ -133,11 +136,16 @@ def _query_parameter_object(query: QueryParameter) -> dict[str, Json]:
 def _request_body_object(route: "ApiRoute") -> dict[str, Json]:
     return {
         "required": not route.is_body_optional,
-        "content": {JSON_MEDIA_TYPE: {"schema": schema_ref(str(route.request_schema))}},
+        "content": {
+            FORM_MEDIA_TYPE if route.is_form else JSON_MEDIA_TYPE: {"schema": schema_ref(str(route.request_schema))}
+        },
     }
 
 
 def _success_response_object(route: "ApiRoute") -> dict[str, Json]:
+    if route.response_schema == "Bytes":
+        content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+        return {"description": route.summary, "content": content}
     if route.response_schema == "Text":
         return {"description": route.summary, "content": {"text/plain": {"schema": {"type": "string"}}}}
     response = _json_response_object(route.summary, schema_ref(route.response_schema))
@@ -178,6 +186,7 @@ class HandlerContext:
     inspector:         dependencies of the inspector page
     render_metrics:    renders the metrics that the caller may see, for Prometheus
     is_shutting_down:  whether the server is shutting down
+    form:              the form in its body; None if its body is not a form
     tenant:            the tenant of the request's key
     path_params:       the variable parts of its path, by name
     query:             the query parameters, by name
@@ -198,6 +207,7 @@ class HandlerContext:
     base_url: str
     headers: Mapping[bytes, bytes]
     has_keys: bool
+    form: UploadForm | None = None
 
     @property
     def endpoint(self) -> Endpoint:
@@ -358,6 +368,48 @@ async def delete_conversation_item(context: HandlerContext) -> HandlerResult:
     )
 
 
+async def create_file(context: HandlerContext) -> HandlerResult:
+    form = context.form
+    assert form is not None
+    if form.file is None:
+        raise errors.missing_http_parameter_error("file")
+    if "purpose" not in form.fields:
+        raise errors.missing_http_parameter_error("purpose")
+    return await context.service.files_for(context.tenant).create(
+        form.file_name, form.file, form.media_type, form.fields["purpose"], parse_expiry(form.fields)
+    )
+
+
+async def list_files(context: HandlerContext) -> HandlerResult:
+    page = await context.service.files_for(context.tenant).list_files(**context.query)
+    ids = [file["id"] for file in page.files]
+    return {
+        "object": "list",
+        "data": list(page.files),
+        "first_id": ids[0] if ids else None,
+        "last_id": ids[-1] if ids else None,
+        "has_more": page.has_more,
+    }
+
+
+async def retrieve_file(context: HandlerContext) -> HandlerResult:
+    return await context.service.files_for(context.tenant).retrieve(context.path_params["file_id"])
+
+
+async def retrieve_file_content(context: HandlerContext) -> HandlerResult:
+    """Return the content as a download: a browser must not show it as a page of this server."""
+    name, content = await context.service.files_for(context.tenant).read(context.path_params["file_id"])
+    disposition = f"attachment; filename*=UTF-8''{quote(name, safe='', errors='replace')}".encode()
+    headers = ((b"content-disposition", disposition), (b"x-content-type-options", b"nosniff"))
+    return RawResponse(content, b"application/octet-stream", headers)
+
+
+async def delete_file(context: HandlerContext) -> HandlerResult:
+    file_id = context.path_params["file_id"]
+    await context.service.files_for(context.tenant).delete(file_id)
+    return {"id": file_id, "object": "file", "deleted": True}
+
+
 async def list_model_resources(context: HandlerContext) -> HandlerResult:
     return {"object": "list", "data": list(await context.service.list_models())}
 
@@ -398,6 +450,7 @@ class ApiRoute:
     path:              variable parts in braces, in Starlette's form; `{model:path}` may contain slashes
     response_schema:   the schema of its response
     request_schema:    the schema of its body; None if it has none
+    is_form:           whether its body is a form with one file, as multipart/form-data; else it is JSON
     is_body_optional:  whether the body may be left out
     can_stream:        whether the response may be sent as server-sent events
     is_public:         whether it needs no key and is not rate-limited
@@ -412,6 +465,7 @@ class ApiRoute:
     summary: str
     response_schema: str
     request_schema: str | None = None
+    is_form: bool = False
     is_body_optional: bool = False
     query: tuple[QueryParameter, ...] = ()
     can_stream: bool = False
@@ -435,6 +489,7 @@ def load_openapi_document() -> Mapping[str, Json]:
 
 RESPONSE_PATH = "/v1/responses/{response_id}"
 CONVERSATION_PATH = "/v1/conversations/{conversation_id}"
+FILE_PATH = "/v1/files/{file_id}"
 ITEM_PATH = f"{CONVERSATION_PATH}/items/{{item_id}}"
 
 API_ROUTES = (
@@ -518,6 +573,20 @@ API_ROUTES = (
         "POST", "/v1/messages/count_tokens", None, "Count the input tokens of a message at its provider.",
         "ProviderResponse", request_schema="MessagesBody", query=(BETA_PARAMETER,),
         upstream_api=PassThroughApi.COUNT_MESSAGE_TOKENS, operation_id="passthrough_count_tokens",
+    ),
+    ApiRoute(
+        "POST", "/v1/files", create_file, "Create a file by uploading it.", "File",
+        request_schema="CreateFileForm", is_form=True, operation_id="files_create",
+    ),
+    ApiRoute(
+        "GET", "/v1/files", list_files, "List the files.", "FileList", query=FILE_LIST_PARAMETERS,
+        operation_id="files_list",
+    ),
+    ApiRoute("GET", FILE_PATH, retrieve_file, "Retrieve a file.", "File", operation_id="files_retrieve"),
+    ApiRoute("DELETE", FILE_PATH, delete_file, "Delete a file.", "Deleted", operation_id="files_delete"),
+    ApiRoute(
+        "GET", f"{FILE_PATH}/content", retrieve_file_content, "Retrieve the content of a file.", "Bytes",
+        operation_id="files_content",
     ),
     ApiRoute(
         "GET", "/v1/models", list_model_resources, "List the models.", "ModelList",

@@ -176,6 +176,21 @@ def list_schema(item_schema: Schema) -> Schema:
     return object_schema({"object": const_schema("list"), "data": array_schema(item_schema), **page_properties})
 
 
+FILE_PURPOSE_SCHEMA = enum_schema("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
+
+FILE_SCHEMA = object_schema(
+    {
+        "id": STRING_SCHEMA,
+        "object": const_schema("file"),
+        "bytes": COUNT_SCHEMA,
+        "created_at": INTEGER_SCHEMA,
+        "filename": STRING_SCHEMA,
+        "purpose": FILE_PURPOSE_SCHEMA,
+        "status": const_schema("processed"),
+    },
+    {"expires_at": INTEGER_SCHEMA, "status_details": STRING_SCHEMA},
+)
+
 USAGE_SCHEMA = object_schema(
     {
         "input_tokens": COUNT_SCHEMA,
@@ -260,11 +275,22 @@ SCHEMAS: Mapping[str, Schema] = {
         {}, {"items": array_schema(schema_ref("InputItem"), maximum=20), "metadata": METADATA_SCHEMA}
     ),
     "CreateResponseBody": request_body_schema(*CREATE_PROPERTIES),
-    "Deleted": any_of_schema(deletion_schema("response"), deletion_schema("conversation.deleted")),
+    "Deleted": any_of_schema(
+        deletion_schema("response"), deletion_schema("conversation.deleted"), deletion_schema("file")
+    ),
     "Document": object_schema({"openapi": STRING_SCHEMA, "paths": OBJECT_SCHEMA}),
+    "CreateFileForm": closed_object_schema(
+        {"file": {"type": "string", "format": "binary"}, "purpose": FILE_PURPOSE_SCHEMA},
+        {
+            "expires_after[anchor]": const_schema("created_at"),
+            "expires_after[seconds]": integer_schema(3600, 2_592_000),
+        },
+    ),
     "EmbeddingsBody": passed_body_schema(),
     "Empty": OBJECT_SCHEMA,
     "Error": object_schema({"error": object_schema(ERROR_PROPERTIES)}),
+    "File": FILE_SCHEMA,
+    "FileList": list_schema(schema_ref("File")),
     "InputItem": any_of_schema(
         object_schema(
             {

@@ -273,6 +273,9 @@ LIMITS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         for name in ("concurrent", "per_minute", "process_per_minute")
     },
     **{f"serve.limits.keys.alice.{name}": (("0", "100000"), ("-1", "100001")) for name in ("concurrent", "per_minute")},
+    "serve.files.max_file_bytes": (("1024", "536870912"), ("1023", "536870913")),
+    **{f"serve.files.{name}": (("0",), ("-1",)) for name in ("max_files", "max_total_bytes")},
+    "serve.files.fetch_s": (("0.001", "86400"), ("0", "86401")),
     "limits.answer_events": (("10",), ("9",)),
     **{
         f"limits.{name}": (("1024",), ("1023",))
@@ -323,6 +326,11 @@ def test_the_documented_defaults_apply_without_any_setting() -> None:
         "limits.event_bytes": 8 * megabyte,
         "limits.idle_s": 2 * hour,
         "limits.output_bytes": 4 * megabyte,
+        "serve.files.fetch_s": 20,
+        "serve.files.fetch_urls": False,
+        "serve.files.max_file_bytes": 32 * megabyte,
+        "serve.files.max_files": 1000,
+        "serve.files.max_total_bytes": 1024 * megabyte,
         "serve.grace_s": hour / 120,
         "serve.host": "127.0.0.1",
         "serve.keepalive_s": hour / 240,

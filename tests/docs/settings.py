@@ -220,6 +220,15 @@ NOTES = {
     "serve.limits.concurrent": Note("Requests of one key at once; WebSocket turns count. 0: no limit.", "20"),
     "serve.limits.per_minute": Note("Requests of one key in any 60 seconds. 0: no limit.", "600"),
     "serve.limits.process_per_minute": Note("Requests of all keys in any 60 seconds. 0: no limit.", "6000"),
+    "serve.files.max_file_bytes": Note("Bytes of one uploaded or fetched file, up to 536870912.", "67108864"),
+    "serve.files.max_files": Note("Uploaded files of one key.", "100"),
+    "serve.files.max_total_bytes": Note("Bytes of one key's uploaded files together.", "268435456"),
+    "serve.files.fetch_urls": Note(
+        "Fetch the `http` and `https` URLs of images and files in requests, from public addresses only, and send the "
+        "content to the model. `false`: pass the URLs on to the model.",
+        "true",
+    ),
+    "serve.files.fetch_s": Note("Seconds to fetch one file.", "10"),
     "serve.limits.keys.KEY": Note("", "{ concurrent = 5, per_minute = 60 }"),
     "serve.limits.keys.KEY.concurrent": Note("As above, for this key.", default="`serve.limits.concurrent`"),
     "serve.limits.keys.KEY.per_minute": Note("As above, for this key.", default="`serve.limits.per_minute`"),
@@ -288,6 +297,10 @@ TITLES = {
     ),
     "serve": ("[serve]", "The server `convo serve`: its address, its keys and its limits."),
     "serve.limits": ("[serve.limits]", "Limits of requests to one process; a request past a limit gets status 429."),
+    "serve.files": (
+        "[serve.files]",
+        "Files that clients of `convo serve` upload with `POST /v1/files`, or name by URL.",
+    ),
     "serve.limits.keys": ("[serve.limits.keys.KEY]", "Other limits for single keys, by the name of the key."),
     "limits": (
         "[limits]",

@@ -269,6 +269,7 @@ QUERIES: dict[tuple[str, str], set[str]] = {
     ("GET", "/v1/conversations/{conversation_id}/items/{item_id}"): {"include"},
     ("POST", "/v1/messages"): {"beta"},
     ("POST", "/v1/messages/count_tokens"): {"beta"},
+    ("GET", "/v1/files"): {"limit", "order", "after", "purpose"},
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from convo.endpoints.base import EndpointService
+from convo.endpoints.base import EndpointService, FileStorage
 from convo.errors import StoreUnavailable, StreamBroken, TryLater
 from convo.history.items import Json, StreamEvent
 from tests.server.conftest import Serve
@@ -71,6 +71,9 @@ class FaultyService:
 
     def endpoint_for(self, tenant: str) -> Any:
         return self
+
+    def files_for(self, tenant: str) -> FileStorage:
+        return self._service.files_for(tenant)
 
     def connect(self) -> Any:
         return self

@@ -128,5 +128,13 @@ async def _delete_files(t: TenantConnection, delete: Statement) -> int:
 
 
 def _file_from_row(row: Row) -> StoredFile:
-    file_id, name, purpose, media_type, *figures = row
-    return StoredFile(*map(unescape_name, (file_id, name, purpose, media_type)), *figures)
+    file_id, name, purpose, media_type, size_bytes, created_at, expires_at = row
+    return StoredFile(
+        unescape_name(file_id),
+        unescape_name(name),
+        unescape_name(purpose),
+        unescape_name(media_type),
+        size_bytes,
+        created_at,
+        expires_at,
+    )

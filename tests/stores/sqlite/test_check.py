@@ -675,7 +675,8 @@ def test_a_check_counts_the_rows_and_reports_its_steps(larger_file: Path) -> Non
     assert (report.problems, report.damaged_sessions, report.skipped_reason) == ([], [], "")
     assert steps == [
         "file 0/0", "references 0/0", "tenants 0/0",
-        "items 0/0", "nodes 0/0", "sessions 0/0", "links 0/0", "conversations 0/0", "agent_runs 0/0", "events 0/0", "files 0/0",
+        "items 0/0", "nodes 0/0", "sessions 0/0", "links 0/0", "conversations 0/0", "agent_runs 0/0", "events 0/0",
+        "files 0/0",
         "items 0/0", "items 0/3", "nodes 0/0", "nodes 0/4", "tenants 0/0",
         "records 0/0", "repeated 0/0", "agent_documents 0/0", "agent_calls 0/0", "approval_decisions 0/0",
         "events 0/2", "conversations 0/1",

@@ -105,7 +105,7 @@ def recovery(intact_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> C
         folder = tmp_path_factory.mktemp("recovery")
         damaged, target = folder / "damaged" / "convo.db", folder / "new.db"
         shutil.copytree(intact_folder, damaged.parent)
-        DAMAGES[name](damaged, random.Random(2))
+        DAMAGES[name](damaged, random.Random(4))
         return Recovery(damaged, target, recover_and_check(damaged, target))
 
     return recover

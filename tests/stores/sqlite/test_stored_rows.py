@@ -117,7 +117,16 @@ async def test_the_size_of_a_tenant_is_that_of_its_texts_and_an_estimate_of_each
     (stats,) = await store.admin.tenant_stats()
     await store.aclose()
 
-    counts = {"sessions": 2, "responses": 2, "conversations": 1, "items": 3, "places": 3, "events": 2, "runs": 1, "files": 0}
+    counts = {
+        "sessions": 2,
+        "responses": 2,
+        "conversations": 1,
+        "items": 3,
+        "places": 3,
+        "events": 2,
+        "runs": 1,
+        "files": 0,
+    }
     row_bytes = 2 * 150 + 2 * 120 + 80 + 3 * 8 + 3 * 45 + 2 * 8 + 120
     columns = {
         "items": 2,
