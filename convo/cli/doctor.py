@@ -68,8 +68,12 @@ CHECK_TIMEOUT_S = 15.0
 PACKAGES_BY_EXTRA: Mapping[str, tuple[str, ...]] = {
     "anthropic": ("anthropic",),
     "keyring": ("keyring",),
+    "mcp": ("mcp",),
     "postgres": ("psycopg", "psycopg_pool"),
-    "serve": ("aiohttp", "cryptography", "httptools", "prometheus_client", "starlette", "uvicorn", "websockets"),
+    "serve": (
+        *("aiohttp", "cryptography", "httptools", "prometheus_client", "python_multipart", "starlette", "uvicorn"),
+        "websockets",
+    ),
     "tokens": ("toktok",),
 }
 """The packages of each extra of pyproject.toml."""

@@ -288,6 +288,7 @@ def resolve_settings(sources: SettingsInputs) -> Settings:
         ),
         model_lists=sources.model_lists,
         project_notice=sources.project_notice,
+        mcp=MappingProxyType({name: value for (name,), value in tables["mcp"].items()}),
     )
 
 

@@ -5,9 +5,10 @@ pairs, so that layers can be merged value by value. It stops at the first error,
 and the key.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from shlex import quote
-from typing import NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from convo.config.request_settings import (
     MAX_TEMPERATURE,
@@ -24,6 +25,7 @@ from convo.config.sections import (
     STATE_OWNERS,
     ContextLimits,
     KeyLimits,
+    McpServer,
     Price,
 )
 from convo.config.storage import STORAGE_TYPES, parse_storage_table
@@ -41,6 +43,7 @@ from convo.config.values import (
     check_seconds,
     check_tenant,
     check_text,
+    check_texts,
     check_variable_name,
     find_closest_word,
     format_setting_key,
@@ -111,6 +114,23 @@ def parse_context_limits_table(table: Mapping[str, object]) -> ContextLimits:
     return ContextLimits(limits["context"], limits.get("output"))
 
 
+_MCP_NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+
+
+def check_mcp_name(name: str) -> None:
+    if not _MCP_NAME_PATTERN.fullmatch(name):
+        raise InvalidValue("is not a name of an MCP server: use a letter, then letters, digits, _ or -")
+
+
+def parse_mcp_table(table: Mapping[str, object]) -> McpServer:
+    server = McpServer(**cast(Mapping[str, Any], table))
+    if (server.url is None) == (not server.command):
+        raise InvalidValue("needs either url or command", hint='add url = "https://.../mcp" or command = ["program"]')
+    if server.keyring and server.key_env is None:
+        raise InvalidValue("needs key_env: it names the key in the keyring", hint='add key_env = "NAME"')
+    return server
+
+
 _PROVIDER_SCHEMA: dict[str, SettingSchema] = {
     "api": make_choice_check(*CONFIGURABLE_APIS),
     "base_url": check_base_url,
@@ -158,6 +178,7 @@ _SERVE_SCHEMA: dict[str, SettingSchema] = {
     "write_s": check_seconds,
     "keepalive_s": check_seconds,
     "grace_s": check_seconds,
+    "mcp_urls": check_boolean,
     "reasoning_events": make_choice_check("openai", "specification"),
     "limits": {
         **_KEY_LIMITS_SCHEMA,
@@ -171,6 +192,15 @@ _SERVE_SCHEMA: dict[str, SettingSchema] = {
         "fetch_urls": check_boolean,
         "fetch_s": check_seconds,
     },
+}
+
+_MCP_SCHEMA: dict[str, SettingSchema] = {
+    "url": check_base_url,
+    "command": check_texts,
+    "key_env": check_variable_name,
+    "keyring": check_boolean,
+    "allowed_tools": check_texts,
+    "timeout_s": check_seconds,
 }
 
 _LIMITS_SCHEMA: dict[str, SettingSchema] = {
@@ -217,6 +247,7 @@ _PROFILE_SCHEMA: dict[str, SettingSchema] = {
     "aliases": KeyedTable(check_alias_name, check_text),
     "state_storage": AtomicTable(_STORAGE_SCHEMA, parse_storage_table),
     "serve": _SERVE_SCHEMA,
+    "mcp": KeyedTable(check_mcp_name, AtomicTable(_MCP_SCHEMA, parse_mcp_table)),
     "limits": _LIMITS_SCHEMA,
     REQUEST_TABLE: _REQUEST_SCHEMA,
     MODELS_TABLE: KeyedTable(check_model_name, _REQUEST_SCHEMA),

@@ -171,6 +171,25 @@ class FileSettings(NamedTuple):
     fetch_s: float = 20.0
 
 
+class McpServer(NamedTuple):
+    """`[mcp.NAME]`: an MCP server whose tools requests to `convo serve` may use.
+
+    url:            of its streamable HTTP endpoint; None for a process
+    command:        the program and its arguments, if there is no URL
+    key_env:        the variable of its key: sent to the URL as a bearer token, or passed on to the process
+    keyring:        whether the keyring has the key, used if the variable is not set
+    allowed_tools:  the tools that may be called; None for all
+    timeout_s:      seconds to connect, and for each call
+    """
+
+    url: str | None = None
+    command: tuple[str, ...] = ()
+    key_env: str | None = None
+    keyring: bool = False
+    allowed_tools: tuple[str, ...] | None = None
+    timeout_s: float = 60.0
+
+
 class ServeLimits(NamedTuple):
     """`[serve.limits]`: limits on the requests of each key and of one process; 0: no limit.
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from convo.config.model_lists import ModelLists, get_listed_models
 from convo.config.paths import AppPaths
-from convo.config.sections import ContextLimits, FileSettings, Price, Provider, ServeLimits
+from convo.config.sections import ContextLimits, FileSettings, McpServer, Price, Provider, ServeLimits
 from convo.config.storage import Storage
 from convo.config.trust import ProjectNotice
 from convo.config.values import BUILT_IN_SOURCE, Layer, Setting, SettingKey, SettingSource
@@ -38,6 +38,7 @@ class ServeSettings(NamedTuple):
     grace_s:           seconds that open requests get at shutdown
     reasoning_events:  the names of reasoning events: "openai" or "specification"
     limits:            limits on concurrent requests and requests per minute
+    mcp_urls:          whether clients may name MCP servers by URL, at public addresses
     files:             limits on uploaded files, and whether URLs of files are fetched
     """
 
@@ -55,6 +56,7 @@ class ServeSettings(NamedTuple):
     keepalive_s: float = 15.0
     grace_s: float = 30.0
     reasoning_events: str = "openai"
+    mcp_urls: bool = False
     limits: ServeLimits = ServeLimits()
     files: FileSettings = FileSettings()
 
@@ -110,6 +112,7 @@ class Settings(NamedTuple):
     answers:               layout of responses in a terminal: "markdown", or "plain" for the unchanged text
     limits:                limits on the responses of servers
     project_notice:        the part of the project's file that is ignored; None if all of it is used
+    mcp:                   MCP servers that requests to `convo serve` may use, by name
     """
 
     model: str
@@ -130,6 +133,7 @@ class Settings(NamedTuple):
     model_lists: ModelLists = MappingProxyType({})
     limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS
     project_notice: ProjectNotice | None = None
+    mcp: Mapping[str, McpServer] = MappingProxyType({})
 
     def get_source(self, *key: str) -> SettingSource:
         """Return the source of the value at `key`, as in get_source("providers", "openai", "base_url")."""
@@ -158,6 +162,7 @@ def get_default_settings(providers: Mapping[str, Mapping[str, str]]) -> dict[Set
         ("serve", "keepalive_s"): serve.keepalive_s,
         ("serve", "grace_s"): serve.grace_s,
         ("serve", "reasoning_events"): serve.reasoning_events,
+        ("serve", "mcp_urls"): serve.mcp_urls,
         ("serve", "limits", "concurrent"): rates.concurrent,
         ("serve", "limits", "per_minute"): rates.per_minute,
         ("serve", "limits", "process_per_minute"): rates.process_per_minute,

@@ -37,6 +37,7 @@ UNTRUSTED_RULES: Mapping[str, UntrustedRule] = {
     "aliases": UntrustedRule(False, "sends requests for the user's own names to another server"),
     "state_storage": UntrustedRule(False, "moves, deletes (ttl) or sends conversations, and PGPASSWORD with them"),
     "serve": UntrustedRule(False, "opens the user's store to other machines and other keys"),
+    "mcp": UntrustedRule(False, "runs programs, and sends conversations to other servers"),
     "prices": UntrustedRule(False, "shows wrong costs"),
     "windows": UntrustedRule(False, "truncates or compacts the history that the model receives"),
     "request": UntrustedRule(False, "sends any field, such as tools on another server, and changes the cost"),

@@ -53,6 +53,13 @@ def check_text(value: object) -> str:
     return value.strip()
 
 
+def check_texts(value: object) -> tuple[str, ...]:
+    """Check an array of strings; it may be empty."""
+    if not isinstance(value, list | tuple) or not all(isinstance(text, str) and text for text in value):
+        raise InvalidValue("must be an array of strings that are not empty")
+    return tuple(value)
+
+
 TENANT_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 """A tenant's name, which is the name of a key."""
 

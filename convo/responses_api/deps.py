@@ -16,6 +16,7 @@ from convo.errors import Busy, StoreFault, TryLater
 from convo.models.base import Model
 from convo.responses_api import errors
 from convo.responses_api.encryption import CompactionCipher
+from convo.responses_api.mcp_client import McpOptions
 from convo.responses_api.truncation import WindowLookup
 from convo.runtime import Clock, NewId, process_identity, shielded
 from convo.stores.base import Store
@@ -219,6 +220,7 @@ class EndpointOptions:
     strict:           requests that the real API refuses are refused, even if the model would accept them
     estimate_tokens:  input tokens are counted by the offline tokenizer if the model has no counter
     files:            limits on uploaded files, and whether URLs of files are fetched
+    mcp:              the MCP servers that requests may use
     """
 
     is_server: bool = False
@@ -227,6 +229,7 @@ class EndpointOptions:
     strict: bool = False
     estimate_tokens: bool = False
     files: FileSettings = field(default_factory=FileSettings)
+    mcp: McpOptions = field(default_factory=McpOptions)
 
 
 @dataclass(frozen=True, slots=True)

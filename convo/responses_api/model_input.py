@@ -1,6 +1,6 @@
-"""Models whose input is completed before it is sent: the content of files goes inline.
+"""Models whose requests are completed before they are sent: files go inline, `mcp` tools are run here.
 
-The stored history keeps file ids and URLs; adapters receive content that every API takes.
+The stored history keeps file ids, URLs and `mcp_` items; adapters receive content and functions, which every API has.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -11,17 +11,20 @@ from convo.history.items import Item, StreamEvent
 from convo.models.base import Model, ModelRequest, get_ignored_fields, get_provider_name, runs_hosted_tools
 from convo.responses_api.deps import ModelOpener
 from convo.responses_api.files import FileResolver
+from convo.responses_api.mcp_client import McpOptions
+from convo.responses_api.mcp_tools import McpPlan, plan_mcp, respond_with_mcp
+from convo.runtime import NewId
 
 
 class ModelsWithInput:
     """Implements `ModelOpener` over another one."""
 
-    def __init__(self, models: ModelOpener, files: FileResolver) -> None:
-        self._models, self._files = models, files
+    def __init__(self, models: ModelOpener, files: FileResolver, mcp: McpOptions, new_id: NewId) -> None:
+        self._models, self._files, self._mcp, self._new_id = models, files, mcp, new_id
 
     def __call__(self, name: str) -> tuple[Model, str]:
         model, provider_model = self._models(name)
-        return ModelWithInput(model, self._files), provider_model
+        return ModelWithInput(model, self._files, self._mcp, self._new_id), provider_model
 
     async def aclose(self) -> None:
         await self._models.aclose()
@@ -30,8 +33,8 @@ class ModelsWithInput:
 class ModelWithInput:
     """Implements `Model` over another one."""
 
-    def __init__(self, model: Model, files: FileResolver) -> None:
-        self._model, self._files = model, files
+    def __init__(self, model: Model, files: FileResolver, mcp: McpOptions, new_id: NewId) -> None:
+        self._model, self._files, self._mcp, self._new_id = model, files, mcp, new_id
 
     @property
     def provider(self) -> str | None:
@@ -42,7 +45,13 @@ class ModelWithInput:
         return runs_hosted_tools(self._model)
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        async with aclosing(self._model.respond(await self._complete(request))) as events:
+        plan = await self._plan(request)
+        responding = (
+            respond_with_mcp(self._model, plan, request.input, self._new_id, request.parameters.get("max_tool_calls"))
+            if plan.servers
+            else self._model.respond(plan.request)
+        )
+        async with aclosing(responding) as events:
             async for event in events:
                 yield event
 
@@ -50,20 +59,25 @@ class ModelWithInput:
         await self._model.warm(model)
 
     async def check_request(self, request: ModelRequest) -> None:
-        await self._model.check_request(await self._complete(request))
+        await self._model.check_request((await self._plan(request)).request)
 
     async def count(self, request: ModelRequest) -> int | None:
-        return await self._model.count(await self._complete(request))
+        plan = await self._plan(request)
+        return None if plan.servers else await self._model.count(plan.request)  # their tools are not known yet
 
     async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
-        return await self._model.compact(await self._complete(request))
+        return await self._model.compact((await self._plan(request)).request)
 
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
-        return get_ignored_fields(self._model, request)
+        plan = plan_mcp(request, self._mcp, is_native=runs_hosted_tools(self._model))
+        return get_ignored_fields(self._model, plan.request)
 
     async def aclose(self) -> None:
         await self._model.aclose()
 
-    async def _complete(self, request: ModelRequest) -> ModelRequest:
-        items = await self._files.resolve(request.input, keep_unknown=runs_hosted_tools(self._model))
-        return request if items is request.input else replace(request, input=items)
+    async def _plan(self, request: ModelRequest) -> McpPlan:
+        """Complete a request. Raises RequestRefused for a file or an `mcp` tool that cannot be used."""
+        is_native = runs_hosted_tools(self._model)
+        items = await self._files.resolve(request.input, keep_unknown=is_native)
+        completed = request if items is request.input else replace(request, input=items)
+        return plan_mcp(completed, self._mcp, is_native=is_native)

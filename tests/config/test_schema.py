@@ -342,6 +342,7 @@ def test_the_documented_defaults_apply_without_any_setting() -> None:
         "serve.max_header_bytes": megabyte / 16,
         "serve.max_items": 1e4,
         "serve.max_requests": 1e3,
+        "serve.mcp_urls": False,
         "serve.port": 8788,
         "serve.read_s": hour / 120,
         "serve.reasoning_events": "openai",

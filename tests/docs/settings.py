@@ -37,6 +37,7 @@ from convo.config.values import (
     check_seconds,
     check_tenant,
     check_text,
+    check_texts,
     check_variable_name,
     format_setting_key,
     parse_duration,
@@ -80,6 +81,7 @@ NAMES = {
     "prices": ('"PROVIDER/MODEL"', '"mine/some-model"'),
     "windows": ('"PROVIDER/MODEL"', '"mine/some-model"'),
     "serve.limits.keys": ("KEY", "alice"),
+    "mcp": ("NAME", "tickets"),
     "profiles": ("PROFILE", "work"),
     "request.param": ("FIELD", "service_tier"),
     "models": ('"PROVIDER/MODEL"', '"openai/gpt-5"'),
@@ -89,6 +91,7 @@ NAMES = {
 
 VALUES: dict[ValueCheck, str] = {
     check_text: "text",
+    check_texts: "array of texts",
     check_tenant: "text: up to 64 letters, digits and `. _ @ -`, a letter or digit first",
     check_variable_name: "text: the name of an environment variable",
     check_base_url: "text: a URL with `http://` or `https://`, without user, password and query",
@@ -220,6 +223,21 @@ NOTES = {
     "serve.limits.concurrent": Note("Requests of one key at once; WebSocket turns count. 0: no limit.", "20"),
     "serve.limits.per_minute": Note("Requests of one key in any 60 seconds. 0: no limit.", "600"),
     "serve.limits.process_per_minute": Note("Requests of all keys in any 60 seconds. 0: no limit.", "6000"),
+    "serve.mcp_urls": Note(
+        "Connect to the `server_url` of `mcp` tools in requests, at public addresses only. `false`: only to the servers "
+        "under `[mcp.NAME]`.",
+        "true",
+    ),
+    "mcp.NAME": Note("", '{ url = "http://127.0.0.1:9000/mcp", key_env = "TICKETS_KEY" }'),
+    "mcp.NAME.url": Note("The URL of the server, which speaks streamable HTTP.", default="none; url or command is set"),
+    "mcp.NAME.command": Note("The program of the server and its arguments.", default="none; url or command is set"),
+    "mcp.NAME.key_env": Note(
+        "The environment variable with the key: sent to the URL as a bearer token, or passed on to the program.",
+        default="none",
+    ),
+    "mcp.NAME.keyring": Note("Use the keyring's key of that name if the variable is not set.", default="`false`"),
+    "mcp.NAME.allowed_tools": Note("The names of the tools that may be called.", default="all tools"),
+    "mcp.NAME.timeout_s": Note("Seconds to connect, and for each call.", default="60"),
     "serve.files.max_file_bytes": Note("Bytes of one uploaded or fetched file, up to 536870912.", "67108864"),
     "serve.files.max_files": Note("Uploaded files of one key.", "100"),
     "serve.files.max_total_bytes": Note("Bytes of one key's uploaded files together.", "268435456"),
@@ -297,6 +315,10 @@ TITLES = {
     ),
     "serve": ("[serve]", "The server `convo serve`: its address, its keys and its limits."),
     "serve.limits": ("[serve.limits]", "Limits of requests to one process; a request past a limit gets status 429."),
+    "mcp": (
+        "[mcp.NAME]",
+        'An MCP server whose tools requests to `convo serve` may use: `{"type": "mcp", "server_label": "NAME"}`.',
+    ),
     "serve.files": (
         "[serve.files]",
         "Files that clients of `convo serve` upload with `POST /v1/files`, or name by URL.",

@@ -1,0 +1,313 @@
+"""Connections to MCP servers, over streamable HTTP or a process.
+
+The `mcp` package ties a session to the task that opened it. So each connection has a task of its own,
+which runs one call after another; callers may be cancelled or be generators that are closed elsewhere.
+"""
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from convo.config.values import Secret
+from convo.errors import ConvoError, EndpointFault, RequestRefused
+from convo.history.items import Json
+from convo.responses_api.remote_files import RemoteFiles
+
+if TYPE_CHECKING:
+    import httpx2
+    from mcp import ClientSession
+
+SessionJob = Callable[["ClientSession"], Awaitable[Any]]
+
+MAX_RESPONSE_BYTES = 4 * 1024 * 1024
+"""Bytes of one HTTP response of a server."""
+
+MAX_TOOLS = 256
+"""Tools of one server; further ones are an error."""
+
+MAX_TOOL_LIST_CHARS = 512 * 1024
+MAX_OUTPUT_CHARS = 256 * 1024
+"""Characters of the output of one call; the rest is cut off, with a note."""
+
+CLOSE_TIMEOUT_S = 5.0
+PROTOCOL_ERROR_CODE = -32000
+
+
+@dataclass(frozen=True, slots=True)
+class McpTarget:
+    """A server to connect to.
+
+    url:            of streamable HTTP; None for a process
+    command:        the program and its arguments, if there is no URL
+    key:            sent to the URL as a bearer token, or to the process in the variable `key_env`
+    headers:        further headers for the URL
+    allowed_tools:  the tools that may be called; None for all
+    timeout_s:      for connecting and for each call
+    public_only:    connections are made to public addresses only
+    """
+
+    url: str | None = None
+    command: tuple[str, ...] = ()
+    key: Secret | None = None
+    key_env: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    allowed_tools: tuple[str, ...] | None = None
+    timeout_s: float = 60.0
+    public_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class McpOptions:
+    """The MCP servers that may be used.
+
+    servers:      those of the operator, by label
+    client_urls:  whether a client may name other servers by URL, at public addresses
+    """
+
+    servers: Mapping[str, McpTarget] = field(default_factory=dict)
+    client_urls: bool = False
+
+
+class McpResult(NamedTuple):
+    """The result of a call: its output as text, or an error as in the API's `mcp_call` items."""
+
+    output: str | None
+    error: Mapping[str, Json] | None
+
+
+class McpConnection:
+    """One connection, opened by the first call. Closing it ends the session and the process."""
+
+    def __init__(self, label: str, target: McpTarget) -> None:
+        self._label, self._target = label, target
+        self._jobs: asyncio.Queue[tuple[SessionJob, asyncio.Future[Any]]] = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+
+    async def list_tools(self) -> list[dict[str, Json]]:
+        """Return the tools as in the API's `mcp_list_tools` items. Raises EndpointFault."""
+
+        async def collect(session: "ClientSession") -> list[dict[str, Json]]:
+            from mcp.types import PaginatedRequestParams
+
+            tools: list[dict[str, Json]] = []
+            cursor: str | None = None
+            while True:
+                page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
+                tools += [_tool_to_json(tool) for tool in page.tools]
+                cursor = page.next_cursor
+                if not cursor or len(tools) > MAX_TOOLS:
+                    return tools
+
+        tools: list[dict[str, Json]] = await self._run(collect)
+        if len(tools) > MAX_TOOLS or len(json.dumps(tools)) > MAX_TOOL_LIST_CHARS:
+            raise self._unavailable("its list of tools is too long; allowed_tools of the server does not shorten it")
+        return tools
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Json]) -> McpResult:
+        """Call a tool. A failure of the server is an error in the result."""
+
+        async def call(session: "ClientSession") -> McpResult:
+            return _result_from_call(await session.call_tool(name, dict(arguments)))
+
+        try:
+            result: McpResult = await self._run(call)
+        except EndpointFault as error:
+            return protocol_error(error.message)
+        return result
+
+    async def aclose(self) -> None:
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=CLOSE_TIMEOUT_S)
+
+    async def _run(self, job: "SessionJob") -> Any:
+        """Run `job` in the task of the connection. Raises EndpointFault."""
+        await _import_mcp()
+        if self._task is None:
+            self._task = asyncio.create_task(self._serve())
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._jobs.put_nowait((job, future))
+        await asyncio.wait([future, self._task], timeout=self._target.timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if future.done():
+            return future.result()
+        future.cancel()
+        if not self._task.done():
+            await self.aclose()
+            raise self._unavailable(f"it did not respond in {self._target.timeout_s:g} seconds")
+        error = None if self._task.cancelled() else self._task.exception()
+        raise self._unavailable(_describe_failure(error)) from error
+
+    async def _serve(self) -> None:
+        """Open the session, and run jobs until the task is cancelled or the connection breaks."""
+        from mcp import ClientSession, MCPError
+
+        async with AsyncExitStack() as exit_stack:
+            read, write = await self._open_transport(exit_stack)
+            session = await exit_stack.enter_async_context(ClientSession(read, write))
+            await session.initialize()
+            while True:
+                job, future = await self._jobs.get()
+                if future.cancelled():
+                    continue
+                try:
+                    result = await job(session)
+                except MCPError as error:
+                    if not future.done():
+                        future.set_exception(self._unavailable(str(error)))
+                else:
+                    if not future.done():
+                        future.set_result(result)
+
+    async def _open_transport(self, exit_stack: AsyncExitStack) -> tuple[Any, Any]:
+        target = self._target
+        if target.url is None:
+            from mcp.client.stdio import StdioServerParameters, get_default_environment, stdio_client
+
+            environ = get_default_environment()
+            if target.key is not None and target.key_env:
+                environ[target.key_env] = target.key.reveal()
+            program, *arguments = target.command
+            log = exit_stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
+            return await exit_stack.enter_async_context(
+                stdio_client(StdioServerParameters(command=program, args=arguments, env=environ), errlog=log)
+            )
+        from mcp.client.streamable_http import streamable_http_client
+
+        client = await exit_stack.enter_async_context(_make_http_client(target))
+        streams = await exit_stack.enter_async_context(streamable_http_client(target.url, http_client=client))
+        return streams[0], streams[1]
+
+    def _unavailable(self, reason: str) -> EndpointFault:
+        """Return the error for a server that cannot be reached or broke its protocol; it has the API's code."""
+        return EndpointFault(
+            f"MCP server '{self._label}' failed: {reason}",
+            code="external_connector_error",
+            status=424,
+            param="tools",
+            hint="check the MCP server, then retry",
+        )
+
+
+def protocol_error(message: str) -> McpResult:
+    return McpResult(None, {"type": "mcp_protocol_error", "code": PROTOCOL_ERROR_CODE, "message": message})
+
+
+async def _import_mcp() -> None:
+    """Import the package in a thread: it takes seconds. Raises RequestRefused if it is not installed."""
+    try:
+        await asyncio.to_thread(import_module, "mcp")
+    except ImportError as error:
+        raise RequestRefused(
+            "This server cannot run mcp tools: the package mcp is not installed",
+            code="mcp_not_installed",
+            param="tools",
+            hint="pip install 'convo-state[mcp]'",
+        ) from error
+    logger = logging.getLogger("mcp")  # errors are raised; without a handler Python prints them on stderr
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+
+
+def _describe_failure(error: BaseException | None) -> str:
+    """Describe the failure of a connection by its first cause, without URLs and headers."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if error is None:
+        return "it closed the connection"
+    if isinstance(error, ConvoError):
+        return error.message
+    response = getattr(error, "response", None)
+    status = getattr(response, "status_code", None)
+    return f"it responded with status {status}" if status else f"the connection failed ({type(error).__name__})"
+
+
+def _tool_to_json(tool: Any) -> dict[str, Json]:
+    annotations = (
+        tool.annotations.model_dump(mode="json", by_alias=True, exclude_none=True) if tool.annotations else None
+    )
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": dict(tool.input_schema),
+        "annotations": annotations,
+    }
+
+
+def _result_from_call(result: Any) -> McpResult:
+    """Convert the result of a call: texts are joined, other content is JSON."""
+    contents = [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content]
+    texts = [block["text"] if block.get("type") == "text" else json.dumps(block) for block in contents]
+    structured = getattr(result, "structured_content", None)
+    output = "\n".join(texts) or ("" if structured is None else json.dumps(structured))
+    if len(output) > MAX_OUTPUT_CHARS:
+        output = f"{output[:MAX_OUTPUT_CHARS]}\n[cut off: the output has {len(output):,} characters]"
+    if result.is_error:
+        content = [{"type": "text", "text": output}]
+        return McpResult(None, {"type": "mcp_tool_execution_error", "content": content})
+    return McpResult(output, None)
+
+
+def _make_http_client(target: McpTarget) -> "httpx2.AsyncClient":
+    """Return a client that sends the target's key and limits responses; with `public_only` to public addresses."""
+    import httpx2
+
+    class LimitedStream(httpx2.AsyncByteStream):
+        def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+            self._stream = stream
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for chunk in self._stream:
+                size += len(chunk)
+                if size > MAX_RESPONSE_BYTES:
+                    raise httpx2.ReadError(f"the response is larger than {MAX_RESPONSE_BYTES:,} bytes")
+                yield chunk
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    class LimitedTransport(httpx2.AsyncHTTPTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            if target.public_only:
+                host, addresses = await checker.resolve_public(str(request.url), "tools")
+                request.extensions = {**request.extensions, "sni_hostname": host}
+                request.url = request.url.copy_with(host=addresses[0])
+            response = await super().handle_async_request(request)
+            assert isinstance(response.stream, httpx2.AsyncByteStream)
+            response.stream = LimitedStream(response.stream)
+            return response
+
+    checker = RemoteFiles(max_bytes=MAX_RESPONSE_BYTES, timeout_s=target.timeout_s)
+    key_headers = {"authorization": f"Bearer {target.key.reveal()}"} if target.key is not None else {}
+    return httpx2.AsyncClient(
+        headers={**target.headers, **key_headers, "accept-encoding": "identity"},
+        timeout=target.timeout_s,
+        transport=LimitedTransport(),
+        trust_env=False,
+        follow_redirects=False,
+    )
+
+
+class McpConnections:
+    """The connections of one response, by label; closing it closes all of them."""
+
+    def __init__(self, targets: Mapping[str, McpTarget]) -> None:
+        self._connections = {label: McpConnection(label, target) for label, target in targets.items()}
+
+    def __getitem__(self, label: str) -> McpConnection:
+        return self._connections[label]
+
+    async def __aenter__(self) -> "McpConnections":
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        closing: Sequence[Awaitable[None]] = [connection.aclose() for connection in self._connections.values()]
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(asyncio.gather(*closing))
