@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from convo.config.values import Secret
 from convo.errors import ConvoError, EndpointFault, RequestRefused
@@ -174,7 +174,7 @@ class McpConnection:
             if target.key is not None and target.key_env:
                 environ[target.key_env] = target.key.reveal()
             program, *arguments = target.command
-            log = exit_stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
+            log = exit_stack.enter_context(_open_null_device())
             return await exit_stack.enter_async_context(
                 stdio_client(StdioServerParameters(command=program, args=arguments, env=environ), errlog=log)
             )
@@ -193,6 +193,10 @@ class McpConnection:
             param="tools",
             hint="check the MCP server, then retry",
         )
+
+
+def _open_null_device() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
 
 
 def protocol_error(message: str) -> McpResult:

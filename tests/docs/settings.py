@@ -224,8 +224,8 @@ NOTES = {
     "serve.limits.per_minute": Note("Requests of one key in any 60 seconds. 0: no limit.", "600"),
     "serve.limits.process_per_minute": Note("Requests of all keys in any 60 seconds. 0: no limit.", "6000"),
     "serve.mcp_urls": Note(
-        "Connect to the `server_url` of `mcp` tools in requests, at public addresses only. `false`: only to the servers "
-        "under `[mcp.NAME]`.",
+        "Connect to the `server_url` of `mcp` tools in requests, at public addresses only. `false`: only to the "
+        "servers under `[mcp.NAME]`.",
         "true",
     ),
     "mcp.NAME": Note("", '{ url = "http://127.0.0.1:9000/mcp", key_env = "TICKETS_KEY" }'),

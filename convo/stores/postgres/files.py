@@ -63,7 +63,7 @@ async def insert_file(t: TenantConnection, file: StoredFile, content: bytes, quo
         t.statement(DELETE_EXPIRED_FILES, file.created_at),
         t.statement(SELECT_USAGE),
     )
-    count, size_bytes = usage[0]
+    count, size_bytes = map(int, usage[0])
     hashed = sha256(content).digest()
     inserts = (
         t.statement(INSERT_CONTENT, hashed, content),
