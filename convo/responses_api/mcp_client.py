@@ -8,8 +8,8 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +19,7 @@ from convo.config.values import Secret
 from convo.errors import ConvoError, EndpointFault, RequestRefused
 from convo.history.items import Json
 from convo.responses_api.remote_files import RemoteFiles
+from convo.runtime import shielded
 
 if TYPE_CHECKING:
     import httpx2
@@ -50,7 +51,7 @@ class McpTarget:
     headers:        further headers for the URL
     allowed_tools:  the tools that may be called; None for all
     timeout_s:      for connecting and for each call
-    public_only:    connections are made to public addresses only
+    address_check:  resolves the host of each request and refuses addresses that are not public; None for the operator's
     """
 
     url: str | None = None
@@ -60,7 +61,7 @@ class McpTarget:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     allowed_tools: tuple[str, ...] | None = None
     timeout_s: float = 60.0
-    public_only: bool = False
+    address_check: RemoteFiles | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +131,10 @@ class McpConnection:
     async def _run(self, job: "SessionJob") -> Any:
         """Run `job` in the task of the connection. Raises EndpointFault."""
         await _import_mcp()
-        if self._task is None:
+        if self._task is None or self._task.done():
+            self._jobs = asyncio.Queue()  # jobs of a broken connection have failed
             self._task = asyncio.create_task(self._serve())
+            self._task.add_done_callback(_retrieve_exception)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._jobs.put_nowait((job, future))
         await asyncio.wait([future, self._task], timeout=self._target.timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -193,6 +196,12 @@ class McpConnection:
             param="tools",
             hint="check the MCP server, then retry",
         )
+
+
+def _retrieve_exception(task: asyncio.Task[None]) -> None:
+    """Retrieve the exception of a task: asyncio would report it, and each waiting call has raised it."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _open_null_device() -> TextIO:
@@ -259,7 +268,7 @@ def _result_from_call(result: Any) -> McpResult:
 
 
 def _make_http_client(target: McpTarget) -> "httpx2.AsyncClient":
-    """Return a client that sends the target's key and limits responses; with `public_only` to public addresses."""
+    """Return a client that sends the target's key and limits responses; with `address_check` to public addresses."""
     import httpx2
 
     class LimitedStream(httpx2.AsyncByteStream):
@@ -279,8 +288,8 @@ def _make_http_client(target: McpTarget) -> "httpx2.AsyncClient":
 
     class LimitedTransport(httpx2.AsyncHTTPTransport):
         async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-            if target.public_only:
-                host, addresses = await checker.resolve_public(str(request.url), "tools")
+            if target.address_check is not None:
+                host, addresses = await target.address_check.resolve_public(str(request.url), "tools")
                 request.extensions = {**request.extensions, "sni_hostname": host}
                 request.url = request.url.copy_with(host=addresses[0])
             response = await super().handle_async_request(request)
@@ -288,7 +297,6 @@ def _make_http_client(target: McpTarget) -> "httpx2.AsyncClient":
             response.stream = LimitedStream(response.stream)
             return response
 
-    checker = RemoteFiles(max_bytes=MAX_RESPONSE_BYTES, timeout_s=target.timeout_s)
     key_headers = {"authorization": f"Bearer {target.key.reveal()}"} if target.key is not None else {}
     return httpx2.AsyncClient(
         headers={**target.headers, **key_headers, "accept-encoding": "identity"},
@@ -312,6 +320,5 @@ class McpConnections:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        closing: Sequence[Awaitable[None]] = [connection.aclose() for connection in self._connections.values()]
-        with suppress(asyncio.CancelledError):
-            await asyncio.shield(asyncio.gather(*closing))
+        for connection in self._connections.values():
+            await shielded(connection.aclose())

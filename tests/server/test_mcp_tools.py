@@ -8,6 +8,9 @@ from typing import Any
 import openai
 import pytest
 
+from convo.errors import EndpointFault
+from convo.responses_api.mcp_client import McpConnection, McpTarget
+from convo.responses_api.remote_files import RemoteFiles
 from tests.models.chat_server import ChatServer, delta, finish, run_chat_server, usage_fields
 from tests.models.chat_server import tool as call_delta
 from tests.models.messages_events import message_events, text
@@ -366,6 +369,26 @@ def test_a_server_url_of_a_client_is_never_private_also_where_urls_are_allowed(
         assert error["code"] == "external_connector_error"
         assert "not public" in error["message"]
     assert mcp.heads == []
+
+
+async def test_a_request_to_a_client_url_goes_to_the_address_that_was_checked(mcp: Any) -> None:
+    """The host is resolved for each request, which is sent to a checked address with the name of the host."""
+    asked: list[str] = []
+
+    def resolve(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.1"] if len(asked) < 3 else ["127.0.0.2"]
+
+    check = RemoteFiles(max_bytes=1, timeout_s=1, resolve=resolve, is_allowed=lambda one: str(one) == "127.0.0.1")
+    url = mcp.url.replace("127.0.0.1", "localhost")
+    mcp.heads.clear()
+    connection = McpConnection("theirs", McpTarget(url=url, address_check=check, timeout_s=10))
+    with pytest.raises(EndpointFault, match="not public"):
+        await connection.list_tools()
+    await connection.aclose()
+
+    assert set(asked) == {"localhost"}
+    assert [head["host"] for head in mcp.heads] == [url.split("/")[2]] * 2
 
 
 def test_the_token_of_a_client_is_sent_to_the_server_and_never_stored_or_shown(
