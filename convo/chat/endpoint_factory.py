@@ -19,6 +19,7 @@ from convo.config.settings import (
     BUILT_IN_MODEL,
     DEFAULT_RESPONSE_LIMITS,
     ModelChoice,
+    ModelName,
     ResponseLimits,
     Settings,
     resolve_model,
@@ -41,6 +42,7 @@ from convo.models.errors import translate_server_key_errors
 from convo.models.factory import find_built_in_weights, make_openai_options, open_model, open_pass_through
 from convo.runtime import Clock, NewId, SystemClock, random_id
 from convo.stores.base import Store
+from convo.usage.model_info import describe_capabilities
 
 if TYPE_CHECKING:
     from convo.endpoints.remote import RemoteEndpoint
@@ -329,27 +331,54 @@ async def fetch_model_lists(settings: Settings) -> FetchedModelLists:
 def build_model_resources(
     settings: Settings, model_lists: FetchedModelLists, created_at: int
 ) -> Sequence[Mapping[str, Json]]:
-    """Return the models that a client can request by name, as resources of the API.
+    """Return the models that a client can request by name, as resources of the API with their capabilities.
 
     created_at:  seconds since 1970; the creation time of a model is unknown
     """
-    listed_names = ((f"{provider}/{name}", provider) for provider, (_, names) in model_lists.items() for name in names)
-    owners = dict([*_iter_configured_models(settings), *listed_names])
-    return [{"id": name, "object": "model", "created": created_at, "owned_by": owner} for name, owner in owners.items()]
+    listed_names = (
+        (f"{provider}/{name}", ModelName(provider, name))
+        for provider, (_, names) in model_lists.items()
+        for name in names
+    )
+    models = dict(_iter_configured_models(settings))
+    for requested_name, model in listed_names:
+        models.setdefault(requested_name, model)  # an alias may have the name of a listed model
+    return [
+        {
+            "id": requested_name,
+            "object": "model",
+            "created": created_at,
+            "owned_by": model.provider,
+            "capabilities": _describe_capabilities(settings, model),
+        }
+        for requested_name, model in models.items()
+    ]
 
 
-def _iter_configured_models(settings: Settings) -> Iterable[tuple[str, str]]:
-    """Yield the names from the settings and the built-in model, each with its provider; no request is sent."""
+def _describe_capabilities(settings: Settings, model: ModelName) -> Mapping[str, Json]:
+    """Describe a model as this server offers it: `endpoints` are paths, `state` is the owner of its conversations."""
+    from convo.models.pass_through import PassThroughApi, has_api
+
+    provider = settings.providers[model.provider]
+    return {
+        **describe_capabilities(str(model), settings.prices, settings.windows),
+        "endpoints": ["/v1/responses", *(api.route for api in PassThroughApi if has_api(provider, api))],
+        "state": "none" if settings.storage.type == "none" else "convo",
+    }
+
+
+def _iter_configured_models(settings: Settings) -> Iterable[tuple[str, ModelName]]:
+    """Yield the names from the settings and the built-in model, each with its model; no request is sent."""
     for name in (*settings.aliases, settings.model):
         try:
-            yield name, resolve_model(settings, name, "the settings").provider.name
+            yield name, resolve_model(settings, name, "the settings").name
         except InvalidSettings:
             continue
     try:
         find_built_in_weights(settings.paths.weights)
     except ModelMissing:
         return
-    yield BUILT_IN_MODEL, "local"
+    yield BUILT_IN_MODEL, resolve_model(settings, BUILT_IN_MODEL, "the settings").name
 
 
 async def _fetch_model_names(settings: Settings, provider: Provider) -> Sequence[str]:

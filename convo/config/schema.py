@@ -81,8 +81,9 @@ def check_provider_name(name: str) -> None:
 
 
 def check_alias_name(name: str) -> None:
-    if not name or "/" in name or name != name.strip():
-        raise InvalidValue("is not an alias: use one word without '/'")
+    """Check a name that requests may use: it may be the full name of a model, to redirect requests for it."""
+    if not name or name != name.strip() or "" in name.split("/"):
+        raise InvalidValue("is not an alias: use one word, or a name like provider/model")
 
 
 def check_profile_name(name: str) -> None:

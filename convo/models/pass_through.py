@@ -32,6 +32,11 @@ class PassThroughApi(StrEnum):
     COUNT_MESSAGE_TOKENS = "/v1/messages/count_tokens"
 
     @property
+    def route(self) -> str:
+        """The path at the gateway."""
+        return self if self.is_anthropic else f"/v1{self}"
+
+    @property
     def is_anthropic(self) -> bool:
         return self in (PassThroughApi.MESSAGES, PassThroughApi.COUNT_MESSAGE_TOKENS)
 
@@ -46,19 +51,23 @@ class PassThroughApi(StrEnum):
         }[self]
 
 
+def has_api(provider: Provider, api: PassThroughApi) -> bool:
+    """Whether the provider has this API. Other servers of the Responses API may lack chat completions."""
+    if api.is_anthropic:
+        return provider.api == "anthropic"
+    is_openai = provider.name == "openai" or provider.base_url == OPENAI_URL
+    return provider.api in ("chat", "azure") or (provider.api == "responses" and is_openai)
+
+
 def check_api_supported(provider: Provider, api: PassThroughApi, requested_name: str) -> None:
     """Raise Unsupported if `provider` does not have this API. No request is sent."""
+    if has_api(provider, api):
+        return
     hint = "POST /v1/responses accepts every model"
-    if api.is_anthropic:
-        is_supported = provider.api == "anthropic"
-    else:
-        is_openai = provider.name == "openai" or provider.base_url == OPENAI_URL
-        is_supported = provider.api in ("chat", "azure") or (provider.api == "responses" and is_openai)
-        if provider.api == "responses":
-            hint += '; a server that also has chat completions can be added as another provider with api = "chat"'
-    if not is_supported:
-        feature = f"{api.description}: the provider {provider.name} has another API"
-        raise Unsupported(requested_name, feature, param="model", hint=hint)
+    if provider.api == "responses" and not api.is_anthropic:
+        hint += '; a server that also has chat completions can be added as another provider with api = "chat"'
+    feature = f"{api.description}: the provider {provider.name} has another API"
+    raise Unsupported(requested_name, feature, param="model", hint=hint)
 
 
 PASSED_REQUEST_HEADERS = ("anthropic-version", "anthropic-beta", "openai-beta", "idempotency-key")

@@ -238,6 +238,38 @@ RESPONSE_SCHEMA = object_schema(
     }
 )
 
+CAPABILITIES_SCHEMA: Schema = {
+    **object_schema(
+        {
+            "context_window": nullable_schema(INTEGER_SCHEMA),
+            "max_output_tokens": nullable_schema(INTEGER_SCHEMA),
+            "input_modalities": nullable_schema(array_schema(enum_schema("text", "image", "file"))),
+            "tools": nullable_schema(BOOLEAN_SCHEMA),
+            "reasoning": nullable_schema(BOOLEAN_SCHEMA),
+            "price": nullable_schema(
+                {
+                    **object_schema(
+                        {
+                            "input": {"type": "number"},
+                            "cached_input": {"type": "number"},
+                            "cache_write": nullable_schema({"type": "number"}),
+                            "output": {"type": "number"},
+                            "max_input_tokens": nullable_schema(INTEGER_SCHEMA),
+                            "source": STRING_SCHEMA,
+                        }
+                    ),
+                    "description": "The USD per million tokens, for calls of up to `max_input_tokens`.",
+                }
+            ),
+            "endpoints": array_schema(STRING_SCHEMA),
+            "state": enum_schema("convo", "none"),
+        }
+    ),
+    "description": "The abilities of the model as far as they are known; null is unknown. The context window has input "
+    "and output together, in tokens. `endpoints` are the paths that accept the model, `state` is the owner of stored "
+    "responses.",
+}
+
 ERROR_PROPERTIES = {
     "message": STRING_SCHEMA,
     "type": STRING_SCHEMA,
@@ -306,7 +338,13 @@ SCHEMAS: Mapping[str, Schema] = {
     "ItemList": list_schema(schema_ref("Item")),
     "MessagesBody": passed_body_schema(),
     "Model": object_schema(
-        {"id": STRING_SCHEMA, "object": const_schema("model"), "created": INTEGER_SCHEMA, "owned_by": STRING_SCHEMA}
+        {
+            "id": STRING_SCHEMA,
+            "object": const_schema("model"),
+            "created": INTEGER_SCHEMA,
+            "owned_by": STRING_SCHEMA,
+            "capabilities": CAPABILITIES_SCHEMA,
+        }
     ),
     "ModelList": object_schema({"object": const_schema("list"), "data": array_schema(schema_ref("Model"))}),
     "Approval": object_schema(

@@ -31,6 +31,48 @@ def is_text_only_model(model: str) -> bool:
     return model.startswith(TEXT_ONLY_MODELS)
 
 
+_IMAGE_MODELS = ("openai/gpt-4o", "openai/gpt-4.1", "openai/gpt-5", "openai/o1", "openai/o3", "openai/o4")
+_CLAUDE_MODEL = re.compile(r"claude-(?:[a-z]+-)?(?P<major>\d{1,2})(?:-(?P<minor>\d{1,2})(?!\d))?")
+_REASONING_CLAUDE_VERSION = (3, 7)
+
+
+def describe_capabilities(
+    model: str, price_settings: Mapping[str, Price], window_settings: Mapping[str, ContextLimits]
+) -> dict[str, Any]:
+    """Describe what a model, named provider/model, is known to support; None is unknown.
+
+    Tokens for `context_window` (input and output together) and `max_output_tokens`; USD per million tokens for `price`.
+    """
+    window, price = find_model_window(model, window_settings), find_price(model, price_settings)
+    claude = _CLAUDE_MODEL.fullmatch(MODEL_DATE_SUFFIX.sub("", model.rpartition("/")[2]))
+    is_local = model.startswith("local/")
+    is_known = claude is not None or (model.startswith(_IMAGE_MODELS) and not is_text_only_model(model))
+    reasons: bool | None = None
+    if is_local:
+        reasons = False
+    elif claude is not None:
+        reasons = (int(claude["major"]), int(claude["minor"] or 0)) >= _REASONING_CLAUDE_VERSION
+    elif is_known:
+        reasons = has_encrypted_reasoning(model.removeprefix("openai/"))
+    return {
+        "context_window": window.context if window else None,
+        "max_output_tokens": window.output if window else None,
+        "input_modalities": ["text"] if is_text_only_model(model) else ["text", "image", "file"] if is_known else None,
+        "tools": False if is_local else True if is_known else None,
+        "reasoning": reasons,
+        "price": None
+        if price is None
+        else {
+            "input": price.input,
+            "cached_input": price.cached,
+            "cache_write": price.written,
+            "output": price.output,
+            "max_input_tokens": price.max_input_tokens,
+            "source": price.source or SETTINGS_SOURCE,
+        },
+    }
+
+
 def find_price(model: str, price_settings: Mapping[str, Price]) -> Price | None:
     """Return the price of a model, or None. All names are provider/model.
 

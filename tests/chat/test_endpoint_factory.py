@@ -1,6 +1,6 @@
 """The models that a server offers to its clients, the lists of models, and endpoints that are made on first use."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -145,6 +145,10 @@ quick = "scripted/echo"
     return read_settings(text, paths)
 
 
+def without_capabilities(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "capabilities"}
+
+
 @pytest.mark.parametrize("has_weights", [False, True])
 async def test_the_models_of_a_server_are_those_of_its_settings_and_its_providers(
     has_weights: bool, server: ChatServer, paths: AppPaths
@@ -162,7 +166,7 @@ async def test_the_models_of_a_server_are_those_of_its_settings_and_its_provider
         names.insert(1, ("local/smollm2-135m-instruct", "local"))
     rows = [{"id": name, "object": "model", "created": 7, "owned_by": owner} for name, owner in names]
     # the package with the weights may be installed
-    assert [row for row in listed if has_weights or row["owned_by"] != "local"] == rows
+    assert [without_capabilities(row) for row in listed if has_weights or row["owned_by"] != "local"] == rows
     assert load_model_lists(paths) == {"here": {"base_url": server.url, "models": ["llama3.2:3b", "org/qwen"]}}
     await service.aclose()
 
@@ -189,10 +193,51 @@ async def test_a_provider_without_models_is_left_out_of_the_lists(server: ChatSe
 def test_a_model_of_the_settings_is_listed_once(paths: AppPaths) -> None:
     settings = read_settings('model = "far/a"\n[providers.far]\napi = "chat"\nbase_url = "https://far.example"', paths)
     rows = build_model_resources(settings, {"far": (None, ["a", "b"])}, 5)
-    assert [row for row in rows if row["owned_by"] != "local"] == [
+    assert [without_capabilities(row) for row in rows if row["owned_by"] != "local"] == [
         {"id": "far/a", "object": "model", "created": 5, "owned_by": "far"},
         {"id": "far/b", "object": "model", "created": 5, "owned_by": "far"},
     ]
+
+
+def test_a_model_resource_tells_the_known_capabilities_of_its_model(paths: AppPaths) -> None:
+    settings = read_settings(
+        """
+[aliases]
+"openai/gpt-5" = "claude/claude-sonnet-5-20260101"
+mini = "openai/gpt-5-mini"
+[providers.claude]
+api = "anthropic"
+base_url = "https://claude.example"
+[providers.mine]
+api = "responses"
+base_url = "https://mine.example/v1"
+[prices."mine/m"]
+input = 1.0
+output = 2.0
+[windows."mine/m"]
+context = 1000
+""",
+        paths,
+    )
+    rows = build_model_resources(settings, {"openai": (None, ["gpt-5", "gpt-4o"]), "mine": (None, ["m"])}, 5)
+    by_id = {row["id"]: row for row in rows}
+    assert by_id["openai/gpt-5"]["owned_by"] == "claude"  # the alias, not the model of that name
+    claude = by_id["openai/gpt-5"]["capabilities"]
+    assert (claude["context_window"], claude["max_output_tokens"], claude["reasoning"]) == (1_000_000, 128_000, True)
+    assert claude["endpoints"] == ["/v1/responses", "/v1/messages", "/v1/messages/count_tokens"]
+    mini = by_id["mini"]["capabilities"]
+    assert (mini["input_modalities"], mini["tools"], mini["reasoning"]) == (["text", "image", "file"], True, True)
+    assert (mini["price"]["input"], mini["price"]["cached_input"], mini["price"]["output"]) == (0.25, 0.025, 2.0)
+    assert mini["endpoints"] == ["/v1/responses", "/v1/chat/completions", "/v1/embeddings"]
+    assert by_id["openai/gpt-4o"]["capabilities"]["reasoning"] is False
+    price = {"input": 1.0, "cached_input": 1.0, "cache_write": 1.0, "output": 2.0, "max_input_tokens": None}
+    assert by_id["mine/m"]["capabilities"] == {
+        "context_window": 1000,
+        **dict.fromkeys(("max_output_tokens", "input_modalities", "tools", "reasoning")),
+        "price": {**price, "source": "your settings"},
+        "endpoints": ["/v1/responses"],
+        "state": "convo",
+    }
 
 
 # -- the server that lists the models of a provider ------------------------------------------------

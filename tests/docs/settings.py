@@ -178,7 +178,9 @@ NOTES = {
         "`refuse`",
     ),
     "aliases.ALIAS": Note(
-        "The model that this name stands for, in commands and in requests to `convo serve`.", "local"
+        "The model that this name stands for, in commands and in requests to `convo serve`. The name may be a full one, "
+        'such as `"openai/gpt-5"`: it then stands for the other model.',
+        "local",
     ),
     "state_storage": Note(
         "", '{ type = "sqlite", connection_string = "convo.db", ttl = "30d", ttls = { alice = "1w", audit = "never" } }'

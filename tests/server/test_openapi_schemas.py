@@ -12,6 +12,7 @@ from convo.responses_api.response import build_compaction_resource, build_respon
 from convo.server import http, routes
 from convo.server.routes import API_ROUTES, load_openapi_document
 from convo.server.schemas import SCHEMAS
+from convo.usage.model_info import describe_capabilities
 
 DOCUMENT: Any = load_openapi_document()
 ROOT = root_key("local")
@@ -19,6 +20,14 @@ MESSAGE = {"type": "message", "id": "msg_1", "role": "user", "content": "a"}
 USAGE = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
 LINK = Link("resp_1", ROOT, ROOT, 1, "m", Strategy.CHAIN, "completed", 1.0, usage=USAGE, conversation_id="conv_1")
 ERROR = {"message": "No.", "type": "server_error", "param": None, "code": None}
+
+MODEL = {
+    "id": "m",
+    "object": "model",
+    "created": 1,
+    "owned_by": "convo",
+    "capabilities": {**describe_capabilities("mine/m", {}, {}), "endpoints": ["/v1/responses"], "state": "convo"},
+}
 
 
 def fits(name: str, value: Any) -> bool:
@@ -45,8 +54,8 @@ VALID_VALUES: dict[str, list[dict[str, Any]]] = {
     "Item": [{"type": "message"}],
     "ItemList": [{"object": "list", "data": [MESSAGE], "first_id": "msg_1", "last_id": None, "has_more": False}],
     "MessagesBody": [{"model": "m"}],
-    "Model": [{"id": "m", "object": "model", "created": 1, "owned_by": "convo"}],
-    "ModelList": [{"object": "list", "data": [{"id": "m", "object": "model", "created": 1, "owned_by": "convo"}]}],
+    "Model": [MODEL],
+    "ModelList": [{"object": "list", "data": [MODEL]}],
     "Part": [{"type": "input_text"}],
     "ResponseResource": [
         dict(build_response(LINK, [MESSAGE])),

@@ -49,6 +49,7 @@ def served(upstream: ChatServer, tmp_path_factory: pytest.TempPathFactory) -> It
     root = upstream.url.removesuffix("/v1")
     toml = f"""
 fast = "up/own-name"
+"openai/gpt-5" = "claude/claude-sonnet-5"
 [providers.up]
 api = "chat"
 base_url = "{upstream.url}"
@@ -143,6 +144,21 @@ def test_embeddings_pass_through_in_either_encoding(openai: OpenAI, upstream: Ch
         upstream.respond(json.dumps({"object": "list", "model": "e", "data": data, "usage": usage}).encode())
         assert len(openai.embeddings.create(model="openai/e", input="hi").data[0].embedding) == 2
     assert [request.path for request in upstream.requests] == ["/v1/embeddings"] * 2
+
+
+def test_a_model_with_a_slash_is_retrieved_and_an_alias_may_be_a_full_name(
+    openai: OpenAI, anthropic: Anthropic, upstream: ChatServer
+) -> None:
+    for _ in range(6):
+        upstream.respond(b'{"data":[{"id":"org/m:1"}]}')
+    model = openai.models.retrieve("up/org/m:1")
+    assert (model.id, model.owned_by, model.object) == ("up/org/m:1", "up", "model")
+    assert (model.model_extra or {})["capabilities"]["endpoints"][1:] == ["/v1/chat/completions", "/v1/embeddings"]
+    assert openai.models.retrieve("openai/gpt-5").owned_by == "claude"
+    upstream.answers.clear()
+    upstream.respond(MESSAGE_BODY)
+    anthropic.messages.create(model="openai/gpt-5", max_tokens=9, messages=[])
+    assert upstream.requests[-1].json["model"] == "claude-sonnet-5"
 
 
 def test_an_older_azure_gets_its_deployment_in_the_path(openai: OpenAI, upstream: ChatServer) -> None:
