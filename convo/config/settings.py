@@ -40,6 +40,7 @@ class ServeSettings(NamedTuple):
     limits:            limits on concurrent requests and requests per minute
     mcp_urls:          whether clients may name MCP servers by URL, at public addresses
     files:             limits on uploaded files, and whether URLs of files are fetched
+    cors_origins:      origins of web pages that may call the API; "*" for any, which requires keys
     """
 
     host: str
@@ -59,6 +60,7 @@ class ServeSettings(NamedTuple):
     mcp_urls: bool = False
     limits: ServeLimits = ServeLimits()
     files: FileSettings = FileSettings()
+    cors_origins: tuple[str, ...] = ()
 
 
 class ResponseLimits(NamedTuple):

@@ -152,6 +152,28 @@ def check_folders(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
+"""An origin as browsers send it: scheme, host and a port that is not the scheme's own."""
+
+_DEFAULT_PORTS = ((r"http://", ":80"), (r"https://", ":443"))
+
+
+def check_origins(value: object) -> tuple[str, ...]:
+    """Check origins of web pages, such as https://app.example, or "*" for any."""
+    hint = """convo config set serve.cors_origins '["https://app.example"]'"""
+    if not isinstance(value, list | tuple) or not all(isinstance(origin, str) for origin in value):
+        raise InvalidValue("must be an array of origins", hint=hint)
+    for origin in value:
+        has_default_port = any(origin.startswith(scheme) and origin.endswith(port) for scheme, port in _DEFAULT_PORTS)
+        if origin != "*" and (has_default_port or not _ORIGIN.fullmatch(origin)):
+            raise InvalidValue(
+                f"contains {origin!r}, which is not an origin as browsers send it: scheme and host in lower case, a "
+                "port if it is not the default one, and no path",
+                hint=hint,
+            )
+    return tuple(dict.fromkeys(value))
+
+
 class IntegerCheck:
     """Check a whole number from `minimum` to `maximum`; None: no maximum."""
 

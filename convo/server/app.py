@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route as Path
 from starlette.routing import Router, WebSocketRoute
 
@@ -36,7 +37,7 @@ from convo.server.sse import CancelOnDisconnect, EventsResult, relay_events
 from convo.server.websocket import WebSocketConnection, WebSocketConnections, WebSocketDeps, WebSocketLimits
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 INTERNAL_ERROR_MESSAGE = "The server had an error while processing your request."
@@ -59,6 +60,12 @@ STORE_SIZE_MAX_AGE_S = 60.0
 
 CLOSE_CONNECTION_HEADERS = ((b"connection", b"close"),)
 """uvicorn closes the connection after an exception, so a client should not reuse it."""
+
+API_PATH_PREFIX = "/v1/"
+"""The paths that web pages of `serve.cors_origins` may call; the inspector page is not one of them."""
+
+ANY_ORIGIN = "*"
+CORS_METHODS = ("GET", "POST", "DELETE")
 
 LogExchange = Callable[[HttpExchange], None]
 """Called with every exchange after its response."""
@@ -119,6 +126,15 @@ class Gateway:
             redirect_slashes=False,
             default=reject_unknown_path,
         )
+        self._serve_api: ASGIApp = self._serve_exchange
+        if serve.cors_origins:  # keys travel in a header, so no page may send cookies
+            self._serve_api = CORSMiddleware(
+                self._serve_exchange,
+                allow_origins=serve.cors_origins,
+                allow_methods=CORS_METHODS,
+                allow_headers=["*"],
+                expose_headers=["*"],
+            )
 
     def begin_shutdown(self) -> None:
         """Start nothing new, and end the feeds of changes."""
@@ -126,6 +142,10 @@ class Gateway:
         self._inspector_deps.live_responses.close()
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        serve_scope = self._serve_api if scope["path"].startswith(API_PATH_PREFIX) else self._serve_exchange
+        await serve_scope(scope, receive, send)
+
+    async def _serve_exchange(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         if scope["type"] == "websocket":
             send = websocket.with_http_rejection(send)
         exchange = HttpExchange(scope, receive, send, request_id=self._new_id("req"), clock=self._clock)
@@ -219,7 +239,8 @@ class Gateway:
     def _authenticate(self, exchange: HttpExchange) -> str:
         """Return the tenant of a request. Raises RequestRefused and KeyRefused."""
         if self._is_local_only:
-            auth.check_local_caller(exchange.headers)
+            is_api = exchange.scope["path"].startswith(API_PATH_PREFIX)
+            auth.check_local_caller(exchange.headers, self._serve.cors_origins if is_api else ())
         names = [name.lower() for name, _ in exchange.scope["headers"]]
         for header in KEY_HEADERS:
             if names.count(header) > 1:

@@ -9,7 +9,7 @@ rebinding, cross-origin requests).
 import hmac
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -186,13 +186,16 @@ _is_loopback_cached = lru_cache(maxsize=256)(is_loopback)
 """Cached because every request needs it."""
 
 
-def check_local_caller(headers: Mapping[bytes, bytes]) -> None:
-    """Raise RequestRefused if Host or Origin is not local: the request may come from a web page."""
+def check_local_caller(headers: Mapping[bytes, bytes], allowed_origins: Collection[str] = ()) -> None:
+    """Raise RequestRefused if Host or Origin is not local: the request may come from a web page.
+
+    allowed_origins:  other origins that are accepted
+    """
     host = headers.get(b"host", b"").decode("latin-1")
     if host and not _is_loopback_cached(strip_port(host)):
         raise errors.host_not_allowed_error(host)
     origin = headers.get(b"origin", b"").decode("latin-1")
-    if origin and origin.partition("://")[2] != host:
+    if origin and origin.partition("://")[2] != host and origin not in allowed_origins:
         raise errors.origin_not_allowed_error(origin)
 
 

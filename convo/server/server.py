@@ -25,7 +25,7 @@ from convo.endpoints.base import EndpointService
 from convo.errors import ConvoError, InvalidSettings
 from convo.runtime import random_id
 from convo.server import errors, http
-from convo.server.app import Gateway
+from convo.server.app import ANY_ORIGIN, Gateway
 from convo.server.http import CONNECTION_EXTENSION, ClientConnection
 
 LISTEN_BACKLOG = 2048
@@ -126,7 +126,12 @@ def local_base_url(listening_socket: socket.socket) -> str:
 
 
 def check_keys_required(serve: ServeSettings) -> None:
-    """Raise InvalidSettings if other machines could send requests without a key."""
+    """Raise InvalidSettings if other machines, or any web page, could send requests without a key."""
+    if serve.keys_file is None and ANY_ORIGIN in serve.cors_origins:
+        raise InvalidSettings(
+            "serve.cors_origins allows every web page, and no API keys are set up",
+            hint="name the origins, as in https://app.example, or set up keys: convo serve --new-key NAME --keys FILE",
+        )
     if serve.keys_file is None and not is_loopback(serve.host):
         raise InvalidSettings(
             f"{serve.host} can be reached from other machines, and no API keys are set up",

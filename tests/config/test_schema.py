@@ -288,6 +288,10 @@ LIMITS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "editing": (('"emacs"', '"vi"', '"plain"'), ('"VI"', '"nano"')),
     "answers": (('"markdown"', '"plain"'), ('"html"',)),
     "serve.reasoning_events": (('"openai"', '"specification"'), ('"both"',)),
+    "serve.cors_origins": (
+        ("[]", '["*"]', '["https://app.example", "http://localhost:5173", "http://[::1]:8080"]', '["app://x"]'),
+        ('"*"', "[1]", '["https://a.example/"]', '["https://A.example"]', '["https://a.example:443"]', '["null"]'),
+    ),
     "windows": (
         ('{"a/b" = {context = 1, output = 1}}',),
         ('{"a/b" = {context = 0}}', '{"a/b" = {context = 1, output = 0}}'),

@@ -32,6 +32,7 @@ from convo.config.values import (
     check_boolean,
     check_folders,
     check_fraction_or_tokens,
+    check_origins,
     check_patterns,
     check_port,
     check_seconds,
@@ -98,6 +99,7 @@ VALUES: dict[ValueCheck, str] = {
     check_boolean: "`true` or `false`",
     check_amount: "number, 0 or more",
     check_fraction_or_tokens: "number from 0 to 1, or a whole number above 1",
+    check_origins: "array of origins, such as `https://app.example`, or `*`",
     check_patterns: "array of regular expressions; none may match the empty text",
     check_parameter_value: "any value of JSON except an object",
     check_folders: "array of paths that begin with `/` or `~`",
@@ -178,8 +180,8 @@ NOTES = {
         "`refuse`",
     ),
     "aliases.ALIAS": Note(
-        "The model that this name stands for, in commands and in requests to `convo serve`. The name may be a full one, "
-        'such as `"openai/gpt-5"`: it then stands for the other model.',
+        "The model that this name stands for, in commands and in requests to `convo serve`. The name may be a full "
+        'one, such as `"openai/gpt-5"`.',
         "local",
     ),
     "state_storage": Note(
@@ -207,6 +209,12 @@ NOTES = {
     "serve.seal_key_env": Note(
         "The environment variable with the key that encrypts compaction items.",
         "MY_SEAL_KEY",
+    ),
+    "serve.cors_origins": Note(
+        "The origins of web pages whose scripts may call the API below `/v1/`, exactly as browsers send them; the"
+        " inspector page stays closed to them. `*` allows every page and requires `keys_file`.",
+        '["https://app.example"]',
+        "none",
     ),
     "serve.max_body_bytes": Note("Bytes of the body of one request.", "1048576"),
     "serve.max_header_bytes": Note("Bytes of all headers of one request.", "16384"),
