@@ -35,6 +35,7 @@ from convo.history.records import (
     LinkStatus,
     Session,
     Strategy,
+    pick_reported_fields,
     strip_tool_secrets,
 )
 from convo.history.tree import Path
@@ -633,6 +634,7 @@ class ChatTurn:
             usage=response.get("usage"),
             error=self._make_link_error(response),
             is_stored=bool(fields.get("store", True)),
+            reported=pick_reported_fields(response),
         )
 
     def _make_link_error(self, response: Response) -> Mapping[str, Json] | None:

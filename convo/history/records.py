@@ -5,6 +5,7 @@ is how many of the last input items were in the request. Items after a session's
 Secrets of hosted tools (headers, tokens, URLs) are stripped from parameters before anything is stored.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -128,6 +129,7 @@ class Link:
     usage:            as the endpoint reported it, in tokens
     error:            {"code", "message"} of a call that did not succeed
     is_stored:        whether the endpoint stores the response, so that a chain can continue it
+    reported:         fields of the response that only its provider can know; see `REPORTED_FIELDS`
     """
 
     id: str
@@ -149,6 +151,24 @@ class Link:
     usage: Mapping[str, Json] | None = None
     error: Mapping[str, Json] | None = None
     is_stored: bool = True
+    reported: Mapping[str, Json] = field(default_factory=dict)
+
+
+REPORTED_FIELDS = ("prompt_cache_diagnostics", "input_transformations", "tool_usage")
+"""Fields of a response that are kept as its provider reported them."""
+
+MAX_REPORTED_BYTES = 64 * 1024
+"""Bytes of one of them; of a larger one only its size is kept."""
+
+
+def pick_reported_fields(response: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the fields of a response that only its provider can know, as far as it reported them."""
+    reported = {name: response[name] for name in REPORTED_FIELDS if response.get(name) is not None}
+    sizes = {name: len(json.dumps(value)) for name, value in reported.items()}
+    return {
+        name: value if sizes[name] <= MAX_REPORTED_BYTES else {"omitted_bytes": sizes[name]}
+        for name, value in reported.items()
+    }
 
 
 SECRET_TOOL_FIELDS = frozenset(

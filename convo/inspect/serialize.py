@@ -87,6 +87,7 @@ def _inspected_link_to_json(
         "output": _output_keys(link, path_index),
         "usage": dict(link.usage) if link.usage is not None else None,
         "cost_usd": link_cost_usd(link, prices),
+        **({"reported": dict(link.reported)} if link.reported else {}),
         **({"ignored": list(link.parameters[IGNORED_PARAMETER])} if IGNORED_PARAMETER in link.parameters else {}),
         **({"recording": link.parameters[RECORDING_PARAMETER]} if RECORDING_PARAMETER in link.parameters else {}),
         "children": None if children is None else [child.id for child in children],
@@ -276,6 +277,7 @@ def _link_to_json(link: Link, depth: Mapping[Key, int]) -> dict[str, Json]:
         "usage": link.usage,
         "error": link.error,
         "stored": link.is_stored,
+        **({"reported": link.reported} if link.reported else {}),
     }
 
 
@@ -302,6 +304,7 @@ def link_from_json(link: Mapping[str, Json], path: Path, session: str) -> Link:
             usage=link.get("usage"),
             error=link.get("error"),
             is_stored=link.get("stored", True),
+            reported=link.get("reported", {}),
         )
     except (TypeError, ValueError, KeyError) as error:
         raise InputFault("a link has missing or wrong fields") from error
@@ -324,6 +327,8 @@ LINK_FIELD_TYPES: dict[str, tuple[type, ...]] = {
 def _is_valid_link(link: Mapping[str, Json], item_count: int) -> bool:
     """Whether `link` has the fields of a link, and its positions are within `item_count` items."""
     if not all(isinstance(link.get(name), types) for name, types in LINK_FIELD_TYPES.items()):
+        return False
+    if not isinstance(link.get("reported", {}), dict):
         return False
     scope = link["endpoint"]
     values = [*(link[name] for name in LINK_FIELD_TYPES), *scope]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from convo.history.canonical import digest
 from convo.history.items import Item, Response
-from convo.history.records import ANSWERED_STATUSES, Link, Scope, Strategy
+from convo.history.records import ANSWERED_STATUSES, Link, Scope, Strategy, pick_reported_fields
 from convo.history.tree import Key, Path
 from convo.inspect.view import PathIndex
 
@@ -198,6 +198,7 @@ def _link_from_response(
         duration_s=completed_at - created_at if completed_at else None,
         parameters={"instructions": instructions} if (instructions := response.get("instructions")) else {},
         usage=response.get("usage"),
+        reported=pick_reported_fields(response),
         error=response.get("error"),
         is_stored=bool(response.get("store", True)),
     )

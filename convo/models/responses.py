@@ -16,6 +16,7 @@ from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.errors import EndpointFault, StreamBroken
 from convo.history.accumulator import ITEM_EVENTS, SERVER_TERMINAL_EVENTS, START_EVENTS, validate_stream_event
 from convo.history.items import Item, Json, StreamEvent, item_type, to_resendable
+from convo.history.records import pick_reported_fields
 from convo.models.base import (
     ENCRYPTED_CONTENT,
     INCLUDE_ENCRYPTED_REASONING,
@@ -215,6 +216,7 @@ class ResponsesEventTranslator:
             "model": _str_field(response, "model") or self._model,
             "output": output or [self._done_items[index] for index in sorted(self._done_items)],
             "usage": _clean_usage(response.get("usage")),
+            **pick_reported_fields(response),
         }
         if status == "incomplete":
             reason = _str_field(response.get("incomplete_details") or {}, "reason")

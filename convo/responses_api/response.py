@@ -6,7 +6,7 @@ transaction stores it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from convo.endpoints.base import LIMIT_FIELD
 from convo.errors import ConvoError, LimitReached
@@ -17,6 +17,7 @@ from convo.history.records import (
     Link,
     LinkStatus,
     effective_parameters,
+    pick_reported_fields,
 )
 from convo.history.tree import Path
 from convo.responses_api.conversations import build_append_transaction
@@ -96,6 +97,7 @@ def build_response(link: Link, output: Sequence[Item]) -> Response:
         "usage": _usage_field(link.usage),
         **{name: parameters.get(name, default) for name, default in DEFAULT_FIELD_VALUES.items()},
         **{name: parameters[name] for name in OPTIONAL_FIELDS if name in parameters},
+        **link.reported,
     }
 
 
@@ -235,6 +237,7 @@ class TurnResult:
     """The end of a model's response.
 
     error:    {"code", "message"}; for an incomplete response its reason and a message; "limit" if a limit ended it
+    reported: the fields that only the model's provider can know
     is_sent:  the output of a cancelled response is the part sent to its client, and is appended to the conversation
     """
 
@@ -243,6 +246,7 @@ class TurnResult:
     usage: Mapping[str, Json] | None = None
     error: Mapping[str, Json] | None = None
     is_sent: bool = False
+    reported: Mapping[str, Json] = field(default_factory=dict)
 
     @property
     def is_confirmed(self) -> bool:
@@ -257,6 +261,10 @@ class TurnResult:
 
 def result_from_event(event: StreamEvent) -> TurnResult:
     """Return the result that a terminal event carries."""
+    return replace(_build_result(event), reported=pick_reported_fields(event["response"]))
+
+
+def _build_result(event: StreamEvent) -> TurnResult:
     response: Response = event["response"]
     output, usage = tuple(response.get("output") or ()), response.get("usage")
     if event["type"] == "response.completed":
@@ -330,6 +338,7 @@ def finish_turn_link(link: Link, input_path: Path, result: TurnResult, duration_
         usage=result.usage,
         error=result.error,
         duration_s=duration_s,
+        reported=result.reported,
     )
 
 

@@ -440,6 +440,7 @@ def _build_link_data(link: Link, view: ConversationView, requests: RequestTable)
         "ignored": list(link.parameters.get(IGNORED_PARAMETER, ())),
         "client": describe_client(link.parameters),
         "error": dict(link.error) if link.error else None,
+        "reported": dict(link.reported),
         "items_sent": stats.sent_count,
         "items_saw": stats.input_count,
         "sent_tokens": stats.sent_tokens,

@@ -133,6 +133,9 @@ def _build_link(
         ("previous response", previous, OPTIONAL_TEXT), ("duration", seconds, OPTIONAL_NUMBER),
         ("time of the first token", first_token_s, OPTIONAL_NUMBER), ("usage", figures, OPTIONAL_TEXT),
     )  # fmt: skip
+    fields = {} if error is None else dict(_decode_text("error", error, OBJECT))
+    reported = fields.pop(REPORTED_MEMBER, None) or {}
+    _check_columns(("reported fields", reported, OBJECT))
     return Link(
         id=link_id,
         input_head=_decode_key("input", saw),
@@ -151,8 +154,9 @@ def _build_link(
         first_token_s=first_token_s,
         parameters={} if parameters is None else _decode_text("parameters", parameters, OBJECT),
         usage=None if figures is None else _decode_usage(form, figures),
-        error=None if error is None else _decode_text("error", error, OBJECT),
+        error=fields if fields or not (error is None or reported) else None,
         is_stored=is_stored,
+        reported=reported,
     )
 
 
@@ -184,6 +188,17 @@ def encode_route(link: Link) -> tuple[list[Json], str | None]:
     form, figures = split_integers(link.usage)
     scope = [link.scope.url, link.scope.organisation, link.scope.project]
     return [link.model, link.strategy, *scope, link.conversation_id, link.is_stored, form], figures
+
+
+REPORTED_MEMBER = "convo.reported"
+"""The member of the column `error` with the reported fields of a link, which may have no error."""
+
+
+def encode_error(link: Link) -> str | None:
+    """Return the value of the column `error`."""
+    if link.reported:
+        return encode_json({**(link.error or {}), REPORTED_MEMBER: link.reported})
+    return encode_json(link.error) if link.error is not None else None
 
 
 def is_route(route: Json) -> TypeGuard[list[Json]]:

@@ -67,7 +67,7 @@ from convo.terminal.terminal import (
     truncate_text,
     unconfirmed_rows,
 )
-from convo.terminal.usage_views import context_table_lines
+from convo.terminal.usage_views import context_table_lines, reported_rows
 
 NO_CHART_TEXT = "no request reported its input tokens"
 
@@ -200,6 +200,8 @@ def conversation_rows(view: ConversationView, table: Table | None = None) -> Ite
         yield "each request", " · ".join(f"{heading} {cell}" for heading, cell in table.common_cells)
     if not view.has_all_forks:
         yield "forks", "this endpoint cannot list the other responses that continue a response"
+    current = next((link for link in reversed(view.links) if link.id == view.current_link_id), None)
+    yield from reported_rows(current.reported if current else {})
     ignored = dict.fromkeys(name for link in view.links for name in link.parameters.get(IGNORED_PARAMETER, ()))
     if ignored:
         yield "ignored", f"not sent to the model: {escape_control_chars(', '.join(ignored))}"

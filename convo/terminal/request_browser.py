@@ -74,6 +74,7 @@ from convo.terminal.terminal import (
     key_value_lines,
     truncate_text,
 )
+from convo.terminal.usage_views import reported_rows
 from convo.usage.cost import Usage
 
 Line: TypeAlias = Sequence[tuple[str, str]]
@@ -723,6 +724,7 @@ class RequestBrowser:
                 yield "note", str(note)
         if not link.is_stored:
             yield "stored", "no, sent with store=false"
+        yield from reported_rows(link.reported)
         for name in sorted(parameters):
             value = parameters[name]
             yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -3,17 +3,29 @@
 Estimated token counts begin with "~".
 """
 
+import json
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 
 from convo.config.sections import Price
+from convo.history.items import Json
 from convo.history.records import Link
 from convo.inspect.context_window import COUNTED_BY_ENDPOINT, COUNTED_BY_ESTIMATE, ContextUsage
 from convo.inspect.view import UsageTotals, sum_link_usage
 from convo.terminal.panel import render_bar
 from convo.terminal.status_line import format_cost, format_share, format_token_counts
-from convo.terminal.terminal import Column, DisplayOptions, fit_columns, format_count, table_lines, wrap_line
+from convo.terminal.terminal import (
+    Column,
+    DisplayOptions,
+    KeyValue,
+    escape_control_chars,
+    fit_columns,
+    format_count,
+    table_lines,
+    wrap_line,
+)
 
 NO_REQUESTS_TEXT = "no requests yet"
 
@@ -50,6 +62,40 @@ def format_session_cost(links: Sequence[Link], prices: Mapping[str, Price]) -> s
         return f"  no price for {', '.join(unpriced)}; add it under [prices] in config.toml"
     last_cost = f"; last request {''.join(format_cost(last.cost_usd))}" if last and last.cost_usd is not None else ""
     return f"  {''.join(format_cost(total.cost_usd))} for {format_count(total.request_count, 'request')}{last_cost}"
+
+
+def reported_rows(reported: Mapping[str, Json]) -> Iterator[KeyValue]:
+    """Yield a row for each field that a response's provider reported; its text is not trusted."""
+    if "prompt_cache_diagnostics" in reported:
+        yield "prompt cache", _describe_cache_diagnostics(reported["prompt_cache_diagnostics"])
+    if "input_transformations" in reported:
+        yield "removed", _describe_transformations(reported["input_transformations"])
+    if "tool_usage" in reported:
+        yield "tool usage", _to_json_text(reported["tool_usage"])
+
+
+def _describe_cache_diagnostics(diagnostics: Json) -> str:
+    if not isinstance(diagnostics, Mapping) or not isinstance(diagnostics.get("type"), str):
+        return _to_json_text(diagnostics)
+    text = diagnostics["type"].replace("_", " ")
+    if isinstance(reason := diagnostics.get("reason"), str):
+        text += f": {reason.replace('_', ' ')}"
+    if isinstance(tokens := diagnostics.get("cache_missed_tokens"), int):
+        text += f", about {format_count(tokens, 'token')} not reused"
+    return escape_control_chars(text)
+
+
+def _describe_transformations(transformations: Json) -> str:
+    """Count the removed inputs by their reasons."""
+    if not isinstance(transformations, list) or not all(isinstance(each, Mapping) for each in transformations):
+        return _to_json_text(transformations)
+    kinds = Counter(f"{each.get('type')} ({str(each.get('reason')).replace('_', ' ')})" for each in transformations)
+    removed = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+    return escape_control_chars(f"{removed}: the model did not receive them" if removed else "nothing")
+
+
+def _to_json_text(value: Json) -> str:
+    return escape_control_chars(json.dumps(value, ensure_ascii=False))
 
 
 METER_COLUMNS = 40

@@ -19,6 +19,7 @@ from convo.stores.codec import (
     decode_metadata,
     decode_rows,
     decode_session,
+    encode_error,
     encode_json,
     encode_previous_response_id,
     encode_route,
@@ -398,7 +399,7 @@ def build_link_upsert(t: TenantConnection, link: Link, stored_status: LinkStatus
             link.duration_s,
             link.first_token_s,
         ),
-        *(hashes.get("parameters"), figures, encode_json(link.error) if link.error is not None else None),
+        *(hashes.get("parameters"), figures, encode_error(link)),
     )
 
 

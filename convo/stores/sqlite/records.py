@@ -23,6 +23,7 @@ from convo.stores.codec import (
     decode_metadata,
     decode_rows,
     decode_session,
+    encode_error,
     encode_json,
     encode_previous_response_id,
     encode_route,
@@ -451,7 +452,7 @@ def _link_columns(t: TenantConnection, link: Link) -> Columns:
         "seconds": link.duration_s,
         "first_token_s": link.first_token_s,
         "usage": figures,
-        "error": encode_json(link.error) if link.error is not None else None,
+        "error": encode_error(link),
     }
 
 
