@@ -18,7 +18,7 @@ from convo.history.items import Item, StreamEvent
 from convo.history.records import UNFINISHED_STATUSES, Link
 from convo.responses_api import errors, response
 from convo.responses_api.deps import EndpointDeps
-from convo.responses_api.history import load_response_link
+from convo.responses_api.history import UNSTORED_RETENTION_S, load_response_link
 from convo.responses_api.response import TurnResult, build_created_event, build_response, build_terminal_event
 from convo.responses_api.turn import (
     EventSequencer,
@@ -165,6 +165,8 @@ async def start_background_run(request: ResponseRequest, deps: EndpointDeps) -> 
         link = replace(build_link(turn, response_id=response_id, created_at=deps.clock.now()), status="queued")
         change = response.build_turn_transaction(turn.history, turn.input_path, UNFINISHED_RESULT, link, deps.new_id)
         await commit_turn(deps.store, replace(change, started_run_id=response_id), turn, UNFINISHED_RESULT)
+        if not request.store:
+            deps.runs.unstored[response_id] = deps.store.tenant, deps.clock.now() + UNSTORED_RETENTION_S
         run = BackgroundRun(turn, link, deps, exit_stack.pop_all())
         run.start()
     return run
@@ -285,7 +287,7 @@ async def follow_response(
     while True:
         run = deps.runs.find_background(response_id)
         update = run.next_update() if run else None
-        link = await load_response_link(deps.store, response_id)
+        link = await load_response_link(deps.store, response_id, deps.clock.now())
         if not link.parameters.get("background"):
             raise errors.not_streamable_error(response_id)
         for event in await deps.store.events(response_id, after=last_number):

@@ -88,9 +88,13 @@ class ForegroundRun:
 
 
 class ActiveRuns:
-    """The active runs and tasks of one process, for all tenants."""
+    """The active runs and tasks of one process, for all tenants.
+
+    unstored:  the tenant of each background response with `store: false`, and the time at which it may be deleted
+    """
 
     def __init__(self) -> None:
+        self.unstored: dict[str, tuple[str, float]] = {}
         self._foreground: set[ForegroundRun] = set()
         self._is_grace_over = False
         self._tasks: dict[asyncio.Task[None], Callable[[], object]] = {}

@@ -27,6 +27,7 @@ from convo.responses_api.files import FileResolver, Files
 from convo.responses_api.history import (
     LoadedHistory,
     check_call_pairs,
+    get_polling_end,
     load_item_ids,
     load_request_history,
     load_response_link,
@@ -312,7 +313,7 @@ class EmbeddedEndpoint:
     async def _load_link(self, response_id: str) -> Link:
         """Load the link of a response, even if its client has just disconnected. Raises NotFound."""
         await self._deps.runs.wait_until_ended(self._deps.store.tenant, response_id=response_id)
-        return await load_response_link(self._deps.store, response_id)
+        return await load_response_link(self._deps.store, response_id, self._deps.clock.now())
 
     async def _cancel_run(self, response_id: str) -> None:
         """Cancel an open run, in this process or another."""
@@ -329,6 +330,9 @@ EVENT_RETENTION_S = 3600.0
 
 SWEEPS_PER_EVENT_EXPIRY = 15
 """Old events are deleted in every 15th sweep."""
+
+UNSTORED_CHECK_S = 60.0
+"""Seconds between two checks whether a background response with `store: false` has ended."""
 
 PRUNES_PER_TTL, MAX_PRUNE_INTERVAL_S = 10, 3600.0
 """A tenant's state with a TTL is pruned ten times in that time, and at least once an hour."""
@@ -424,6 +428,23 @@ class EmbeddedService:
             await self._store.admin.prune_files(self._clock.now())
         if self._ttl_s is not None:
             await self._prune(self._ttl_s)
+        await self._remove_unstored_responses()
+
+    async def _remove_unstored_responses(self) -> None:
+        """Delete the background responses with `store: false` whose time for polling is over."""
+        now = self._clock.now()
+        for response_id, (tenant, due_at) in list(self._runs.unstored.items()):
+            if now < due_at:
+                continue
+            store = self._store.for_tenant(tenant)
+            link = await store.link(response_id)
+            polling_end = get_polling_end(link) if link is not None else now
+            if polling_end is not None and polling_end <= now:
+                if link is not None:
+                    await store.remove_link(response_id)
+                del self._runs.unstored[response_id]
+            else:  # it still runs, or ended later than it was started
+                self._runs.unstored[response_id] = tenant, polling_end or now + UNSTORED_CHECK_S
 
     async def _prune(self, ttl: TimeToLive) -> None:
         """Delete state older than its tenant's TTL, for each tenant that is due."""

@@ -114,8 +114,28 @@ async def find_response_link(store: Store, response_id: str) -> Link | None:
     return link if is_own else None
 
 
-async def load_response_link(store: Store, response_id: str) -> Link:
-    """Load the link of a response. Raises NotFound."""
+UNSTORED_RETENTION_S = 600.0
+"""Seconds after its end for which a background response with `store: false` can be retrieved."""
+
+
+def is_kept_for_polling(link: Link) -> bool:
+    """Whether this is a background response with `store: false`, which is deleted some time after its end."""
+    is_background = bool(link.parameters.get("background")) and link.session_id is None
+    return is_background and not link.is_stored and link.scope == EMBEDDED_SCOPE
+
+
+def get_polling_end(link: Link) -> float | None:
+    """Return the time until which the response can be retrieved, in seconds since 1970; None while it runs."""
+    return None if link.duration_s is None else link.created_at + link.duration_s + UNSTORED_RETENTION_S
+
+
+async def load_response_link(store: Store, response_id: str, now: float) -> Link:
+    """Load the link of a response that can be retrieved at the time `now`. Raises NotFound."""
+    link = await store.link(response_id)
+    if link is not None and is_kept_for_polling(link):
+        polling_end = get_polling_end(link)
+        if polling_end is None or now < polling_end:
+            return link
     link = await find_response_link(store, response_id)
     if link is None:
         raise NotFound("response", response_id)

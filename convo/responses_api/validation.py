@@ -381,10 +381,6 @@ def _parse_request(body: Mapping[str, Json]) -> ResponseRequest:
     previous_id, conversation_id = fields.get("previous_response_id"), parse_conversation_id(fields.get("conversation"))
     if previous_id and conversation_id:
         raise errors.mutually_exclusive_error()
-    if fields.get("background") and not fields.get("store", True):
-        raise errors.unsupported_parameter_error(
-            "background", "a background response is always stored; leave out `store`"
-        )
     if not fields.get("input") and not (previous_id or conversation_id or fields.get("prompt")):
         raise errors.missing_input_error()
     items = parse_input_items("input", fields.get("input") or [])

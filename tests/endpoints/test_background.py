@@ -150,11 +150,6 @@ async def test_a_running_response_cannot_be_continued(store: Store) -> None:
     assert (await ask(endpoint, "b", previous_response_id=response))["status"] == "completed"
 
 
-async def test_a_background_response_requires_a_store(store: Store) -> None:
-    error = await refusal(endpoint_over(store, open_gated_model()), "a", background=True, store=False)
-    assert error_fields(error) == ("unsupported_parameter", 400, "background")
-
-
 async def test_an_invalid_request_is_refused_before_anything_is_stored(store: Store) -> None:
     endpoint = endpoint_over(store, open_gated_model())
     error = await refusal(endpoint, "a", background=True, previous_response_id="resp_nope")

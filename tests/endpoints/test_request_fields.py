@@ -357,10 +357,8 @@ def test_two_histories_exclude_each_other() -> None:
     assert error_fields(error) == ("mutually_exclusive_parameters", 400, None)
 
 
-def test_a_background_response_without_store_is_refused_with_the_reason() -> None:
-    assert parse_error(background=True, store=False).message == (
-        "Unsupported parameter: 'background': a background response is always stored; leave out `store`"
-    )
+def test_a_background_response_may_be_unstored() -> None:
+    assert parse(background=True, store=False).store is False
     assert parse(background=False, store=False).store is False
     assert parse(background=True, store=None).background is True
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from convo.errors import NotFound, RequestRefused
 from convo.history.items import Json
 from convo.models.base import ModelRequest
 from convo.responses_api.deps import EndpointOptions
@@ -156,4 +157,36 @@ async def test_the_sweeps_start_once_with_the_first_request(start: str) -> None:
         for _ in range(5):
             await asyncio.sleep(0)
     assert admin.event_ages_s == [3600.0]
+    await service.aclose()
+
+
+class StoppedClock(FixedClock):
+    """A clock on which a sleep never ends, so that only the test runs sweeps."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_an_unstored_background_response_can_be_polled_for_ten_minutes_and_is_then_deleted() -> None:
+    store, clock = MemoryStore(), StoppedClock(1000.0)
+    service = open_service(store, clock)
+    endpoint = service.endpoint_for("local")
+    body = {"model": MODEL, "input": "hi", "background": True, "store": False}
+    stream = endpoint.create(body)
+    response = (await anext(stream))["response"]
+    await stream.aclose()
+    assert (response["store"], response["background"]) == (False, True)
+    cancelled = await endpoint.cancel(response["id"])
+    assert cancelled["status"] in ("cancelled", "completed")
+    with pytest.raises(RequestRefused):  # nothing may continue it
+        await anext(endpoint.create({"model": MODEL, "input": "and?", "previous_response_id": response["id"]}))
+    clock.advance(599)
+    await service.sweep()
+    assert (await endpoint.retrieve(response["id"]))["id"] == response["id"]
+    assert [event["type"] async for event in endpoint.follow(response["id"])][-1].startswith("response.")
+    clock.advance(2)
+    with pytest.raises(NotFound):
+        await endpoint.retrieve(response["id"])
+    await service.sweep()
+    assert await store.for_tenant("local").link(response["id"]) is None
     await service.aclose()
