@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from convo.agents.graph import Graph
 from convo.chat.conversation import Chat
 from convo.chat.lookup import read_or_report, resolve_handle
+from convo.chat.run_decisions import build_log_entries
 from convo.chat.session_record import RunUpdate
 from convo.chat.view_loader import OPEN_RUN_STATUSES, RERUN_CALLS_KEY, load_open_run, make_call_key
 from convo.errors import DamagedRow, InvalidRunState, InvalidUsage, NotFound
@@ -25,6 +26,7 @@ from convo.runs.serialize import CHANGED_CODE_HINT, STAGE_WORDS, apply_call_log,
 from convo.runs.state import (
     TERMINAL_PHASES,
     AppendToHistory,
+    ApprovalDecided,
     CallModel,
     CheckInputGuardrail,
     CheckOutputGuardrail,
@@ -272,6 +274,23 @@ class RunRepository:
             self.chat.record.commit(state, run_update=run_update) if state else self.chat.record.commit_run(run_update)
         )
         self.run_row, self.checkpoint = run_update.agent_run, checkpoint
+
+    async def save_decisions(
+        self, previous_run: Run, run: Run, events: Sequence[ApprovalDecided], *calls: AgentCall
+    ) -> None:
+        """Commit a paused run with decisions on its calls, and log them; `calls` are the ends of calls."""
+        entries = build_log_entries(
+            self.run_id,
+            run_to_json(previous_run),
+            run_to_json(run),
+            events,
+            now=self.chat.deps.clock.now(),
+            decided_by=None,
+            source="run",
+        )
+        run_update = RunUpdate(self._build_row(run, self.checkpoint), calls, decisions=tuple(entries))
+        await self.chat.record.commit_run(run_update)
+        self.run_row = run_update.agent_run
 
     def build_response_update(
         self,

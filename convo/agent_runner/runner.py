@@ -265,7 +265,8 @@ class AgentRunner:
             self._repository.make_call_entry(run, supplied.call_id, is_ended=True, output=supplied.output)
             for supplied in outputs
         ]
-        await shielded(self._repository.save(run, *end_entries))
+        decisions = [event for event in events if isinstance(event, ApprovalDecided)]
+        await shielded(self._repository.save_decisions(self.run, run, decisions, *end_entries))
         self._loop.load(run)
 
     async def preview_resume(self) -> Run:

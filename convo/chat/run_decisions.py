@@ -1,7 +1,8 @@
 """Decisions on the pending calls of a stored run: saved in the run, and logged in the same transaction.
 
 `convo approvals` and the inspector page decide through `lease_run` and `save_decisions`. No tool runs and no agents are
-loaded: `convo resume` continues the run with the decisions.
+loaded: `convo resume` continues the run with the decisions. A process that performs the run, such as a chat, logs its
+own decisions with `build_log_entries`.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -13,7 +14,7 @@ from convo.chat.session_record import acquire_session_lease
 from convo.errors import Busy, NotFound
 from convo.history.items import Json
 from convo.runs.state import ApprovalDecided
-from convo.runs.stored_approvals import apply_decisions, match_decisions
+from convo.runs.stored_approvals import RunDocument, apply_decisions, match_decisions
 from convo.stores.base import AgentRun, ApprovalDecision, Store, Transaction
 
 
@@ -52,17 +53,31 @@ async def save_decisions(
     Raises Conflict if the run changed meanwhile, and the errors of `apply_decisions`.
     """
     document = apply_decisions(run.document, events)
-    decisions = [
-        ApprovalDecision(
-            *(run.id, call.call_id, call.agent, call.tool, call.arguments, event.approve, now, decided_by, source),
-            is_sticky=event.always,
-            reason=None if event.approve else event.message,
-        )
-        for call, event in match_decisions(run.document, document, events)
-    ]
+    decisions = build_log_entries(run.id, run.document, document, events, now=now, decided_by=decided_by, source=source)
     changed = replace(run, revision=run.revision + 1, document=document, changed_at=now)
     await store.commit(Transaction(agent_run=changed, approval_decisions=tuple(decisions)))
     return decisions
+
+
+def build_log_entries(
+    run_id: str,
+    document: RunDocument,
+    changed: RunDocument,
+    events: Sequence[ApprovalDecided],
+    *,
+    now: float,
+    decided_by: str | None,
+    source: str,
+) -> list[ApprovalDecision]:
+    """Build the log entries of the decisions that changed the document of a run."""
+    return [
+        ApprovalDecision(
+            *(run_id, call.call_id, call.agent, call.tool, call.arguments, event.approve, now, decided_by, source),
+            is_sticky=event.always,
+            reason=None if event.approve else event.message,
+        )
+        for call, event in match_decisions(document, changed, events)
+    ]
 
 
 def arguments_digest(arguments: str) -> str:

@@ -16,7 +16,15 @@ from convo.history.items import Item, item_preview
 from convo.history.records import SCRATCH_PREFIX, Link, Session
 from convo.history.tree import Path
 from convo.runtime import Clock, NewId, describe_process, is_process_dead, process_identity, shielded
-from convo.stores.base import AgentCall, AgentRun, AppendItems, Store, Transaction, session_name_taken_error
+from convo.stores.base import (
+    AgentCall,
+    AgentRun,
+    AppendItems,
+    ApprovalDecision,
+    Store,
+    Transaction,
+    session_name_taken_error,
+)
 from convo.stores.lease import LeaseGuard
 from convo.strategies.selection import is_session_handle
 from convo.strategies.strategy import STRATEGIES, ConversationState
@@ -38,11 +46,13 @@ class RunUpdate:
 
     agent_run, calls:  the run that changes the record, and its call log
     appended_items:    appended after a response: the outputs of calls that started no tool
+    decisions:         appended to the log of decisions; only for `SessionRecord.commit_run`
     """
 
     agent_run: AgentRun | None = None
     calls: tuple[AgentCall, ...] = ()
     appended_items: tuple[Item, ...] = ()
+    decisions: tuple[ApprovalDecision, ...] = ()
 
 
 NO_UPDATE = RunUpdate()
@@ -113,7 +123,10 @@ class SessionRecord:
         await shielded(self._commit_run(run_update))
 
     async def _commit_run(self, run_update: RunUpdate) -> None:
-        await self._store.commit(Transaction(agent_run=run_update.agent_run, agent_calls=run_update.calls))
+        transaction = Transaction(
+            agent_run=run_update.agent_run, agent_calls=run_update.calls, approval_decisions=run_update.decisions
+        )
+        await self._store.commit(transaction)
         self.agent_run = run_update.agent_run or self.agent_run
 
     @property

@@ -362,7 +362,7 @@ class ApprovalDecision(NamedTuple):
     reason:      of a rejection, for the model
     decided_at:  seconds since 1970
     decided_by:  the name of the API key that decided; None: a process with access to the store
-    source:      the interface: "page" or "command"
+    source:      "page": the inspector page; "command": `convo approvals`; "run": the process of the run, such as a chat
     """
 
     run_id: str

@@ -91,8 +91,9 @@ def render_decision_log(decisions: Sequence[ApprovalDecision], display: DisplayO
         Column("run", [one.run_id for one in decisions], drop_order=0),
         Column("tool", [one.tool for one in decisions]),
         Column("arguments", [decode_json_escapes(" ".join(one.arguments.split())) for one in decisions]),
-        Column("reason", [one.reason or "" for one in decisions], drop_order=1),
     ]
+    if any(one.reason for one in decisions):
+        columns.append(Column("reason", [one.reason or "" for one in decisions], drop_order=1))
     return render_table(columns, display)
 
 

@@ -390,3 +390,32 @@ async def write_unknown_version(writer: ChatWriter) -> None:
     await writer.store.commit(
         Transaction(agent_run=AgentRun("run_1", chat.session.id, 1, "paused", document, 1.0, 1.0))
     )
+
+
+def test_the_log_has_each_decision_with_its_arguments(
+    convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (convo("approvals", "log").err, convo("approvals", "log", "--json").json()) == ("no decisions\n", [])
+    write_chats(home, two_paused_runs)
+    (tmp_path / "editor.py").write_text("import sys; open(sys.argv[1], 'w').write('{\"text\": \"y\"}')")
+    monkeypatch.setenv("EDITOR", f"{sys.executable} {tmp_path / 'editor.py'}")
+    assert convo("approvals", "edit", "g1", "--run", "shop").exit == 0
+    assert convo("approvals", "reject", "g2=not on a Friday", "--always", "--run", "shop").exit == 0
+    assert convo("approvals", "approve", "g2", "--run", "shop").exit == 0
+    names = ("call_id", "decision", "always", "reason", "arguments", "decided_by", "source")
+    assert [tuple(entry[name] for name in names) for entry in convo("approvals", "log", "--json").json()] == [
+        ("g2", "approve", False, None, '{"text": "x"}', None, "command"),
+        ("g2", "reject", True, "not on a Friday", '{"text": "x"}', None, "command"),
+        ("g1", "approve", False, None, '{"text": "y"}', None, "command"),
+    ]
+    (first, *_, last) = convo("approvals", "log", "--run", "shop").out.splitlines()
+    assert first.split() == ["time", "decision", "key", "call", "agent", "run", "tool", "arguments", "reason"]
+    assert last.split()[2:] == ["approved", "-", "g1", "shop", "run_1", "guarded", '{"text":', '"y"}']
+    got = convo("approvals", "log", "--run", "nobody")
+    assert (got.exit, got.err.splitlines()[0]) == (5, "convo: no session 'nobody'")
+
+
+def test_both_calls_with_one_id_are_logged(convo: Convo, home: Path) -> None:
+    write_chats(home, paused_session("trip", paused_with_two_clerks()))
+    assert convo("approvals", "approve", "i1").exit == 0
+    assert [entry["call_id"] for entry in convo("approvals", "log", "--json").json()] == ["i1", "i1"]

@@ -79,6 +79,7 @@ def test_an_approved_call_runs_once_when_the_run_is_resumed(open_desk: OpenDesk,
     status = page.locator("#decision-status[role=status]")
     expect(status).to_have_text("Approved refund (c1). To continue the run: convo resume refunds")
     expect(page.get_by_role("region", name="Paused: 1 agent run")).to_contain_text("all calls are decided")
+    expect(page.locator("#main")).to_be_focused()
     assert tool_runs() == ["look_up A1"]
     assert launch("resume", "refunds", *agent_flags(), *model).exit == 0
     assert tool_runs() == ["look_up A1", "refund A1 500"]

@@ -55,10 +55,12 @@ def approvals_show_command(
 @app.command("log")
 def approvals_log_command(
     ctx: typer.Context,
-    run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Only this run or session.")] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="RUN", help="Only this run, or the newest run of this session.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List decisions of this command and of the inspector page, newest first."""
+    """List the decisions on calls, newest first."""
     from convo.cli.approvals import print_decision_log
 
     print_decision_log(get_root_options(ctx).config, run, as_json=as_json)

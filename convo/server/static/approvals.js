@@ -36,11 +36,13 @@ async function confirmDecision(source, runId, callId, decision, decided) {
     const call = await source.approval(runId, callId);
     title.textContent = "";
     title.append(element("span", {}, `${VERBS[decision][0]} ${call.tool_name}?`));
-    body.replaceChildren(...decisionForm(source, call, decision, (outcome) => {
+    const done = async (outcome) => {
       dialog.close();
       announce(outcome);
-      decided();
-    }, () => dialog.close()));
+      await decided();
+      if (document.activeElement === document.body) document.getElementById("main").focus(); // the buttons are gone
+    };
+    body.replaceChildren(...decisionForm(source, call, decision, done, () => dialog.close()));
   } catch (error) {
     body.replaceChildren(element("p", { role: "alert" }, error.message), closeButton(dialog));
   }
@@ -48,7 +50,6 @@ async function confirmDecision(source, runId, callId, decision, decided) {
 
 function decisionForm(source, call, decision, done, cancel) {
   const misleading = call.arguments.match(MISLEADING) ?? [];
-  const shown = call.arguments.toWellFormed().replace(MISLEADING, escapeCharacter);
   const facts = definitionList([
     ["Session", call.session],
     ["Run", call.run_id],
@@ -64,7 +65,7 @@ function decisionForm(source, call, decision, done, cancel) {
   const content = [
     facts,
     element("p", {}, element("strong", {}, "Arguments"), ` (${formatCount(call.arguments.length, "character")})`),
-    codeBlock(shown, `Arguments of ${call.tool_name}`),
+    codeBlock(escapeMisleading(call.arguments), `Arguments of ${call.tool_name}`),
     ...notes.filter(Boolean).map((note) => element("p", { class: "note" }, note)),
   ];
   const cancelButton = element("button", { type: "button", id: "decision-cancel", click: cancel }, call.can_decide ? "Cancel" : "Close");
@@ -110,9 +111,10 @@ function decisionForm(source, call, decision, done, cancel) {
   ];
 }
 
-/** Escape a character as JSON does: \u202e, two escapes above U+FFFF. */
-function escapeCharacter(character) {
-  return character.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join("");
+/** Escape misleading characters as JSON does: \u202e, two escapes above U+FFFF. */
+function escapeMisleading(text) {
+  const escapeUnit = (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  return text.toWellFormed().replace(MISLEADING, (character) => character.split("").map(escapeUnit).join(""));
 }
 
 /** Show the outcome of a decision until the next one; a screen reader announces it. */
@@ -145,7 +147,7 @@ function decisionEntry(entry) {
     {},
     element("strong", {}, `${VERBS[entry.decision][1]}${always}: ${entry.tool_name}`),
     element("span", { class: "note" }, ` ${formatTime(entry.decided_at, true)}${by} · ${entry.agent} · ${entry.call_id} · ${entry.run}`),
-    element("code", {}, entry.arguments),
+    element("code", {}, escapeMisleading(entry.arguments)),
     entry.reason && element("span", { class: "note" }, `Reason: ${entry.reason}`),
     element("span", { class: "note digest" }, entry.arguments_digest),
   );

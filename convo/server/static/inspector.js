@@ -473,7 +473,7 @@ function pendingCalls(runId, pending) {
 }
 
 function approvalCommands() {
-  return element("span", { class: "note" }, "convo approvals lists them, convo resume decides them");
+  return element("span", { class: "note" }, "convo resume continues a run whose calls are all decided");
 }
 
 /** Create the list of the paused runs above the table; nothing if there are none. */
