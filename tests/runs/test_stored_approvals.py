@@ -14,6 +14,7 @@ from convo.runs.stored_approvals import (
     apply_decisions,
     list_decidable_approvals,
     list_pending_approvals,
+    match_decisions,
     pending_approval_from_call,
 )
 from tests.call_count import CallCount
@@ -282,3 +283,23 @@ def test_a_call_that_has_run_cannot_be_decided_again() -> None:
     run, _ = apply_events(paused(), ApprovalDecided("g1", approve=True), RunResumed(), ToolReturned("g1", "done"))
     assert [one.id for _, one in run.decidable_with_agents] == ["g2", "m1"]
     assert pending_approval_from_call(run.calls[0], "shop").approved is None
+
+
+def test_the_calls_that_a_decision_changed_are_matched_with_it() -> None:
+    before = document(paused())
+    sticky = ApprovalDecided("g2", approve=False, message="no", always=True)
+    edited = ApprovalDecided("g1", approve=True, arguments=NEW_ARGUMENTS)
+    hosted = ApprovalDecided("m1", approve=True)
+
+    def matches(*events: ApprovalDecided, start: dict[str, Json] = before) -> list[tuple[str, str, ApprovalDecided]]:
+        changed = apply_decisions(start, events)
+        return [(call.call_id, call.arguments, event) for call, event in match_decisions(start, changed, events)]
+
+    assert matches(edited, hosted) == [("g1", NEW_ARGUMENTS, edited), ("m1", "{}", hosted)]
+    assert matches(sticky) == [("g1", '{"text": "x"}', sticky), ("g2", '{"text": "x"}', sticky)]
+    decided = apply_decisions(before, [edited])
+    assert matches(sticky, start=decided) == [("g2", '{"text": "x"}', sticky)]
+    again = ApprovalDecided("g1", approve=True)
+    assert matches(again, start=decided) == [("g1", NEW_ARGUMENTS, again)]
+    outcome = ApprovalDecided("u1", approve=True)
+    assert matches(outcome, start=document(unknown_outcome())) == [("u1", '{"text": "x"}', outcome)]
