@@ -163,7 +163,10 @@ FILTER_PARAMETERS = (
         " type or server label.",
     ),
     QueryParameter(
-        "from", parse_time_value, {"type": "number"}, "Only requests created at this time or later, in seconds since 1970."
+        "from",
+        parse_time_value,
+        {"type": "number"},
+        "Only requests created at this time or later, in seconds since 1970.",
     ),
     QueryParameter(
         "to", parse_time_value, {"type": "number"}, "Only requests created before this time, in seconds since 1970."

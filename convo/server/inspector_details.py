@@ -125,7 +125,9 @@ async def encode_agent_runs(context: HandlerContext) -> bytes:
         )
         runs = await store.agent_runs(session_id=view.session.id, limit=MAX_RUNS) if view.session else ()
         calls = [(await store.agent_calls(run.id))[:MAX_CALLS] for run in runs]
-    by_id: dict[Json, Item] = {item.get("call_id"): item for item in view.path.items if item_type(item).endswith("_call")}
+    by_id: dict[Json, Item] = {
+        item.get("call_id"): item for item in view.path.items if item_type(item).endswith("_call")
+    }
     outputs: dict[Json, Item] = {
         item.get("call_id"): item for item in view.path.items if item_type(item).endswith("_call_output")
     }

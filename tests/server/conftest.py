@@ -3,11 +3,14 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.server.gateway import RunningGateway, run_gateway
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 Serve = Callable[..., RunningGateway]
 
@@ -40,3 +43,12 @@ def gateway(serve: Serve) -> RunningGateway:
 def stored_gateway(request: pytest.FixtureRequest, serve: Serve, tmp_path: Path) -> RunningGateway:
     """A gateway over each local store: memory and SQLite."""
     return serve("memory" if request.param == "memory" else f"sqlite:{tmp_path / 'convo.db'}")
+
+
+@pytest.fixture(scope="module")
+def browser(gateway: RunningGateway) -> "Iterator[Browser]":
+    """One browser for a module, whose own `gateway` starts first: `asyncio.run` fails while a browser runs."""
+    from tests.server.browser import chromium
+
+    with chromium() as running:
+        yield running

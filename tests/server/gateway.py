@@ -29,6 +29,7 @@ from convo.server.websocket import WebSocketLimits
 from convo.stores.base import Store
 from convo.stores.factory import open_store
 from tests.asgi_server import start_loop_thread
+from tests.cli.stored_chats import DATABASE, ChatWriter, write_chats
 from tests.config.settings_inputs import make_settings
 
 T = TypeVar("T")
@@ -169,3 +170,13 @@ def run_gateway(
         running.shut_down()
         thread.join()
         listener.close()
+
+
+@contextmanager
+def run_gateway_with_chats(
+    folder: Path, write: Callable[[ChatWriter], Coroutine[Any, Any, None]]
+) -> Iterator[RunningGateway]:
+    """Run a gateway over a SQLite store with the conversations that `write` stores."""
+    write_chats(folder, write)
+    with run_gateway(folder / "served", f"sqlite:{folder / DATABASE}") as running:
+        yield running

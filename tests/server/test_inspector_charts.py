@@ -15,7 +15,7 @@ from convo.history.tree import Path as ItemPath
 from convo.history.tree import root_key
 from convo.server.auth import KeysFile, create_api_key
 from convo.stores.base import AppendItems, Transaction
-from tests.server.browser import HOSTILE_TEXT, accessibility, chromium, horizontal_overflow, open_page
+from tests.server.browser import HOSTILE_TEXT, accessibility, horizontal_overflow, open_page
 from tests.server.gateway import RunningGateway, run_gateway
 from tests.stores.chat_transactions import NOW, link, session
 
@@ -53,12 +53,6 @@ def store_samples(gateway: RunningGateway) -> None:
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     with run_gateway(tmp_path_factory.mktemp("charted") / "served") as running:
         store_samples(running)
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser(gateway: RunningGateway) -> Iterator[Browser]:
-    with chromium() as running:
         yield running
 
 

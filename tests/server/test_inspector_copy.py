@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from convo.server.auth import KeysFile, create_api_key
-from tests.server.browser import HOSTILE_TEXT, MARKUP, accessibility, chromium, horizontal_overflow, open_page
+from tests.server.browser import HOSTILE_TEXT, MARKUP, accessibility, horizontal_overflow, open_page
 from tests.server.gateway import RunningGateway, run_gateway
 
 pytestmark = pytest.mark.needs("chromium")
@@ -34,13 +34,6 @@ def response_id(gateway: RunningGateway) -> str:
     tool = {"type": "function", "name": "f", "description": HOSTILE_TEXT, "parameters": {}}
     request = {"model": "echo", "input": HOSTILE_TEXT, "tools": [tool], "metadata": {"a": MARKUP}}
     return str(gateway.create_response(request).json()["id"])
-
-
-@pytest.fixture(scope="module")
-def browser(response_id: str) -> Iterator[Browser]:
-    """One browser for the module. `gateway` runs first: `asyncio.run` fails in this thread while a browser runs."""
-    with chromium() as running:
-        yield running
 
 
 @pytest.mark.parametrize("address", ["?request={0}", "#/{0}/{0}"])

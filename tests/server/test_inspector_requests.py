@@ -17,8 +17,8 @@ from convo.history.tree import root_key
 from convo.server.auth import KeysFile, create_api_key
 from convo.stores.base import AppendItems, Transaction
 from tests.cli.stored_chats import DATABASE, ChatWriter, write_chats
-from tests.server.browser import HOSTILE_TEXT, accessibility, chromium, horizontal_overflow, open_page
-from tests.server.gateway import RunningGateway, run_gateway
+from tests.server.browser import HOSTILE_TEXT, accessibility, horizontal_overflow, open_page
+from tests.server.gateway import RunningGateway, run_gateway, run_gateway_with_chats
 from tests.stores.chat_transactions import link, session
 
 pytestmark = pytest.mark.needs("chromium")
@@ -35,16 +35,7 @@ async def write_conversations(writer: ChatWriter) -> None:
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
-    folder = tmp_path_factory.mktemp("inspected")
-    write_chats(folder, write_conversations)
-    with run_gateway(folder / "served", f"sqlite:{folder / DATABASE}") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser(gateway: RunningGateway) -> Iterator[Browser]:
-    """One browser for the module. `gateway` runs first: `asyncio.run` fails in this thread while a browser runs."""
-    with chromium() as running:
+    with run_gateway_with_chats(tmp_path_factory.mktemp("inspected"), write_conversations) as running:
         yield running
 
 
@@ -205,9 +196,9 @@ def test_the_pane_has_six_tabs(page: Page) -> None:
     page.get_by_role("tab", name="Raw").click()
     tree = page.get_by_label("the response as JSON")
     expect(tree).to_contain_text('"resp_2"')
-    expect(tree.get_by_text('"assistant"')).to_have_count(0)
-    tree.locator("summary").filter(has_text="0:").click()
     expect(tree.get_by_text('"assistant"')).to_be_visible()
+    tree.locator("summary").filter(has_text="output:").last.click()
+    expect(tree.get_by_text('"assistant"')).to_be_hidden()
     for text in ("Request as text", "Response as text"):
         panel.get_by_text(text).click()
     request, response = (json.loads(text) for text in panel.locator("pre").all_inner_texts())
@@ -301,15 +292,15 @@ def test_a_background_request_of_the_store_appears_and_an_open_json_stays_open(
         gateway.script("slow", {"text": "one two three four"}, chunk=2, delay_s=0.5)
         first = gateway.create_response({"model": "echo", "input": "hi"}).json()["id"]
         page.goto(f"{gateway.root}/?request={first}")
-        page.get_by_role("tabpanel").locator("summary").first.click()
+        page.get_by_role("tabpanel").locator("article > details > summary").first.click()
         request = {"model": "slow", "input": "Later.", "background": True}
         response_id = gateway.create_response(request).json()["id"]
         row = page.locator("tbody tr").first
         expect(row).to_contain_text("in progress")
-        expect(page.get_by_role("tabpanel").locator("details[open]")).to_have_count(1)
+        expect(page.get_by_role("tabpanel").locator("article > details[open]")).to_have_count(1)
         gateway.http.post(f"/v1/responses/{response_id}/cancel")
         expect(row).to_contain_text("cancelled")
-        expect(page.get_by_role("tabpanel").locator("details[open]")).to_have_count(1)
+        expect(page.get_by_role("tabpanel").locator("article > details[open]")).to_have_count(1)
 
 
 def test_without_the_feed_the_table_is_polled(browser: Browser, tmp_path: Path) -> None:
@@ -359,7 +350,10 @@ def test_hostile_titles_models_sessions_and_addresses_run_nothing(browser: Brows
     for scheme in ("javascript:planted.push(8)", HOSTILE_TEXT):
         with open_page(browser) as page:
             text = quote(scheme, safe="")
-            page.goto(f"{gateway.root}/?q={text}&model={text}&session={text}&request={text}&tab={text}&sort={text}")
+            page.goto(
+                f"{gateway.root}/?q={text}&model={text}&session={text}&request={text}&tab={text}&sort={text}"
+                f"&tool={text}&time={text}&from={text}&to={text}&compare={text}"
+            )
             expect(page.get_by_text("No requests match these filters.")).to_be_visible()
             expect(page.locator("#detail-title")).to_be_visible()
             assert page.locator("#filter-session").input_value() == scheme
@@ -374,7 +368,7 @@ def test_hostile_titles_models_sessions_and_addresses_run_nothing(browser: Brows
         page.locator("#filter-session").select_option(index=1)
         expect(page.locator("tbody tr")).to_have_count(1)
         row.click()
-        for tab in ("Request", "Response", "Raw", "Conversation"):
+        for tab in ("Request", "What the model saw", "Response", "Raw", "Conversation"):
             page.get_by_role("tab", name=tab).click()
             expect(page.get_by_role("tabpanel")).to_contain_text("onerror=planted.push(1)")
 

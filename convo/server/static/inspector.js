@@ -19,9 +19,11 @@ import { address, conversationList } from "./list.js";
 import { definitionList, element, formatCost, formatCount, formatNumber, formatTokens } from "./make.js";
 import { resetRanges } from "./paged.js";
 import { filterQuery, hasFilters, listQuery, parseView, requestFilters, requestTable, updateFilters, updateTimes, viewAddress } from "./requests.js";
+import { agentRuns } from "./runs.js";
 import { KeyRequired, openSource } from "./source.js";
 import { firstRequests } from "./start.js";
 import { linkTree } from "./tree.js";
+import { usageChart } from "./usage.js";
 
 const [RUNNING_POLL_MS, IDLE_POLL_MS, CHANGE_POLL_MS, REOPEN_FEED_MS] = [300, 1000, 100, 5000];
 const MAX_PAUSE_MS = 500;
@@ -335,7 +337,7 @@ function changeFilters(changes) {
   const change = () => changeView(changes, { replace: true });
   if ("q" in changes && !("status" in changes)) searchTimer = setTimeout(change, SEARCH_DELAY_MS);
   else change();
-  if (Object.keys(changes).length > 2) byId("filter-q").value = "";
+  if ("q" in changes && "status" in changes) byId("filter-q").value = "";
 }
 
 function openRequest(id) {
@@ -423,6 +425,7 @@ function conversationView(conversation) {
     ...(data.links.length ? requestTree(conversation) : []),
     ...exportLinks(source, page.handle, (error) => setStatus(error.message)),
     ...compactionPreview(source, page.handle),
+    ...agentRuns(source, conversation, page.handle, (id) => address(page.handle, id)),
     ...(link ? [linkSection(conversation, link, { other: page.other, compare, source })] : historySection(conversation)),
   ];
 }
@@ -437,7 +440,8 @@ function conversationTitle(conversation) {
 
 function requestTree(conversation) {
   const elements = linkTree(conversation, { selected: page.responseId, address: (id) => address(page.handle, id) });
-  return [element("h3", {}, "Requests"), ...elements];
+  const open = (id) => (location.hash = address(page.handle, id));
+  return [element("h3", {}, "Requests"), ...usageChart(conversation, page.responseId, open), ...elements];
 }
 
 function conversationFacts(data) {

@@ -94,7 +94,7 @@ export function requestFilters(view, change) {
   const search = element("input", { id: "filter-q", type: "search", input: onChange("q"), autocomplete: "off" });
   search.value = view.q;
   const select = (name) => element("select", { id: `filter-${name}`, change: onChange(name) });
-  const moment = (name) => element("input", { id: `filter-${name}`, type: "datetime-local", change: onChange(name) });
+  const moment = (name) => element("input", { id: `filter-${name}`, type: "datetime-local", change: ({ target }) => change({ [name]: target.value, time: "" }) });
   const order = element("select", { id: "filter-sort", change: ({ target }) => change(parseOrder(target.value)) });
   const labelled = (text, control, className) =>
     element("div", { class: className }, element("label", { for: control.id }, text), control);

@@ -151,7 +151,9 @@ async def filter_links(
     if query.tool is not None:
         calls, is_tool_limited = await _find_calls(t, query.tool)
         is_search_limited = is_search_limited or is_tool_limited
-        offers = [n for n, body in await t.fetch_all(SELECT_PARAMETERS) if query.tool in decode_offered_tools(body).hosted]
+        offers = [
+            n for n, body in await t.fetch_all(SELECT_PARAMETERS) if query.tool in decode_offered_tools(body).hosted
+        ]
         tables.append(REACHED_TABLE.format(name="calls", items=bind(calls)))
         conditions.append(
             f"(links.id IN (SELECT id FROM found_calls) OR links.parameters = ANY({bind(offers)}::uuid[]))"

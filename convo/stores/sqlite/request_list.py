@@ -129,12 +129,15 @@ def filter_links(t: TenantConnection, query: RequestQuery, *, with_routes: bool,
     if query.tool is not None:
         calls, is_tool_limited = _find_calls(t, query.tool)
         is_search_limited = is_search_limited or is_tool_limited
-        offers = [n for n, body in t.fetch_all(SELECT_PARAMETERS, t.tenant_number) if query.tool in decode_offered_tools(body).hosted]
+        offers = [
+            n
+            for n, body in t.fetch_all(SELECT_PARAMETERS, t.tenant_number)
+            if query.tool in decode_offered_tools(body).hosted
+        ]
         values |= {"calls": encode_json(calls), "offers": encode_json(offers)}
         tables.append(REACHED_TABLE.format(name="calls"))
         conditions.append(
-            "(links.n IN (SELECT n FROM found_calls)"
-            " OR links.parameters IN (SELECT value FROM json_each(:offers)))"
+            "(links.n IN (SELECT n FROM found_calls) OR links.parameters IN (SELECT value FROM json_each(:offers)))"
         )
     for operator, moment in ((">=", query.begin), ("<", query.end)):
         if moment is not None:

@@ -1,0 +1,84 @@
+// The tokens of each request of a conversation as stacked bars, with the cumulative cost as a line.
+//
+// A bar is a shortcut for the mouse; the tree of requests has the same numbers and links for everyone.
+
+import { tokenUsage } from "./conversation.js";
+import { element, formatCost, formatNumber, svgElement } from "./make.js";
+
+const USAGE_PARTS = [
+  ["cached", "cached"],
+  ["resent", "re-sent"],
+  ["fresh", "new"],
+  ["output", "output"],
+];
+const [MAX_USAGE_BARS, USAGE_BAR_WIDTH, USAGE_GAP, USAGE_HEIGHT] = [200, 18, 4, 120];
+
+/**
+ * Return the tokens of a request by part: cached input; input that its parent had and that was not cached; the rest of
+ * the input; output. Null without a usage.
+ */
+export function usageParts(link, parent) {
+  const usage = tokenUsage(link);
+  if (!usage) return null;
+  const before = parent && tokenUsage(parent);
+  const cached = Math.min(usage.cached, usage.input);
+  const resent = Math.max(0, Math.min(usage.input, before?.input ?? 0) - cached);
+  return { cached, resent, fresh: usage.input - cached - resent, output: usage.output };
+}
+
+/** Create the chart of all requests, oldest first; nothing if none has a usage. `open` is called with the id of a bar. */
+export function usageChart(conversation, selected, open) {
+  const links = [...conversation.links.values()].sort((left, right) => left.created_at - right.created_at);
+  const bars = links.map((link) => ({ link, parts: usageParts(link, conversation.links.get(link.parent)) })).filter(({ parts }) => parts);
+  if (!bars.length) return [];
+  let cost = 0;
+  for (const bar of bars) bar.cost = cost = cost === null || bar.link.cost_usd === null ? null : cost + bar.link.cost_usd;
+  const shown = bars.slice(-MAX_USAGE_BARS);
+  const sumOf = (parts) => Object.values(parts).reduce((sum, tokens) => sum + tokens, 0);
+  const maxTokens = Math.max(1, ...shown.map(({ parts }) => sumOf(parts)));
+  const width = shown.length * (USAGE_BAR_WIDTH + USAGE_GAP);
+  const totalCost = bars.at(-1).cost;
+  const drawing = svgElement(
+    "svg",
+    { class: "usage-bars", viewBox: `0 0 ${width} ${USAGE_HEIGHT}`, width: String(width), height: String(USAGE_HEIGHT), "aria-hidden": "true" },
+    ...shown.map((bar, index) => usageBar(bar, index, maxTokens, selected, open)),
+    totalCost ? costLine(shown, totalCost) : null,
+  );
+  const total = Object.fromEntries(USAGE_PARTS.map(([part]) => [part, bars.reduce((sum, { parts }) => sum + parts[part], 0)]));
+  const square = (part) => svgElement("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, svgElement("rect", { class: part, width: 10, height: 10 }));
+  const entries = USAGE_PARTS.map(([part, name]) => element("li", {}, square(part), ` ${name} ${formatNumber(total[part])}`));
+  const costEntry = totalCost !== null && element("li", {}, square("cost"), ` cumulative cost ${formatCost(totalCost)}`);
+  const hidden = bars.length - shown.length;
+  const label = `Tokens by request, ${formatNumber(shown.length)} bars`;
+  return [
+    element(
+      "figure",
+      { class: "usage" },
+      element("figcaption", {}, "Tokens by request", hidden > 0 && element("span", { class: "note" }, ` the newest ${shown.length}`)),
+      element("ul", { class: "legend", "aria-label": "Tokens of all requests" }, ...entries, costEntry),
+      element("div", { class: "scrollable", tabindex: "0", role: "group", "aria-label": label }, drawing),
+    ),
+  ];
+}
+
+function usageBar({ link, parts, cost }, index, maxTokens, selected, open) {
+  const x = index * (USAGE_BAR_WIDTH + USAGE_GAP);
+  const id = link.response_id;
+  let y = USAGE_HEIGHT;
+  const rectangles = USAGE_PARTS.map(([part]) => {
+    const height = (parts[part] / maxTokens) * (USAGE_HEIGHT - 4);
+    y -= height;
+    return svgElement("rect", { class: part, x, y, width: USAGE_BAR_WIDTH, height });
+  });
+  const figures = USAGE_PARTS.map(([part, name]) => `${name} ${formatNumber(parts[part])}`).join(" · ");
+  const title = [`${id}: ${figures}`, link.said, cost !== null && `cumulative cost ${formatCost(cost)}`].filter(Boolean).join("\n");
+  const target = svgElement("rect", { class: "usage-target", x, y: 0, width: USAGE_BAR_WIDTH, height: USAGE_HEIGHT });
+  const group = { class: `usage-bar ${id === selected ? "selected" : ""}`, "data-response": id, click: () => open(id) };
+  return svgElement("g", group, ...rectangles, target, svgElement("title", {}, title));
+}
+
+function costLine(bars, totalCost) {
+  const point = ({ cost }, index) =>
+    cost === null ? null : `${index * (USAGE_BAR_WIDTH + USAGE_GAP) + USAGE_BAR_WIDTH / 2},${USAGE_HEIGHT - (cost / totalCost) * (USAGE_HEIGHT - 4)}`;
+  return svgElement("polyline", { class: "usage-cost", points: bars.map(point).filter(Boolean).join(" ") });
+}
