@@ -22,8 +22,9 @@ from convo.history.items import Json
 MAX_TEXT_CHARS, MAX_LINES = 50_000, 2_000
 """Characters and lines of a text above which it is plain: markdown-it takes up to 1.5 ms for a line."""
 
-MAX_INLINE_CHARS = 3_000
-"""Characters of a paragraph, heading or cell above which it is plain: markdown-it takes quadratic time for some."""
+MAX_INLINE_CHARS, MAX_BRACKETS = 3_000, 100
+"""Characters, and opening brackets, of a paragraph, heading or cell above which it is plain: markdown-it takes
+quadratic time for them."""
 
 MAX_NODES = 10_000
 """Elements above which a text is plain: the page would take too long to draw them."""
@@ -57,7 +58,10 @@ def render_markdown(text: str) -> RenderedMarkdown:
     environment: dict[str, Json] = {}
     tokens = blocks.parse(text, environment)
     for token in tokens:
-        if token.type == "inline" and len(token.content) <= MAX_INLINE_CHARS:
+        if token.type != "inline":
+            continue
+        token.children = None
+        if len(token.content) <= MAX_INLINE_CHARS and token.content.count("[") <= MAX_BRACKETS:
             (parsed,) = inline.parseInline(token.content, environment)
             token.children = parsed.children
     if sum(1 + len(token.children or ()) for token in tokens) > MAX_NODES:
@@ -93,7 +97,11 @@ def _build_nodes(tokens: Sequence[Token]) -> list[Json]:
             stack.append((None, nodes) if is_left_out else (token, []))
         elif token.nesting < 0:
             opened, children = stack.pop()
-            if opened is not None:
+            if opened is None:
+                continue
+            if opened.tag == "a" and not ALLOWED_LINK.fullmatch(str(opened.attrGet("href"))):
+                stack[-1][1].extend(children)  # an empty link
+            else:
                 stack[-1][1].append(_build_element(opened, children))
         elif token.type in ("fence", "code_block"):
             nodes.append({"tag": "pre", "children": [token.content.removesuffix("\n")]})

@@ -47,7 +47,7 @@ function previewContents(preview) {
       ["Replaced", `${formatNumber(preview.items_replaced)} of ${formatCount(preview.items_before, "item")}, ${about}${formatCount(preview.tokens_replaced, "token")}`],
       ["Kept", formatCount(preview.items_kept, "item")],
       ["Before", `${about}${formatCount(preview.tokens_before, "token")}`],
-      ["After", `${about}${formatCount(preview.tokens_after_without_summary, "token")}, and those of the summary`],
+      ["After", `${about}${formatCount(preview.tokens_after_without_summary, "token")}, and those of the compacted part`],
     ]),
     ...pagedList({ name: "compaction", list: element("ol", { class: "replaced" }), count: replaced.length, draw, page: 20 }),
   ];

@@ -394,7 +394,8 @@ def select_related_links(t: TenantConnection, link_id: str, limit: int | None = 
 
 
 def select_child_links(t: TenantConnection, link_id: str, limit: int) -> ReadRows[Link]:
-    n = t.find_rowid("links", to_query_name(link_id))
+    name = to_query_name(link_id)
+    n = t.find_rowid("links", name) if name else None
     # links.n is in the order of the index, so that only the rows of the result are read
     sql = f"{SELECT_LINKS}AND links.parent = ? ORDER BY links.n LIMIT ?"
     return decode_rows(decode_link, t.fetch_records(sql, n, limit)) if n else ReadRows([], [])
