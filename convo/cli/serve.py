@@ -70,6 +70,7 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
     server.check_keys_required(serve_settings)
     keys = KeysFile(serve_settings.keys_file) if serve_settings.keys_file else None
     store = await _open_migrated_store(settings)
+    inspector_store = _open_inspector_store(settings, store)
     try:
         with (
             server.open_listening_socket(serve_settings.host, serve_settings.port) as listening_socket,
@@ -80,7 +81,8 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
             await service.check_ready()  # also starts the recovery of work that other replicas left
             log = _print_access_line if verbose else None
             gateway = Gateway(
-                service, serve_settings, InspectorDeps(store, settings.prices, providers=settings.providers),
+                service, serve_settings,
+                InspectorDeps(inspector_store, settings.prices, providers=settings.providers),
                 clock=clock, new_id=random_id, authenticator=keys, log=log, report_store_fault=StoreFaultPrinter(),
                 upstreams=models,
             )  # fmt: skip
@@ -95,17 +97,34 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
                 partial(print_shutdown_delay, serve_settings.grace_s),
             )
     finally:
+        if inspector_store is not store:
+            await inspector_store.aclose()
         await store.aclose()
+
+
+def _store_url(settings: Settings) -> str:
+    storage = settings.storage
+    return storage.url.reveal() if storage.url else "memory" if storage.type == "none" else str(storage)
 
 
 async def _open_migrated_store(settings: Settings) -> "Store":
     """Open the configured store with this convo's schema. Raises StoreFault."""
-    storage = settings.storage
-    url = storage.url.reveal() if storage.url else "memory" if storage.type == "none" else str(storage)
-    store = open_store(url)
+    store = open_store(_store_url(settings))
     store.admin.set_damaged_row_observer(DamagedRowPrinter())
     await store.admin.migrate()
     return store
+
+
+def _open_inspector_store(settings: Settings, store: "Store") -> "Store":
+    """Return the store of the inspector page: a second connection to a SQLite file, whose jobs run one after another.
+
+    A long read of the page then holds up no request. PostgreSQL has a pool, and a store in memory one connection.
+    """
+    if settings.storage.type != "sqlite":
+        return store
+    inspector_store = open_store(_store_url(settings))
+    inspector_store.admin.set_damaged_row_observer(DamagedRowPrinter())
+    return inspector_store
 
 
 def _print_access_line(exchange: "HttpExchange") -> None:

@@ -30,6 +30,7 @@ from tests.stores.chat_transactions import NOW, link, prose, session
 ROW = "{:<24}{:>8.1f}{:>8.1f}{:>6}"
 CHAIN, ROUNDS, REQUESTS_PER_TRANSACTION = 10, 5, 1000
 MODELS = ("openai/gpt-5-mini", "openai/gpt-5", "anthropic/claude-sonnet-4-5", "local/demo")
+TOOLS = ("seldom", "often")  # functions that one request in 50 calls, and one in 6
 
 
 async def fill_store(store: Store, count: int) -> None:
@@ -41,7 +42,14 @@ async def fill_store(store: Store, count: int) -> None:
             path = Path(root)
             for number in range(chain, chain + CHAIN):
                 input_path = path.append([user_message(f"{prose(rng, 80)} question{number}")])
-                path = input_path.append([assistant_message(prose(rng, 200))])
+                call = {
+                    "type": "function_call",
+                    "name": TOOLS[number % 50 > 0],
+                    "call_id": f"c{number}",
+                    "arguments": "{}",
+                }
+                answer = assistant_message(prose(rng, 200))
+                path = input_path.append([answer, call] if number % 5 == 0 else [answer])
                 tokens = rng.randrange(100, 100_000)
                 usage = {
                     "input_tokens": tokens,
@@ -61,6 +69,7 @@ async def fill_store(store: Store, count: int) -> None:
                         session_id=f"ses_{chain // 1000}" if chain % 20 else None,
                         parent_id=links[-1].id if number > chain else None,
                         usage=usage,
+                        parameters={"tools": [{"type": "web_search"}]} if number % 7 == 0 else {},
                     )
                 )
             appends.append(AppendItems(root, path.items))
@@ -81,6 +90,10 @@ def queries() -> Mapping[str, RequestQuery]:
         "one session": replace(priced, session="session 3"),
         "search, one match": replace(priced, text="question777"),
         "search, 1,000 matches": replace(priced, text="token"),
+        "seldom called tool": replace(priced, tool="seldom"),
+        "often called tool": replace(priced, tool="often"),
+        "offered tool": replace(priced, tool="web_search"),
+        "1,000 newest by time": replace(priced, begin=NOW + 99_000),
         "all at once": replace(priced, sort="cost", status="failed", model=MODELS[0], text="token"),
     }
 
