@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from convo.cli.output import print_debug_traceback, print_line, print_notice, to_failure
 from convo.config.loader import SettingFlags, load_settings
-from convo.config.settings import Settings
+from convo.config.settings import ServeSettings, Settings
 from convo.config.values import redact_passwords
 from convo.errors import DamagedRow, InvalidUsage, StoreFault
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS
@@ -68,6 +68,8 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
 
     serve_settings, clock = settings.serve, SystemClock()
     server.check_keys_required(serve_settings)
+    if serve_settings.record and settings.storage.type == "none":
+        raise InvalidUsage("--record cannot be used with --store none", hint="use --store memory or sqlite:PATH")
     keys = KeysFile(serve_settings.keys_file) if serve_settings.keys_file else None
     store = await _open_migrated_store(settings)
     inspector_store = _open_inspector_store(settings, store)
@@ -85,7 +87,11 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
                 InspectorDeps(inspector_store, settings.prices, providers=settings.providers),
                 clock=clock, new_id=random_id, authenticator=keys, log=log, report_store_fault=StoreFaultPrinter(),
                 upstreams=models,
+                report_dropped=lambda reason: print_notice(f"convo serve: {reason}"),
             )  # fmt: skip
+            if serve_settings.record:
+                gateway.recording.start()  # also deletes expired recordings
+                print_notice(describe_recording(serve_settings))
             print_notice(f"convo serves {server.local_base_url(listening_socket)}, store {settings.storage}")
             await server.run_gateway(
                 gateway,
@@ -105,6 +111,13 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
 def _store_url(settings: Settings) -> str:
     storage = settings.storage
     return storage.url.reveal() if storage.url else "memory" if storage.type == "none" else str(storage)
+
+
+def describe_recording(serve: ServeSettings) -> str:
+    """Return the notice that requests are recorded."""
+    keys = f" of {', '.join(serve.record_keys)}" if serve.record_keys else ""
+    kept = f"{serve.record_ttl_s / 86_400:g} days" if serve.record_ttl_s >= 86_400 else f"{serve.record_ttl_s:g} s"
+    return f"requests{keys} with store=false are recorded and kept for {kept}; --no-record stops it"
 
 
 async def _open_migrated_store(settings: Settings) -> "Store":

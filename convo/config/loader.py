@@ -201,6 +201,7 @@ class SettingFlags(NamedTuple):
     host: str | None = None
     port: int | None = None
     keys: str | None = None
+    record: bool | None = None
     profile: str | None = None
     model_source: str | None = None
 
@@ -211,6 +212,7 @@ FLAG_SETTINGS: dict[str, tuple[str, SettingKey]] = {
     "host": ("--host", ("serve", "host")),
     "port": ("--port", ("serve", "port")),
     "keys": ("--keys", KEYS_FILE_KEY),
+    "record": ("--record", ("serve", "record")),
     "profile": ("--profile", PROFILE_KEY),
 }
 """The spelling of each flag, and the setting that it sets."""

@@ -43,6 +43,7 @@ from convo.config.values import (
     check_port,
     check_seconds,
     check_tenant,
+    check_tenants,
     check_text,
     check_texts,
     check_variable_name,
@@ -183,6 +184,9 @@ _SERVE_SCHEMA: dict[str, SettingSchema] = {
     "grace_s": check_seconds,
     "mcp_urls": check_boolean,
     "reasoning_events": make_choice_check("openai", "specification"),
+    "record": check_boolean,
+    "record_keys": check_tenants,
+    "record_ttl_s": make_integer_check(60),
     "limits": {
         **_KEY_LIMITS_SCHEMA,
         "process_per_minute": _RATE_CHECK,

@@ -37,6 +37,9 @@ class ServeSettings(NamedTuple):
     keepalive_s:       seconds without an event before a stream sends a keep-alive
     grace_s:           seconds that open requests get at shutdown
     reasoning_events:  the names of reasoning events: "openai" or "specification"
+    record:            whether requests with store=false are recorded
+    record_keys:       the keys whose requests are recorded, by name; empty: those of all keys
+    record_ttl_s:      seconds after the last request of a recorded session before it is deleted
     limits:            limits on concurrent requests and requests per minute
     mcp_urls:          whether clients may name MCP servers by URL, at public addresses
     files:             limits on uploaded files, and whether URLs of files are fetched
@@ -58,6 +61,9 @@ class ServeSettings(NamedTuple):
     grace_s: float = 30.0
     reasoning_events: str = "openai"
     mcp_urls: bool = False
+    record: bool = False
+    record_keys: tuple[str, ...] = ()
+    record_ttl_s: int = 7 * 86_400
     limits: ServeLimits = ServeLimits()
     files: FileSettings = FileSettings()
     cors_origins: tuple[str, ...] = ()
@@ -165,6 +171,9 @@ def get_default_settings(providers: Mapping[str, Mapping[str, str]]) -> dict[Set
         ("serve", "grace_s"): serve.grace_s,
         ("serve", "reasoning_events"): serve.reasoning_events,
         ("serve", "mcp_urls"): serve.mcp_urls,
+        ("serve", "record"): serve.record,
+        ("serve", "record_keys"): serve.record_keys,
+        ("serve", "record_ttl_s"): serve.record_ttl_s,
         ("serve", "limits", "concurrent"): rates.concurrent,
         ("serve", "limits", "per_minute"): rates.per_minute,
         ("serve", "limits", "process_per_minute"): rates.process_per_minute,

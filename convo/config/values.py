@@ -71,6 +71,13 @@ def check_tenant(value: object) -> str:
     return name
 
 
+def check_tenants(value: object) -> tuple[str, ...]:
+    """Check the names of keys."""
+    if not isinstance(value, list | tuple):
+        raise InvalidValue("must be an array of key names")
+    return tuple(map(check_tenant, value))
+
+
 def check_variable_name(value: object) -> str:
     """Check the name of an environment variable; the variable is not read."""
     name = check_text(value)

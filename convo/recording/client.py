@@ -23,6 +23,9 @@ SESSION_HEADERS = (
 )
 """Headers with a client's id of a conversation, most reliable first."""
 
+RECORDED_HEADERS = ("user-agent", *SESSION_HEADERS)
+"""The headers that a recorder reads."""
+
 PRODUCT = re.compile(
     r"(?P<name>[A-Za-z][A-Za-z0-9_.@-]{0,40}(?:/(?:Python|JS|Go|Java|Ruby))?)[/ ]v?(?P<version>\d[\w.+-]{0,30})"
 )

@@ -22,7 +22,6 @@ from convo.config.sections import KNOWN_PROVIDERS
 from convo.errors import Conflict, ConvoError, ItemDeleted, NotFound
 from convo.history.items import Json, is_user_message
 from convo.history.records import (
-    EMBEDDED_SCOPE,
     EMBEDDED_URL,
     RECORDED_SESSION_PREFIX,
     RECORDING_PARAMETER,
@@ -81,14 +80,12 @@ class StoreRecorder:
     """Implements `convo.recording.exchange.Recorder` over one tenant's store, which it does not close.
 
     provider:  the provider's name in the names of models; None derives it from the URL
-    scope:     the endpoint of all recorded requests; None derives it from the URL
     ttl_s:     seconds after its last request before a session is deleted; None keeps it
     """
 
     store: Store
     clock: Clock
     provider: str | None = None
-    scope: Scope | None = None
     ttl_s: float | None = DEFAULT_TTL_S
     _open: dict[str, OpenExchange] = field(default_factory=dict)
     _indexes: "OrderedDict[str, ConversationIndex]" = field(default_factory=OrderedDict)
@@ -160,7 +157,7 @@ class StoreRecorder:
                 await self.store.commit(Transaction(links=(_to_failed(link),)))
 
     async def _begin(self, request: ExchangeRequest, decoded: DecodedRequest) -> None:
-        client, scope = identify_client(request.headers), self.scope or _make_scope(request)
+        client, scope = identify_client(request.headers), _make_scope(request)
         try:
             setup, units = hash_setup(decoded.parameters), [item_units(item) for item in decoded.items]
         except (ValueError, RecursionError):
@@ -280,9 +277,7 @@ class StoreRecorder:
             notes.append("the previous response was not recorded, so the history before the input is unknown")
         recording = {"client": client.name, "version": client.version, "protocol": request.protocol}
         return Link(
-            id=request.id
-            if self.scope == EMBEDDED_SCOPE
-            else f"try_{self._name}_{sha256(request.id.encode()).hexdigest()[:24]}",
+            id=f"try_{self._name}_{sha256(request.id.encode()).hexdigest()[:24]}",
             input_head=placement.path.head,
             head=placement.path.head,
             sent_count=len(decoded.items) if is_chained else len(placement.path),
@@ -410,15 +405,14 @@ def open_recorder(
     store: Store,
     *,
     provider: str | None = None,
-    scope: Scope | None = None,
     ttl_s: float | None = DEFAULT_TTL_S,
     clock: Clock | None = None,
 ) -> StoreRecorder:
     """Open a recorder for the tenant of `store`; the caller closes it before the store.
 
-    provider, scope, ttl_s:  of `StoreRecorder`
+    provider, ttl_s:  of `StoreRecorder`
     """
-    return StoreRecorder(store, clock or SystemClock(), provider, scope, ttl_s)
+    return StoreRecorder(store, clock or SystemClock(), provider, ttl_s)
 
 
 async def _run(decode: Callable[[], Decoded], body: bytes) -> Decoded:

@@ -4,7 +4,7 @@ It depends on the EndpointService contract only. A ConvoError becomes the API's 
 its status; any other exception becomes a 500 without details, and is logged by the server.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from starlette.routing import Router, WebSocketRoute
 from convo.config.settings import ServeSettings
 from convo.endpoints.base import EndpointService
 from convo.errors import ConvoError, StoreFault
-from convo.history.items import Json
+from convo.history.items import Json, StreamEvent
 from convo.runtime import Clock, NewId
 from convo.server import auth, errors, http, inspector, websocket
 from convo.server.auth import Authenticator, SingleTenant
@@ -24,6 +24,7 @@ from convo.server.http import CLIENT_CLOSED_STATUS, ClientDisconnected, HttpExch
 from convo.server.metrics import CombinedMetrics, Metrics
 from convo.server.pass_through import PassedExchange, Upstreams, relay_upstream
 from convo.server.rate_limits import RateLimits
+from convo.server.recording import GatewayRecording
 from convo.server.routes import (
     API_ROUTES,
     ApiRoute,
@@ -77,6 +78,10 @@ ReportStoreFault = Callable[[StoreFault], None]
 """Called with every error of the store: the client does not get its details."""
 
 
+def ignore_report(reason: str) -> None:
+    """Ignore the reason."""
+
+
 class Gateway:
     """An ASGI application over a service.
 
@@ -84,6 +89,8 @@ class Gateway:
     websocket_limits:  limits of each WebSocket
     upstreams:         the providers' own APIs, for requests that are passed through
     observe_exchange:  called with every request that was passed through, after its end
+    report_dropped:    called with the reason when the first request could not be recorded
+    recording:         records requests with store=false, if the settings ask for it
     is_shutting_down:  set by `begin_shutdown`: from then on nothing new is started
     sockets:           the open WebSockets
     """
@@ -102,6 +109,7 @@ class Gateway:
         websocket_limits: WebSocketLimits | None = None,
         upstreams: Upstreams | None = None,
         observe_exchange: ObserveExchange | None = None,
+        report_dropped: Callable[[str], None] | None = None,
     ) -> None:
         self.is_shutting_down = False
         self.sockets = WebSocketConnections()
@@ -116,6 +124,7 @@ class Gateway:
         self._running_requests = 0
         self._store_measured_at: float | None = None
         inspector_deps.store.admin.set_transaction_observer(self.metrics.record_store_duration)
+        self.recording = GatewayRecording(inspector_deps.store, serve, clock, report_dropped or ignore_report)
         self._rate_limits = RateLimits(serve.limits, clock.monotonic)
         paths = [
             Path(path, PathHandler(self, path, methods))
@@ -236,6 +245,15 @@ class Gateway:
             if is_limited:
                 self._rate_limits.release(exchange.tenant)
 
+    def _record_events(
+        self, exchange: HttpExchange, body: Mapping[str, Json], events: AsyncGenerator[StreamEvent, None]
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """Return `events`, recorded if the service does not store their response and the key is recorded."""
+        if body.get("store") is not False or not self.recording.is_recorded(exchange.tenant):
+            return events
+        exchange.recording_header = self.recording.header
+        return self.recording.track(exchange.tenant, exchange.headers, body, events)
+
     def _authenticate(self, exchange: HttpExchange) -> str:
         """Return the tenant of a request. Raises RequestRefused and KeyRefused."""
         if self._is_local_only:
@@ -254,7 +272,8 @@ class Gateway:
         with self._request_slot(exchange, is_limited=False):
             if len(self.sockets) >= self._serve.max_requests:
                 raise errors.overloaded_error()
-        await websocket.accept_websocket(receive, send, exchange.id)
+        recorded = (self.recording.header,) if self.recording.is_recorded(exchange.tenant) else ()
+        await websocket.accept_websocket(receive, send, exchange.id, recorded)
         exchange.status = websocket.SWITCHING_PROTOCOLS_STATUS
         deps = WebSocketDeps(
             self._clock,
@@ -262,7 +281,9 @@ class Gateway:
             self._metrics_for(exchange.tenant),
             parse_message=partial(parse_json_object, serve=self._serve),
             request_slot=partial(self._request_slot, exchange, expected_tenant=exchange.tenant),
-            track_events=partial(self._inspector_deps.live_responses.track, exchange.tenant),
+            track_events=lambda body, events: self._inspector_deps.live_responses.track(
+                exchange.tenant, body, self._record_events(exchange, body, events)
+            ),
         )
         connection = WebSocketConnection(receive, send, self._service.endpoint_for(exchange.tenant), deps)
         async with self.sockets.track(connection):
@@ -283,6 +304,7 @@ class Gateway:
         context = HandlerContext(
             self._service, self._inspector_deps, partial(self._render_metrics, exchange), self.is_shutting_down,
             exchange.tenant, scope["path_params"], query, body, exchange.base_url, exchange.headers,
+            partial(self._record_events, exchange), self.recording.is_recorded(exchange.tenant),
             has_keys=not self._is_local_only, form=form,
         )  # fmt: skip
         result: HandlerResult | None = None

@@ -33,6 +33,9 @@ JSON_CONTENT_TYPE = JSON_MEDIA_TYPE.encode()
 CLOSING_STATUSES = frozenset({408, 413, 431})
 """Statuses after which the connection is closed: the rest of the request is not read."""
 
+ERROR_STATUS = 400
+"""The first status of a refused request."""
+
 NO_CONTENT_STATUS = 204
 """A response without a body, and so without a content length."""
 
@@ -100,6 +103,7 @@ class HttpExchange:
     limit_name:       the setting that ended the response early
     text_differs:     the final text of the response is not the text that the model streamed
     ignored_fields:   fields of the request that the model was not sent, for a response header
+    recording_header: of a request that is recorded
     allowed_methods:  the methods of its path, if it has another one
     is_anthropic:     whether its path is one of Anthropic's API, whose errors have another form
     """
@@ -111,6 +115,7 @@ class HttpExchange:
         self.text_differs = False
         self.is_anthropic = f"{scope.get('path', '')}/".startswith(ANTHROPIC_PATH_PREFIX)
         self.ignored_fields: tuple[str, ...] = ()
+        self.recording_header: Header | None = None
         self.connection: ClientConnection = (scope.get("extensions") or {}).get(
             CONNECTION_EXTENSION
         ) or ClientConnection()
@@ -201,6 +206,8 @@ class HttpExchange:
         self.status = status
         if self.ignored_fields:
             headers = (*headers, (b"x-convo-ignored", ", ".join(self.ignored_fields).encode()))
+        if self.recording_header is not None and status < ERROR_STATUS:
+            headers = (*headers, self.recording_header)
         duration_ms = b"%d" % (self.duration_s * 1000)
         common = ((b"x-request-id", self.id.encode()), (b"openai-processing-ms", duration_ms))
         await self._send({"type": "http.response.start", "status": status, "headers": [*headers, *common]})

@@ -111,6 +111,7 @@ async def encode_request_list(context: HandlerContext) -> bytes:
             "tools": list(await store.request_tools()),
             "sessions": [session.name for session in await store.sessions(limit=MAX_SESSION_NAMES)],
             "is_search_limited": page.is_search_limited,
+            "is_recording": context.is_recorded,
         }
     )
 

@@ -5,7 +5,7 @@ the schemas of its body and response; operation ids are part of the public API.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
@@ -17,7 +17,7 @@ from convo import __version__
 from convo.config.sections import Price, Provider
 from convo.endpoints.base import Endpoint, EndpointService, ItemPage
 from convo.errors import ConvoError
-from convo.history.items import Json
+from convo.history.items import Json, StreamEvent
 from convo.models.pass_through import PassThroughApi
 from convo.runtime import Clock, SystemClock
 from convo.server import errors
@@ -179,6 +179,11 @@ class InspectorDeps:
     clock: Clock = field(default_factory=SystemClock)
 
 
+RecordEvents: TypeAlias = Callable[
+    [Mapping[str, Json], AsyncGenerator[StreamEvent, None]], AsyncGenerator[StreamEvent, None]
+]
+
+
 @dataclass(frozen=True, slots=True)
 class HandlerContext:
     """One parsed request.
@@ -194,6 +199,8 @@ class HandlerContext:
     base_url:          of the API at the host that the request names, with /v1
     headers:           of the request, by name in lower case
     has_keys:          whether the server accepts requests with an API key only
+    record_events:     returns the events of a response to this body, recorded if they must be
+    is_recorded:       whether requests of the tenant with store=false are recorded
     """
 
     service: EndpointService
@@ -206,6 +213,8 @@ class HandlerContext:
     body: dict[str, Json]
     base_url: str
     headers: Mapping[bytes, bytes]
+    record_events: RecordEvents
+    is_recorded: bool
     has_keys: bool
     form: UploadForm | None = None
 
@@ -273,6 +282,7 @@ async def create_response(context: HandlerContext) -> HandlerResult:
     events = context.endpoint.create(body)
     if body.get("background") is True:
         return EventsResult(events, is_streamed, is_first_event_final=True)
+    events = context.record_events(body, events)
     return EventsResult(context.inspector.live_responses.track(context.tenant, body, events), is_streamed)
 
 

@@ -162,6 +162,7 @@ async def run_gateway(
         server.request_end()
         await close_task
         await serve_task
+        await gateway.recording.aclose()
         delay_timer.cancel()
 
 

@@ -8,7 +8,7 @@ or whose server stops, closes after the running turn.
 import asyncio
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -392,10 +392,12 @@ class WebSocketConnections:
             close_task.cancel()
 
 
-async def accept_websocket(receive: "Receive", send: "Send", request_id: str) -> None:
-    """Accept a connection that is being opened."""
+async def accept_websocket(
+    receive: "Receive", send: "Send", request_id: str, headers: Sequence[http.Header] = ()
+) -> None:
+    """Accept a connection that is being opened; `headers` are added to the response."""
     await receive()
-    await send({"type": "websocket.accept", "headers": [(b"x-request-id", request_id.encode())]})
+    await send({"type": "websocket.accept", "headers": [(b"x-request-id", request_id.encode()), *headers]})
 
 
 def with_http_rejection(send: "Send") -> "Send":

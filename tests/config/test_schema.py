@@ -266,6 +266,8 @@ LIMITS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "serve.max_header_bytes": (("1024",), ("1023",)),
     "serve.max_depth": (("10", "500"), ("9", "501")),
     "serve.max_items": (("1",), ("0",)),
+    "serve.record_keys": (("[]", '["alice"]'), ('"alice"', '["a b"]', "[1]")),
+    "serve.record_ttl_s": (("60",), ("59",)),
     "serve.max_requests": (("1",), ("0",)),
     **{f"serve.{name}": (("0.001", "86400"), ("0", "86401")) for name in ("read_s", "write_s", "keepalive_s")},
     "serve.grace_s": (("0.001", "86400"), ("0", "86401")),
@@ -351,6 +353,9 @@ def test_the_documented_defaults_apply_without_any_setting() -> None:
         "serve.port": 8788,
         "serve.read_s": hour / 120,
         "serve.reasoning_events": "openai",
+        "serve.record": False,
+        "serve.record_keys": [],
+        "serve.record_ttl_s": 7 * 24 * hour,
         "serve.seal_key_env": "CONVO_SEAL_KEY",
         "serve.write_s": hour / 60,
     }

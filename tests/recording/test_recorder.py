@@ -81,8 +81,10 @@ async def test_models_of_known_hosts_have_their_providers_name(
 
 async def test_secrets_in_headers_queries_and_tools_are_never_in_the_store(store: Store, file: Path) -> None:
     recorder = open_recorder(store, clock=FixedClock())
-    names = "authorization x-api-key api-key cookie set-cookie session-id x-session-id user-agent originator".split()
-    headers = dict.fromkeys([*names, "x-stainless-lang", "x-client-request-id", "openai-organization"], SECRET)
+    names = ["authorization", "x-api-key", "api-key", "cookie", "set-cookie", "session-id", "x-session-id"]
+    headers = dict.fromkeys(
+        [*names, "user-agent", "originator", "x-stainless-lang", "x-client-request-id", "openai-organization"], SECRET
+    )
     servers = [{"type": "url", "url": "https://mcp.example/sse", "name": "s", "authorization_token": SECRET}]
     tool = {
         "type": "mcp", "server_label": "s", "server_url": f"https://u:{SECRET}@mcp.example/{SECRET}?k={SECRET}",
@@ -255,7 +257,7 @@ def test_commands_read_recorded_requests_as_convos_own(convo: Convo, home: Path)
     assert difference.exit == 0
     assert "in input[6]" in difference.out
     for name in names:
-        exported = convo("export", name, "--format", "json")
+        exported = convo("export", name, "--format", "replay")
         assert exported.exit == 0
         assert "say hi" in exported.out
         assert convo("inspect", name).exit == 0

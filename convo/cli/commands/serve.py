@@ -30,6 +30,7 @@ convo models lists the available models. Add providers under [providers] in conf
 
 LISTEN_PANEL = "Address"
 ACCESS_PANEL = "Access"
+RECORDING_PANEL = "Recording"
 
 
 @app.command(epilog=EXAMPLES)
@@ -69,6 +70,14 @@ def serve_command(
     strict: Annotated[
         bool, typer.Option("--strict", help="Reject requests that OpenAI rejects, even if the model accepts them.")
     ] = False,
+    record: Annotated[
+        bool | None,
+        typer.Option(
+            "--record/--no-record",
+            help="Record requests with store=false too; see serve.record_keys and serve.record_ttl_s.",
+            rich_help_panel=RECORDING_PANEL,
+        ),
+    ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Log each request on stderr, without message text and keys.")
     ] = False,
@@ -76,7 +85,7 @@ def serve_command(
     """Serve the Responses API over HTTP, in front of any model."""
     from convo.cli import serve
 
-    flags = SettingFlags(store=store, host=host, port=port, keys=keys)
+    flags = SettingFlags(store=store, host=host, port=port, keys=keys, record=record)
     config: Path | None = get_root_options(ctx).config
     if new_key is not None:
         serve.print_new_key(config, flags, new_key)

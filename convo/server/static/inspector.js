@@ -254,12 +254,13 @@ function requestsPage() {
 }
 
 function tableNotes(rows) {
-  const { next, is_search_limited: isLimited } = page.requests;
+  const { next, is_search_limited: isLimited, is_recording: isRecording } = page.requests;
   const more = element("button", { type: "button", id: "requests-more", class: "more", click: showMoreRequests }, "Show more");
   const limitNote = "More items match than the search considers: other requests may match, too.";
   return [
     !rows.length && element("p", {}, "No requests match these filters."),
     isLimited && element("p", { class: "aside" }, limitNote),
+    isRecording && element("p", { class: "aside", id: "recording" }, "Requests with store: false are recorded (serve.record)."),
     next !== null && more,
   ].filter(Boolean);
 }
