@@ -191,7 +191,7 @@ class _ToolCollector:
                 raise Unsupported(self._model_label, feature, param="tools", hint=hint)
 
     def _add_namespace(self, tool: Mapping[str, Json], *, is_loaded: bool) -> None:
-        """Add the tools of a namespace; the first that is offered has its description too."""
+        """Add the tools of a namespace; the description of the first one that is offered has the namespace's too."""
         name, description = _required_name(tool), tool.get("description")
         self._report_unknown_fields(tool)
         for member in _tool_list(tool):
@@ -199,10 +199,10 @@ class _ToolCollector:
                 raise InputFault(f"the namespace {name!r} contains a tool that is neither a function nor custom")
             if self._is_deferred(member, is_loaded=is_loaded):
                 self._searchable[name] = str(description or "")
-            about = f"First of the tools of {name}: {description}" if description else None
-            if self._add_named(
-                {**member, "description": _join_paragraphs(member.get("description"), about)}, name, is_loaded=is_loaded
-            ):
+            if description:
+                about = f"All functions {name}__*: {description}"
+                member = {**member, "description": _join_paragraphs(member.get("description"), about)}
+            if self._add_named(member, name, is_loaded=is_loaded):
                 description = None
 
     def _add_named(self, tool: Mapping[str, Json], namespace: str | None, *, is_loaded: bool) -> bool:
@@ -224,12 +224,12 @@ class _ToolCollector:
             self._offers.append((tool, definition))
 
     def _report_unknown_fields(self, tool: Mapping[str, Json]) -> None:
-        is_search_done = self._is_search_by_client
         for field in list_unknown_fields(tool, _KNOWN_TOOL_FIELDS[tool["type"]]):
-            if _DEFAULT_TOOL_FIELDS.get(field) != tool[field] and not (field == "defer_loading" and is_search_done):
+            is_honoured = field == "defer_loading" and self._is_search_by_client
+            if _DEFAULT_TOOL_FIELDS.get(field) != tool[field] and not is_honoured:
                 self._ignored.append(f"tools.{field}")
-        if tool["type"] == "custom" and _grammar(tool) is not None:
-            self._ignored.append("tools.format")  # the model reads it, and nothing enforces it
+        if tool["type"] == "custom" and tool.get("format") not in (None, {"type": "text"}):
+            self._ignored.append("tools.format")  # the model may read a grammar, and nothing enforces it
 
 
 def _is_search_by_client(tool: Json) -> bool:
