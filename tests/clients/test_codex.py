@@ -38,18 +38,23 @@ def codex(folder: Path, model: str, base_url: str, prompt: str) -> subprocess.Co
 
 
 @pytest.mark.needs("codex")
-def test_codex_runs_a_command_that_the_model_called_and_ends_with_its_answer(
+def test_codex_runs_the_calls_of_the_model_and_ends_with_its_answer(
     base_url: str, upstream: Upstream, tmp_path: Path
 ) -> None:
-    upstream.word = "echo 12321"
+    calls = [
+        ("call_1", "exec_command", {"cmd": "echo 12321"}),
+        ("call_2", "multi_agent_v1__close_agent", {"target": "nobody"}),
+    ]
+    upstream.calls = [calls]
 
     result = codex(tmp_path, ALIAS, base_url, "Say a number.")
 
     assert result.returncode == 0, result.stderr
     assert "messages, the last one:" in result.stdout
     roles = [message["role"] for message in upstream.messages]
-    assert roles[-3:] == ["user", "assistant", "tool"]
-    assert "12321" in str(upstream.messages[-1]["content"])
+    assert roles[-3:] == ["assistant", "tool", "tool"]
+    assert "12321" in str(upstream.messages[-2]["content"])
+    assert "invalid agent id nobody" in str(upstream.messages[-1]["content"])
     names = {tool["function"]["name"] for tool in upstream.requests[0]["tools"]}
     assert {"exec_command", "multi_agent_v1__spawn_agent"} <= names
     assert not any("web_search" in name for name in names)
