@@ -152,7 +152,10 @@ class NoticeBuffer:
 def summarize_counts(relay: "Relay", recordings: "RecordingQueue") -> str:
     """Return the counts of a relay that ended, as one line."""
     counts = relay.counts
-    parts = [f"{counts.relayed:,} requests relayed", f"{recordings.recorded:,} recorded"]
+    parts = [
+        f"{counts.relayed:,} {'request' if counts.relayed == 1 else 'requests'} relayed",
+        f"{recordings.recorded:,} recorded",
+    ]
     parts += [f"{counts.unrecorded:,} to other paths"] if counts.unrecorded else []
     parts += [f"{counts.failed:,} without a complete response"] if counts.failed else []
     parts += [f"{recordings.dropped:,} lost for the recording"] if recordings.dropped else []

@@ -9,6 +9,7 @@ uses the key of the upstream's provider. Browsers' requests from other origins a
 import asyncio
 import logging
 import re
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ from convo.server.relay_recording import (
     recordable_headers,
     recordable_url,
 )
-from convo.server.server import GatewayServer, build_uvicorn_config, report_unexpected_errors
+from convo.server.server import THREAD_SWITCH_INTERVAL_S, GatewayServer, build_uvicorn_config, report_unexpected_errors
 from convo.server.sse import CancelOnDisconnect
 from convo.server.websocket import SWITCHING_PROTOCOLS_STATUS, with_http_rejection
 
@@ -136,7 +137,11 @@ class Upstream:
 
 @dataclass(slots=True)
 class RelayCounts:
-    """Finished requests: relayed ones, those of them to other paths than the recorded ones, and failed upstreams."""
+    """Counts of requests; each `response.create` of a WebSocket is one.
+
+    unrecorded:  to other paths than those that are recorded
+    failed:      without a complete response from the upstream
+    """
 
     relayed: int = 0
     unrecorded: int = 0
@@ -145,11 +150,17 @@ class RelayCounts:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The upstream of a request, its URL there, and its API if it is recorded."""
+    """The upstream of a request.
+
+    url:        at the upstream
+    protocol:   the API, if the request is recorded
+    needs_key:  a request without a key gets the upstream's; not the checks of Claude Code outside of the API
+    """
 
     upstream: Upstream
     url: str
     protocol: Protocol | None
+    needs_key: bool
 
 
 class Relay:
@@ -208,10 +219,11 @@ class Relay:
                 raise errors.overloaded_error()
             self._running += 1
             is_counted = True
-            self.counts.unrecorded += target.protocol is None
             if is_websocket:
                 await self._relay_websocket(exchange, receive, send, target)
             else:
+                self.counts.relayed += 1
+                self.counts.unrecorded += target.protocol is None
                 async with CancelOnDisconnect(exchange):
                     await self._relay_http(exchange, target)
         except ClientDisconnected:
@@ -221,7 +233,6 @@ class Relay:
             await exchange.send_error(fault)
         finally:
             self._running -= is_counted
-            self.counts.relayed += is_counted
 
     def _find_target(self, exchange: HttpExchange) -> Target:
         """Return the target of a request. Raises RequestRefused if its path is not below a base URL."""
@@ -241,16 +252,19 @@ class Relay:
             url = f"{upstream.base_url}{rest}{'?' if query else ''}{query}"
             protocol = next((protocol for pattern, protocol in POST_PROTOCOLS if pattern.fullmatch(rest)), None)
             is_call = exchange.method == "POST" or (exchange.method == "WEBSOCKET" and protocol == "responses")
-            return Target(upstream, url, protocol if is_call else None)
+            needs_key = upstream.key_header != "x-api-key" or f"{upstream.path}{rest}".startswith("/v1/")
+            return Target(upstream, url, protocol if is_call else None, needs_key)
         raise errors.unknown_relay_path_error(exchange.method, path, [each.local_path for each in self._upstreams])
 
-    def _build_request_headers(self, exchange: HttpExchange, upstream: Upstream) -> list[tuple[str, str]]:
+    def _build_request_headers(self, exchange: HttpExchange, target: Target) -> list[tuple[str, str]]:
         """Return the headers for the upstream, with its key if the client sends none. Raises RequestRefused."""
         try:
             headers = [(name.decode(), value.decode()) for name, value in end_to_end_headers(exchange.scope["headers"])]
         except UnicodeDecodeError as error:
             raise errors.invalid_http_error() from error
-        if upstream.key is None or any(is_real_credential(name, value) for name, value in headers):
+        upstream = target.upstream
+        sent = [(name, value) for name, value in headers if name in CREDENTIAL_HEADERS]
+        if upstream.key is None or any(is_real_credential(*pair) for pair in sent) or not (sent or target.needs_key):
             return headers
         self._report_once(
             f"a client sends no key to {upstream.base_url}: the key of {upstream.name} in the settings is used"
@@ -279,7 +293,7 @@ class Relay:
         import aiohttp
         from yarl import URL
 
-        headers = self._build_request_headers(exchange, target.upstream)
+        headers = self._build_request_headers(exchange, target)
         head = self._open_copy_head(exchange, target)
         copy = self._recordings.open_copy(head) if head else None
         request_body = RequestBody(exchange, copy, self._serve.read_s)
@@ -343,7 +357,7 @@ class Relay:
             def process_redirect(self, exc: Exception) -> Exception | str:
                 return exc
 
-        headers = self._build_request_headers(exchange, target.upstream)
+        headers = self._build_request_headers(exchange, target)
         await receive()
         try:
             connection = await Connect(
@@ -403,7 +417,7 @@ class Relay:
             with suppress(ConnectionClosed):  # the other task passes on the close, after the messages before it
                 await connection.send(message["bytes"] if text is None else text)
             if copies and text is not None:
-                copies.add_client_message(text)
+                self.counts.relayed += copies.add_client_message(text)
         code = message.get("code", 1005)
         await connection.close(1000 if code in NO_CLOSE_CODES else code, message.get("reason") or "")
 
@@ -503,9 +517,7 @@ def handshake_headers(response: "HandshakeResponse") -> list[Header]:
 
 
 def is_real_credential(name: str, value: str) -> bool:
-    """Whether a header is a credential other than a placeholder."""
-    if name not in CREDENTIAL_HEADERS:
-        return False
+    """Whether the credential in a header is none of the placeholders."""
     scheme, _, key = value.strip().partition(" ")
     is_bearer = name == "authorization" and scheme.lower() == "bearer"
     return (key.strip() if is_bearer else value.strip()).lower() not in PLACEHOLDER_KEYS
@@ -532,6 +544,7 @@ async def run_relay(
     report_error: Callable[[BaseException], None], report_delay: Callable[[], Any] = lambda: None,
 ) -> None:  # fmt: skip
     """Relay until `stop_event` is set, and then until the grace time is over."""
+    sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
     server = GatewayServer(build_uvicorn_config(relay, serve, date_header=False))
     with report_unexpected_errors(report_error):
         async with relay:

@@ -4,18 +4,29 @@ import asyncio
 import gzip
 import json
 import random
+import socket
 import zlib
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 import brotli
 import pytest
 
+from convo.config.values import Secret
+from convo.errors import InvalidSettings, StoreFault
+from convo.recording.exchange import ExchangeRequest, ExchangeResponse
 from convo.server.relay import Upstream
+from convo.server.relay_recording import CopyBudget, decode_body, recordable_headers, recordable_url
 from tests.server.relay_peers import (
+    SERVE,
+    Answer,
+    MemoryRecorder,
     Message,
     encode_chunk,
     encode_head,
+    iterate_body,
+    read_head,
     run_test_relay,
     run_upstream,
 )
@@ -142,3 +153,415 @@ async def test_bodies_and_headers_are_identical_in_both_directions(count: int) -
     assert relay.relay.counts.relayed == count
     assert relay.relay.counts.unrecorded == count - len(records)
     assert relay.recorder.is_closed
+
+
+# -- streaming ------------------------------------------------------------------------------------
+
+EVENT = b'event: response.created\ndata: {"type": "response.created"}\n\n'
+STREAM_HEAD = encode_head("HTTP/1.1 200 OK", [("content-type", "text/event-stream"), ("transfer-encoding", "chunked")])
+
+
+def answer_with(body: bytes = b"{}", status: int = 200, headers: list[tuple[str, str]] | None = None) -> Answer:
+    async def answer(request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        writer.write(encode_head(f"HTTP/1.1 {status} X", [("content-length", str(len(body))), *(headers or [])]) + body)
+        return True
+
+    return answer
+
+
+async def test_the_first_bytes_of_both_directions_pass_before_the_rest_exists() -> None:
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        pieces = iterate_body(reader, request, until_end=False)
+        assert await anext(pieces) == b'{"input": '
+        arrived.set()
+        assert await anext(pieces) == b'"hi"}'
+        writer.write(STREAM_HEAD + encode_chunk(EVENT))
+        await go_on.wait()
+        writer.write(encode_chunk(EVENT) + b"0\r\n\r\n")
+        return False
+
+    async with run_upstream(answer, reads_body=False) as upstream, run_test_relay(up(upstream.port)) as relay:
+        async with asyncio.timeout(5), await relay.open() as client:
+            head = encode_head("POST /up/v1/responses HTTP/1.1", [*client.host, ("transfer-encoding", "chunked")])
+            await client.write(head + encode_chunk(b'{"input": '))
+            await arrived.wait()
+            await client.write(encode_chunk(b'"hi"}') + b"0\r\n\r\n")
+            response = await read_head(client.reader)
+            assert response
+            pieces = iterate_body(client.reader, response, until_end=True)
+            assert await anext(pieces) == EVENT
+            assert [request.body for request in relay.recorder.begun] == [b'{"input": "hi"}']
+            assert relay.recorder.finished == []
+            go_on.set()
+            assert await anext(pieces) == EVENT
+        await relay.wait_for_records(1)
+
+
+def shrink_buffers(connection: asyncio.StreamWriter) -> None:
+    """Make the kernel's buffers small, so that a test sees the relay's own."""
+    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        connection.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, 65_536)
+
+
+PIECE = bytes(65_536)
+MANY_PIECES = 1024
+
+
+async def count_until_blocked(write: Callable[[], Any]) -> int:
+    """Call `write` until it does not return within a moment; return the number of calls that did."""
+    count = 0
+    while count < MANY_PIECES:
+        try:
+            await asyncio.wait_for(write(), 0.3)
+        except TimeoutError:
+            break
+        count += 1
+    return count
+
+
+async def test_a_client_that_does_not_read_stops_the_upstream_and_the_reverse() -> None:
+    """Of 64 MB only those are taken in either direction that the kernel's buffers hold."""
+    sent: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    release = asyncio.Event()
+
+    async def answer(request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        shrink_buffers(writer)
+        if request.start.startswith("POST"):
+            await release.wait()
+            return False
+        writer.write(encode_head("HTTP/1.1 200 OK", [("content-length", str(MANY_PIECES * len(PIECE)))]))
+
+        async def write() -> None:
+            writer.write(PIECE)
+            await writer.drain()
+
+        sent.set_result(await count_until_blocked(write))
+        writer.transport.abort()
+        return False
+
+    async with run_upstream(answer, reads_body=False) as upstream, run_test_relay(up(upstream.port)) as relay:
+        async with await relay.open() as client:
+            shrink_buffers(client.writer)
+            await client.write(encode_head("GET /up/v1/files/f/content HTTP/1.1", client.host))
+            taken_down = await sent
+        async with await relay.open() as client:
+            shrink_buffers(client.writer)
+            length = ("content-length", str(MANY_PIECES * len(PIECE)))
+            await client.write(encode_head("POST /up/v1/files HTTP/1.1", [*client.host, length]))
+            taken_up = await count_until_blocked(lambda: client.write(PIECE))
+            client.writer.transport.abort()
+        release.set()
+    assert max(taken_down, taken_up) < MANY_PIECES // 2
+
+
+# -- failures -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("framing", ["chunked", "length"])
+async def test_a_response_that_breaks_off_is_incomplete_for_the_client_and_in_the_record(framing: str) -> None:
+    async def answer(request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        if framing == "chunked":
+            writer.write(STREAM_HEAD + encode_chunk(EVENT))
+        else:
+            writer.write(encode_head("HTTP/1.1 200 OK", [("content-length", "1000")]) + EVENT)
+        return False
+
+    async with run_upstream(answer) as upstream, run_test_relay(up(upstream.port)) as relay:
+        response = await relay.send("POST /up/v1/responses", body=b"{}")
+        assert (response.status, response.body, response.is_complete) == (200, EVENT, False)
+        await relay.wait_for_records(1)
+    record = relay.recorder.finished[0][1]
+    assert (record.status, record.body) == (200, EVENT)
+    assert record.error == "the upstream broke off the response: ClientPayloadError"
+    assert relay.relay.counts.failed == 1
+
+
+async def test_a_client_that_disconnects_ends_its_request_at_the_upstream_and_no_other() -> None:
+    ended = asyncio.Event()
+
+    async def answer(request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        writer.write(STREAM_HEAD + encode_chunk(EVENT))
+        if request.body == b"stay":
+            await ended.wait()
+            writer.write(encode_chunk(EVENT) + b"0\r\n\r\n")
+        else:
+            assert await reader.read() == b""
+            ended.set()
+        return False
+
+    async with run_upstream(answer) as upstream, run_test_relay(up(upstream.port)) as relay, asyncio.timeout(10):
+        staying = asyncio.create_task(relay.send("POST /up/v1/responses", body=b"stay"))
+        async with await relay.open() as client:
+            length = ("content-length", "2")
+            await client.write(encode_head("POST /up/v1/responses HTTP/1.1", [*client.host, length]) + b"{}")
+            await client.reader.readuntil(b"\n\n")
+        await ended.wait()
+        assert (await staying).body == EVENT * 2
+        await relay.wait_for_records(2)
+    errors = {request.body: response.error for request, response in relay.recorder.finished}
+    assert errors == {b"stay": None, b"{}": "the client disconnected, or the relay was stopped"}
+
+
+async def test_an_upstream_without_a_response_is_reported_as_unreachable() -> None:
+    async def hang_up(request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        return False
+
+    async with (
+        run_upstream(hang_up) as upstream,
+        run_test_relay(up(upstream.port), Upstream("off", "http://127.0.0.1:9")) as relay,
+    ):
+        for path in ("/up/v1/responses", "/off/responses"):
+            response = await relay.send(f"POST {path}", body=b"{}")
+            assert response.status == 502
+            assert "convo tap got no response from http://127.0.0.1:" in json.loads(response.body)["error"]["message"]
+        await relay.wait_for_records(2)
+    assert [(response.status, response.body) for _, response in relay.recorder.finished] == [(None, b"")] * 2
+
+
+async def test_large_headers_foreign_hosts_web_pages_and_other_paths_are_refused() -> None:
+    async with run_upstream(answer_with()) as upstream, run_test_relay(up(upstream.port)) as relay:
+        refusals = {
+            "headers_too_large": [("x-large", "x" * 1_000_000)],
+            "origin_not_allowed": [("origin", "https://evil.example")],
+        }
+        for code, headers in refusals.items():
+            response = await relay.send("GET /up/v1/models", headers)
+            assert json.loads(response.body)["error"]["code"] == code
+        site = await relay.send(
+            "GET /up/v1/models", [("sec-fetch-site", "cross-site"), ("referer", "https://evil.example/")]
+        )
+        assert json.loads(site.body)["error"]["code"] == "origin_not_allowed"
+        async with await relay.open() as client:
+            await client.write(encode_head("GET /up/v1/models HTTP/1.1", [("host", f"evil.example:{relay.port}")]))
+            assert json.loads((await client.read_response()).body)["error"]["code"] == "host_not_allowed"
+        for path in ("/", "/v1/responses", "/up", "/up/v10/models"):
+            response = await relay.send(f"GET {path}")
+            assert response.status == 404
+            assert b"this relay accepts /up/v1" in response.body
+        assert upstream.requests == []
+        allowed = await relay.send("GET /up/v1/models", [("sec-fetch-site", "same-origin"), ("sec-fetch-mode", "cors")])
+        assert (allowed.status, allowed.body) == (200, b"{}")
+
+
+async def test_requests_above_the_maximum_at_once_are_refused() -> None:
+    release = asyncio.Event()
+
+    async def answer(request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        await release.wait()
+        return await answer_with()(request, reader, writer)
+
+    serve = SERVE._replace(max_requests=2)
+    async with run_upstream(answer) as upstream, run_test_relay(up(upstream.port), serve=serve) as relay:
+        running = [asyncio.create_task(relay.send("GET /up/v1/models")) for _ in range(2)]
+        async with asyncio.timeout(5):
+            while len(upstream.requests) < 2:  # noqa: ASYNC110 - the upstream has no event for it
+                await asyncio.sleep(0)
+        refused = await relay.send("GET /up/v1/models")
+        release.set()
+        assert [(await each).status for each in running] == [200, 200]
+        assert (refused.status, json.loads(refused.body)["error"]["code"]) == (503, "overloaded")
+        assert (await relay.send("GET /up/v1/models")).status == 200
+
+
+async def test_responses_without_a_body_and_headers_of_the_connection_are_relayed_as_http_requires() -> None:
+    async def answer(request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        status = 204 if "204" in request.start else 200
+        headers = [("connection", "x-hop"), ("x-hop", "1"), ("keep-alive", "timeout=5"), ("x-kept", "1")]
+        writer.write(
+            encode_head(f"HTTP/1.1 {status} X", [*headers, *([("content-length", "9")] if status == 200 else [])])
+        )
+        return True
+
+    async with (
+        run_upstream(answer) as upstream,
+        run_test_relay(up(upstream.port)) as relay,
+        await relay.open() as client,
+    ):
+        hop = [("connection", "x-secret-hop"), ("x-secret-hop", "1"), ("te", "trailers"), ("x-kept", "2")]
+        await client.write(encode_head("HEAD /up/v1/models HTTP/1.1", [*client.host, *hop]))
+        head = await client.read_response(is_head=True)
+        await client.write(encode_head("DELETE /up/v1/files/204 HTTP/1.1", client.host))
+        deleted = await client.read_response()
+        assert head.headers == [("x-kept", "1"), ("content-length", "9")]
+        assert (deleted.status, deleted.headers) == (204, [("x-kept", "1")])
+        assert [name for name, _ in upstream.requests[0].headers] == ["host", "x-kept"]
+
+
+# -- credentials ----------------------------------------------------------------------------------
+
+KEY = "sk-provider-0123456789"
+OWN = "sk-client-0123456789"
+
+
+@pytest.mark.parametrize(
+    ("key_header", "sent", "received"),
+    [
+        ("authorization", [], [("authorization", f"Bearer {KEY}")]),
+        ("authorization", [("authorization", "Bearer convo-tap")], [("authorization", f"Bearer {KEY}")]),
+        ("authorization", [("authorization", "Bearer ")], [("authorization", f"Bearer {KEY}")]),
+        ("authorization", [("authorization", f"Bearer {OWN}")], [("authorization", f"Bearer {OWN}")]),
+        ("x-api-key", [("authorization", f"Bearer {OWN}")], [("authorization", f"Bearer {OWN}")]),
+        ("x-api-key", [("x-api-key", "dummy"), ("authorization", "Bearer none")], [("x-api-key", KEY)]),
+        ("api-key", [("api-key", OWN)], [("api-key", OWN)]),
+    ],
+)
+async def test_a_client_without_a_key_gets_the_key_of_the_provider(
+    key_header: Any, sent: list[tuple[str, str]], received: list[tuple[str, str]]
+) -> None:
+    async with (
+        run_upstream(answer_with()) as upstream,
+        run_test_relay(up(upstream.port, key=Secret(KEY), key_header=key_header)) as relay,
+    ):
+        for _ in range(2):
+            assert (await relay.send("POST /up/v1/responses", sent, b"{}")).status == 200
+        await relay.wait_for_records(2)
+    names = ("authorization", "x-api-key", "api-key")
+    assert [pair for pair in upstream.requests[0].headers if pair[0] in names] == received
+    assert len(relay.notices) == (received != sent)
+    assert not any(KEY in line or OWN in line for line in relay.notices)
+
+
+async def test_a_check_outside_of_the_api_gets_no_key_and_messages_without_a_version_do() -> None:
+    async with run_upstream(answer_with()) as upstream:
+        claude = Upstream("claude", f"http://127.0.0.1:{upstream.port}", key=Secret(KEY), key_header="x-api-key")
+        async with run_test_relay(claude) as relay:
+            await relay.send("GET /claude/api/hello")
+            await relay.send("POST /claude/messages?beta=true", body=b"{}")
+            await relay.wait_for_records(1)
+    assert [request.start for request in upstream.requests] == [
+        "GET /api/hello HTTP/1.1",
+        "POST /v1/messages?beta=true HTTP/1.1",
+    ]
+    assert [request.header("x-api-key") for request in upstream.requests] == [None, KEY]
+    assert relay.recorder.begun[0].protocol == "messages"
+
+
+async def test_credentials_and_cookies_pass_and_are_not_recorded() -> None:
+    secret = "sk-secret-0123456789"
+    headers = [
+        ("authorization", f"Bearer {secret}"), ("x-api-key", secret), ("cookie", f"s={secret}"),
+        ("x-goog-api-key", secret), ("x-custom", f"copy of {secret}"), ("x-auth-thing", secret),
+        ("openai-organization", "org-1"),
+    ]  # fmt: skip
+    answer = answer_with(headers=[("set-cookie", f"s={secret}"), ("x-request-id", "req_1")])
+    async with run_upstream(answer) as upstream, run_test_relay(up(upstream.port)) as relay:
+        await relay.send(f"POST /up/v1/responses?api-version=1&key={secret}&access_token={secret}", headers, b"{}")
+        await relay.wait_for_records(1)
+    assert [pair for pair in upstream.requests[0].headers if pair in headers] == headers
+    assert f"?api-version=1&key={secret}&access_token={secret} " in upstream.requests[0].start
+    request, response = relay.recorder.finished[0]
+    assert secret not in repr((request, response))
+    assert request.url == f"http://127.0.0.1:{upstream.port}/v1/responses?api-version=1"
+    assert request.headers["openai-organization"] == "org-1"
+    assert response.headers == {"content-length": "2", "x-request-id": "req_1"}
+
+
+def test_names_of_secrets() -> None:
+    kept = ["session-id", "x-session-id", "x-stainless-retry-count", "user-agent", "thread-id", "x-client-request-id"]
+    dropped = ["proxy-authorization", "x-amz-security-token", "cf-access-client-secret", "sec-websocket-protocol"]
+    assert recordable_headers([(name.encode(), b"1") for name in kept + dropped]) == dict.fromkeys(kept, "1")
+    assert recordable_url("https://user:pw@h/p?a=1&sig=2&API_KEY=3#f") == "https://h/p?a=1"
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://h/v1", "http://", "https://u:p@h/v1", "https://h/v1?key=1", "nonsense", "http://h:x/"]
+)
+def test_an_upstream_must_be_an_http_url_without_user_and_query(url: str) -> None:
+    with pytest.raises(InvalidSettings):
+        Upstream("up", url)
+
+
+# -- copies ---------------------------------------------------------------------------------------
+
+
+async def test_a_body_above_the_limit_passes_whole_and_its_record_is_truncated() -> None:
+    body = random.Random(1).randbytes(500_000)
+    serve = SERVE._replace(max_body_bytes=100_000)
+    async with run_upstream(answer_with(body)) as upstream, run_test_relay(up(upstream.port), serve=serve) as relay:
+        response = await relay.send("POST /up/v1/responses", body=body)
+        assert response.body == upstream.requests[0].body == body
+        await relay.wait_for_records(1)
+    request, record = relay.recorder.finished[0]
+    assert (request.body, request.is_truncated) == (body[:100_000], True)
+    assert (record.body, record.is_truncated) == (body[:100_000], True)
+
+
+async def test_all_copies_together_have_a_limit_that_they_give_back() -> None:
+    body, budget = bytes(60_000), CopyBudget(100_000)
+    async with run_upstream(answer_with(body)) as upstream, run_test_relay(up(upstream.port), budget=budget) as relay:
+        for number in range(3):
+            await relay.send("POST /up/v1/responses", body=body)
+            await relay.wait_for_records(number + 1)
+    assert not any(response.is_truncated for _, response in relay.recorder.finished)
+    assert budget.free_bytes == 100_000
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
+def test_a_decompression_bomb_a_cut_off_body_and_damage_are_bounded(encoding: str) -> None:
+    bomb = ENCODERS[encoding](bytes(5_000_000))
+    text = random.Random(2).randbytes(100_000)
+    whole = ENCODERS[encoding](text)
+    assert decode_body(bomb, encoding, 1_000_000) == (bytes(1_000_000), False)
+    assert decode_body(whole, encoding, 100_000) == (text, True)
+    assert decode_body(whole, encoding, 99_999) == (text[:99_999], False)
+    part, is_complete = decode_body(whole[: len(whole) // 2], encoding, 1_000_000)
+    assert text.startswith(part)
+    assert not is_complete
+    assert decode_body(b"\xff\xfe not compressed", encoding, 1000)[1] is False
+    assert decode_body(b"{}", "unknown", 1000) == (b"", False)
+
+
+class StuckRecorder(MemoryRecorder):
+    """Waits in `begin` until it is released."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.release = asyncio.Event()
+
+    async def begin(self, request: ExchangeRequest) -> None:
+        await self.release.wait()
+        await super().begin(request)
+
+
+async def test_a_recorder_that_is_too_slow_loses_records_and_delays_nothing() -> None:
+    recorder = StuckRecorder()
+    async with (
+        run_upstream(answer_with()) as upstream,
+        run_test_relay(up(upstream.port), recorder=recorder, max_waiting=4) as relay,
+    ):
+        for _ in range(10):
+            assert (await relay.send("POST /up/v1/responses", body=b"{}")).status == 200
+        recorder.release.set()
+        await relay.wait_for_records(2)
+    assert relay.recordings.recorded == len(recorder.finished) == len(recorder.begun)
+    assert relay.recordings.recorded + relay.recordings.dropped == 10
+    assert relay.recordings.dropped > 0
+    assert relay.notices == ["the recorder is too slow, so some requests are not recorded"]
+
+
+class FailingRecorder(MemoryRecorder):
+    """Fails with `begin_error` for bodies that say so, and in `finish` for others."""
+
+    async def begin(self, request: ExchangeRequest) -> None:
+        if request.body == b"begin":
+            raise StoreFault("the disk is full")
+        await super().begin(request)
+
+    async def finish(self, request: ExchangeRequest, response: ExchangeResponse) -> None:
+        if request.body == b"finish":
+            raise StoreFault("the disk is full")
+        await super().finish(request, response)
+
+
+async def test_a_recorder_that_fails_is_reported_once_and_used_again() -> None:
+    async with (
+        run_upstream(answer_with()) as upstream,
+        run_test_relay(up(upstream.port), recorder=FailingRecorder()) as relay,
+    ):
+        for body in (b"begin", b"finish", b"{}"):
+            assert (await relay.send("POST /up/v1/responses", body=body)).status == 200
+        await relay.wait_for_records(1)
+    assert (relay.recordings.recorded, relay.recordings.dropped) == (1, 2)
+    assert relay.notices == ["requests are not recorded: the disk is full"]
