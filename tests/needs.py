@@ -96,6 +96,10 @@ PARTS = {
     "fish": program("fish"),
     "chromium": Part("Chromium", lambda: shutil.which("chromium") is not None, "Debian's package chromium"),
     "codex": Part("codex", lambda: shutil.which("codex") is not None, "npm install -g @openai/codex"),
+    "claude": Part(
+        "Claude Code", lambda: shutil.which("claude") is not None, "npm install -g @anthropic-ai/claude-code"
+    ),
+    "opencode": Part("opencode", lambda: shutil.which("opencode") is not None, "npm install -g opencode-ai"),
     "node clients": Part(
         "clients for Node 22",
         node_clients,

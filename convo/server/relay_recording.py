@@ -25,10 +25,10 @@ from convo.server.http import DECODE_IN_THREAD_BYTES, Header, InvalidJson, parse
 MAX_COPIED_BYTES = 128 * 1024 * 1024
 """Bytes of all copies together: of exchanges in progress and of those that wait for the recorder."""
 
-MAX_WAITING = 500
+MAX_WAITING = 10_000
 """Requests and responses that wait for the recorder; when so many wait, new requests are not recorded."""
 
-DRAIN_TIMEOUT_S = 10.0
+DRAIN_TIMEOUT_S = 30.0
 """Seconds that the recorder gets at the end for the exchanges that wait."""
 
 MAX_EVENT_DEPTH = 200

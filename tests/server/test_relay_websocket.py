@@ -35,7 +35,7 @@ def event(kind: str, number: int, **fields: Any) -> str:
 
 
 async def test_messages_headers_subprotocols_and_closes_pass_in_both_directions() -> None:
-    messages = ["", "ä\n€", b"\x00\xff", "x" * 300_000, b"y" * 300_000]
+    messages: list[str | bytes] = ["", "ä\n€", b"\x00\xff", "x" * 300_000, b"y" * 300_000]
     seen: dict[str, Any] = {}
 
     async def echo(connection: ServerConnection) -> None:
@@ -110,12 +110,12 @@ async def test_each_turn_is_an_exchange_and_turns_with_a_stream_id_are_not_mixed
         open_websocket(relay, additional_headers={"authorization": f"Bearer {KEY}"}) as client,
     ):
         await client.send(' { "type" : "response.create", "input": "one"}')
-        received = [await client.recv() for _ in range(2)]
+        received = [await client.recv(decode=True) for _ in range(2)]
         await relay.wait_for_records(1)
         await client.send('{"type": "response.steer", "input": []}')  # no exchange of its own
         for stream in ("a", "b"):
             await client.send(json.dumps({"input": stream, "type": "response.create", "stream_id": stream}))
-        received += [await client.recv() for _ in range(4)]
+        received += [await client.recv(decode=True) for _ in range(4)]
         await relay.wait_for_records(3)
     records = [(json.loads(request.body)["input"], response) for request, response in relay.recorder.finished]
     assert [name for name, _ in records] == ["one", "a", "b"]
@@ -134,7 +134,7 @@ async def test_each_turn_is_an_exchange_and_turns_with_a_stream_id_are_not_mixed
 @pytest.mark.parametrize("status", [401, 426, 302])
 async def test_a_refused_handshake_passes_with_its_status_and_body(status: int) -> None:
     def refuse(connection: ServerConnection, request: Request) -> Response:
-        response = connection.respond(status, '{"error": "no"}')  # type: ignore[arg-type]
+        response = connection.respond(status, '{"error": "no"}')
         response.headers["location"] = "http://127.0.0.1:9/elsewhere"
         return response
 
