@@ -71,8 +71,8 @@ PACKAGES_BY_EXTRA: Mapping[str, tuple[str, ...]] = {
     "mcp": ("mcp",),
     "postgres": ("psycopg", "psycopg_pool"),
     "serve": (
-        *("aiohttp", "cryptography", "httptools", "prometheus_client", "python_multipart", "starlette", "uvicorn"),
-        "websockets",
+        *("aiohttp", "brotli", "cryptography", "httptools", "prometheus_client", "python_multipart", "starlette"),
+        *("uvicorn", "websockets"),
     ),
     "tokens": ("toktok",),
 }

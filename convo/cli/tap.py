@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     from convo.server.relay_recording import RecordingQueue
 
 
-REQUIRED_MODULES = ("aiohttp", "brotli", "httptools", "prometheus_client", "starlette", "uvicorn", "websockets")
+REQUIRED_MODULES = (
+    *("aiohttp", "brotli", "httptools", "prometheus_client", "starlette", "uvicorn", "websockets"),
+    *(("backports.zstd",) if sys.version_info < (3, 14) else ()),
+)
 
 LOOPBACK = "127.0.0.1"
 
@@ -63,12 +66,19 @@ def run_tap(config: Path | None, flags: SettingFlags, target: TapTarget, command
     """
     if target.provider is not None and target.upstream is not None:
         raise InvalidUsage("--provider and --upstream cannot be used together", hint="convo tap --help")
-    missing = [name for name in REQUIRED_MODULES if find_spec(name) is None]
+    missing = [name for name in REQUIRED_MODULES if not _is_installed(name)]
     if missing:
         raise InvalidUsage(f"convo tap needs {', '.join(missing)}", hint="pip install 'convo-state[serve]'")
     if command and shutil.which(command[0]) is None:
         raise InvalidUsage(f"no program {command[0]!r}", hint="convo tap -- PROGRAM ARGUMENTS")
     return asyncio.run(_relay_until_done(load_settings(config, flags), target, command))
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # its parent package is missing
+        return False
 
 
 async def _relay_until_done(settings: Settings, target: TapTarget, command: Sequence[str]) -> int:
