@@ -116,8 +116,12 @@ def _store_url(settings: Settings) -> str:
 def describe_recording(serve: ServeSettings) -> str:
     """Return the notice that requests are recorded."""
     keys = f" of {', '.join(serve.record_keys)}" if serve.record_keys else ""
-    kept = f"{serve.record_ttl_s / 86_400:g} days" if serve.record_ttl_s >= 86_400 else f"{serve.record_ttl_s:g} s"
+    kept = format_recording_ttl(serve)
     return f"requests{keys} with store=false are recorded and kept for {kept}; --no-record stops it"
+
+
+def format_recording_ttl(serve: ServeSettings) -> str:
+    return f"{serve.record_ttl_s / 86_400:g} days" if serve.record_ttl_s >= 86_400 else f"{serve.record_ttl_s:g} s"
 
 
 async def _open_migrated_store(settings: Settings) -> "Store":

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from convo.cli.deps import open_configured_store
 from convo.cli.output import print_debug_traceback, print_line, print_notice, to_failure
-from convo.cli.serve import SIGNAL_EXIT_OFFSET, print_shutdown_delay, stop_event_on_signals
+from convo.cli.serve import SIGNAL_EXIT_OFFSET, format_recording_ttl, print_shutdown_delay, stop_event_on_signals
 from convo.config.credentials import load_provider_key
 from convo.config.loader import SettingFlags, load_settings
 from convo.config.sections import Provider
@@ -87,6 +87,8 @@ async def _relay_until_done(settings: Settings, target: TapTarget, command: Sequ
     from convo.server.relay import Relay, run_relay
     from convo.server.relay_recording import RecordingQueue
 
+    if settings.storage.type == "none":
+        raise InvalidUsage("convo tap needs a store to record in", hint="use --store sqlite:PATH or postgresql://...")
     upstreams = open_upstreams(settings, target)
     serve = settings.serve._replace(grace_s=COMMAND_GRACE_S) if command else settings.serve
     clock, notices = SystemClock(), NoticeBuffer(is_held=bool(command))
@@ -94,8 +96,9 @@ async def _relay_until_done(settings: Settings, target: TapTarget, command: Sequ
         await store.admin.migrate()
         with server.open_listening_socket(LOOPBACK, serve.port) as listening_socket:
             root = server.local_base_url(listening_socket).removesuffix("/v1")
+            recorder = open_recorder(store, provider=target.provider, ttl_s=serve.record_ttl_s)
             recordings = RecordingQueue(
-                open_recorder(store), clock=clock, new_id=random_id, max_body_bytes=serve.max_body_bytes,
+                recorder, clock=clock, new_id=random_id, max_body_bytes=serve.max_body_bytes,
                 report=notices.add, report_error=notices.add_error,
             )  # fmt: skip
             relay = Relay(
@@ -104,7 +107,10 @@ async def _relay_until_done(settings: Settings, target: TapTarget, command: Sequ
             )  # fmt: skip
             for upstream in upstreams:
                 print_notice(f"convo tap relays {root}{upstream.local_path} to {upstream.base_url}")
-            print_notice(f"requests and responses are recorded, with their texts, in {settings.storage}")
+            kept = format_recording_ttl(serve)
+            print_notice(
+                f"requests and responses are recorded in {settings.storage}, with their texts, and kept for {kept}"
+            )
             print_notice("convo sessions lists them; convo inspect NAME and convo serve show them, while they run, too")
             variables = build_client_variables(upstreams, root, target, os.environ, get_program(command))
             report_delay = partial(print_shutdown_delay, serve.grace_s)

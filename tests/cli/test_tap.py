@@ -54,7 +54,8 @@ def test_a_program_is_recorded_and_its_exit_code_is_that_of_convo(
     result = launch("tap", "--", sys.executable, "-c", CLIENT)
     assert result.exit == 7, result.err
     assert "logprobs" in result.out or "store" in result.out
-    assert "\nrequests and responses are recorded, with their texts, in sqlite:" in result.err
+    assert "\nrequests and responses are recorded in sqlite:" in result.err
+    assert ", with their texts, and kept for 7 days\n" in result.err
     assert result.err.endswith("convo tap: 1 request relayed, 1 recorded\n")
     assert upstream[0]["authorization"] == f"Bearer {KEY}"
 
@@ -123,6 +124,7 @@ def test_signals_reach_the_command_and_the_relay_stays_until_it_ends(
         (["--provider", "nobody"], 2, "no provider 'nobody'"),
         (["--provider", "local"], 2, "the provider 'local' has no base URL"),
         (["--upstream", "nonsense"], 2, "'nonsense' is not the base URL of an API"),
+        (["--store", "none"], 2, "convo tap needs a store to record in"),
         (["--", "no-such-program-here"], 2, "no program 'no-such-program-here'"),
         (["--port", "1000000"], 2, ""),
     ],

@@ -365,6 +365,21 @@ async def test_requests_above_the_maximum_at_once_are_refused() -> None:
         assert (await relay.send("GET /up/v1/models")).status == 200
 
 
+async def test_a_client_that_stops_in_the_middle_of_its_body_gets_a_timeout() -> None:
+    serve = SERVE._replace(read_s=0.1)
+    async with run_upstream(answer_with()) as upstream, run_test_relay(up(upstream.port), serve=serve) as relay:
+        async with await relay.open() as client:
+            length = ("content-length", "20")
+            await client.write(encode_head("POST /up/v1/responses HTTP/1.1", [*client.host, length]) + b"{")
+            response = await client.read_response()
+        assert (response.status, json.loads(response.body)["error"]["code"]) == (408, "request_timeout")
+        await relay.wait_for_records(1)
+        assert (await relay.send("POST /up/v1/responses", body=b"{}")).status == 200
+    request, record = relay.recorder.finished[0]
+    assert (request.body, record.status) == (b"{", None)
+    assert "did not arrive within 0.1 seconds" in str(record.error)
+
+
 async def test_responses_without_a_body_and_headers_of_the_connection_are_relayed_as_http_requires() -> None:
     async def answer(request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         status = 204 if "204" in request.start else 200
