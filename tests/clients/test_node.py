@@ -99,3 +99,20 @@ def test_every_node_client_aborts_a_stream_and_continues_with_both_server_side_o
     script: str, state: str, tmp_path: Path, url: str, upstream: PacedUpstream
 ) -> None:
     check_abort_and_continuation(script, state, tmp_path, url, upstream)
+
+
+@pytest.mark.needs("node clients")
+def test_the_node_package_uploads_a_file_and_names_it_in_a_request(
+    tmp_path: Path, url: str, upstream: PacedUpstream
+) -> None:
+    upstream.calls.clear()
+    result = node("files.mjs", tmp_path, url, "")
+
+    file = result["file"]
+    assert (file["filename"], file["bytes"], file["expires_at"]) == ("ré.pdf", 8, file["created_at"] + 3600)
+    assert (result["listed"], result["content"], result["status"]) == ([file["id"]], "%PDF-1.4", "completed")
+    assert (result["deleted"], result["gone"]) == (True, 404)
+    (part,) = upstream.calls[0].body["messages"][-1]["content"]
+    assert part == {
+        "type": "file", "file": {"filename": "ré.pdf", "file_data": "data:application/pdf;base64,JVBERi0xLjQ="},
+    }  # fmt: skip
