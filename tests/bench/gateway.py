@@ -24,7 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPConnection
 from itertools import count
 from pathlib import Path
@@ -67,12 +67,16 @@ Size: TypeAlias = Callable[[Process], int]
 
 @dataclass(frozen=True)
 class Server:
-    """One line of the table: name, command and port of a server, and the size of its data if it stores any."""
+    """One line of the table: name, command and port of a server, and the size of its data if it stores any.
+
+    passes_through:  its requests are chat completions
+    """
 
     name: str
     command: Sequence[str]
     port: int
     size: Size | None = None
+    passes_through: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,17 @@ def think_then_answer() -> Body:
     """Return a body of requests whose model thinks for 100 to 300 ms; all clients share one sequence of times."""
     numbers = count()
     return lambda turn: {**streaming(turn), "input": f"Turn {turn}: think for {100 + next(numbers) * 37 % 200} ms."}
+
+
+def as_chat(body: Body) -> Body:
+    """Return the same requests as chat completions."""
+
+    def chat(turn: int) -> Mapping[str, Any]:
+        fields = dict(body(turn))
+        messages = [{"role": "user", "content": fields.pop("input")}]
+        return {**fields, "messages": messages}
+
+    return chat
 
 
 @contextmanager
@@ -149,7 +164,9 @@ def resident_kb(pid: int) -> int:
 
 async def measured(server: Server, requests: int, start_s: float, process: Process) -> Line:
     async def times(body: Body, clients: int, turns: int) -> Times:
-        return await measure_requests("127.0.0.1", server.port, "/v1/responses", body, clients=clients, turns=turns)
+        path = "/v1/chat/completions" if server.passes_through else "/v1/responses"
+        form = as_chat(body) if server.passes_through else body
+        return await measure_requests("127.0.0.1", server.port, path, form, clients=clients, turns=turns)
 
     await times(plain, 4, WARM // 4)
     await times(streaming, 4, WARM // 4)
@@ -207,6 +224,8 @@ def servers(folder: Path, mock: int, litellm: str | None, postgres: str) -> Iter
     yield convo("convo, sqlite", folder, "responses", mock, f"sqlite:{file}", files_size(file))
     yield convo("convo, sqlite, chat", folder, "chat", mock, f"sqlite:{chat}", files_size(chat))
     yield convo("convo, postgres", folder, "responses", mock, postgres, tables_size(postgres))
+    chat_server = convo("convo, passed through", folder, "chat", mock, "memory")
+    yield replace(chat_server, passes_through=True)
     if litellm:
         config, port = folder / "litellm.yaml", free_port()
         config.write_text(LITELLM.format(port=mock, key=KEY), encoding="utf-8")
@@ -253,13 +272,17 @@ def main() -> None:
         mock = Server("the mock alone", [sys.executable, "-m", "tests.bench.upstream", str(port)], port)
         with running(mock) as (process, start_s):
             floor = asyncio.run(measured(mock, arguments.requests, start_s, process))
+            chat_floor = asyncio.run(measured(replace(mock, passes_through=True), arguments.requests, start_s, process))
             print(HEAD)
             print(format_row(mock.name, floor, floor), flush=True)
+            print(format_row(f"{mock.name}, chat", chat_floor, chat_floor), flush=True)
             for server in servers(folder, port, arguments.litellm, own.url() if own else arguments.postgres):
                 with running(server) as (process, start_s):
                     print(
                         format_row(
-                            server.name, asyncio.run(measured(server, arguments.requests, start_s, process)), floor
+                            server.name,
+                            asyncio.run(measured(server, arguments.requests, start_s, process)),
+                            chat_floor if server.passes_through else floor,
                         )
                     )
                     for line in measure_growth(server, process) if server.size else ():

@@ -83,7 +83,7 @@ async def read_response(reader: asyncio.StreamReader, started_at: float) -> floa
     first_s = None
     while size := int((await reader.readline()).strip() or b"0", 16):
         piece = await reader.readexactly(size + 2)
-        if first_s is None and b".delta" in piece:
+        if first_s is None and b'delta"' in piece:
             first_s = time.perf_counter() - started_at
     await reader.readline()
     return first_s if first_s is not None else time.perf_counter() - started_at
