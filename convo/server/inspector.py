@@ -252,7 +252,7 @@ APPROVAL_PARAMETERS = (
     QueryParameter("call", parse_text_value, {"type": "string"}, "The id of the call.", is_required=True),
 )
 DECISION_LIST_PARAMETERS = (
-    QueryParameter("run", parse_text_value, {"type": "string"}, "Only decisions of this run, by id."),
+    QueryParameter("run", parse_text_value, {"type": "string"}, "A run id: return its decisions only."),
     QueryParameter(
         "limit",
         parse_integer_value,

@@ -76,7 +76,7 @@ def test_an_approved_call_runs_once_when_the_run_is_resumed(open_desk: OpenDesk,
     expect(page.get_by_role("button", name="Approve refund (c1)")).to_be_focused()
 
     open_dialog(page, "Approve refund (c1)").get_by_role("button", name="Approve", exact=True).press("Enter")
-    status = page.locator("#decision-status[role=status]")
+    status = page.locator("#decision-status[aria-live=polite]")
     expect(status).to_have_text("Approved refund (c1). To continue the run: convo resume refunds")
     expect(page.get_by_role("region", name="Paused: 1 agent run")).to_contain_text("all calls are decided")
     expect(page.locator("#main")).to_be_focused()
