@@ -281,10 +281,9 @@ async def encode_conversation_view(context: HandlerContext) -> bytes:
     Raises NotFound and AmbiguousHandle.
     """
     store = store_for_tenant(context)
-    async with context.inspector.query_locks.for_tenant(context.tenant):
-        view = await load_handle_view(
-            store, context.path_params["handle"], read_files=context.tenant == LOCAL_TENANT, max_links=MAX_LINKS
-        )
+    view = await load_handle_view(
+        store, context.path_params["handle"], read_files=context.tenant == LOCAL_TENANT, max_links=MAX_LINKS
+    )
     running = [
         *iter_live_responses(view, context),
         *[await load_background_response(link, store) for link in view.links if link.status in UNFINISHED_STATUSES],
@@ -308,9 +307,8 @@ async def encode_request_view(context: HandlerContext) -> bytes:
     others = [link.parent_id] if link.parent_id else []
     if other_id:
         others.append((await load_link(store, other_id)).id)
-    async with context.inspector.query_locks.for_tenant(context.tenant):
-        view = await load_request_view(store, link_id, others)
-        children = await store.child_links(link_id, limit=MAX_CONTINUATIONS)
+    view = await load_request_view(store, link_id, others)
+    children = await store.child_links(link_id, limit=MAX_CONTINUATIONS)
     view = replace(view, prices=context.inspector.prices)
     continued = [child.id for child in children]
     return await asyncio.to_thread(

@@ -32,15 +32,19 @@ MAX_MARKDOWN_TEXTS = 20
 
 async def encode_markdown(context: HandlerContext) -> bytes:
     """Render the `texts` of the body. Raises RequestRefused for an invalid body."""
-    from convo.server.markdown_nodes import render_markdown
-
     context.check_fields("texts")
     texts = context.get_array("texts")
     if len(texts) > MAX_MARKDOWN_TEXTS or not all(isinstance(text, str) for text in texts):
         raise errors.http_parameter_type_error("texts", f"an array of at most {MAX_MARKDOWN_TEXTS} strings")
     async with context.inspector.query_locks.for_tenant(context.tenant):
-        rendered = [await asyncio.to_thread(render_markdown, str(text)) for text in texts]
-    return http.serialize_strict_json({"data": [{"nodes": one.nodes, "note": one.note} for one in rendered]})
+        rendered = await asyncio.to_thread(_render_texts, [str(text) for text in texts])
+    return http.serialize_strict_json({"data": rendered})
+
+
+def _render_texts(texts: Sequence[str]) -> list[Json]:
+    from convo.server.markdown_nodes import render_markdown  # the import takes time, so it is not in the event loop
+
+    return [{"nodes": nodes, "note": note} for nodes, note in map(render_markdown, texts)]
 
 
 # -- compaction ------------------------------------------------------------------------------------
@@ -52,13 +56,12 @@ async def encode_compaction_preview(context: HandlerContext) -> bytes:
     Raises NotFound, AmbiguousHandle, InvalidUsage if there is nothing to compact, and StateFault if a call has no
     output.
     """
-    async with context.inspector.query_locks.for_tenant(context.tenant):
-        view = await load_handle_view(
-            store_for_tenant(context),
-            context.path_params["handle"],
-            read_files=context.tenant == LOCAL_TENANT,
-            max_links=1,
-        )
+    view = await load_handle_view(
+        store_for_tenant(context),
+        context.path_params["handle"],
+        read_files=context.tenant == LOCAL_TENANT,
+        max_links=1,
+    )
     keep_turns = context.query.get("keep_last", 0)
     if keep_turns < 0:
         raise errors.http_parameter_type_error("keep_last", "an integer of at least 0")
@@ -119,12 +122,11 @@ MAX_OUTPUT_CHARACTERS = 2_000
 async def encode_agent_runs(context: HandlerContext) -> bytes:
     """Serialize the stored agent runs of a session, newest first. Raises NotFound and AmbiguousHandle."""
     store = store_for_tenant(context)
-    async with context.inspector.query_locks.for_tenant(context.tenant):
-        view = await load_handle_view(
-            store, context.path_params["handle"], read_files=context.tenant == LOCAL_TENANT, max_links=1
-        )
-        runs = await store.agent_runs(session_id=view.session.id, limit=MAX_RUNS) if view.session else ()
-        calls = [(await store.agent_calls(run.id))[:MAX_CALLS] for run in runs]
+    view = await load_handle_view(
+        store, context.path_params["handle"], read_files=context.tenant == LOCAL_TENANT, max_links=1
+    )
+    runs = await store.agent_runs(session_id=view.session.id, limit=MAX_RUNS) if view.session else ()
+    calls = [(await store.agent_calls(run.id))[:MAX_CALLS] for run in runs]
     by_id: dict[Json, Item] = {
         item.get("call_id"): item for item in view.path.items if item_type(item).endswith("_call")
     }
