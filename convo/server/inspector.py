@@ -46,8 +46,8 @@ called, so the tokens of the summary are not known:
                "failure": null, "calls": [{"call_id", "turn", "name", "arguments", "started_at", "has_ended",
                "output"}]}]}
 
-`POST /inspect/api/markdown` with `{"texts": [...]}`, at most 20, returns `{"data": [{"nodes": [...], "note": ""}]}`: the
-nodes of `markdown_nodes`, or null and a note that says why a text is plain.
+`POST /inspect/api/markdown` with `{"texts": [...]}`, at most 20, returns `{"data": [{"nodes": [...], "note": ""}]}`:
+the nodes of `markdown_nodes`, or null and a note that says why a text is plain.
 
 `GET` and `POST /inspect/api/approvals` and `GET /inspect/api/decisions` show and decide the pending calls of paused
 runs; `inspector_approvals` describes them.

@@ -5,8 +5,8 @@ The page builds its elements from these nodes, so no text is ever parsed as HTML
     {"tag": "a", "href": "https://example.com/", "children": [nodes]}
 
 with one of `TAGS`. HTML is text, images are named and never loaded, and a link that is not http, https or mailto stays
-as it was written. Time and result are bounded: a long inline text is not parsed, and above `MAX_TEXT_CHARS`, `MAX_LINES` or `MAX_NODES`
-the whole text is plain.
+as it was written. Time and result are bounded: a long inline text is not parsed, and above `MAX_TEXT_CHARS`,
+`MAX_LINES` or `MAX_NODES` the whole text is plain.
 """
 
 import re
@@ -32,7 +32,8 @@ MAX_NODES = 10_000
 MAX_DEPTH, MAX_LINK_CHARS = 40, 2_000
 
 TAGS = frozenset(
-    "p h1 h2 h3 h4 h5 h6 blockquote ul ol li hr pre code em strong s a br table thead tbody tr th td".split()
+    ("p", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "ul", "ol", "li", "hr", "pre")
+    + ("code", "em", "strong", "s", "a", "br", "table", "thead", "tbody", "tr", "th", "td")
 )
 """The elements of a tree."""
 

@@ -18,7 +18,7 @@ from convo.server.inspector_data import build_inspector_data
 from convo.server.pages import render_inspector_page
 from tests.cli.agent_files import LOOK_UP, PAID_BACK, REFUND, agent_flags
 from tests.cli.chat_commands import scripted_flags
-from tests.cli.stored_chats import DATABASE, ChatWriter, write_chats
+from tests.cli.stored_chats import DATABASE, ChatWriter
 from tests.command_runner import Launch
 from tests.inspect.conversation_builder import ConversationBuilder, build_chain
 from tests.server.browser import HOSTILE_TEXT, MARKUP, accessibility, horizontal_overflow, open_page

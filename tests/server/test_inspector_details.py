@@ -175,7 +175,7 @@ def test_agent_runs_are_shown_on_a_time_line(
         events = page.locator(".timeline > li")
         expect(events).to_have_count(5)
         expect(page.locator(".run")).to_contain_text("desk")
-        assert [text for text in events.locator("summary").all_inner_texts()] == ["tool look_up", "tool refund"]
+        assert events.locator("summary").all_inner_texts() == ["tool look_up", "tool refund"]
         page.locator(".timeline summary").last.click()
         expect(page.locator(".timeline .json").last).to_contain_text("paid 500 cents back for A1")
         assert accessibility(page) == []

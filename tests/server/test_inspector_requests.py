@@ -16,7 +16,7 @@ from convo.history.tree import Path as ItemPath
 from convo.history.tree import root_key
 from convo.server.auth import KeysFile, create_api_key
 from convo.stores.base import AppendItems, Transaction
-from tests.cli.stored_chats import DATABASE, ChatWriter, write_chats
+from tests.cli.stored_chats import ChatWriter
 from tests.server.browser import HOSTILE_TEXT, accessibility, horizontal_overflow, open_page
 from tests.server.gateway import RunningGateway, run_gateway, run_gateway_with_chats
 from tests.stores.chat_transactions import link, session
