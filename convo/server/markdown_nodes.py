@@ -31,10 +31,10 @@ MAX_NODES = 10_000
 
 MAX_DEPTH, MAX_LINK_CHARS = 40, 2_000
 
-TAGS = frozenset(
-    ("p", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "ul", "ol", "li", "hr", "pre")
-    + ("code", "em", "strong", "s", "a", "br", "table", "thead", "tbody", "tr", "th", "td")
-)
+TAGS = frozenset({
+    "p", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "ul", "ol", "li", "hr", "pre", "code", "em", "strong", "s",
+    "a", "br", "table", "thead", "tbody", "tr", "th", "td",
+})  # fmt: skip
 """The elements of a tree."""
 
 TABLE_DELIMITER_ROW = re.compile(r"[-|: \t>*+.)0-9]*\|[-|: \t]*")
