@@ -16,6 +16,7 @@ Examples:
   convo serve --port 0 --store memory               any free port; nothing is saved
   convo serve --new-key alice --keys ./keys         create an API key for another user
   convo serve --host 0.0.0.0 --keys ./keys --store postgresql://user@host/db
+  convo serve --record                              show requests with store=false in the inspector, too
   convo serve --strict --store memory               test the requests of a client before it uses OpenAI
 
 Clients use the server's address with /v1 as their base URL:
