@@ -225,7 +225,11 @@ NOTES = {
     "serve.max_requests": Note("Requests that run at once.", "200"),
     "serve.read_s": Note("Seconds in which the headers of a request must arrive, and then its body.", "10"),
     "serve.write_s": Note("Seconds during which a client may read nothing of its response.", "30"),
-    "serve.keepalive_s": Note("Seconds without an event before a stream sends a keep-alive comment.", "5"),
+    "serve.keepalive_s": Note(
+        "Seconds without an event before a stream sends a keep-alive comment. A stream that is passed through to a"
+        " provider, as `/v1/chat/completions` is, gets none.",
+        "5",
+    ),
     "serve.grace_s": Note("Seconds that open requests get when the server stops.", "60"),
     "serve.reasoning_events": Note(
         "The names of the events of reasoning text in a stream: those of OpenAI, or of the Open Responses"
@@ -295,7 +299,11 @@ NOTES = {
     "limits.answer_s": Note("Seconds from the request to the end of the stream.", "1800"),
     "limits.idle_s": Note("Seconds without an event that adds to the response; keep-alives do not count.", "600"),
     "limits.event_bytes": Note("Bytes of one event; the last event repeats the whole response.", "4194304"),
-    "limits.output_bytes": Note("Bytes of the items of one response: text, reasoning, arguments, images.", "1048576"),
+    "limits.output_bytes": Note(
+        "Bytes of the items of one response: text, reasoning, arguments, images. For responses that are passed through"
+        " only the other limits count.",
+        "1048576",
+    ),
     "limits.body_bytes": Note("Bytes of a response that is not a stream: a stored response, a list.", "16777216"),
     'prices."PROVIDER/MODEL"': Note("", "{ input = 0.25, cached = 0.025, written = 0.3, output = 2 }"),
     'prices."PROVIDER/MODEL".input': Note("USD per million input tokens.", default="required"),
