@@ -54,7 +54,7 @@ HEAVY = {
     "cryptography": (),
     "httpx2": (),
     "keyring": (),
-    "markdown_it": ("convo.terminal.markdown",),
+    "markdown_it": ("convo.terminal.markdown", "convo.server.markdown_nodes"),
     "mcp": (),
     "openai": ("convo.endpoints.remote",),
     "prometheus_client": ("convo.server",),
