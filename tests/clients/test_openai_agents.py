@@ -11,18 +11,22 @@ from typing import Any
 import pytest
 from agents import (
     Agent,
+    ApplyPatchTool,
     ModelSettings,
     OpenAIConversationsSession,
     OpenAIResponsesCompactionSession,
     RunConfig,
     Runner,
+    ShellCommandRequest,
+    ShellTool,
     SQLiteSession,
     function_tool,
 )
+from agents.editor import ApplyPatchOperation, ApplyPatchResult
 from agents.models.openai_provider import OpenAIProvider
 from openai import AsyncOpenAI
 
-from tests.clients.conftest import ALIAS
+from tests.clients.conftest import ALIAS, CHAT_ALIAS, CLAUDE_ALIAS
 from tests.clients.upstream import Upstream
 
 
@@ -131,3 +135,42 @@ async def test_a_run_with_store_false_stores_nothing(run_config: RunConfig, clie
     assert got.last_response_id is not None
     with pytest.raises(Exception, match="not found"):
         await client.responses.retrieve(got.last_response_id)
+
+
+class Editor:
+    """Records the operations of patches."""
+
+    def __init__(self) -> None:
+        self.operations: list[tuple[str, str, str | None]] = []
+
+    def apply(self, operation: ApplyPatchOperation) -> ApplyPatchResult:
+        self.operations.append((operation.type, operation.path, operation.diff))
+        return ApplyPatchResult(output="done")
+
+    create_file = update_file = delete_file = apply
+
+
+@pytest.mark.parametrize("model", [pytest.param(CHAT_ALIAS, marks=pytest.mark.full), CLAUDE_ALIAS])
+async def test_the_shell_and_the_patches_of_the_sdk_run_on_a_model_that_knows_only_functions(
+    client: AsyncOpenAI, upstream: Upstream, model: str
+) -> None:
+    def run_commands(request: ShellCommandRequest) -> str:
+        return f"ran {' and '.join(request.data.action.commands)}"
+
+    editor = Editor()
+    tools = [ShellTool(executor=run_commands), ApplyPatchTool(editor=editor)]
+    upstream.calls = [
+        [("call_1", "shell", {"commands": ["ls", "pwd"]})],
+        [("call_2", "apply_patch", {"type": "create_file", "path": "a.txt", "diff": "+x"})],
+    ]
+
+    provider = OpenAIProvider(openai_client=client)
+    await Runner.run(
+        Agent(name="coder", model=model, tools=tools),
+        "Go.",
+        run_config=RunConfig(model_provider=provider, tracing_disabled=True),
+    )
+
+    assert "ran ls and pwd" in str(upstream.requests[1]["messages"][-1])
+    assert editor.operations == [("create_file", "a.txt", "+x")]
+    assert "completed\\ndone" in str(upstream.requests[2]["messages"][-1])
