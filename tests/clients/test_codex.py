@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.conftest import ALIAS, CHAT_ALIAS, CLAUDE_ALIAS
-from tests.clients.upstream import Upstream
+from tests.clients.upstream import Call, Upstream
 
 SETTINGS = """
 model = "{model}"
@@ -41,7 +41,7 @@ def codex(folder: Path, model: str, base_url: str, prompt: str) -> subprocess.Co
 def test_codex_runs_the_calls_of_the_model_and_ends_with_its_answer(
     base_url: str, upstream: Upstream, tmp_path: Path
 ) -> None:
-    calls = [
+    calls: list[Call] = [
         ("call_1", "exec_command", {"cmd": "echo 12321"}),
         ("call_2", "multi_agent_v1__close_agent", {"target": "nobody"}),
     ]

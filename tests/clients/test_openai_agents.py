@@ -20,6 +20,7 @@ from agents import (
     ShellCommandRequest,
     ShellTool,
     SQLiteSession,
+    Tool,
     function_tool,
 )
 from agents.editor import ApplyPatchOperation, ApplyPatchResult
@@ -158,7 +159,7 @@ async def test_the_shell_and_the_patches_of_the_sdk_run_on_a_model_that_knows_on
         return f"ran {' and '.join(request.data.action.commands)}"
 
     editor = Editor()
-    tools = [ShellTool(executor=run_commands), ApplyPatchTool(editor=editor)]
+    tools: list[Tool] = [ShellTool(executor=run_commands), ApplyPatchTool(editor=editor)]
     upstream.calls = [
         [("call_1", "shell", {"commands": ["ls", "pwd"]})],
         [("call_2", "apply_patch", {"type": "create_file", "path": "a.txt", "diff": "+x"})],
