@@ -4,6 +4,7 @@ Both write and read HTTP/1.1 themselves, because a library would change what a t
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -126,10 +127,21 @@ class ScriptedUpstream:
             writer.close()
 
 
+def shrink_buffers(connection: socket.socket) -> None:
+    """Make the kernel's buffers small, also those of connections that are accepted later."""
+    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        connection.setsockopt(socket.SOL_SOCKET, option, 65_536)
+
+
 @asynccontextmanager
-async def run_upstream(answer: Answer, **options: bool) -> AsyncIterator[ScriptedUpstream]:
-    upstream = ScriptedUpstream(answer, **options)  # type: ignore[arg-type]
-    server = await asyncio.start_server(upstream.serve_connection, "127.0.0.1", 0, limit=1 << 20)
+async def run_upstream(
+    answer: Answer, *, reads_body: bool = True, has_small_buffers: bool = False
+) -> AsyncIterator[ScriptedUpstream]:
+    upstream = ScriptedUpstream(answer, reads_body=reads_body)
+    listener = socket.create_server(("127.0.0.1", 0))
+    if has_small_buffers:
+        shrink_buffers(listener)
+    server = await asyncio.start_server(upstream.serve_connection, sock=listener, limit=1 << 20)
     upstream.port = server.sockets[0].getsockname()[1]
     try:
         yield upstream
@@ -222,6 +234,7 @@ async def run_test_relay(
     recorder: MemoryRecorder | None = None,
     max_waiting: int = 500,
     budget: CopyBudget | None = None,
+    has_small_buffers: bool = False,
 ) -> AsyncIterator[RunningRelay]:
     notices: list[str] = []
     errors: list[BaseException] = []
@@ -234,6 +247,8 @@ async def run_test_relay(
     relay = Relay(upstreams, serve, recordings, clock=clock, new_id=random_id, idle_s=10, report=notices.append)
     stop = asyncio.Event()
     with open_listening_socket("127.0.0.1", 0) as listening_socket:
+        if has_small_buffers:
+            shrink_buffers(listening_socket)
         port = listening_socket.getsockname()[1]
         task = asyncio.create_task(run_relay(relay, serve, listening_socket, stop, errors.append))
         try:
