@@ -21,8 +21,9 @@ Requests and responses pass through unchanged. The command gets OPENAI_BASE_URL 
 opencode their own settings. Without --provider and --upstream, requests go to the base URLs of the providers openai
 and anthropic. A client's own key is passed on. If it sends none, the key of the provider is used.
 
-Recorded are the requests to /responses, /chat/completions and /messages, with their texts and without keys and
-cookies. See them with convo sessions and convo inspect, or in a browser with convo serve.
+Requests to /responses (also over a WebSocket), /chat/completions and /messages are recorded, with their texts and
+without keys and cookies, for serve.record_ttl_s seconds. convo sessions lists them, convo inspect NAME shows them,
+and convo serve shows them in a browser.
 """
 
 UPSTREAM_PANEL = "Upstream"
