@@ -59,9 +59,14 @@ def test_the_settings_in_the_readme_are_accepted(toml: str, convo: Convo, tmp_pa
     assert convo("--config", str(file), "config").exit == 0
 
 
+WITHOUT_EXAMPLE = {"mcp.NAME.command": "a server with a command has no URL, which the example has"}
+
+
 def test_every_setting_is_in_an_example() -> None:
     toml = "\n".join(toml for _, toml in EXAMPLES)
     for key, schema in walk_schema():
+        if key in WITHOUT_EXAMPLE:
+            continue
         name = re.escape(parse_setting_key(example_key(key))[-1])
         assert isinstance(schema, AtomicTable) or re.search(
             rf"^\W*{name}\"? = |[{{,] ?{name} = ", toml, re.MULTILINE
@@ -73,7 +78,7 @@ def leaf_keys(table: dict[str, object], prefix: str) -> list[str]:
     keys = []
     for name, value in table.items():
         key = f"{prefix}{format_setting_key((name,))}"
-        is_one_value = key == "state_storage" or prefix in ("prices.", "windows.", "serve.limits.keys.")
+        is_one_value = key == "state_storage" or prefix in ("prices.", "windows.", "mcp.", "serve.limits.keys.")
         keys += leaf_keys(value, f"{key}.") if isinstance(value, dict) and not is_one_value else [key]
     return [key.removeprefix("profiles.work.") for key in keys]
 

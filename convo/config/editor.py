@@ -18,6 +18,7 @@ _EXAMPLE_TABLES = {
     "input": "{ input = 0.25, output = 2 }",
     "context": "{ context = 128000, output = 16000 }",
     "type": '{ type = "sqlite", connection_string = "convo.db" }',
+    "url": '{ url = "http://127.0.0.1:9000/mcp" }',
     "concurrent": "{ concurrent = 5, per_minute = 60 }",
 }
 """Example of each table that is one value, by the table's first field."""

@@ -117,6 +117,11 @@ class ScriptedModel:
         for event in _terminal_events(writer, reply, _reply_usage(request, writer, reply)):
             yield event
 
+    @property
+    def runs_hosted_tools(self) -> bool:
+        """Return true: as a server of the Responses API does, a script gets every tool and item unchanged."""
+        return True
+
     async def warm(self, model: str) -> None:
         """Load the script. Raises Unreadable."""
         self._load_script(ModelRequest(model, ()))

@@ -251,7 +251,11 @@ NOTES = {
         "servers under `[mcp.NAME]`.",
         "true",
     ),
-    "mcp.NAME": Note("", '{ url = "http://127.0.0.1:9000/mcp", key_env = "TICKETS_KEY" }'),
+    "mcp.NAME": Note(
+        "",
+        '{ url = "http://127.0.0.1:9000/mcp", key_env = "TICKETS_KEY", keyring = true, '
+        'allowed_tools = ["search"], timeout_s = 30 }',
+    ),
     "mcp.NAME.url": Note("The URL of the server, which speaks streamable HTTP.", default="none; url or command is set"),
     "mcp.NAME.command": Note("The program of the server and its arguments.", default="none; url or command is set"),
     "mcp.NAME.key_env": Note(
@@ -342,15 +346,15 @@ TITLES = {
     ),
     "serve": ("[serve]", "The server `convo serve`: its address, its keys and its limits."),
     "serve.limits": ("[serve.limits]", "Limits of requests to one process; a request past a limit gets status 429."),
-    "mcp": (
-        "[mcp.NAME]",
-        'An MCP server whose tools requests to `convo serve` may use: `{"type": "mcp", "server_label": "NAME"}`.',
-    ),
     "serve.files": (
         "[serve.files]",
         "Files that clients of `convo serve` upload with `POST /v1/files`, or name by URL.",
     ),
     "serve.limits.keys": ("[serve.limits.keys.KEY]", "Other limits for single keys, by the name of the key."),
+    "mcp": (
+        "[mcp.NAME]",
+        'An MCP server whose tools requests to `convo serve` may use: `{"type": "mcp", "server_label": "NAME"}`.',
+    ),
     "limits": (
         "[limits]",
         "Limits of each response of a model server, in `convo chat` and `convo serve`. Past a limit the output so far\n"
