@@ -66,6 +66,10 @@ class LoopbackModels:
         self.requests.append(request)
         return self._model.respond(request)
 
+    @property
+    def runs_hosted_tools(self) -> bool:
+        return self._model.runs_hosted_tools
+
     async def warm(self, model: str) -> None:
         await self._model.warm(model)
 
