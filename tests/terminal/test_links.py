@@ -84,7 +84,8 @@ def test_a_terminal_without_links_and_a_pager_get_none(home: Path) -> None:
 
 def test_a_response_that_openai_stores_links_to_its_page() -> None:
     view = build_chain(2).view("resp_2")
-    view = replace(view, links=[replace(link, scope=Scope("https://api.openai.com/v1")) for link in view.links])
+    links = [replace(link, scope=Scope("https://api.openai.com/v1")) for link in view.links]
+    view = replace(view, links=tuple(links))
     shown = render_conversation(view, DISPLAY._replace(width=100), with_panel=False)
     targets = {target for target, text in find_links(shown) if "resp_" in text}
     assert targets == {f"https://platform.openai.com/logs/resp_{number}" for number in (1, 2)}
