@@ -76,6 +76,9 @@ class GatewayRecording:
     def begin(self, tenant: str, request: ExchangeRequest) -> bool:
         """Queue a request; return whether it will be recorded. `finish` must follow then."""
         self.start()
+        if self._tasks[0].done():
+            self._drop("the task that writes them has ended")
+            return False
         if self._queue.qsize() >= MAX_WAITING or self._waiting_bytes + len(request.body) > MAX_WAITING_BYTES:
             self._drop("too many requests wait to be recorded")
             return False
@@ -134,7 +137,9 @@ class GatewayRecording:
         pruner.cancel()
         await asyncio.wait({writer}, timeout=DRAIN_TIMEOUT_S)
         writer.cancel()
-        await asyncio.gather(writer, pruner, return_exceptions=True)
+        outcome, _ = await asyncio.gather(writer, pruner, return_exceptions=True)
+        if isinstance(outcome, Exception):
+            self._report(f"the recording ended early: {type(outcome).__name__}")
         for recorder in self._recorders.values():
             with suppress(StoreFault):
                 await recorder.aclose()
