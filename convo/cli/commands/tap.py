@@ -34,7 +34,9 @@ def tap_command(
     ctx: typer.Context,
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="COMMAND ...", help="Program to run, with its arguments. Its exit code is that of convo."),
+        typer.Argument(
+            metavar="COMMAND ...", help="Program to run, with its arguments. Its exit code is that of convo."
+        ),
     ] = None,
     port: Annotated[int, typer.Option("--port", metavar="N", help="Port to listen on; 0 for any free port.")] = 0,
     provider: Annotated[
