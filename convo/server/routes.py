@@ -80,7 +80,7 @@ def build_openapi_document(routes: Sequence["ApiRoute"]) -> dict[str, Json]:
         "openapi": "3.1.0",
         "info": {"title": "convo", "version": __version__, "description": API_DESCRIPTION},
         "servers": [{"url": "/"}],
-        "security": [{"key": []}, {"api_key": []}, {}],
+        "security": [{"key": []}, {}, {"api_key": []}],
         "paths": paths,
         "components": {
             "schemas": SCHEMAS,

@@ -167,7 +167,7 @@ are those of the provider's API, and nothing is stored.""",
     assert [DOCUMENT[name] for name in ("openapi", "servers", "security")] == [
         "3.1.0",
         [{"url": "/"}],
-        [{"key": []}, {"api_key": []}, {}],
+        [{"key": []}, {}, {"api_key": []}],
     ]
     assert DOCUMENT["components"]["securitySchemes"] == {
         "key": {"type": "http", "scheme": "bearer"},

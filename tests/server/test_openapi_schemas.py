@@ -184,7 +184,7 @@ def operation(method: str, path: str) -> Any:
 
 def test_the_document_names_its_version_its_server_and_its_keys() -> None:
     assert (DOCUMENT["openapi"], DOCUMENT["info"]["title"], DOCUMENT["servers"]) == ("3.1.0", "convo", [{"url": "/"}])
-    assert (DOCUMENT["security"], operation("GET", "/healthz")["security"]) == ([{"key": []}, {"api_key": []}, {}], [])
+    assert (DOCUMENT["security"], operation("GET", "/healthz")["security"]) == ([{"key": []}, {}, {"api_key": []}], [])
     assert {each["type"] for each in DOCUMENT["components"]["securitySchemes"].values()} == {"http", "apiKey"}
     public = {route.path for route in API_ROUTES if "security" in operation(route.method, _plain(route.path))}
     assert public == {"/healthz", "/readyz", "/openapi.json"}
