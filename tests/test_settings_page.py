@@ -48,7 +48,7 @@ def test_the_loader_uses_every_value_of_the_toml(toml: str, convo: Convo, tmp_pa
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 README_TOML = [
     *re.findall(r"^```toml\n(.*?)^```$", README, re.DOTALL | re.MULTILINE),
-    *re.findall(r"`([a-z_]+ = [^`]+)`", README),
+    *re.findall(r"`([a-z_.]+ = [^`]+)`", README),
 ]
 
 
