@@ -24,7 +24,7 @@ import pytest
 from convo.endpoints.base import Endpoint, error_event, error_object
 from convo.errors import ConvoError, KeyRefused
 from convo.history.items import Item, StreamEvent
-from convo.models.base import Model, ModelRequest
+from convo.models.base import HostedToolsUse, Model, ModelRequest
 from convo.models.scripted import ScriptedModel
 from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import SystemClock, random_id
@@ -67,8 +67,8 @@ class LoopbackModels:
         return self._model.respond(request)
 
     @property
-    def runs_hosted_tools(self) -> bool:
-        return self._model.runs_hosted_tools
+    def hosted_tools(self) -> HostedToolsUse:
+        return self._model.hosted_tools
 
     async def warm(self, model: str) -> None:
         await self._model.warm(model)

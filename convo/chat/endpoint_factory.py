@@ -30,13 +30,14 @@ from convo.errors import ConvoError, EndpointFault, InvalidSettings, ModelMissin
 from convo.history.items import Item, Json, StreamEvent
 from convo.history.records import EMBEDDED_SCOPE, Scope
 from convo.models.base import (
+    HostedToolsUse,
     Model,
     ModelLister,
     ModelRequest,
     fetch_model_names,
+    get_hosted_tools,
     get_ignored_fields,
     hide_issuer_model,
-    runs_hosted_tools,
 )
 from convo.models.errors import translate_server_key_errors
 from convo.models.factory import find_built_in_weights, make_openai_options, open_model, open_pass_through
@@ -448,8 +449,8 @@ class ServerKeyModel:
         return [hide_issuer_model(item) for item in items]
 
     @property
-    def runs_hosted_tools(self) -> bool:
-        return runs_hosted_tools(self._model)
+    def hosted_tools(self) -> HostedToolsUse:
+        return get_hosted_tools(self._model)
 
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
         return get_ignored_fields(self._model, request)

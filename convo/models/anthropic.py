@@ -126,6 +126,10 @@ class AnthropicModel:
         """Build the body of a request, without `stream`. Raises Unsupported or InputFault."""
         return self._build_mapped_body(map_request(request, self._model_label(request), self._hosted_tools).request)
 
+    @property
+    def hosted_tools(self) -> HostedTools:
+        return self._hosted_tools
+
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
         return list_ignored_anthropic_fields(request, self._issuer_tag(request), self._extra_fields, self._hosted_tools)
 

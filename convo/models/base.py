@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import groupby
 from operator import itemgetter
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import quote
 
 from convo.config.sections import PROVIDER_EXTRA_FIELDS
@@ -121,17 +121,21 @@ class HasProvider(Protocol):
     def provider(self) -> str: ...
 
 
+HostedToolsUse: TypeAlias = Literal["run", "refuse", "omit"]
+"""Use of hosted tools: the model's server runs them, or the adapter refuses them or leaves them out."""
+
+
 @runtime_checkable
-class RunsHostedTools(Protocol):
-    """A model whose server runs hosted tools, and has files of its own."""
+class HasHostedTools(Protocol):
+    """A model that says how it treats hosted tools."""
 
     @property
-    def runs_hosted_tools(self) -> bool: ...
+    def hosted_tools(self) -> HostedToolsUse: ...
 
 
-def runs_hosted_tools(model: object) -> bool:
-    """Whether the model's server runs hosted tools, among them `mcp`, and may know file ids."""
-    return isinstance(model, RunsHostedTools) and model.runs_hosted_tools
+def get_hosted_tools(model: object) -> HostedToolsUse:
+    """Return the use of hosted tools, among them `mcp`; a server that runs them may know file ids."""
+    return model.hosted_tools if isinstance(model, HasHostedTools) else "refuse"
 
 
 def get_provider_name(model: object) -> str | None:

@@ -107,6 +107,10 @@ class ChatModel:
         """Build the body of a request, without the fields for streaming."""
         return self._build_mapped_body(map_request(request, self._model_label(request), self._hosted_tools))
 
+    @property
+    def hosted_tools(self) -> HostedTools:
+        return self._hosted_tools
+
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
         return list_ignored_chat_fields(request, self._dialect, self._reasoning_issuer(request), self._hosted_tools)
 

@@ -12,7 +12,7 @@ from convo.config.settings import ResponseLimits
 from convo.errors import LimitReached
 from convo.history.accumulator import ITEM_EVENTS, START_EVENTS, TERMINAL_EVENTS
 from convo.history.items import Item, Json, StreamEvent
-from convo.models.base import Model, ModelRequest, get_ignored_fields, runs_hosted_tools
+from convo.models.base import HostedToolsUse, Model, ModelRequest, get_hosted_tools, get_ignored_fields
 from convo.models.http import JSON_VALUE_OVERHEAD_BYTES, TimeSlice
 
 _T = TypeVar("_T")
@@ -40,8 +40,8 @@ class LimitedModel:
         await self._model.check_request(request)
 
     @property
-    def runs_hosted_tools(self) -> bool:
-        return runs_hosted_tools(self._model)
+    def hosted_tools(self) -> HostedToolsUse:
+        return get_hosted_tools(self._model)
 
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
         return get_ignored_fields(self._model, request)

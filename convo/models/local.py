@@ -336,6 +336,10 @@ class LocalModel:
         _, chat, request = await self._start_engine(request)
         return await _count_input_tokens(chat, request)
 
+    @property
+    def hosted_tools(self) -> HostedTools:
+        return self._hosted_tools
+
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
         dialect = ChatDialect(has_reasoning=False, extra_fields=_ENGINE_EXTRA_FIELDS)
         return list_ignored_chat_fields(request, dialect, hosted_tools=self._hosted_tools)

@@ -23,6 +23,7 @@ from convo.models.base import (
     OPENAI_RESPONSES_EXTRA_FIELDS,
     RESPONSE_PARAMETERS,
     UNSUPPORTED_STATUSES,
+    HostedToolsUse,
     IssuerTag,
     ModelRequest,
     check_provider_reachable,
@@ -89,8 +90,8 @@ class ResponsesModel:
         raise StreamBroken(f"{context.provider} ended the stream before the response was complete")
 
     @property
-    def runs_hosted_tools(self) -> bool:
-        return True
+    def hosted_tools(self) -> HostedToolsUse:
+        return "run"
 
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
         return list_ignored_responses_fields(request, self._issuer_tag(request), self._extra_fields)

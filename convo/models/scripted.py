@@ -25,7 +25,7 @@ from pathlib import Path
 
 from convo.errors import StreamBroken, Unreadable
 from convo.history.items import Item, Json, StreamEvent, is_client_output, is_user_message, item_text, searchable_text
-from convo.models.base import ModelRequest
+from convo.models.base import HostedToolsUse, ModelRequest
 from convo.models.errors import ErrorContext, fault_from_status
 from convo.models.stream import ResponseEventWriter, make_usage
 from convo.runtime import Clock, NewId
@@ -118,9 +118,9 @@ class ScriptedModel:
             yield event
 
     @property
-    def runs_hosted_tools(self) -> bool:
-        """Return true: as a server of the Responses API does, a script gets every tool and item unchanged."""
-        return True
+    def hosted_tools(self) -> HostedToolsUse:
+        """Return "run": as a server of the Responses API does, a script gets every tool and item unchanged."""
+        return "run"
 
     async def warm(self, model: str) -> None:
         """Load the script. Raises Unreadable."""

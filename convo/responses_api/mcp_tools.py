@@ -18,7 +18,7 @@ from typing import Any
 
 from convo.errors import RequestRefused
 from convo.history.items import Item, Json, StreamEvent, is_client_call, item_type
-from convo.models.base import Model, ModelRequest
+from convo.models.base import HostedToolsUse, Model, ModelRequest
 from convo.responses_api import errors
 from convo.responses_api.mcp_client import (
     MAX_RESPONSE_BYTES,
@@ -144,18 +144,18 @@ class McpPlan:
     servers: Mapping[str, McpServerTool]
 
 
-def plan_mcp(request: ModelRequest, options: McpOptions, *, is_native: bool) -> McpPlan:
+def plan_mcp(request: ModelRequest, options: McpOptions, hosted_tools: HostedToolsUse) -> McpPlan:
     """Separate the `mcp` tools that are run here from a request.
 
-    is_native:  the model's server runs `mcp` tools; it gets those that are not run here, and their items
+    hosted_tools:  of the model; its adapter gets the tools that are not run here, unless it refuses them
 
-    Raises RequestRefused for a tool that can be run neither here nor there.
+    Raises RequestRefused for a tool that is neither run nor left out.
     """
     tools = request.parameters.get("tools") or ()
     servers: dict[str, McpServerTool] = {}
     others: list[Json] = []
     for index, tool in enumerate(tools):
-        server = _parse_tool(tool, f"tools[{index}]", options, is_native=is_native) if _is_mcp(tool) else None
+        server = _parse_tool(tool, f"tools[{index}]", options, hosted_tools) if _is_mcp(tool) else None
         if server is None:
             others.append(tool)
         elif server.label in servers:
@@ -173,7 +173,7 @@ def plan_mcp(request: ModelRequest, options: McpOptions, *, is_native: bool) -> 
         parameters["tools"] = others
         if not others:
             del parameters["tools"]
-    items = translate_items(request.input, is_native=is_native) if has_items else request.input
+    items = translate_items(request.input) if has_items else request.input
     return McpPlan(replace(request, input=items, parameters=parameters), servers)
 
 
@@ -182,9 +182,9 @@ def _is_mcp(tool: Json) -> bool:
 
 
 def _parse_tool(
-    tool: Mapping[str, Json], location: str, options: McpOptions, *, is_native: bool
+    tool: Mapping[str, Json], location: str, options: McpOptions, hosted_tools: HostedToolsUse
 ) -> McpServerTool | None:
-    """Return the tool to run here; None if the model's server runs it. Raises RequestRefused."""
+    """Return the tool to run here; None for one of the adapter. Raises RequestRefused."""
     label, url = tool.get("server_label"), tool.get("server_url")
     named = options.servers.get(str(label))
     if url is not None:
@@ -192,7 +192,8 @@ def _parse_tool(
         named = named or next((target for target in options.servers.values() if target.url == url), None)
     elif tool.get("connector_id") or tool.get("tunnel_id"):
         named = None
-    if named is None and is_native:
+    is_allowed = named is not None or (url is not None and options.client_urls)
+    if (named is None and hosted_tools == "run") or (not is_allowed and hosted_tools == "omit"):
         return None
     _validate_tool(tool, location)
     if named is not None:
@@ -280,13 +281,11 @@ def make_function_name(label: str, name: str) -> str:
     return f"mcp_{digest}_{cleaned}"
 
 
-def translate_items(items: Sequence[Item], *, is_native: bool) -> tuple[Item, ...]:
-    """Return `items` with calls and outputs of functions in place of `mcp_` items.
+def translate_items(items: Sequence[Item]) -> tuple[Item, ...]:
+    """Return `items` with calls and outputs of functions in place of the `mcp_` items that were made here.
 
     Calls of one model call come before their outputs. A rejected call has an output that says so. Requests without
-    an answer, answers and lists of tools are left out.
-
-    is_native:  keep the items that were not made here
+    an answer, answers and lists of tools are left out. Items of other servers are for the adapter.
     """
     answers = {item.get("approval_request_id"): item for item in items if item.get("type") == ANSWER}
     run_requests = {item.get("approval_request_id") for item in items if item.get("type") == CALL}
@@ -296,8 +295,8 @@ def translate_items(items: Sequence[Item], *, is_native: bool) -> tuple[Item, ..
     open_round: str | None = None
     for item in items:
         kind = item_type(item)
-        is_kept = not kind.startswith(MCP_ITEM_PREFIX) or (
-            is_native and not (item.get("approval_request_id") in own_requests if kind == ANSWER else _is_own(item))
+        is_kept = not kind.startswith(MCP_ITEM_PREFIX) or not (
+            item.get("approval_request_id") in own_requests if kind == ANSWER else _is_own(item)
         )
         round_id = None if is_kept else _round_of(item)
         if is_kept or round_id != open_round:

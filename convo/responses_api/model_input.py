@@ -8,7 +8,14 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from convo.history.items import Item, StreamEvent
-from convo.models.base import Model, ModelRequest, get_ignored_fields, get_provider_name, runs_hosted_tools
+from convo.models.base import (
+    HostedToolsUse,
+    Model,
+    ModelRequest,
+    get_hosted_tools,
+    get_ignored_fields,
+    get_provider_name,
+)
 from convo.responses_api.deps import ModelOpener
 from convo.responses_api.files import FileResolver
 from convo.responses_api.mcp_client import McpOptions
@@ -41,8 +48,8 @@ class ModelWithInput:
         return get_provider_name(self._model)
 
     @property
-    def runs_hosted_tools(self) -> bool:
-        return runs_hosted_tools(self._model)
+    def hosted_tools(self) -> HostedToolsUse:
+        return get_hosted_tools(self._model)
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         plan = await self._plan(request)
@@ -69,7 +76,7 @@ class ModelWithInput:
         return await self._model.compact((await self._plan(request)).request)
 
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
-        plan = plan_mcp(request, self._mcp, is_native=runs_hosted_tools(self._model))
+        plan = plan_mcp(request, self._mcp, get_hosted_tools(self._model))
         return get_ignored_fields(self._model, plan.request)
 
     async def aclose(self) -> None:
@@ -77,7 +84,7 @@ class ModelWithInput:
 
     async def _plan(self, request: ModelRequest) -> McpPlan:
         """Complete a request. Raises RequestRefused for a file or an `mcp` tool that cannot be used."""
-        is_native = runs_hosted_tools(self._model)
-        items = await self._files.resolve(request.input, keep_unknown=is_native)
+        hosted_tools = get_hosted_tools(self._model)
+        items = await self._files.resolve(request.input, keep_unknown=hosted_tools == "run")
         completed = request if items is request.input else replace(request, input=items)
-        return plan_mcp(completed, self._mcp, is_native=is_native)
+        return plan_mcp(completed, self._mcp, hosted_tools)

@@ -238,7 +238,7 @@ def test_verbose_logs_a_line_per_request_without_its_content(tmp_path: Path) -> 
             server.create_response("a secret word")
             server.http.get("/v1/responses/resp%0A1?include=secret", headers={"authorization": "Bearer sk-secret"})
             server.create_response("a secret word", model="far/m")
-            tools = [{"type": "web_search"}, {"type": "mcp", "server_label": "a secret word"}]
+            tools = [{"type": "web_search"}, {"type": "mcp", "server_label": "a_secret_word"}]
             server.http.post("/v1/responses", json={"model": "lenient/m", "input": "a secret word", "tools": tools})
             server.stop(signal.SIGTERM)
     first, second, third, fourth = server.err.splitlines()

@@ -174,12 +174,6 @@ INVALID_FIELDS: list[tuple[dict[str, Any], str, str, str]] = [
     ({"tools": [{"type": "function"}]}, "missing_required_parameter", "tools[0].name", "Missing required parameter: "),
     ({"text": {"format": {}}}, "missing_required_parameter", "text.format.type", "Missing required parameter: "),
     (
-        {"background": True, "store": False},
-        "unsupported_parameter",
-        "background",
-        "Unsupported parameter: 'background': ",
-    ),
-    (
         {"context_management": [{"type": "compaction"}]},
         "missing_required_parameter",
         "context_management[0].compact_threshold",

@@ -94,7 +94,6 @@ async def test_a_refused_request_stores_nothing_and_calls_no_model(scripts: Loop
         {"tempreature": 1},
         {"previous_response_id": "resp_x"},
         {"conversation": "conv_x"},
-        {"background": True, "store": False},
     ):
         await refusal(endpoint, "a", **body)
     assert (store.commits, scripts.requests) == ([], [])

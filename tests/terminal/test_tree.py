@@ -35,7 +35,7 @@ response     sent     ~tokens  context  input  output  time   preview
 ├─● resp_3b  delta 1        8        3     12       9  22:16  Say it simply. →…
 │ ● resp_4b  delta 1        6        5     12       9  22:17  Simpler! → A box.
 ● resp_2     delta 1        8        3     12       9  22:15  And in Haskell? →…
-@ resp_5     delta 1        8        5     12       9  22:18  Show me some. → M…"""
+@ resp_5     delta 1        8        5     12       9  22:18  Show me some. →…"""
 
 
 def test_a_chain_with_forks_in_eighty_columns() -> None:
