@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from convo.chat.lookup import read_or_report
 from convo.chat.session_record import acquire_session_lease, validate_session_name
 from convo.errors import Busy, InvalidUsage, ItemDeleted, NotFound
-from convo.history.records import EMBEDDED_SCOPE, Link, Scope, Session
+from convo.history.records import EMBEDDED_SCOPE, Link, Scope, Session, strip_item_secrets
 from convo.history.tree import Key, Path, root_key
 from convo.lint.model import LintView
 from convo.runtime import Clock, NewId
@@ -160,7 +160,7 @@ async def save_repaired_session(
     Raises InvalidUsage when `name` could be taken for another kind of handle or an item cannot be stored,
     and Conflict when another session has the name.
     """
-    path = Path(root_key(store.tenant)).append(view.items)
+    path = Path(root_key(store.tenant)).append(strip_item_secrets(view.items))
     now = clock.now()
     session = Session(
         id=new_id("ses"),
@@ -193,7 +193,7 @@ async def _find_parent_id(store: Store, view: LintView) -> str | None:
     """Return the id of the last response before the first fix, if the store has it."""
     if view.anchor:
         return view.anchor.id if await store.link(view.anchor.id) else None
-    path = Path(root_key(store.tenant)).append(view.items)
+    path = Path(root_key(store.tenant)).append(strip_item_secrets(view.items))
     heads = {path.root, *path.keys}
     links = [step.link for step in view.output_spans if step.link.head in heads]
     return links[-1].id if links and await store.link(links[-1].id) else None

@@ -6,13 +6,13 @@ Secrets of hosted tools (headers, tokens, URLs) are stripped from parameters bef
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NamedTuple, get_args
 from urllib.parse import urlsplit, urlunsplit
 
-from convo.history.items import Json
+from convo.history.items import Item, Json
 from convo.history.tree import Key
 
 
@@ -231,6 +231,17 @@ def strip_tool_secrets(parameters: Mapping[str, Json]) -> dict[str, Json]:
         stripped["tool_choice"] = strip_secret_fields(stripped["tool_choice"])
     return stripped
 
+
+def strip_item_secrets(items: Iterable[Item]) -> tuple[Item, ...]:
+    """Return `items` in a form that may be stored and shown: without the credentials of the tools that they list.
+
+    The items that list tools are `additional_tools` and `tool_search_output`; another item is returned itself.
+    """
+    return tuple(strip_tool_secrets(item) if item.get("type") in TOOL_LIST_ITEM_TYPES else item for item in items)
+
+
+TOOL_LIST_ITEM_TYPES = frozenset({"additional_tools", "tool_search_output"})
+"""Types of input items whose member `tools` has the tools of a request."""
 
 CLIENT_TOOL_TYPES = frozenset({"function", "custom", "namespace", "tool_search"})
 """Types of tools whose definition has no credentials; its schemas may have properties of any name."""

@@ -39,6 +39,7 @@ from convo.history.records import (
     Link,
     Scope,
     Strategy,
+    strip_item_secrets,
 )
 from convo.history.tree import Key, Path
 from convo.inspect.tree import children_by_parent
@@ -132,7 +133,10 @@ PAGE_BEGIN, PAGE_END = '<script type="application/json" id="convo">', "</script>
 
 @dataclass(frozen=True, slots=True)
 class ConversationDocument:
-    """One conversation in a file; see the module docstring. `links` are JSON objects as in the file."""
+    """One conversation in a file; see the module docstring. `links` are JSON objects as in the file.
+
+    The items have no credentials of tools: neither an export nor the store that a file is imported to may contain them.
+    """
 
     items: tuple[Item, ...]
     confirmed_count: int
@@ -141,6 +145,9 @@ class ConversationDocument:
     instructions: str | None = None
     created_at: float | None = None
     links: tuple[Mapping[str, Json], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "items", strip_item_secrets(self.items))
 
 
 def document_header(document: ConversationDocument) -> dict[str, Json]:

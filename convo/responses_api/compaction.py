@@ -26,6 +26,7 @@ from convo.compaction.window import (
 )
 from convo.errors import ConvoError, RequestRefused, StreamBroken, Unsupported
 from convo.history.items import Item, Json, StreamEvent, is_user_message, item_type
+from convo.history.records import strip_item_secrets
 from convo.models.base import Model, ModelRequest
 from convo.responses_api import errors, response, truncation
 from convo.responses_api.deps import EndpointDeps
@@ -163,10 +164,11 @@ async def _build_result(
     deps, decrypt = compaction.deps, await load_item_decryptor(compaction.history, compaction.deps)
     covered = covered_message_digests(compaction.history, decrypt, kept_messages=user_items)
     content = CompactionContent(deps.store.tenant, before, summary, tuple(after), covered)
+    stored = replace(content, before=strip_item_secrets(content.before), after=strip_item_secrets(content.after))
     item = {
         "id": deps.new_id("cmp"),
         "type": "compaction",
-        "encrypted_content": await deps.cipher.encrypt(content),
+        "encrypted_content": await deps.cipher.encrypt(stored),
     }
     return CompactedInput(item, (*user_items, *expand_compaction(content)), user_items, usage)
 
@@ -252,7 +254,8 @@ async def compact_history(
     model, name = deps.models(request.model)
     model_request = build_response_model_request(request, await build_model_input(history, deps), name)
     items, usage = await compact_to_window(CompactionInput(model, model_request, history, request.model, deps))
-    return [to_api_item(item, own_id(item) or deps.new_id(id_prefix(item))) for item in items], usage
+    shown_items = strip_item_secrets(items)
+    return [to_api_item(item, own_id(item) or deps.new_id(id_prefix(item))) for item in shown_items], usage
 
 
 async def _respond_compacting(

@@ -12,6 +12,7 @@ from dataclasses import replace
 from convo.endpoints.base import ItemPage, SortOrder
 from convo.errors import NotFound
 from convo.history.items import Item, Json
+from convo.history.records import strip_item_secrets
 from convo.history.tree import Path, root_key
 from convo.responses_api import errors, history, validation
 from convo.responses_api.deps import EndpointDeps, conversation_write_lock
@@ -95,8 +96,11 @@ class Conversations:
         return build_conversation_resource(conversation)
 
     async def _resolve_items(self, items: Sequence[Item]) -> tuple[Item, ...]:
-        """Validate `items` and replace item references by the items they name. Raises RequestRefused."""
-        new_items = parse_conversation_items(list(items))
+        """Validate `items` and replace item references by the items they name. Raises RequestRefused.
+
+        The credentials of tools are left out: a conversation is stored before a model receives it.
+        """
+        new_items = strip_item_secrets(parse_conversation_items(list(items)))
         referenced = await resolve_references(new_items, (), self._store)
         return tuple(referenced.get(referenced_id(item) or "", item) for item in new_items)
 

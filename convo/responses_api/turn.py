@@ -15,7 +15,14 @@ from itertools import count
 from convo.errors import Conflict, ConvoError, LimitReached, NotFound, StoreFault, StreamBroken, TryLater
 from convo.history.accumulator import TERMINAL_EVENTS, ResponseAccumulator, StreamedTextChecksum, validate_stream_event
 from convo.history.items import Item, StreamEvent
-from convo.history.records import IGNORED_PARAMETER, PROVIDER_PARAMETER, Link, Strategy, strip_tool_secrets
+from convo.history.records import (
+    IGNORED_PARAMETER,
+    PROVIDER_PARAMETER,
+    Link,
+    Strategy,
+    strip_item_secrets,
+    strip_tool_secrets,
+)
 from convo.history.tree import Path
 from convo.models.base import get_ignored_fields, get_provider_name
 from convo.responses_api import response
@@ -48,7 +55,7 @@ class PreparedTurn:
     """A validated request with its history.
 
     history:     the history that the endpoint prepends
-    input_path:  the whole history that the model receives
+    input_path:  the whole history that the model receives, without the credentials of tools
     compaction:  the model and its request, whose input may still be compacted; None if no model is called
     """
 
@@ -79,8 +86,9 @@ async def prepare_turn(
         await deps.runs.wait_until_ended(deps.store.tenant, response_id=request.previous_response_id)
     history = last_history or await load_request_history(request, deps.store)
     referenced = await resolve_references(request.items, history.item_ids, deps.store)
-    path = history.path.append(select_new_items(request.items, history.item_ids, referenced))
-    items = path.items
+    new_items = select_new_items(request.items, history.item_ids, referenced)
+    path = history.path.append(strip_item_secrets(new_items))
+    items = (*history.path.items, *new_items)
     check_call_pairs(items)
     if deps.options.strict:
         check_strict_input(request.items, history.item_ids, items)

@@ -406,3 +406,37 @@ def test_the_token_of_a_client_is_sent_to_the_server_and_never_stored_or_shown(
     assert "s3cret" not in gateway.http.get(f"/v1/responses/{answer['id']}").text
     stored = b"".join(file.read_bytes() for file in tmp_path.glob("convo.db*"))
     assert (b"s3cret" in stored, b"mcp_call" in stored) == (False, True)
+
+
+def test_the_token_of_a_tool_in_an_item_is_sent_to_the_model_and_never_stored_or_shown(
+    serve: Serve, upstream: ChatServer, tmp_path: Any
+) -> None:
+    database = tmp_path / "convo.db"
+    gateway = serve(f"sqlite:{database}", toml=f'[providers.native]\napi = "responses"\nbase_url = "{upstream.url}"\n')
+    response = {"id": "resp_1", "object": "response", "status": "completed", "model": "any", "output": []}
+    upstream.stream({"type": "response.completed", "response": response, "sequence_number": 0})
+    tool = {
+        "type": "mcp",
+        "server_label": "theirs",
+        "server_url": "https://me:s3cret-url@example.com/mcp",
+        "authorization": "s3cret-token",
+        "headers": {"x-team": "s3cret-header"},
+    }
+    search = {"type": "tool_search_call", "call_id": "call_1", "execution": "client", "arguments": {}}
+    items = [
+        {"type": "additional_tools", "role": "developer", "tools": [tool]},
+        {"role": "user", "content": "Hi."},
+        search,
+        {"type": "tool_search_output", "call_id": "call_1", "execution": "client", "tools": [tool]},
+    ]
+    answer = ask(gateway, model="native/any", input=items)
+    assert [item["tools"] for item in upstream.requests[0].json["input"] if "tools" in item] == [[tool], [tool]]
+
+    conversation = gateway.http.post("/v1/conversations", json={"items": items}).json()
+    listed = [
+        gateway.http.get(f"/v1/responses/{answer['id']}/input_items").text,
+        gateway.http.get(f"/v1/conversations/{conversation['id']}/items").text,
+    ]
+    assert all("theirs" in text and "s3cret" not in text for text in listed)
+    stored = b"".join(file.read_bytes() for file in tmp_path.glob("convo.db*"))
+    assert (b"s3cret" in stored, b"theirs" in stored) == (False, True)
