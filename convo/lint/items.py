@@ -89,6 +89,8 @@ def check_malformed_item(view: LintView) -> Iterator[LintIssue]:
             yield LintIssue("the item has neither a type nor a role", index)
     for kind, required in REQUIRED_FIELDS.items():
         for index in view.indexes_by_type.get(kind, ()):
+            if kind == "function_call_output" and _is_standalone_output(view.items[index]):
+                continue
             yield from _check_required_fields(view, index, required)
 
 
@@ -111,6 +113,12 @@ def _describe_wrong_field(name: str, value: Json) -> str:
     if name == "role" and isinstance(value, str):
         return f"has the invalid role {value!r}"
     return f"has a value of the wrong type in {name}"
+
+
+def _is_standalone_output(item: Item) -> bool:
+    """Whether a client added this output without a call; it names its tool instead of a call."""
+    has_output = _is_string_or_parts(item.get("output"))
+    return has_output and item.get("call_id") is None and isinstance(item.get("name"), str)
 
 
 def _is_reference(item: Item) -> bool:

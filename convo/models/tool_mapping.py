@@ -10,6 +10,7 @@
     tool_search that the server runs        left out, as every tool that it may load is offered
     tools that only a server can run        refused, or left out where the settings say so
     items of such tools                     text notes
+    outputs without a call (no `call_id`)   messages of the user, with the tool's name
     additional_tools, configuration_update  applied to the request
 
 `build_call_item` turns a call of such a function into the item of its tool. Nothing here waits, sends or reads a clock.
@@ -24,7 +25,7 @@ from typing import Literal, TypeAlias
 
 from convo.config.sections import HostedTools
 from convo.errors import InputFault, Unsupported
-from convo.history.items import Item, Json, item_type
+from convo.history.items import Item, Json, get_call_id, item_type
 from convo.history.pairing import pair_id
 from convo.models.base import ModelRequest, list_unknown_fields, read_required_str
 
@@ -465,6 +466,8 @@ def _map_items(items: Sequence[Item], names: _FunctionNames, model_label: str) -
             mapped.append(_note("assistant", text))
         elif kind in _ITEM_MAPPERS:
             mapped.append(_ITEM_MAPPERS[kind](item, names))
+        elif kind == "function_call_output" and get_call_id(item) is None:
+            mapped.append(_standalone_output(item))
         elif kind in _ASSISTANT_NOTE_TYPES:
             mapped.append(_note("assistant", _note_text(item)))
         elif kind in _USER_NOTE_TYPES:
@@ -598,6 +601,14 @@ def _user_note(item: Item, model_label: str) -> Item:
     if images:
         return _note("user", _note_text({**item, "content": [part for part in parts if part not in images]}), *images)
     return _note("user", _note_text(item))
+
+
+def _standalone_output(item: Item) -> Item:
+    """Map an output that no call of the model asked for, to a message of the user with the same parts."""
+    namespace, output = item.get("namespace"), item.get("output")
+    name = read_required_str(item, "name")
+    label = f"[{namespace}.{name}]" if isinstance(namespace, str) else f"[{name}]"
+    return _note("user", f"{label}\n{output}") if isinstance(output, str) else _note("user", label, *(output or ()))
 
 
 def _list_unsent_note_fields(items: Sequence[Item]) -> Iterator[str]:

@@ -488,13 +488,22 @@ MESSAGE_VALIDATOR = object_validator(
     optional={"id": string_validator()},
 )
 
+
+def validate_function_output(name: str, value: Json) -> None:
+    """Check a tool output. One that names its tool may have no `call_id`: it is context that the client adds."""
+    validate_object(name, value)
+    is_standalone = isinstance(value.get("name"), str) and value.get("call_id") is None
+    fields: dict[str, Validator] = {"id": string_validator()}
+    object_validator({} if is_standalone else {"call_id": string_validator()}, fields)(name, value)
+
+
 ITEM_VALIDATORS: Mapping[str, Validator] = {
     "message": MESSAGE_VALIDATOR,
     "function_call": object_validator(
         {"call_id": string_validator(), "name": string_validator(), "arguments": string_validator()},
         {"id": string_validator()},
     ),
-    "function_call_output": object_validator({"call_id": string_validator()}, {"id": string_validator()}),
+    "function_call_output": validate_function_output,
     "custom_tool_call": object_validator(
         {"call_id": string_validator(), "name": string_validator(), "input": string_validator()},
         {"id": string_validator()},

@@ -261,6 +261,15 @@ def test_an_empty_output_and_empty_arguments_are_valid() -> None:
     assert parse_response_request(body(input=[call, output])).items == (call, output)
 
 
+def test_an_output_that_names_its_tool_needs_no_call() -> None:
+    output = {"type": "function_call_output", "namespace": "agent", "name": "goal_objective", "output": "Find the bug."}
+    assert parse_response_request(body(input=[output])).items == (output,)
+
+    nameless = {"type": "function_call_output", "output": "Find the bug."}
+    assert error_fields(parse_error(input=[nameless])) == ("missing_required_parameter", 400, "input[0].call_id")
+    assert parse_error(input=[{**output, "call_id": 3}]).param == "input[0].call_id"
+
+
 def test_a_request_to_count_tokens_has_no_generation_parameters() -> None:
     with pytest.raises(RequestRefused) as caught:
         parse_count_request(body(temperature=1))

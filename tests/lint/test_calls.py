@@ -44,6 +44,12 @@ def test_half_of_a_pair_is_found_and_repaired(first: dict[str, Any], second: dic
         assert lint_history(repair_for_file(lint_view_of_file(items)).view) == ()
 
 
+def test_an_output_that_names_its_tool_needs_no_call() -> None:
+    goal = {"type": "function_call_output", "namespace": "agent", "name": "goal_objective", "output": "Find it."}
+    assert codes(user(), goal, answer()) == []
+    assert codes(user(), {**goal, "name": None}, answer())[0] == ("malformed-item", 1)
+
+
 def test_a_search_is_removed_and_an_approval_request_rejected() -> None:
     searched = repair_for_file(lint_view_of_file([user(), SEARCH, answer("x"), user()])).view
     assert [one["type"] for one in searched.items] == ["message", "message", "message"]

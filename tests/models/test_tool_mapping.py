@@ -65,6 +65,21 @@ def test_the_functions_of_namespaces_get_names_that_are_unique_valid_and_stable(
     assert [name for name in names if name in ("a__b", "shell", "a__b__c")] == ["a__b__c", "a__b", "shell"]
 
 
+def test_an_output_without_a_call_is_a_message_of_the_user_with_the_name_of_its_tool() -> None:
+    image = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
+    goal = {"type": "function_call_output", "namespace": "agent", "name": "goal_objective", "output": "Find the bug."}
+    screen = {"type": "function_call_output", "name": "screen", "call_id": None, "output": [image]}
+
+    items = list(mapped(items=[goal, screen]).request.input[1:])
+
+    assert items == [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}, *parts]}
+        for text, parts in (("[agent.goal_objective]\nFind the bug.", []), ("[screen]", [image]))
+    ]
+    with pytest.raises(InputFault, match="name"):
+        mapped(items=[{"type": "function_call_output", "output": "a"}])
+
+
 def test_a_call_in_the_history_gets_the_name_that_its_tool_is_offered_with() -> None:
     call = {"type": "function_call", "call_id": "c", "namespace": "a", "name": "b", "arguments": "{}"}
     custom = {"type": "custom_tool_call", "call_id": "d", "namespace": "a", "name": "t", "input": 'say "ä"'}
