@@ -5,6 +5,7 @@ summary of the run shows the part, the number of tests and how to install it. So
 and pip passes and reports every omitted test. With CI=true a missing part fails its tests.
 `@pytest.mark.full` marks the long variants (kills, soaks); they run only with `-m`. With `--quarter COMMIT`
 such a run selects a quarter of them by the hash of the commit, so that about four commits run all of them.
+`@pytest.mark.clients` marks the cells of the table of clients; they run only with `-m`, unless `by_default=True`.
 `@pytest.mark.full(every_commit=True)` marks long variants without a short version: every quarter includes them.
 
 Under xdist the workers collect and the controller prints, so the workers send their counts in `workeroutput`.
@@ -100,6 +101,7 @@ PARTS = {
         "Claude Code", lambda: shutil.which("claude") is not None, "npm install -g @anthropic-ai/claude-code"
     ),
     "opencode": Part("opencode", lambda: shutil.which("opencode") is not None, "npm install -g opencode-ai"),
+    "uv": Part("uv", lambda: shutil.which("uv") is not None, "pip install uv"),
     "node clients": Part(
         "clients for Node 22",
         node_clients,
@@ -119,6 +121,7 @@ PARTS = {
 LONG_LIMIT_S = 1800
 """Time limit of a long variant in seconds; `timeout` in pyproject.toml applies to all other tests."""
 
+CLIENTS = "clients of other vendors (run them with -m clients)"
 LONG_VARIANTS = "long variants (run them with -m full)"
 OTHER_QUARTERS = "long variants that other commits draw (--quarter)"
 SKIPPED = pytest.StashKey[Counter[str]]()
@@ -148,6 +151,9 @@ def skip_reason(item: pytest.Item) -> str | None:
     long = item.get_closest_marker("full")
     if long and not item.config.option.markexpr:
         return LONG_VARIANTS
+    client = item.get_closest_marker("clients")
+    if client and not client.kwargs.get("by_default") and not item.config.option.markexpr:
+        return CLIENTS
     commit = item.config.getoption("quarter", None)
     if long and commit and not long.kwargs.get("every_commit") and not in_quarter(item.nodeid, commit):
         return OTHER_QUARTERS
@@ -165,6 +171,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(part, ...): left out where a part of tests/needs.py is absent")
+    config.addinivalue_line("markers", "clients: a cell of the table of clients, run with -m clients")
     config.addinivalue_line("markers", "full: a long variant, run with -m full")
     config.stash[SKIPPED] = Counter()
 

@@ -12,6 +12,7 @@ MARKS = {
     "approve-on-another-machine": [pytest.mark.needs("openssl")],
     "change-a-request-parameter": [pytest.mark.needs("weights")],
     "change-the-colors": [pytest.mark.needs("script")],
+    "use-codex-claude-code-or-opencode-with-any-model": [pytest.mark.needs("curl")],
     "share-the-inspector-with-a-team": [pytest.mark.needs("curl"), pytest.mark.needs("openssl")],
     "add-state-to-ollama": [pytest.mark.needs("posix")],
     "run-three-replicas-on-postgresql": [pytest.mark.needs("postgresql")],

@@ -14,6 +14,9 @@ from openai import AsyncOpenAI
 from tests.clients.upstream import Upstream, run_upstream
 from tests.conftest import LEAKS
 
+CELL = "cell of the table of clients"
+"""The property of a test that is a cell of the table: the client, the upstream, and the expected outcome."""
+
 ALIAS = "gpt-5-behind-convo"
 """A model name that clients treat as a reasoning model."""
 
@@ -66,6 +69,23 @@ def upstream(running_gateway: tuple[str, Upstream]) -> Upstream:
 async def client(base_url: str) -> AsyncIterator[AsyncOpenAI]:
     async with AsyncOpenAI(base_url=base_url, api_key="any") as client:
         yield client
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the table of clients and upstreams, if cells of it were tested."""
+    outcomes: dict[str, dict[str, str]] = {}
+    for report in (*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")):
+        for name, value in report.user_properties:
+            if name == CELL and (report.when == "call" or report.failed):
+                client, upstream, expected = value
+                outcome = f"{expected} {report.duration:.1f} s" if report.passed else "FAILED"
+                outcomes.setdefault(client, {})[upstream] = outcome
+    if sum(map(len, outcomes.values())) > len(outcomes):
+        upstreams = sorted({upstream for row in outcomes.values() for upstream in row})
+        terminalreporter.section("clients")
+        for client, row in [("", {upstream: upstream for upstream in upstreams}), *sorted(outcomes.items())]:
+            cells = "".join(f"{row.get(upstream, ''):18}" for upstream in upstreams)
+            terminalreporter.write_line(f"{client:22}{cells}".rstrip())
 
 
 @contextmanager

@@ -1,0 +1,81 @@
+"""The page of clients, from the table in `tests/clients/clients.py`.
+
+python -m tests.docs.clients > .github/CLIENTS.md
+"""
+
+import sys
+from collections.abc import Iterator
+
+from tests.clients.clients import CLIENTS, GATEWAY_SETTINGS, UPSTREAMS
+from tests.command_runner import ROOT
+
+PAGE = ROOT / ".github" / "CLIENTS.md"
+
+HEAD = """\
+# Clients
+
+The clients that are tested with `convo serve`, each on four kinds of upstream. The task is the same for all of them: at
+least five calls of tools (read, search, write or patch, run a command, finish), a CLI's own tools where it has some. A
+scripted model in place of the upstream checks each request: the offered tools, and the output of every earlier call.
+
+`uv run pytest -m clients tests/clients/test_clients.py` tests every cell and prints this table;
+`python -m tests.docs.clients > .github/CLIENTS.md` writes this page from the same rows. The cookbook shows
+[how to use a coding agent with any model](cookbook/use-codex-claude-code-or-opencode-with-any-model.md).
+
+"""
+
+SETTINGS = """
+## Settings of the gateway
+
+`hosted_tools = "omit"` is needed for Codex: by default it offers `web_search`, which only a server of the Responses API
+can run. Codex and opencode choose their tools by the name of the model, so the aliases begin with a known name.
+
+"""
+
+CLIENT_SETTINGS = """
+## Settings of the clients
+
+`ADDRESS` is what `convo serve` prints, for example `http://127.0.0.1:8788`; `MODEL` is a model or an alias of the
+gateway, and `KEY` a key of its keys file (any text if it has none).
+"""
+
+
+def rows() -> list[list[str]]:
+    """The table as text, its head first; a refused cell has the number of its note."""
+    notes = reasons()
+    table = [["client", "version", "API", *UPSTREAMS]]
+    for client in CLIENTS:
+        separator = "==" if "==" in client.package else "@"
+        version = client.package.rpartition(separator)[2]
+        cells = (
+            f"refused [{notes.index(client.refused[u]) + 1}]" if u in client.refused else "green" for u in UPSTREAMS
+        )
+        table.append([client.name, version, client.api, *cells])
+    return table
+
+
+def reasons() -> list[str]:
+    """The reasons of refused cells, each once, in the order of the table."""
+    return list(dict.fromkeys(client.refused[u] for client in CLIENTS for u in UPSTREAMS if u in client.refused))
+
+
+def sections() -> Iterator[str]:
+    yield HEAD
+    head, *body = (f"| {' | '.join(row)} |\n" for row in rows())
+    yield head + "|---" * (3 + len(UPSTREAMS)) + "|\n" + "".join(body)
+    yield "\n" + "\n".join(f"* **{name}**: {text}" for name, text in UPSTREAMS.items()) + "\n"
+    yield "\nA refused request gets status 400 before anything is sent to the upstream. The messages:\n\n"
+    yield "".join(f"{number}. MODEL {reason}.\n" for number, reason in enumerate(reasons(), 1))
+    yield f"{SETTINGS}```toml\n{GATEWAY_SETTINGS.format(url='https://example.com')}```\n"
+    yield CLIENT_SETTINGS
+    for client in CLIENTS:
+        language, text = client.setup
+        yield f"\n### {client.name}\n\n`{client.package}`, {client.api}:\n\n```{language}\n{text.strip()}\n```\n"
+
+
+def page() -> str:
+    return "".join(sections())
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
