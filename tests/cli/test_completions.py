@@ -21,6 +21,7 @@ from convo.history.records import Strategy
 from tests.cli.sample import SAMPLES
 from tests.cli.stored_chats import ChatWriter, write_chats
 from tests.command_runner import ROOT, Convo, write_project_file
+from tests.terminal.pty_process import end_process
 from tests.test_architecture import HEAVY
 
 SHIM = f"""#!{sys.executable}
@@ -260,13 +261,14 @@ def run_in_shell(command: str, arguments: list[str], script: str, lines: list[st
     import pexpect
 
     terminal: Any = pexpect.spawn(command, arguments, encoding="utf-8", timeout=30, dimensions=(24, 200))
+    terminal.delaybeforesend = None
     try:
         for number, line in enumerate([script, *lines]):
             terminal.sendline(f"{line} > printed; echo done''-{number}")
             terminal.expect_exact(f"done-{number}\r\n")
             yield Path("printed").read_text().rstrip()
     finally:
-        terminal.close(force=True)
+        end_process(terminal)
 
 
 @pytest.mark.needs("bash", "terminal", "posix")

@@ -19,6 +19,7 @@ from tests.cli.agent_files import REFUND, agent_flags
 from tests.cli.chat_commands import scripted_flags
 from tests.command_runner import Convo, write_project_file
 from tests.config.keyrings import MemoryKeyring, memory_keyring, no_keyring
+from tests.terminal.pty_process import wait_for_end
 
 COMMENTED = """\
 # what I use
@@ -397,8 +398,7 @@ def test_a_typed_key_is_not_shown(home: Path) -> None:
     terminal.expect_exact("key of openai (input hidden): ")
     terminal.sendline(KEY)
     terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 0
+    assert wait_for_end(terminal) == 0
     assert KEY not in screen.getvalue()
     assert (home / "config" / "provider-keys" / "OPENAI_API_KEY.key").read_text() == f"{KEY}\n"
 

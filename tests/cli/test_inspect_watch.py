@@ -18,7 +18,7 @@ from tests.cli.stored_chats import ChatWriter, chat_of, write_chats
 from tests.command_runner import Convo
 from tests.fork_server import ConvoProcess
 from tests.inspect.conversation_builder import build_chain
-from tests.terminal.pty_process import spawn
+from tests.terminal.pty_process import end_process, spawn
 from tests.terminal.screen import open_screen
 from tests.utc_timezone import utc_timezone
 
@@ -45,7 +45,7 @@ def run_in_terminal(*argv: str, rows: int, **environ: str) -> Iterator[Any]:
     try:
         yield child
     finally:
-        child.close(force=True)
+        end_process(child)
 
 
 # -- watching -------------------------------------------------------------------------------------

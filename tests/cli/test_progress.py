@@ -18,6 +18,7 @@ from tests.cli.chat_commands import ECHO, scripted_flags
 from tests.cli.remote_state import create_chain, create_conversation
 from tests.command_runner import Convo
 from tests.loopback_server import LoopbackServer
+from tests.terminal.pty_process import end_process
 from tests.terminal.pty_session import TIMEOUT_S
 from tests.terminal.screen import ROWS, TerminalScreen
 
@@ -52,10 +53,11 @@ def open_progress_screen(
     command = ["-c", f"exec {join([*write_program(delay_s), *argv])} {redirection}"]
     more: Any = {"dimensions": (ROWS, columns), "encoding": "utf-8", "env": environ, "timeout": TIMEOUT_S}
     child = pexpect.spawn("/bin/sh", command, **more)
+    child.delaybeforesend = None
     try:
         yield TerminalScreen(child, columns)
     finally:
-        child.close(force=True)
+        end_process(child)
 
 
 def run_to_end(*argv: str, code: int = 0, **more: Any) -> TerminalScreen:

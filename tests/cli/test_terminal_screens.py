@@ -13,7 +13,7 @@ from convo.history.records import Strategy
 from convo.terminal.terminal import text_width
 from tests.cli.stored_chats import ChatWriter, write_chats
 from tests.command_runner import Convo
-from tests.terminal.pty_process import spawn
+from tests.terminal.pty_process import spawn, wait_for_end
 from tests.utc_timezone import utc_timezone
 
 __all__ = ["utc_timezone"]
@@ -36,7 +36,7 @@ def run_in_terminal(*argv: str, env: dict[str, str] | None = None, columns: int 
     environ.pop("COLUMNS", None)
     child = spawn(*argv, dimensions=(40, columns), encoding="utf-8", env=environ, timeout=60)
     child.expect(pexpect.EOF)
-    child.close()
+    wait_for_end(child)
     return str(child.before).replace("\r\n", "\n")
 
 
@@ -149,7 +149,6 @@ def test_removing_asks_for_confirmation_in_a_terminal(answer: str, is_kept: bool
     child.expect_exact("remove monads? [y/N] ")
     child.sendline(answer)
     child.expect(pexpect.EOF)
-    child.close()
     message = "nothing was removed" if is_kept else "removed monads: 3 responses and 5 items"
-    assert (child.exitstatus, message in str(child.before)) == (exit_code, True)
+    assert (wait_for_end(child), message in str(child.before)) == (exit_code, True)
     assert ("monads" in run_in_terminal("sessions", env={"NO_COLOR": "1"}).split("\n", 1)[1]) == is_kept

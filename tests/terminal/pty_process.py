@@ -1,6 +1,7 @@
 """A command in a terminal of its own: `pexpect.spawn` with a process of `tests.fork_server`."""
 
 import os
+import signal
 import sys
 from typing import Any
 
@@ -26,3 +27,24 @@ def spawn(*argv: str, env: dict[str, str], **more: Any) -> Any:
     child = kind(sys.executable, ["-m", "convo", *argv], env=env, **more)
     child.delaybeforesend = None  # the tests wait for shown text instead
     return child
+
+
+def wait_for_end(child: Any) -> int:
+    """Wait until the process ends after its last output; returns its exit code, or minus the signal that ended it."""
+    child.wait()
+    end_process(child)
+    return int(child.exitstatus if child.exitstatus is not None else -child.signalstatus)
+
+
+def end_process(child: Any) -> None:
+    """Kill the process if it runs, and close its terminal.
+
+    `pexpect.spawn.close` sleeps 0.1 s, or 0.5 s before it kills a process, and fails if a killed process needs longer.
+    """
+    if child.closed:
+        return
+    if child.isalive():
+        child.kill(signal.SIGKILL)
+        child.wait()
+    child.ptyproc.delayafterclose = 0
+    child.close()

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.cli.chat_commands import scripted_flags
-from tests.terminal.pty_process import spawn
+from tests.terminal.pty_process import end_process, spawn, wait_for_end
 
 CONTROL_SEQUENCES = re.compile(r"\x1b\[[?\d;]*[A-Za-z]|.\x08")
 """Control sequences, and a character before a backspace: no text."""
@@ -84,8 +84,7 @@ class PtySession:
 
         self.child.expect(pexpect.EOF)
         self._update_output(self.child.before)
-        self.child.close()
-        return int(self.child.exitstatus if self.child.exitstatus is not None else -self.child.signalstatus)
+        return wait_for_end(self.child)
 
     def _update_output(self, raw: str) -> str:
         self.output = CONTROL_SEQUENCES.sub("", raw).replace("\r", "")
@@ -108,9 +107,10 @@ def at_terminal(
     if command:
         arguments = ["-c", f'convo() {{ "{sys.executable}" -m convo "$@"; }}; {command}']
         child = pexpect.spawn("/bin/sh", arguments, **more)
+        child.delaybeforesend = None
     else:
         child = spawn(*argv, **more)
     try:
         yield PtySession(child, PROMPT[term])
     finally:
-        child.close(force=True)
+        end_process(child)

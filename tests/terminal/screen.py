@@ -16,7 +16,7 @@ from typing import Any
 
 import pyte
 
-from tests.terminal.pty_process import spawn
+from tests.terminal.pty_process import end_process, spawn, wait_for_end
 from tests.terminal.pty_session import TIMEOUT_S
 
 ROWS = 30
@@ -79,8 +79,7 @@ class TerminalScreen:
         self.child.expect(pexpect.EOF)
         self.raw += self.child.before
         self._stream.feed(self.child.before)
-        self.child.close()
-        return int(self.child.exitstatus)
+        return wait_for_end(self.child)
 
     def text(self) -> str:
         """The shown lines with masked times and ids, without blanks at their ends."""
@@ -115,4 +114,4 @@ def open_screen(*argv: str, columns: int = 80, env: dict[str, str] | None = None
     try:
         yield TerminalScreen(child, columns)
     finally:
-        child.close(force=True)
+        end_process(child)

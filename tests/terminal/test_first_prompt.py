@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.test_app import HEAVY
+from tests.terminal.pty_process import end_process
 from tests.terminal.pty_session import PROMPT, TIMEOUT_S
 
 pytestmark = pytest.mark.needs("terminal")
@@ -32,6 +33,6 @@ def test_no_module_of_the_answer_is_imported_before_the_first_prompt(model: str,
     child = pexpect.spawn(sys.executable, command, **options)
     child.expect(PROMPT["xterm"])
     loaded = {name.partition(".")[0] for name in re.findall(r"import time:[\s\d|]+\| +([\w.]+)", child.before)}
-    child.close(force=True)
+    end_process(child)
     assert {"convo", *PROMPT_PACKAGES} <= loaded
     assert loaded & ANSWER_PACKAGES == set()

@@ -17,6 +17,7 @@ import pytest
 
 from tests.cli.chat_commands import scripted_flags, stored_messages
 from tests.command_runner import ROOT
+from tests.terminal.pty_process import end_process
 from tests.terminal.pty_session import TIMEOUT_S, slow_model_flags
 from tests.terminal.screen import ROWS, TerminalScreen
 
@@ -45,7 +46,7 @@ def open_command_screen(command: list[str], columns: int = COLUMNS) -> Iterator[
     try:
         yield TerminalScreen(child, columns)
     finally:
-        child.close(force=True)
+        end_process(child)
 
 
 def chat_command(home: Path, *argv: str) -> str:
