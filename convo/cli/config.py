@@ -19,6 +19,7 @@ from convo.chat.files import PRIVATE_MODE, format_os_error, resolve_links, write
 from convo.cli.output import print_json, print_line, print_notice
 from convo.config.credentials import (
     KEYRING_LOCATION,
+    check_keyring,
     delete_from_keyring,
     get_keyring_username,
     has_stored_key,
@@ -405,6 +406,9 @@ def save_provider_key(config: Path | None, name: str, *, file: bool) -> None:
     """
     settings = load_settings(config)
     provider = _find_provider(settings, name)
+    if not file:
+        with _key_file_hint():  # before the user enters a key that cannot be stored
+            check_keyring()
     key = _read_key(name)
     if file:
         path = _key_file_path(settings, provider)
@@ -412,7 +416,8 @@ def save_provider_key(config: Path | None, name: str, *, file: bool) -> None:
         write_atomic(path, key.reveal() + "\n", mode=PRIVATE_MODE)
         _set_provider_setting(config, name, "key_file", str(path))
     else:
-        _save_to_keyring(provider, key)
+        with _key_file_hint():
+            write_keyring(get_keyring_username(provider), key)
         path = None
         _set_provider_setting(config, name, "keyring", True)
     print_notice(f"stored the key of {name} in {path or KEYRING_LOCATION}")
@@ -448,9 +453,11 @@ def _key_file_path(settings: Settings, provider: Provider) -> Path:
     return settings.paths.config / KEY_FOLDER_NAME / f"{get_keyring_username(provider)}.key"
 
 
-def _save_to_keyring(provider: Provider, key: Secret) -> None:
+@contextmanager
+def _key_file_hint() -> Iterator[None]:
+    """Add to the hint of an error of the keyring that a file can store the key."""
     try:
-        write_keyring(get_keyring_username(provider), key)
+        yield
     except InvalidSettings as error:
         error.hint = f"{error.hint}, or pass --file to store it in a file that only you can read"
         raise

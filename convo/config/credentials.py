@@ -103,6 +103,15 @@ def has_keyring() -> bool:
     return not isinstance(get_keyring(), NoKeyring)
 
 
+def check_keyring() -> None:
+    """Raises InvalidSettings if there is no keyring. Does not open it: it may be locked."""
+    with _open_keyring():
+        if not has_keyring():
+            from keyring.errors import NoKeyringError
+
+            raise NoKeyringError
+
+
 def write_keyring(name: str, key: Secret) -> None:
     """Store a key. Raises InvalidSettings if there is no keyring or it is locked."""
     with _open_keyring() as keyring:

@@ -376,9 +376,10 @@ def test_an_invalid_key_is_refused(
     assert (keyring.passwords, home.exists()) == ({}, False)
 
 
-def test_without_a_keyring_a_key_file_is_suggested_and_nothing_is_stored(convo: Convo, home: Path) -> None:
+@pytest.mark.parametrize("stdin", [KEY, ""])
+def test_without_a_keyring_a_key_file_is_suggested_before_a_key_is_read(stdin: str, convo: Convo, home: Path) -> None:
     with no_keyring():
-        got = convo("config", "key", "set", "openai", stdin=KEY)
+        got = convo("config", "key", "set", "openai", stdin=stdin)
     assert got.exit == 2
     assert got.err.splitlines()[0] == "convo: this machine has no keyring"
     assert "pass --file to store it in a file that only you can read" in got.err
