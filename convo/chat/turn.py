@@ -644,13 +644,15 @@ class ChatTurn:
 
 
 def append_setting_source(failure: ConvoError, field_sources: Mapping[str, str]) -> None:
-    """Append the setting that sets a field to an error about that field of the request."""
+    """Name the setting of a field, and its removal as a fix, in an error about that field of the request."""
     name = getattr(failure, "param", None)
     if not isinstance(name, str):
         return
     for field_name, source in field_sources.items():
         if name == field_name or name.startswith(f"{field_name}.") or field_name.startswith(f"{name}."):
             failure.args = (f"{failure.message}; {field_name} is set by {source}",)
+            removal = "remove that setting (convo config unset)"
+            failure.hint = f"{failure.hint}, or {removal}" if failure.hint else removal
             return
 
 

@@ -214,6 +214,7 @@ def test_a_setting_that_the_built_in_model_refuses_is_named(convo: Convo, settin
     settings_file.write_text('[request]\nreasoning_effort = "low"\n')
     got = convo("chat", "-m", "local", "hi")
     assert "does not support a reasoning effort; reasoning.effort is set by request.reasoning_effort from" in got.err
+    assert got.err.endswith("try: choose another model with -m, or remove that setting (convo config unset)\n")
 
 
 @pytest.mark.usefixtures("settings_file")
