@@ -39,7 +39,7 @@ from convo.config.loader import ACTIVE_PROFILE, choose_model
 from convo.config.settings import ModelChoice, Settings
 from convo.config.storage import EPHEMERAL_STORE_TYPES
 from convo.config.values import Layer
-from convo.errors import Busy, InvalidUsage, NotFound
+from convo.errors import Busy, InvalidUsage, ModelMissing, NotFound
 from convo.history.items import Json
 from convo.history.records import Link, Session, Strategy
 from convo.runtime import SystemClock, random_id
@@ -431,7 +431,15 @@ class ChatContext:
 
     def _note_built_in_model(self, choice: ModelChoice) -> None:
         if choice.source.layer is Layer.DEFAULT and choice.provider.api == "local":
-            self._output.note("No API key found. Using the bundled SmolLM2-135M (demo quality).")
+            from convo.models.factory import find_built_in_weights
+
+            assert self._settings
+            try:
+                find_built_in_weights(self._settings.paths.weights)
+            except ModelMissing:
+                self._output.note("No API key found. Download the built-in model first: convo models pull")
+            else:
+                self._output.note("No API key found. Using the bundled SmolLM2-135M (demo quality).")
 
     async def _acquire_lease(self, chat: Chat) -> None:
         if chat.session.id not in self._leases:

@@ -1,11 +1,13 @@
 """`convo chat` with one message: the answer on stdout, other text on stderr, the status as the exit code."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from convo.models.weights import BUILT_IN_WEIGHTS
 from tests.cli.chat_commands import ECHO, receipts, scripted_flags, stored_messages, stored_sessions
 from tests.command_runner import Convo, write_project_file
 
@@ -250,6 +252,17 @@ def image(tmp_path: Path) -> str:
     return str(path)
 
 
+def test_without_a_key_and_without_weights_the_note_names_their_download(
+    convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, BUILT_IN_WEIGHTS.package, None)
+    got = convo("chat", "hi")
+    assert got.exit == 1
+    assert got.err.splitlines()[0] == "No API key found. Download the built-in model first: convo models pull"
+    assert BUILT_IN not in got.err
+
+
+@pytest.mark.needs("weights")
 def test_without_a_key_one_note_names_the_built_in_model(image: str, convo: Convo) -> None:
     got = convo("chat", "-a", image, "hi")
     assert got.err.splitlines()[0] == BUILT_IN
