@@ -136,6 +136,8 @@ async def _relay_until_done(settings: Settings, target: TapTarget, command: Sequ
                 await recordings.aclose()
                 notices.release()
                 print_notice(f"convo tap: {summarize_counts(relay, recordings)}")
+                if recorder.last_session:
+                    print_notice(f"to inspect the last one: convo inspect {quote(recorder.last_session)}")
 
 
 class NoticeBuffer:

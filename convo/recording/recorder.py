@@ -79,14 +79,16 @@ class OpenExchange:
 class StoreRecorder:
     """Implements `convo.recording.exchange.Recorder` over one tenant's store, which it does not close.
 
-    provider:  the provider's name in the names of models; None derives it from the URL
-    ttl_s:     seconds after its last request before a session is deleted; None keeps it
+    provider:      the provider's name in the names of models; None derives it from the URL
+    ttl_s:         seconds after its last request before a session is deleted; None keeps it
+    last_session:  the name of the session of the latest request; "" before the first
     """
 
     store: Store
     clock: Clock
     provider: str | None = None
     ttl_s: float | None = DEFAULT_TTL_S
+    last_session: str = ""
     _open: dict[str, OpenExchange] = field(default_factory=dict)
     _indexes: "OrderedDict[str, ConversationIndex]" = field(default_factory=OrderedDict)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -183,6 +185,7 @@ class StoreRecorder:
                 previous = None
             else:
                 self._open[request.id] = OpenExchange(link, index, placement, setup)
+                self.last_session = session.name
                 return
 
     async def _find_previous(self, decoded: DecodedRequest, scope: Scope) -> Link | None:

@@ -56,10 +56,11 @@ def test_a_program_is_recorded_and_its_exit_code_is_that_of_convo(
     assert "logprobs" in result.out or "store" in result.out
     assert "\nrequests and responses are recorded in sqlite:" in result.err
     assert ", with their texts, and kept for 7 days\n" in result.err
-    assert result.err.endswith("convo tap: 1 request relayed, 1 recorded\n")
     assert upstream[0]["authorization"] == f"Bearer {KEY}"
 
     (session,) = convo("sessions", "--json").json()
+    summary = f"convo tap: 1 request relayed, 1 recorded\nto inspect the last one: convo inspect {session['name']}\n"
+    assert result.err.endswith(summary)
     recorded = convo("inspect", session["name"], "--json").json()
     assert TEXT in json.dumps(recorded)
     assert "What was said?" in json.dumps(recorded)
@@ -98,7 +99,7 @@ def test_without_a_command_the_variables_are_printed_and_a_signal_ends_the_relay
         process.send_signal(signal.SIGINT)
         errors = process.communicate(timeout=30)[1]
     assert process.returncode == 0
-    assert errors.endswith("convo tap: 1 request relayed, 1 recorded\n")
+    assert "\nconvo tap: 1 request relayed, 1 recorded\n" in errors
 
 
 @pytest.mark.needs("posix")
