@@ -117,7 +117,8 @@ def describe_recording(serve: ServeSettings) -> str:
     """Return the notice that requests are recorded."""
     keys = f" of {', '.join(serve.record_keys)}" if serve.record_keys else ""
     kept = format_recording_ttl(serve)
-    return f"requests{keys} with store=false are recorded and kept for {kept}; --no-record stops it"
+    requests = f"requests{keys} with store=false, to /v1/chat/completions and to /v1/messages"
+    return f"{requests} are recorded and kept for {kept}; --no-record stops it"
 
 
 def format_recording_ttl(serve: ServeSettings) -> str:

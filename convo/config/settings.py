@@ -37,7 +37,7 @@ class ServeSettings(NamedTuple):
     keepalive_s:       seconds without an event before a stream sends a keep-alive
     grace_s:           seconds that open requests get at shutdown
     reasoning_events:  the names of reasoning events: "openai" or "specification"
-    record:            whether requests with store=false are recorded
+    record:            whether requests with store=false, chat completions and Anthropic Messages are recorded
     record_keys:       the keys whose requests are recorded, by name; empty: those of all keys
     record_ttl_s:      seconds after the last request of a recorded session before it is deleted
     limits:            limits on concurrent requests and requests per minute

@@ -71,8 +71,6 @@ CORS_METHODS = ("GET", "POST", "DELETE")
 LogExchange = Callable[[HttpExchange], None]
 """Called with every exchange after its response."""
 
-ObserveExchange = Callable[[HttpExchange, PassedExchange], None]
-"""Called with every request that was passed through, and a bounded copy of its response."""
 
 ReportStoreFault = Callable[[StoreFault], None]
 """Called with every error of the store: the client does not get its details."""
@@ -88,9 +86,8 @@ class Gateway:
     authenticator:     None accepts local callers as the tenant "local"
     websocket_limits:  limits of each WebSocket
     upstreams:         the providers' own APIs, for requests that are passed through
-    observe_exchange:  called with every request that was passed through, after its end
     report_dropped:    called with the reason when the first request could not be recorded
-    recording:         records requests with store=false, if the settings ask for it
+    recording:         records requests that the service does not store, if the settings ask for it
     is_shutting_down:  set by `begin_shutdown`: from then on nothing new is started
     sockets:           the open WebSockets
     """
@@ -108,7 +105,6 @@ class Gateway:
         report_store_fault: ReportStoreFault | None = None,
         websocket_limits: WebSocketLimits | None = None,
         upstreams: Upstreams | None = None,
-        observe_exchange: ObserveExchange | None = None,
         report_dropped: Callable[[str], None] | None = None,
     ) -> None:
         self.is_shutting_down = False
@@ -120,7 +116,7 @@ class Gateway:
         self._is_local_only = authenticator is None
         self._clock, self._new_id, self._log = clock, new_id, log
         self._report_store_fault, self._websocket_limits = report_store_fault, websocket_limits or WebSocketLimits()
-        self._upstreams, self._observe_exchange = upstreams, observe_exchange
+        self._upstreams = upstreams
         self._running_requests = 0
         self._store_measured_at: float | None = None
         inspector_deps.store.admin.set_transaction_observer(self.metrics.record_store_duration)
@@ -324,13 +320,9 @@ class Gateway:
         """Pass one request through to its model's provider. Raises ConvoError before the response has begun."""
         if self._upstreams is None:
             raise errors.unknown_url_error(exchange.method, exchange.scope["path"])
-        metrics = self._metrics_for(exchange.tenant)
-        passed.keeps_response = self._observe_exchange is not None
-        try:
-            await relay_upstream(exchange, passed, self._upstreams, metrics)
-        finally:
-            if self._observe_exchange is not None:
-                self._observe_exchange(exchange, passed)
+        client, provider_model = self._upstreams.open_pass_through(passed.api, passed.model)
+        with self.recording.track_passed(exchange, passed):
+            await relay_upstream(exchange, passed, client, provider_model, self._metrics_for(exchange.tenant))
 
     def _record_exchange(self, exchange: HttpExchange) -> None:
         if exchange.status != websocket.SWITCHING_PROTOCOLS_STATUS:

@@ -104,6 +104,7 @@ class HttpExchange:
     text_differs:     the final text of the response is not the text that the model streamed
     ignored_fields:   fields of the request that the model was not sent, for a response header
     recording_header: of a request that is recorded
+    records_errors:   whether a response with an error status is recorded, too
     allowed_methods:  the methods of its path, if it has another one
     is_anthropic:     whether its path is one of Anthropic's API, whose errors have another form
     """
@@ -116,6 +117,7 @@ class HttpExchange:
         self.is_anthropic = f"{scope.get('path', '')}/".startswith(ANTHROPIC_PATH_PREFIX)
         self.ignored_fields: tuple[str, ...] = ()
         self.recording_header: Header | None = None
+        self.records_errors = False
         self.connection: ClientConnection = (scope.get("extensions") or {}).get(
             CONNECTION_EXTENSION
         ) or ClientConnection()
@@ -206,7 +208,7 @@ class HttpExchange:
         self.status = status
         if self.ignored_fields:
             headers = (*headers, (b"x-convo-ignored", ", ".join(self.ignored_fields).encode()))
-        if self.recording_header is not None and status < ERROR_STATUS:
+        if self.recording_header is not None and (self.records_errors or status < ERROR_STATUS):
             headers = (*headers, self.recording_header)
         duration_ms = b"%d" % (self.duration_s * 1000)
         common = ((b"x-request-id", self.id.encode()), (b"openai-processing-ms", duration_ms))

@@ -15,7 +15,7 @@ The files are public; the data needs the same key as the API. The calls are not 
      "models": [...], "sessions": [...], "tools": [...],    values of the filters: all models, the newest sessions, and
                                                            tools that requests offered
      "is_search_limited": false,   whether `q` or `tool` matches more items than the search considers: 1,000, 20,000
-     "is_recording": false}        whether this server records requests with store=false
+     "is_recording": false}        whether this server records requests that are not stored
 
 `GET /inspect/api/requests/{id}?compare=ID` returns one request as the object of a conversation, below, with only this
 request, its parent and the one to compare it with in `links`, and with `continued`: the ids of at most 20 requests

@@ -1,7 +1,8 @@
 """Pass a request through to its model's provider: chat completions, embeddings, Anthropic's Messages.
 
-The request keeps its bytes, except for the model's name; the response keeps its status and its bytes. Nothing is
-stored. `PassedExchange` is the one place that has a whole exchange, for an observer of the gateway.
+The request keeps its bytes, except for the model's name; the response keeps its status and its bytes. Only a recording
+(`convo.server.recording`) stores them, from a `PassedExchange`, which has the whole request and a bounded copy of the
+response.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from convo.server.http import HttpExchange, serialize_strict_json
 from convo.server.sse import CancelOnDisconnect, StreamMetrics
 
 MAX_COPY_BYTES = 8 * 1024 * 1024
-"""Bytes of a response that are kept for an observer."""
+"""Bytes of a response that are kept for the recording."""
 
 
 class UpstreamClient(Protocol):
@@ -56,8 +57,10 @@ class PassedExchange:
     response_status:  of the provider; 0 until it has responded
     response_body:    the first `MAX_COPY_BYTES` bytes that the client was sent, if `keeps_response`
     response_bytes:   bytes that the client was sent
+    first_byte_s:     seconds from the request to the first bytes of the response; None without one
     usage:            token counts in the form of the Responses API; None if there are none
     is_complete:      the whole response was sent
+    error:            the reason why there is no response, or why it is incomplete
     """
 
     api: PassThroughApi
@@ -65,13 +68,14 @@ class PassedExchange:
     request: Mapping[str, Json]
     query: Mapping[str, Any]
     keeps_response: bool = False
-    provider_model: str = ""
     response_status: int = 0
     response_headers: Mapping[str, str] = field(default_factory=dict)
     response_body: bytearray = field(default_factory=bytearray)
     response_bytes: int = 0
+    first_byte_s: float | None = None
     usage: Json = None
     is_complete: bool = False
+    error: str | None = None
 
     @property
     def model(self) -> str:
@@ -83,25 +87,28 @@ class PassedExchange:
             raise errors.http_parameter_type_error("model", "a non-empty string")
         return name
 
-    def add_chunk(self, chunk: bytes) -> None:
+    def add_chunk(self, chunk: bytes, after_s: float) -> None:
+        """Add bytes that the client is sent, `after_s` seconds after its request."""
+        self.first_byte_s = after_s if self.first_byte_s is None else self.first_byte_s
         self.response_bytes += len(chunk)
         if self.keeps_response:
             self.response_body += chunk[: MAX_COPY_BYTES - len(self.response_body)]
 
 
 async def relay_upstream(
-    exchange: HttpExchange, passed: PassedExchange, upstreams: Upstreams, metrics: StreamMetrics
+    exchange: HttpExchange, passed: PassedExchange, client: UpstreamClient, provider_model: str, metrics: StreamMetrics
 ) -> None:
     """Send the request to its provider and relay the response, until the client disconnects.
 
+    provider_model:  the provider's own name of the model
+
     Raises ConvoError if nothing has been sent yet.
     """
-    client, passed.provider_model = upstreams.open_pass_through(passed.api, passed.model)
     is_streamed = passed.request.get("stream") is True
     request = client.send(
         passed.api,
         passed.request_body,
-        passed.provider_model,
+        provider_model,
         is_streamed=is_streamed,
         headers={
             name: value.decode("latin-1")
@@ -128,7 +135,7 @@ async def _relay_body(
     body = b"".join([chunk async for chunk in response.body])
     metrics.record_first_event(exchange.route, exchange.duration_s)
     await response.usage.feed_body(body)
-    passed.add_chunk(body)
+    passed.add_chunk(body, exchange.duration_s)
     headers = dict(response.headers)
     content_type = headers.pop("content-type", "application/octet-stream").encode("latin-1")
     await exchange.send_bytes(body, content_type, response.status, _encode_headers(headers))
@@ -147,13 +154,14 @@ async def _relay_events(
                 is_started = True
                 metrics.record_first_event(exchange.route, exchange.duration_s)
                 await exchange.start_response(response.status, (*_encode_headers(response.headers), *_STREAM_HEADERS))
-            passed.add_chunk(chunk)
+            passed.add_chunk(chunk, exchange.duration_s)
             await exchange.send_chunk(chunk)
             end_of_body = (end_of_body + chunk)[-4:]
     except ConvoError as fault:
         if not is_started:
             raise
         exchange.record_fault(fault)
+        passed.error = fault.message
         if not end_of_body.endswith((b"\n\n", b"\r\n\r\n", b"\r\r")):
             return  # inside an event: the server closes the connection, so that the client sees that it is incomplete
         await exchange.send_chunk(_encode_error_event(exchange, fault), more_body=False)

@@ -1,13 +1,16 @@
 """Recording of requests that the service does not store: `[serve] record`.
 
+These are requests with store=false, and those that are passed through with a conversation in them: chat completions
+and Anthropic's Messages, but not embeddings and token counts.
+
 Exchanges wait in a bounded queue and are written by one task, so recording neither delays nor fails a response. When
 the queue is full, or the store fails, exchanges are dropped and counted. Another task deletes recordings after the TTL.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 
 from convo.config.settings import ServeSettings
@@ -15,10 +18,13 @@ from convo.errors import ConvoError, StoreFault
 from convo.history.accumulator import START_EVENTS, TERMINAL_EVENTS, ResponseAccumulator
 from convo.history.items import Json, StreamEvent
 from convo.history.records import EMBEDDED_URL
+from convo.models.pass_through import PassThroughApi
 from convo.recording.client import RECORDED_HEADERS
-from convo.recording.exchange import ExchangeRequest, ExchangeResponse
+from convo.recording.exchange import ExchangeRequest, ExchangeResponse, Protocol
 from convo.recording.recorder import StoreRecorder, open_recorder
 from convo.runtime import Clock
+from convo.server.http import HttpExchange
+from convo.server.pass_through import PassedExchange
 from convo.stores.base import Store
 
 MAX_WAITING_BYTES = 64 * 1024 * 1024
@@ -26,6 +32,12 @@ MAX_WAITING_BYTES = 64 * 1024 * 1024
 
 MAX_WAITING = 2000
 """Requests and responses that wait to be written."""
+
+PASSED_PROTOCOLS: Mapping[PassThroughApi, Protocol] = {
+    PassThroughApi.CHAT_COMPLETIONS: "chat_completions",
+    PassThroughApi.MESSAGES: "messages",
+}
+"""The APIs that are passed through and recorded."""
 
 DRAIN_TIMEOUT_S = 10.0
 """Seconds in which the waiting exchanges are written at shutdown."""
@@ -106,7 +118,8 @@ class GatewayRecording:
             async with aclosing(events):
                 async for event in events:
                     if request is None and event["type"] in START_EVENTS:
-                        candidate = _make_request(event["response"]["id"], headers, body, received_at)
+                        raw = json.dumps(body).encode()
+                        candidate = _make_request(event["response"]["id"], "responses", headers, raw, received_at)
                         request = candidate if self.begin(tenant, candidate) else None
                     elif event["type"] in TERMINAL_EVENTS:
                         last_event = event
@@ -127,6 +140,41 @@ class GatewayRecording:
                 }
                 raw = json.dumps(final).encode()
                 self.finish(tenant, request, ExchangeResponse(200, {}, raw, first_s, duration_s, False, None))
+
+    @contextmanager
+    def track_passed(self, exchange: HttpExchange, passed: PassedExchange) -> Iterator[None]:
+        """Record a request that is passed through while the block runs, and its response at the end of the block.
+
+        The responses to it say so, also those with an error status: the request is recorded with its error.
+        """
+        protocol = PASSED_PROTOCOLS.get(passed.api)
+        if protocol is None or not self.is_recorded(exchange.tenant):
+            yield
+            return
+        received_at = self._clock.now() - exchange.duration_s
+        request = _make_request(exchange.id, protocol, exchange.headers, passed.request_body, received_at)
+        if not self.begin(exchange.tenant, request):
+            yield
+            return
+        passed.keeps_response = exchange.records_errors = True
+        exchange.recording_header = self.header
+        try:
+            yield
+        except ConvoError as error:
+            passed.error = error.message
+            raise
+        finally:
+            reason = None if passed.is_complete else passed.error or "the client disconnected"
+            response = ExchangeResponse(
+                status=passed.response_status or None,
+                headers=passed.response_headers,
+                body=bytes(passed.response_body),
+                first_byte_s=passed.first_byte_s,
+                duration_s=exchange.duration_s,
+                is_truncated=passed.response_bytes > len(passed.response_body),
+                error=reason,
+            )
+            self.finish(exchange.tenant, request, response)
 
     async def aclose(self) -> None:
         """Write what waits, for a limited time, and close the recorders."""
@@ -181,10 +229,13 @@ class GatewayRecording:
 
 
 def _make_request(
-    response_id: str, headers: Mapping[bytes, bytes], body: Mapping[str, Json], received_at: float
+    exchange_id: str,
+    protocol: Protocol,
+    headers: Mapping[bytes, bytes],
+    body: bytes,
+    received_at: float,
 ) -> ExchangeRequest:
     """Return the exchange of a request, with those headers that identify its client."""
     names = [name for name in RECORDED_HEADERS if name.encode() in headers]
     kept = {name: headers[name.encode()].decode("latin-1") for name in names}
-    raw = json.dumps(body).encode()
-    return ExchangeRequest(response_id, "responses", EMBEDDED_URL, kept, raw, received_at, is_truncated=False)
+    return ExchangeRequest(exchange_id, protocol, EMBEDDED_URL, kept, body, received_at, is_truncated=False)

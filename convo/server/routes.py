@@ -200,7 +200,7 @@ class HandlerContext:
     headers:           of the request, by name in lower case
     has_keys:          whether the server accepts requests with an API key only
     record_events:     returns the events of a response to this body, recorded if they must be
-    is_recorded:       whether requests of the tenant with store=false are recorded
+    is_recorded:       whether requests of the tenant that are not stored are recorded
     """
 
     service: EndpointService

@@ -21,7 +21,7 @@ from convo.endpoints.base import EndpointService
 from convo.errors import StoreFault
 from convo.runtime import Clock, SystemClock, random_id
 from convo.server import server
-from convo.server.app import Gateway, ObserveExchange
+from convo.server.app import Gateway
 from convo.server.auth import Authenticator
 from convo.server.http import HttpExchange
 from convo.server.routes import InspectorDeps
@@ -115,7 +115,7 @@ def unwrapped_service(service: EndpointService) -> EndpointService:
 def run_gateway(
     folder: Path, store_url: str = "memory", *, keys: Authenticator | None = None, wrap: Wrap = unwrapped_service,
     websocket_limits: WebSocketLimits | None = None, clock: Clock | None = None, toml: str = "",
-    observe_exchange: ObserveExchange | None = None, **limits: Any
+    **limits: Any
 ) -> Iterator[RunningGateway]:  # fmt: skip
     """Run a gateway while the block runs. Its socket listens before its thread starts, so a client need not wait.
 
@@ -123,7 +123,6 @@ def run_gateway(
     websocket_limits:  limits of WebSocket connections
     clock:             the clock of the gateway; the service uses the system clock
     toml:              more of the settings file; it continues the [aliases] table
-    observe_exchange:  called with each request that was passed through
     limits:            fields of `[serve]`
     """
     folder.mkdir(exist_ok=True)
@@ -139,7 +138,6 @@ def run_gateway(
         service, settings.serve, InspectorDeps(store, providers=settings.providers, clock=clock or system_clock),
         clock=clock or system_clock, new_id=random_id, authenticator=keys, log=exchanges.append,
         report_store_fault=store_faults.append, websocket_limits=websocket_limits, upstreams=models,
-        observe_exchange=observe_exchange,
     )  # fmt: skip
     stop_event = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""`[serve] record`: requests with store=false are in the inspector, for a limited time, and their clients are told."""
+"""`[serve] record`: requests that are not stored are in the inspector for a limited time, and clients are told."""
 
 import json
 import time
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from convo.server.auth import KeysFile, create_api_key
+from tests.models.chat_server import ChatServer, delta, finish, run_chat_server
 from tests.server.gateway import RunningGateway, run_gateway
 from tests.server.websocket_client import connect_client
 
@@ -144,3 +145,93 @@ def test_recordings_are_complete_after_a_shutdown_and_expire_at_the_next_start(t
 
 async def _start(gateway: RunningGateway) -> None:
     gateway.app.recording.start()
+
+
+# -- requests that are passed through -------------------------------------------------------------
+
+MESSAGE = {
+    "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-x", "stop_reason": "end_turn",
+    "content": [{"type": "text", "text": "Bonjour."}], "usage": {"input_tokens": 3, "output_tokens": 2},
+}  # fmt: skip
+CLAUDE = {"user-agent": "claude-cli/2.1.330 (external)", "x-api-key": "sk-planted-key-0123456789"}
+
+
+@contextmanager
+def passing_gateway(folder: Path, **fields: Any) -> Iterator[tuple[RunningGateway, Path, ChatServer]]:
+    """A gateway in front of a server of chat completions and of Anthropic's Messages, with its SQLite file."""
+    with run_chat_server() as upstream:
+        toml = f'''
+[providers.up]
+api = "chat"
+base_url = "{upstream.url}"
+[providers.claude]
+api = "anthropic"
+base_url = "{upstream.url.removesuffix("/v1")}"
+'''
+        with sqlite_gateway(folder, toml=toml, **fields) as (gateway, file):
+            yield gateway, file, upstream
+
+
+def chat(text: str, *history: Any, **fields: Any) -> dict[str, Any]:
+    return {"model": "up/m", "messages": [*history, {"role": "user", "content": text}], **fields}
+
+
+def test_passed_requests_are_listed_while_they_run_and_continue_each_other(tmp_path: Path) -> None:
+    with passing_gateway(tmp_path, record=True) as (gateway, file, upstream):
+        upstream.stall(delta(content="Once"))
+        with gateway.http.stream("POST", "/v1/chat/completions", json=chat("tell", stream=True), headers=CODEX) as left:
+            assert left.headers[HEADER] == "ttl=604800"
+            lines = left.iter_lines()  # closing it disconnects
+            assert any("Once" in line for line in lines)
+            started = time.monotonic()
+            (running,) = wait_for_rows(gateway, lambda data: [row["status"] for row in data] == ["in_progress"])
+            assert time.monotonic() - started < 1
+        assert (running["client"], running["model"]) == ("codex 0.169.0", "up/m")
+        (ended,) = wait_for_rows(gateway, lambda data: [row["status"] for row in data] == ["incomplete"])
+        assert ended["title"] == "tell"
+
+        upstream.stream(delta(content="Hi."), finish("stop"))
+        first = gateway.http.post("/v1/chat/completions", json=chat("one", stream=True, store=True), headers=CODEX)
+        assert first.headers[HEADER] == "ttl=604800"
+        history = ({"role": "user", "content": "one"}, {"role": "assistant", "content": "Hi."})
+        upstream.stream(delta(content="Ho."), finish("stop"))
+        gateway.http.post("/v1/chat/completions", json=chat("two", *history, stream=True), headers=CODEX)
+        upstream.refuse(200, MESSAGE)
+        body = {"model": "claude/claude-x", "max_tokens": 9, "messages": [{"role": "user", "content": "salut"}]}
+        assert gateway.http.post("/v1/messages", json=body, headers=CLAUDE).headers[HEADER]
+        data = wait_for_rows(
+            gateway, lambda data: [row["status"] for row in data] == [*["completed"] * 3, "incomplete"]
+        )
+        assert [row["client"] for row in data] == ["claude-code 2.1.330", *["codex 0.169.0"] * 3]
+        assert data[0]["output_tokens"] == 2
+        view = gateway.http.get(f"/inspect/api/conversations/{data[1]['id']}").json()
+        assert view["links"][-1]["parent"] == data[2]["id"]
+        assert gateway.http.get(f"/v1/responses/{data[2]['id']}").status_code == 404
+    assert b"Bonjour." in file.read_bytes()
+    assert b"planted" not in file.read_bytes()
+
+
+def test_a_failed_request_is_recorded_with_its_error_and_embeddings_and_token_counts_are_not(tmp_path: Path) -> None:
+    with passing_gateway(tmp_path, record=True) as (gateway, _, upstream):
+        upstream.refuse(429, {"error": {"message": "too fast", "code": "rate_limit_exceeded"}})
+        refused = gateway.http.post("/v1/chat/completions", json=chat("one"))
+        assert (refused.status_code, refused.headers[HEADER]) == (429, "ttl=604800")
+        upstream.hang_up()
+        assert gateway.http.post("/v1/chat/completions", json=chat("two")).headers[HEADER] == "ttl=604800"
+        upstream.refuse(200, {"data": []})
+        assert HEADER not in gateway.http.post("/v1/embeddings", json={"model": "up/e", "input": "x"}).headers
+        upstream.refuse(200, {"input_tokens": 1})
+        count = {"model": "claude/claude-x", "messages": []}
+        assert HEADER not in gateway.http.post("/v1/messages/count_tokens", json=count).headers
+        assert HEADER not in gateway.http.post("/v1/chat/completions", json={**chat("x"), "model": "no/m"}).headers
+        data = wait_for_rows(gateway, lambda data: [row["status"] for row in data] == ["failed", "failed"])
+        assert [row["title"] for row in data] == ["two", "one"]
+        link = gateway.http.get(f"/inspect/api/conversations/{data[1]['id']}").json()["links"][0]
+        assert "too fast" in json.dumps(link)
+
+
+def test_passed_requests_are_not_recorded_by_default(tmp_path: Path) -> None:
+    with passing_gateway(tmp_path) as (gateway, _, upstream):
+        upstream.stream(delta(content="Hi."), finish("stop"))
+        assert HEADER not in gateway.http.post("/v1/chat/completions", json=chat("one", stream=True)).headers
+        assert rows(gateway)["data"] == []

@@ -16,7 +16,7 @@ Examples:
   convo serve --port 0 --store memory               any free port; nothing is saved
   convo serve --new-key alice --keys ./keys         create an API key for another user
   convo serve --host 0.0.0.0 --keys ./keys --store postgresql://user@host/db
-  convo serve --record                              show requests with store=false in the inspector, too
+  convo serve --record                              record requests that are not stored, for the inspector
   convo serve --strict --store memory               test the requests of a client before it uses OpenAI
 
 Clients use the server's address with /v1 as their base URL:
@@ -75,7 +75,8 @@ def serve_command(
         bool | None,
         typer.Option(
             "--record/--no-record",
-            help="Record requests with store=false too; see serve.record_keys and serve.record_ttl_s.",
+            help="Record requests with store=false, chat completions and Anthropic Messages too, but no embeddings; "
+            "see serve.record_keys and serve.record_ttl_s.",
             rich_help_panel=RECORDING_PANEL,
         ),
     ] = None,

@@ -218,8 +218,9 @@ function drawRequests() {
   const { view, requests } = page;
   document.title = "Requests · convo";
   if (!rows.length && !hasFilters(view)) {
-    if (page.mainVersion !== "empty") byId("main").replaceChildren(...emptyStore());
-    page.mainVersion = "empty";
+    const emptyVersion = requests.is_recording ? "empty, recording" : "empty";
+    if (page.mainVersion !== emptyVersion) byId("main").replaceChildren(...emptyStore(), ...recordingNote());
+    page.mainVersion = emptyVersion;
     return setStatus("Up to date");
   }
   if (!byId("request-list")) byId("main").replaceChildren(requestsPage());
@@ -254,15 +255,21 @@ function requestsPage() {
 }
 
 function tableNotes(rows) {
-  const { next, is_search_limited: isLimited, is_recording: isRecording } = page.requests;
+  const { next, is_search_limited: isLimited } = page.requests;
   const more = element("button", { type: "button", id: "requests-more", class: "more", click: showMoreRequests }, "Show more");
   const limitNote = "More items match than the search considers: other requests may match, too.";
   return [
     !rows.length && element("p", {}, "No requests match these filters."),
     isLimited && element("p", { class: "aside" }, limitNote),
-    isRecording && element("p", { class: "aside", id: "recording" }, "Requests with store: false are recorded (serve.record)."),
+    ...recordingNote(),
     next !== null && more,
   ].filter(Boolean);
+}
+
+/** Create the note that this server records requests; nothing if it does not. */
+function recordingNote() {
+  const text = "Requests that are not stored are recorded: store: false, Chat Completions, Anthropic Messages (serve.record).";
+  return page.requests.is_recording ? [element("p", { class: "aside", id: "recording" }, text)] : [];
 }
 
 async function showMoreRequests() {
