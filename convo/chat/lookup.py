@@ -1,7 +1,7 @@
 """Resolve handles, and list the content of a store.
 
 A handle is a response, a conversation, a session's name or id, an agent run, a unique prefix of one
-of these, or `@last`. A name wins over a prefix; an ambiguous prefix raises AmbiguousHandle.
+of these, `@last` or `@recorded`. A name wins over a prefix; an ambiguous prefix raises AmbiguousHandle.
 Conversations of other clients have no session: they are listed by their last response or their id.
 Lists read no history: the store counts.
 """
@@ -21,6 +21,10 @@ from convo.strategies.strategy import STRATEGIES
 Result = TypeVar("Result")
 
 LAST_HANDLE = "@last"
+"""The session used last, without those that were recorded from other clients."""
+
+RECORDED_HANDLE = "@recorded"
+"""The session whose requests `convo tap` or `convo serve --record` recorded last."""
 
 FILE_SUFFIXES = {".json", ".jsonl", ".html", ".md", ".txt"}
 """Suffixes of files that commands read; an unknown handle with one of them was meant as a path."""
@@ -32,6 +36,8 @@ async def resolve_handle(store: Store, handle: str) -> HandleMatch:
         raise InvalidUsage("the handle is empty", hint="convo sessions")
     if handle == LAST_HANDLE:
         return _to_found(await load_last_used_session(store))
+    if handle == RECORDED_HANDLE:
+        return _to_found(await load_last_recorded_session(store))
     session = await store.session(handle)
     if session:
         return _to_found(session)
@@ -55,14 +61,30 @@ async def load_last_used_session(store: Store) -> Session:
     for session in await store.sessions(limit=1, strict=True):
         if _is_own_chat(session):
             return session
-    for session in await store.sessions():
+    sessions = await store.sessions()
+    for session in sessions:
         if _is_own_chat(session):
             return session
-    raise NotFound("session", LAST_HANDLE, hint=await get_other_clients_hint(store) or 'convo chat "hello"')
+    is_recorded = any(is_recorded_session(session) for session in sessions)
+    hint = f"convo inspect {RECORDED_HANDLE}" if is_recorded else await get_other_clients_hint(store)
+    raise NotFound("session", LAST_HANDLE, hint=hint or 'convo chat "hello"')
 
 
 def _is_own_chat(session: Session) -> bool:
-    return not session.name.startswith(SCRATCH_PREFIX) and not session.id.startswith(RECORDED_SESSION_PREFIX)
+    return not session.name.startswith(SCRATCH_PREFIX) and not is_recorded_session(session)
+
+
+def is_recorded_session(session: Session) -> bool:
+    """Return whether the session has recorded requests of another client."""
+    return session.id.startswith(RECORDED_SESSION_PREFIX)
+
+
+async def load_last_recorded_session(store: Store) -> Session:
+    """Return the recorded session with the newest request. Raises NotFound when there is none."""
+    for session in await store.sessions():
+        if is_recorded_session(session):
+            return session
+    raise NotFound("recorded session", RECORDED_HANDLE, hint="convo tap -- PROGRAM, or convo serve --record")
 
 
 async def load_last_answered_session(store: Store) -> Session:

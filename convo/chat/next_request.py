@@ -13,7 +13,14 @@ from convo.config.sections import ContextLimits
 from convo.endpoints.base import INPUT_TOKENS_FIELDS, Endpoint, HttpRequest
 from convo.errors import ConvoError, ItemDeleted, NotFound
 from convo.history.items import Item, Json
-from convo.history.records import EMBEDDED_SCOPE, INTERNAL_PARAMETERS, Link, Strategy, client_parameters
+from convo.history.records import (
+    EMBEDDED_SCOPE,
+    INTERNAL_PARAMETERS,
+    Link,
+    Strategy,
+    client_parameters,
+    describe_translation,
+)
 from convo.history.tree import Node, Path, Prefix, root_key
 from convo.inspect.context_window import (
     ContextUsage,
@@ -246,6 +253,7 @@ def rebuild_link_request(link: Link, view: ConversationView) -> SentRequest:
         body=rebuild_request_body(link, path, confirmed_path),
         prepended_items=confirmed_path.items if STRATEGIES[_get_request_owner(link)[0]].is_server_side else (),
         usage=Usage.from_json(link.usage),
+        translation=describe_translation(link.parameters),
     )
 
 

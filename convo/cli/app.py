@@ -457,7 +457,9 @@ STDOUT_ARGUMENT = "-"
 
 LOOKUP_PANEL = "Lookup"
 
-HandleArgument = Annotated[str, typer.Argument(metavar="HANDLE", help="Session, resp_..., conv_..., @last or file.")]
+HandleArgument = Annotated[
+    str, typer.Argument(metavar="HANDLE", help="Session, resp_..., conv_..., @last, @recorded or file.")
+]
 RemoteOption = Annotated[
     bool,
     typer.Option("--remote", help="Read from the endpoint, not from the local copy.", rich_help_panel=LOOKUP_PANEL),

@@ -206,7 +206,9 @@ Completions = list[tuple[str, str]]
 
 
 def complete_handle(ctx: Context, incomplete: str) -> Completions:
-    """Return session names and `@last`; after the prefix of an id also ids and remote handles."""
+    """Return session names, `@last` and `@recorded`; after the prefix of an id also ids and remote handles."""
+    from convo.chat.lookup import LAST_HANDLE, RECORDED_HANDLE, is_recorded_session
+
     sessions = _load_recent_sessions(ctx)
     named_sessions = [(session.name, f"{session.strategy}, {session.model}") for session in sessions if session.name]
     is_id = incomplete.startswith(("resp_", "conv_", "ses_"))
@@ -216,8 +218,12 @@ def complete_handle(ctx: Context, incomplete: str) -> Completions:
         for handle in (session.handle, session.link_id, session.id)
         if is_id and handle
     ]
-    last = [("@last", named_sessions[0][0])] if named_sessions else []
-    return _filter_by_prefix([*last, *named_sessions, *handles], incomplete)
+    own, recorded = (
+        [session for session in sessions if is_recorded_session(session) is is_recorded]
+        for is_recorded in (False, True)
+    )
+    newest = [(handle, found[0].name) for handle, found in ((LAST_HANDLE, own), (RECORDED_HANDLE, recorded)) if found]
+    return _filter_by_prefix([*newest, *named_sessions, *handles], incomplete)
 
 
 def complete_model(ctx: Context, incomplete: str) -> Completions:

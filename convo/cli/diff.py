@@ -15,7 +15,7 @@ from convo.chat.lookup import split_turn_suffix
 from convo.chat.next_request import rebuild_request
 from convo.chat.view_loader import load_handle_view
 from convo.cli.deps import open_configured_store
-from convo.cli.output import print_json, print_line
+from convo.cli.output import print_json, print_line, print_notice
 from convo.cli.progress import show_progress
 from convo.cli.resolve import HandleResolver, LookupOptions, get_owner_handle, is_path_like
 from convo.config.loader import load_settings
@@ -171,6 +171,9 @@ def _print_history_diff(a: DiffSide, b: DiffSide, as_json: bool) -> bool:
 
 
 def _print_request_diff(a: SentRequest, b: SentRequest, as_json: bool) -> bool:
+    for request in dict.fromkeys((a.name, b.name)):
+        if translation := next(each.translation for each in (a, b) if each.name == request):
+            print_notice(f"{request} was {translation}")
     diff = diff_requests(a, b)
     if as_json:
         print_json({"requests": [a.name, b.name], **request_diff_to_json(diff)})

@@ -202,6 +202,17 @@ def describe_client(parameters: Mapping[str, Json]) -> str | None:
     return " ".join(filter(None, (recording.get("client"), recording.get("version")))) or "unknown client"
 
 
+OTHER_API_NAMES = {"chat_completions": "Chat Completions", "messages": "Anthropic Messages"}
+"""The APIs of recorded requests besides the Responses API, by the name in their record."""
+
+
+def describe_translation(parameters: Mapping[str, Json]) -> str | None:
+    """Return a note about a recorded request of another API than the Responses API; None for all others."""
+    recording = parameters.get(RECORDING_PARAMETER)
+    api = OTHER_API_NAMES.get(str(recording.get("protocol"))) if isinstance(recording, Mapping) else None
+    return api and f"sent to {api}; shown in the form of the Responses API"
+
+
 def client_parameters(parameters: Mapping[str, Json]) -> dict[str, Json]:
     """Return a link's parameters as the client sent them."""
     return {name: value for name, value in parameters.items() if name not in INTERNAL_PARAMETERS}

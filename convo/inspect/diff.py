@@ -199,6 +199,7 @@ class SentRequest:
     body:             the request as it was sent
     prepended_items:  the items that its owner prepended to its input
     usage:            as the endpoint reported it
+    translation:      a note, if it was recorded in the form of another API than the Responses API
     """
 
     name: str
@@ -206,6 +207,7 @@ class SentRequest:
     body: Mapping[str, Json]
     prepended_items: Sequence[Item] = ()
     usage: Usage | None = None
+    translation: str | None = None
 
     @property
     def input_items(self) -> list[Item]:

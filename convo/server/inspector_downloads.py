@@ -44,7 +44,10 @@ async def encode_code(context: HandlerContext) -> bytes:
 
 
 def _render_link_code(language: str, target: CodeTarget, link: Link, view: ConversationView) -> bytes:
-    return render_request_code(language, target, rebuild_link_request(link, view).body).encode()
+    request = rebuild_link_request(link, view)
+    comment = "//" if language == "javascript" else "#"
+    note = f"{comment} The client's own request was {request.translation}.\n" if request.translation else ""
+    return (note + render_request_code(language, target, request.body)).encode()
 
 
 def _find_target(link: Link, context: HandlerContext) -> CodeTarget:

@@ -28,6 +28,7 @@ from convo.history.records import (
     RECORDING_PARAMETER,
     Link,
     describe_client,
+    describe_translation,
 )
 from convo.inspect.serialize import link_provider
 from convo.inspect.tree import LinkRow, iter_link_rows
@@ -208,6 +209,8 @@ def conversation_rows(view: ConversationView, table: Table | None = None) -> Ite
     clients = dict.fromkeys(filter(None, (describe_client(link.parameters) for link in view.links)))
     if clients:
         yield "recorded", f"from {escape_control_chars(', '.join(clients))}"
+    for translation in dict.fromkeys(filter(None, (describe_translation(link.parameters) for link in view.links))):
+        yield "form", translation
     recordings = (link.parameters.get(RECORDING_PARAMETER) or {} for link in view.links)
     for note in dict.fromkeys(note for recording in recordings for note in recording.get("notes", ())):
         yield "note", escape_control_chars(str(note))

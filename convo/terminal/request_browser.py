@@ -33,7 +33,14 @@ from prompt_toolkit.utils import get_cwidth
 from convo.chat.next_request import rebuild_link_request
 from convo.errors import ConvoError, NotFound
 from convo.history.items import Item, searchable_text
-from convo.history.records import IGNORED_PARAMETER, RECORDING_PARAMETER, Link, client_parameters, describe_client
+from convo.history.records import (
+    IGNORED_PARAMETER,
+    RECORDING_PARAMETER,
+    Link,
+    client_parameters,
+    describe_client,
+    describe_translation,
+)
 from convo.history.tree import Key
 from convo.inspect.diff import HistoryDiff, RequestDiff, SentRequest, diff_histories, diff_requests
 from convo.inspect.tree import LinkRow, iter_link_rows
@@ -720,10 +727,12 @@ class RequestBrowser:
         yield "date", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(link.created_at))
         if client := describe_client(link.parameters):
             yield "client", client
+            if translation := describe_translation(link.parameters):
+                yield "form", translation
             for note in link.parameters[RECORDING_PARAMETER].get("notes", ()):
                 yield "note", str(note)
         if not link.is_stored:
-            yield "stored", "no, sent with store=false"
+            yield "stored", "no" if describe_translation(link.parameters) else "no, sent with store=false"
         yield from reported_rows(link.reported)
         for name in sorted(parameters):
             value = parameters[name]

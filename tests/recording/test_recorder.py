@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from convo.chat.lookup import load_last_used_session
+from convo.cli.completion import list_completions
 from convo.errors import NotFound
 from convo.history.records import Session, Strategy
 from convo.history.tree import root_key
@@ -245,6 +246,12 @@ def test_commands_read_recorded_requests_as_convos_own(convo: Convo, home: Path)
     names = [row["name"] for row in convo("sessions", "--json").json()]
     codex = next(name for name in names if name.startswith("codex-"))
     last = "resp_" + "2".zfill(32)
+    newest = convo("inspect", "@recorded", "--json").json()
+    assert newest["links"][-1]["recording"]["client"] == "opencode"
+    missing = convo("inspect", "@last")
+    assert (missing.exit, "convo inspect @recorded" in missing.err) == (5, True), missing.err
+    completions = dict(list_completions(["inspect"], "@"))
+    assert (list(completions), completions["@recorded"]) == (["@recorded"], names[0])
     document = convo("inspect", codex, "--json").json()
     assert [link["response_id"] for link in document["links"]] == [
         "resp_" + str(number).zfill(32) for number in range(3)
@@ -256,6 +263,10 @@ def test_commands_read_recorded_requests_as_convos_own(convo: Convo, home: Path)
     difference = convo("diff", "--wire", "resp_" + "1".zfill(32), last)
     assert difference.exit == 0
     assert "in input[6]" in difference.out
+    claude = next(name for name in names if name.startswith("claude-code-"))
+    translation = "sent to Anthropic Messages; shown in the form of the Responses API"
+    assert f"  form         {translation}\n" in convo("inspect", claude).out
+    assert f"was {translation}\n" in convo("diff", "--wire", f"{claude}@1", f"{claude}@2").err
     for name in names:
         exported = convo("export", name, "--format", "replay")
         assert exported.exit == 0

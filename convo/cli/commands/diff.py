@@ -18,7 +18,7 @@ Examples:
   convo diff --wire monads@1 monads@2      two requests, and how much of the second was cached
 """
 
-HANDLE_HELP = "Session, resp_..., conv_..., @last or file; add @N for its history after turn N."
+HANDLE_HELP = "Session, resp_..., conv_..., @last, @recorded or file; add @N for its history after turn N."
 COMPARISON_PANEL = "Comparison"
 
 

@@ -24,6 +24,7 @@ EXAMPLES = """
 Examples:
   convo inspect @last                        the most recent conversation
   convo inspect what-is-a-monad --items      all items with their text
+  convo inspect @recorded                    the newest requests that convo tap or convo serve --record recorded
   convo inspect @last --chart                the tokens of each request
   convo inspect @last --full                 all columns, also wider than the terminal
   convo inspect @last -i                     browse the requests: search, compare, copy as curl, fork
@@ -43,7 +44,8 @@ BARE_PREFIXES = ("resp_", "conv_", "ses_")
 """Prefixes without an id: the newest handles of that kind are listed."""
 
 HandlesArgument = Annotated[
-    list[str], typer.Argument(metavar="HANDLE...", help="Session, resp_..., conv_..., @last, file, or - for stdin.")
+    list[str],
+    typer.Argument(metavar="HANDLE...", help="Session, resp_..., conv_..., @last, @recorded, file, or - for stdin."),
 ]
 
 

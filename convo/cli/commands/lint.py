@@ -33,7 +33,9 @@ def lint_command(
     ctx: typer.Context,
     handles: Annotated[
         list[str] | None,
-        typer.Argument(metavar="HANDLE...", help="Session, resp_..., conv_..., @last, file, or - for stdin."),
+        typer.Argument(
+            metavar="HANDLE...", help="Session, resp_..., conv_..., @last, @recorded, file, or - for stdin."
+        ),
     ] = None,
     explain: Annotated[
         str | None, typer.Option("--explain", metavar="CODE", help="Explain a rule; `all` lists the rules.")

@@ -18,12 +18,13 @@ Examples:
 
 Requests of other clients to convo serve have no session: convo inspect resp_ lists the newest responses, and
 convo chat --from resp_... continues one in a new session. -c and @last never select them.
+Sessions that convo tap or convo serve --record recorded are listed; @recorded is the newest of them, never @last.
 """
 
 DEFAULT_LIMIT = 20
 
 SessionArgument = Annotated[
-    str, typer.Argument(metavar="HANDLE", help="Session name or id, a unique prefix of one, or @last.")
+    str, typer.Argument(metavar="HANDLE", help="Session name or id, a unique prefix of one, @last or @recorded.")
 ]
 LimitOption = Annotated[
     int, typer.Option("-n", "--limit", metavar="N", min=0, help="Maximum number of results; 0 for all.")

@@ -22,8 +22,8 @@ opencode their own settings. Without --provider and --upstream, requests go to t
 and anthropic. A client's own key is passed on. If it sends none, the key of the provider is used.
 
 Requests to /responses (also over a WebSocket), /chat/completions and /messages are recorded, with their texts and
-without keys and cookies, for serve.record_ttl_s seconds. convo sessions lists them, convo inspect NAME shows them,
-and convo serve shows them in a browser.
+without keys and cookies, for serve.record_ttl_s seconds. convo sessions lists them, convo inspect @recorded shows
+the newest conversation, and convo serve shows all of them in a browser, while they run, too.
 """
 
 UPSTREAM_PANEL = "Upstream"

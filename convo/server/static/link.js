@@ -23,6 +23,14 @@ export function linkSection(conversation, link, { other, compare, source }) {
   );
 }
 
+const OTHER_APIS = { chat_completions: "Chat Completions", messages: "Anthropic Messages" };
+
+/** Return a note about a recorded request of another API than the Responses API; null for all others. */
+function translationNote(link) {
+  const api = OTHER_APIS[link.recording?.protocol];
+  return api ? `sent to ${api}; shown, and copied as code, in the form of the Responses API` : null;
+}
+
 /** Create the list of facts of `link`. */
 export function linkFacts(conversation, link) {
   const usage = tokenUsage(link);
@@ -37,6 +45,7 @@ export function linkFacts(conversation, link) {
     ["Usage", usage && formatTokens(usage)],
     ["Cost", link.cost_usd === null ? null : formatCost(link.cost_usd)],
     ["Client", link.client],
+    ["Form", translationNote(link)],
     ["Note", link.recording?.notes?.join("; ") || null],
     ["Ignored", link.ignored?.length ? link.ignored.join(", ") : null],
     ["Error", link.error && String(link.error.message ?? link.error.code)],
