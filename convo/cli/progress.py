@@ -103,8 +103,7 @@ class _ProgressLine:
 
         from convo.terminal.theme import detect_color_system, make_rich_theme
 
-        has_palette = detect_color_system(os.environ) != "standard"
-        console = Console(file=sys.stderr, highlight=False, theme=make_rich_theme(has_palette=has_palette))
+        console = Console(file=sys.stderr, highlight=False, theme=make_rich_theme(detect_color_system(os.environ)))
         is_wide = console.width >= WIDE_COLUMNS
         progress = Progress(
             TextColumn("{task.description}", markup=False),

@@ -44,7 +44,6 @@ from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.search import SearchDirection, start_search, stop_search
-from prompt_toolkit.styles import Style
 
 from convo.config.paths import make_private_folder
 from convo.errors import ConvoError, Interrupted, StoreFault
@@ -52,6 +51,7 @@ from convo.terminal.message_queue import EMPTY_MESSAGE, MessageQueue, TypedMessa
 from convo.terminal.prompt import PROMPT, PromptOptions, SuggestCompletions
 from convo.terminal.raw_terminal import disable_echo
 from convo.terminal.terminal import detect_display_without_color
+from convo.terminal.theme import make_prompt_style
 
 if TYPE_CHECKING:
     from convo.terminal.picker import PickerEntries
@@ -61,8 +61,6 @@ ESCAPE_TIMEOUT_S = 0.1
 
 MAX_MENU_ROWS = 8
 """Rows of a completion menu, including the line it belongs to."""
-
-PROMPT_STYLE = Style.from_dict({"bar": "dim"})
 
 
 class LineEditor:
@@ -90,7 +88,7 @@ class LineEditor:
             editing_mode=EditingMode.VI if options.is_vi else EditingMode.EMACS,
             enable_suspend=True,
             tempfile_suffix=".md",
-            style=PROMPT_STYLE,
+            style=make_prompt_style(os.environ, {"bar": "dim"}),
             input=self._input,
             output=self._output,
         )

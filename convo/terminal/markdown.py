@@ -34,7 +34,7 @@ from rich.text import Text
 
 from convo.terminal.pager import SGR_SEQUENCE
 from convo.terminal.terminal import CONTROL_CHARS, INVISIBLE_CHARS, LINK_SEQUENCE, escape_char_match, text_width
-from convo.terminal.theme import get_rich_style, make_rich_theme
+from convo.terminal.theme import RICH_COLOR_SYSTEMS, get_rich_style, make_rich_theme
 
 if TYPE_CHECKING:
     from convo.terminal.waiting import Footer
@@ -84,9 +84,9 @@ MARKDOWN_STYLES = {
 
 
 @lru_cache(2)
-def get_dim_style(has_palette: bool) -> Style:
+def get_dim_style(color_system: str) -> Style:
     """Return the style of borders and of names of languages."""
-    return Style.parse(get_rich_style("dim", has_palette=has_palette))
+    return Style.parse(get_rich_style("dim", color_system))
 
 
 CODE_THEMES = {"truecolor": "github-dark", "256": "github-dark"}
@@ -118,11 +118,6 @@ class MarkdownOptions(NamedTuple):
     has_box_chars: bool = True
     has_links: bool = False
     color_system: str = "standard"
-
-    @property
-    def has_palette(self) -> bool:
-        """Whether the terminal has 256 colors or more."""
-        return self.color_system != "standard"
 
 
 # -- source to tokens --------------------------------------------------------------------------------
@@ -366,7 +361,7 @@ def render_code_edge(language: str, options: MarkdownOptions) -> list[str]:
     background = theme.get_background_style()
     if not background:
         rule = Text.assemble(
-            (f"{'──' if options.has_box_chars else '--'} {label}".rstrip(), get_dim_style(options.has_palette))
+            (f"{'──' if options.has_box_chars else '--'} {label}".rstrip(), get_dim_style(options.color_system))
         )
         return [_encode_segments(rule.render(_make_console(options)), options)]
     if not label:
@@ -482,13 +477,13 @@ def _iter_rendered_tokens(tokens: Iterable[Token], options: MarkdownOptions) -> 
 def _make_console(options: MarkdownOptions) -> Console:
     return Console(
         width=options.width,
-        color_system=("256" if options.has_palette else "standard") if options.has_color else None,
+        color_system=RICH_COLOR_SYSTEMS[options.color_system] if options.has_color else None,
         force_terminal=True,
         legacy_windows=False,
         highlight=False,
         markup=False,
         emoji=False,
-        theme=make_rich_theme(has_palette=options.has_palette, other_styles=MARKDOWN_STYLES),
+        theme=make_rich_theme(options.color_system, MARKDOWN_STYLES),
     )
 
 
@@ -631,7 +626,7 @@ class _Quote(_Container):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         bar = Segment(
-            "│ " if self.renderer.options.has_box_chars else "> ", get_dim_style(self.renderer.options.has_palette)
+            "│ " if self.renderer.options.has_box_chars else "> ", get_dim_style(self.renderer.options.color_system)
         )
         yield from self.render_indented(console, options, bar, bar)
 

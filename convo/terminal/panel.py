@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from convo.terminal.terminal import DisplayOptions, escape_control_chars
-from convo.terminal.theme import make_rich_theme
+from convo.terminal.theme import RICH_COLOR_SYSTEMS, make_rich_theme
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,8 +73,8 @@ def _make_console(display: DisplayOptions) -> "Console":
         file=io.StringIO(),
         width=display.width,
         force_terminal=True,
-        color_system=("256" if display.has_palette else "standard") if display.has_color else None,
-        theme=make_rich_theme(has_palette=display.has_palette),
+        color_system=RICH_COLOR_SYSTEMS[display.color_system] if display.has_color else None,
+        theme=make_rich_theme(display.color_system),
         legacy_windows=False,
         highlight=False,
     )

@@ -5,6 +5,7 @@ Slow to import: load it only for a terminal that can be drawn on (see `prompt.Pr
 """
 
 import asyncio
+import os
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,6 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import Dimension, HSplit, Layout, VSplit, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.output import Output
-from prompt_toolkit.styles import Style
 
 from convo.errors import ConvoError
 from convo.terminal.terminal import (
@@ -31,6 +31,7 @@ from convo.terminal.terminal import (
     table_lines,
     truncate_text,
 )
+from convo.terminal.theme import make_prompt_style
 
 
 class PickerEntries(NamedTuple):
@@ -128,8 +129,6 @@ def render_list(state: PickerState, lines: Sequence[str], rows: int, noun: str) 
     return fragments[:-1]
 
 
-PICKER_STYLE = Style.from_dict({"dim": "dim", "selected": "bold"})
-
 ESCAPE_TIMEOUT_S = 0.1
 """Seconds after which an Esc is the key itself and not the start of an escape sequence."""
 
@@ -168,7 +167,7 @@ class _Picker:
         self._app: Application[str | None] = Application(
             layout=self._make_layout(),
             key_bindings=self._make_key_bindings(),
-            style=PICKER_STYLE,
+            style=make_prompt_style(os.environ, {"selected": "bold"}),
             input=terminal_input,
             output=terminal_output,
             erase_when_done=True,

@@ -81,6 +81,7 @@ from convo.terminal.terminal import (
     key_value_lines,
     truncate_text,
 )
+from convo.terminal.theme import detect_color_system, make_prompt_style
 from convo.terminal.usage_views import reported_rows
 from convo.usage.cost import Usage
 
@@ -169,9 +170,8 @@ MAX_LABEL_COLUMNS = 20
 
 TAB = " " * 4
 
-HEAD_STYLE, DIM_STYLE, ID_STYLE, BAD_STYLE = "bold", "dim", "ansicyan", "ansired"
-THEME_STYLES = {"good": "ansigreen", "bad": BAD_STYLE, "warn": "ansiyellow", "dim": DIM_STYLE, "bold": HEAD_STYLE}
-"""Styles of the theme in prompt_toolkit, for the signs of statuses."""
+HEAD_STYLE, DIM_STYLE, ID_STYLE, BAD_STYLE = "bold", "class:dim", "class:id", "class:bad"
+"""Styles of the theme as classes of prompt_toolkit; see `make_prompt_style`."""
 
 SELECTED_STYLE, UNFOCUSED_STYLE = "reverse", "bold underline"
 MATCH_STYLE, SELECTED_MATCH_STYLE = "reverse", "noreverse underline"
@@ -594,7 +594,7 @@ class RequestBrowser:
             (HEAD_STYLE, "* " if row.link.id in self._marked else "  "),
             (ID_STYLE, label.ljust(label_columns)),
             ("", "".join(f"  {cells[name]:>{width}}" for name, width in numbers)),
-            (THEME_STYLES[mark.style], f"  {mark.sign} "),
+            (f"class:{mark.style}", f"  {mark.sign} "),
             (BAD_STYLE if row.link.status == "failed" else "", preview),
         ]
 
@@ -986,14 +986,18 @@ async def browse_requests(browser: RequestBrowser, build_curl: BuildCurl) -> Act
 
     The terminal is restored before this returns, is cancelled or raises the first error of a key or of the drawing.
     """
+    color_depth = ColorDepth.from_env()
+    if color_depth is None and detect_color_system(os.environ) == "truecolor":
+        color_depth = ColorDepth.TRUE_COLOR
     output = Vt100_Output.from_pty(
-        sys.stdout, term=os.environ.get("TERM"), default_color_depth=ColorDepth.from_env(), enable_bell=False
+        sys.stdout, term=os.environ.get("TERM"), default_color_depth=color_depth, enable_bell=False
     )
     output.enable_cpr = False  # the library warns about terminals that do not report their cursor position
     bindings = KeyBindings()
     app: Application[Action] = Application(
         layout=Layout(Window(BrowserControl(browser), wrap_lines=False)),
         key_bindings=bindings,
+        style=make_prompt_style(os.environ),
         full_screen=True,
         erase_when_done=True,
         input=create_input(sys.stdin),

@@ -80,12 +80,7 @@ class DisplayOptions(NamedTuple):
         """Wrap `text` in a style of the theme, if the stream has styles."""
         if not (self.has_color and text):
             return text
-        return f"\x1b[{get_sgr_parameters(style, has_palette=self.has_palette)}m{text}\x1b[0m"
-
-    @property
-    def has_palette(self) -> bool:
-        """Whether the terminal has 256 colors or more."""
-        return self.color_system != "standard"
+        return f"\x1b[{get_sgr_parameters(style, self.color_system)}m{text}\x1b[0m"
 
     def link_text(self, text: str, url: str | None) -> str:
         """Make `text` clickable, if the terminal has links and `url` is a plain address; its width does not change."""
@@ -567,7 +562,8 @@ class AnswerPrinter:
             self.finish()
         elif item_type(item) == "reasoning" and self._format_reasoning:
             seconds = self._waiting_line.end_reasoning() if self._waiting_line else None
-            self._announce(self._format_reasoning(item, seconds))
+            line = self._format_reasoning(item, seconds)
+            self._announce(f"{line}\n" if line and self._renderer else line)  # a blank line before the answer
         elif item_type(item) not in self._unannounced:
             self._announce(escape_control_chars(describe_item(item)))
         self._shown_indexes.add(index)

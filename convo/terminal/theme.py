@@ -1,56 +1,81 @@
 """The theme: the colors of everything that is shown on a terminal, and the abilities of known terminals.
 
-A terminal of 16 colors shows them as its user chose them. For one of 256 the theme has colors of its own: the contrast
-of each is at least 4 on white and on black, which the usual yellow, cyan and dim text do not reach on a light
-background. Output that rich draws has the same styles, by the same names.
+A terminal of 16 colors shows them as its user chose them. For other terminals the theme has colors of its own, which
+can be read on white and on black: with 24-bit colors the contrast of each is at least 4.5 on both, with the palette of
+256 colors at least 4. The usual yellow, cyan and dim text do not reach that on a light background. Output that rich
+and prompt_toolkit draw has the same styles, by the same names.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
+    from prompt_toolkit.styles import Style
     from rich.theme import Theme
 
 
 class ThemeStyle(NamedTuple):
-    """A style: its SGR parameter, its name in rich, and its number in the palette of 256 colors, if it is a color."""
+    """A style on each kind of terminal; only the first two members if it is not a color.
+
+    sgr:             SGR parameter with 16 colors
+    rich_name:       name in rich with 16 colors
+    palette_number:  number in the palette of 256 colors
+    rgb:             24-bit color as "#rrggbb"
+    """
 
     sgr: str
     rich_name: str
     palette_number: int | None = None
+    rgb: str = ""
 
 
 STYLES = {
     "bold": ThemeStyle("1", "bold"),
-    "dim": ThemeStyle("2", "dim", 243),
-    "bad": ThemeStyle("31", "red", 161),
-    "good": ThemeStyle("32", "green", 28),
-    "warn": ThemeStyle("33", "yellow", 130),
-    "id": ThemeStyle("36", "cyan", 30),
+    "dim": ThemeStyle("2", "dim", 243, "#767676"),
+    "bad": ThemeStyle("31", "red", 161, "#e02948"),
+    "good": ThemeStyle("32", "green", 28, "#008839"),
+    "warn": ThemeStyle("33", "yellow", 130, "#ac6400"),
+    "id": ThemeStyle("36", "cyan", 30, "#00809a"),
 }
 """The styles of the terminal; "id" is the accent color."""
 
+RICH_COLOR_SYSTEMS: Mapping[str, Literal["standard", "256", "truecolor"]] = {
+    "standard": "standard",
+    "256": "256",
+    "truecolor": "truecolor",
+}
+"""The names of the color systems in rich."""
 
-def get_sgr_parameters(style: str, *, has_palette: bool) -> str:
-    """Return the SGR parameters of a style of `STYLES`; `has_palette`: the terminal has 256 colors."""
-    number = STYLES[style].palette_number
-    return STYLES[style].sgr if number is None or not has_palette else f"38;5;{number}"
+
+def get_sgr_parameters(style: str, color_system: str) -> str:
+    """Return the SGR parameters of a style of `STYLES`.
+
+    color_system:  as of `detect_color_system`, here and below
+    """
+    sgr, _, number, rgb = STYLES[style]
+    if number is None or color_system == "standard":
+        return sgr
+    if color_system == "256":
+        return f"38;5;{number}"
+    return "38;2;" + ";".join(str(part) for part in bytes.fromhex(rgb[1:]))
 
 
-def get_rich_style(style: str, *, has_palette: bool) -> str:
+def get_rich_style(style: str, color_system: str) -> str:
     """Return the definition of a style of `STYLES` for rich."""
-    number = STYLES[style].palette_number
-    return STYLES[style].rich_name if number is None or not has_palette else f"color({number})"
+    _, rich_name, number, rgb = STYLES[style]
+    if number is None or color_system == "standard":
+        return rich_name
+    return f"color({number})" if color_system == "256" else rgb
 
 
-def make_rich_theme(*, has_palette: bool, other_styles: Mapping[str, str] | None = None) -> "Theme":
+def make_rich_theme(color_system: str, other_styles: Mapping[str, str] | None = None) -> "Theme":
     """Return the theme of a rich console, with the styles of `STYLES` by their names and those of progress bars.
 
     other_styles:  definitions by name; each word of one may be a name of `STYLES`
     """
     from rich.theme import Theme
 
-    styles = {name: get_rich_style(name, has_palette=has_palette) for name in STYLES}
+    styles = {name: get_rich_style(name, color_system) for name in STYLES}
     progress = {
         "bar.back": styles["dim"],
         "bar.complete": styles["id"],
@@ -63,6 +88,26 @@ def make_rich_theme(*, has_palette: bool, other_styles: Mapping[str, str] | None
         for name, definition in (other_styles or {}).items()
     }
     return Theme({**styles, **progress, **others})
+
+
+def make_prompt_style(environ: Mapping[str, str], other_styles: Mapping[str, str] | None = None) -> "Style":
+    """Return the styles of `STYLES` for prompt_toolkit, as classes of their names.
+
+    Without colors (NO_COLOR) and with 16 of them dim text is dim, and the colors are those of the terminal.
+
+    other_styles:  definitions of other classes by name; a definition may be a name of `STYLES`
+    """
+    from prompt_toolkit.styles import Style
+
+    color_system = "standard" if environ.get("NO_COLOR") else detect_color_system(environ)
+    styles = {
+        name: f"ansi{style.rich_name}" if style.rgb and name != "dim" else style.rich_name
+        for name, style in STYLES.items()
+    }
+    if color_system != "standard":
+        styles |= {name: style.rgb for name, style in STYLES.items() if style.rgb}
+    others = {name: styles.get(definition, definition) for name, definition in (other_styles or {}).items()}
+    return Style.from_dict({**styles, **others})
 
 
 def detect_color_system(environ: Mapping[str, str]) -> str:

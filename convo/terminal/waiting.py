@@ -193,7 +193,7 @@ class WaitingLine:
         from rich.spinner import Spinner
 
         frames = "dots" if self._display.has_box_chars else "line"
-        theme = make_rich_theme(has_palette=self._display.has_palette)
+        theme = make_rich_theme(self._display.color_system)
         return Console(file=self._stream, highlight=False, theme=theme), Spinner(frames, style="id")
 
     def _draw(self, console: "Console", spinner: "Spinner", text: str, now: float) -> None:

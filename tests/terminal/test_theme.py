@@ -7,7 +7,7 @@ from rich.color import Color
 
 from convo.terminal.panel import panel_lines, render_bar
 from convo.terminal.terminal import DisplayOptions, detect_display
-from convo.terminal.theme import STYLES, make_rich_theme
+from convo.terminal.theme import STYLES, make_prompt_style, make_rich_theme
 from tests.terminal.test_capabilities import fake_terminal
 
 PALETTE = DisplayOptions(40, has_color=True, color_system="256")
@@ -23,11 +23,26 @@ def luminance(color: Color) -> float:
 
 
 @pytest.mark.parametrize("name", [name for name, style in STYLES.items() if style.palette_number is not None])
-def test_the_contrast_of_each_color_is_at_least_four_on_white_and_on_black(name: str) -> None:
-    color = make_rich_theme(has_palette=True).styles[name].color
+@pytest.mark.parametrize(("color_system", "contrast"), [("256", 4), ("truecolor", 4.5)])
+def test_each_color_has_enough_contrast_on_white_and_on_black(name: str, color_system: str, contrast: float) -> None:
+    color = make_rich_theme(color_system).styles[name].color
     assert color is not None
-    assert min(1.05 / (luminance(color) + 0.05), (luminance(color) + 0.05) / 0.05) >= 4
-    assert PALETTE.apply_style("x", name) == f"\x1b[38;5;{color.number}mx\x1b[0m"
+    assert min(1.05 / (luminance(color) + 0.05), (luminance(color) + 0.05) / 0.05) >= contrast
+    shown = PALETTE._replace(color_system=color_system).apply_style("x", name)
+    assert shown == f"\x1b[{';'.join(color.get_ansi_codes())}mx\x1b[0m"
+
+
+@pytest.mark.parametrize("name", ["dim", "bad", "good", "warn", "id"])
+def test_screens_of_prompt_toolkit_have_the_colors_of_the_theme(name: str) -> None:
+    def find_color(**environ: str) -> str:
+        attributes = make_prompt_style(environ).get_attrs_for_style_str(f"class:{name}")
+        assert attributes.color is not None
+        return attributes.color
+
+    rgb = STYLES[name].rgb
+    assert find_color(TERM="xterm-256color") == find_color(TERM="xterm", COLORTERM="truecolor") == rgb[1:]
+    own = "" if name == "dim" else f"ansi{STYLES[name].rich_name}"
+    assert find_color(TERM="xterm") == find_color(TERM="xterm-256color", NO_COLOR="1") == own
 
 
 def test_every_style_but_bold_has_a_color_of_its_own() -> None:
