@@ -131,24 +131,26 @@ def format_receipt(
     """Format the receipt of a turn, whatever its status.
 
     call_links:  the requests that `link` is the total of
-    columns:     of one line that must not be exceeded: ids and paths are shortened, and the id and the owner are
-                 dropped if they do not fit; None: everything is shown
+    columns:     of one line that must not be exceeded: ids and paths are shortened; the id, the owner, the
+                 cached and reasoning tokens, the duration and the cost are dropped until the rest fits; None:
+                 everything is shown
     """
     usage = Usage.from_json(link.usage)
     reason = f" ({link.error.get('limit') or link.error['code']})" if link.status == "incomplete" and link.error else ""
     status = [] if link.status == "completed" else [link.status + reason]
-    parts = [
-        *([format_count(len(call_links), "call")] if len(call_links) > 1 else []),
-        *status,
-        *([*format_token_counts(usage), *format_cost(_total_cost_usd(call_links or [link], price))] if usage else []),
-        *_format_duration(link),
-    ]
+    cost = format_cost(_total_cost_usd(call_links or [link], price)) if usage else []
+    figures = [*(format_token_counts(usage) if usage else []), *cost, *_format_duration(link)]
+    parts = [*([format_count(len(call_links), "call")] if len(call_links) > 1 else []), *status, *figures]
     shown_id, owner = _shown_id(link), format_owner_handle(session)
     if columns is None:
         return PART_SEPARATOR.join(part for part in (*parts, shown_id, owner) if part)
     shown_id = "" if shown_id == session.handle else _shorten_id(shown_id)
     owner = f"{session.strategy} {os.path.basename(_shorten_id(session.handle or session.name))}"
-    for variant in ((*parts, shown_id, owner), (*parts, owner), parts):
+    totals = [f"{usage.input_tokens:,} input", f"{usage.output_tokens:,} output"] if usage else []
+    brief_figures = [*totals, *cost, *_format_duration(link)]
+    brief_parts = [*parts[: len(parts) - len(figures)], *brief_figures]
+    fewer_parts = [brief_parts[:length] for length in range(len(brief_parts), 0, -1)]
+    for variant in ((*parts, shown_id, owner), (*parts, owner), parts, *fewer_parts):
         line = PART_SEPARATOR.join(part for part in variant if part)
         if text_width(line) <= columns:
             return line

@@ -117,12 +117,19 @@ def test_the_strategy_is_named_with_the_handle_to_continue(strategy: Strategy, h
         (80, "3 input · 4 output · 1.2 s · resp_0123456789ab · session mine"),
         (60, "3 input · 4 output · 1.2 s · session mine"),
         (40, "3 input · 4 output · 1.2 s"),
-        (20, "3 input · 4 output…"),
+        (20, "3 input · 4 output"),
+        (10, "3 input"),
     ],
 )
 def test_a_line_for_a_terminal_has_short_ids_and_leaves_out_those_that_do_not_fit(columns: int, line: str) -> None:
     link = replace(LINK, id="resp_0123456789abcdef0123456789abcdef", usage=usage(3, 4))
     assert format_receipt(link, SESSION, columns=columns) == line
+
+
+def test_a_narrow_receipt_leaves_out_the_cached_tokens_and_cuts_no_number() -> None:
+    link = replace(LINK, usage={**usage(11, 156), "input_tokens_details": {"cached_tokens": 9}})
+    assert format_receipt(link, SESSION, columns=45).startswith("11 input (9 cached) · 156 output")
+    assert format_receipt(link, SESSION, columns=35) == "11 input · 156 output · 1.2 s"
 
 
 def test_a_line_for_a_terminal_has_the_handle_of_its_owner_once() -> None:
