@@ -189,9 +189,10 @@ def print_failure(failure: CommandFailure, *, as_json: bool) -> int:
         fields = {"code": failure.code, "message": message or failure.code, "hint": hint}
         print_json({"error": fields})
     elif message:
-        sys.stderr.write(escape_control_chars(f"convo: {message}\n"))
+        display = detect_display(sys.stderr, os.environ)
+        sys.stderr.write(f"{display.apply_style('convo:', 'bad')} {escape_control_chars(message)}\n")
         if hint:
-            sys.stderr.write(escape_control_chars(f"  try: {hint}\n"))
+            sys.stderr.write(f"  {display.apply_style('try:', 'dim')} {escape_control_chars(hint)}\n")
     return failure.exit
 
 
