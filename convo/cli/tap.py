@@ -71,7 +71,10 @@ def run_tap(config: Path | None, flags: SettingFlags, target: TapTarget, command
         raise InvalidUsage(f"convo tap needs {', '.join(missing)}", hint="pip install 'convo-state[serve]'")
     if command and shutil.which(command[0]) is None:
         raise InvalidUsage(f"no program {command[0]!r}", hint="convo tap -- PROGRAM ARGUMENTS")
-    return asyncio.run(_relay_until_done(load_settings(config, flags), target, command))
+    has_other_store = flags.store is not None or config is not None
+    return asyncio.run(
+        _relay_until_done(load_settings(config, flags), target, command, has_other_store=has_other_store)
+    )
 
 
 def _is_installed(module: str) -> bool:
@@ -81,7 +84,10 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-async def _relay_until_done(settings: Settings, target: TapTarget, command: Sequence[str]) -> int:
+async def _relay_until_done(
+    settings: Settings, target: TapTarget, command: Sequence[str], *, has_other_store: bool
+) -> int:
+    """Relay and record. `has_other_store`: other commands need the store's address to find it."""
     from convo.recording.recorder import open_recorder
     from convo.server import server
     from convo.server.relay import Relay, run_relay
@@ -111,7 +117,13 @@ async def _relay_until_done(settings: Settings, target: TapTarget, command: Sequ
             print_notice(
                 f"requests and responses are recorded in {settings.storage}, with their texts, and kept for {kept}"
             )
-            print_notice("convo sessions lists them; convo inspect NAME and convo serve show them, while they run, too")
+            store_variable, store_option = (
+                (f"CONVO_STORE={quote(str(settings.storage))} ", f" --store {quote(str(settings.storage))}")
+                if has_other_store
+                else ("", "")
+            )
+            print_notice(f"the newest conversation: {store_variable}convo inspect @recorded")
+            print_notice(f"all of them on a page, while they run: convo serve{store_option}")
             variables = build_client_variables(upstreams, root, target, os.environ, get_program(command))
             report_delay = partial(print_shutdown_delay, serve.grace_s)
             try:

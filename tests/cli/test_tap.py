@@ -56,6 +56,8 @@ def test_a_program_is_recorded_and_its_exit_code_is_that_of_convo(
     assert "logprobs" in result.out or "store" in result.out
     assert "\nrequests and responses are recorded in sqlite:" in result.err
     assert ", with their texts, and kept for 7 days\n" in result.err
+    assert "\nall of them on a page, while they run: convo serve\n" in result.err
+    assert "\nconvo tap: 1 request relayed, 1 recorded\n" in result.err
     assert upstream[0]["authorization"] == f"Bearer {KEY}"
 
     (session,) = convo("sessions", "--json").json()

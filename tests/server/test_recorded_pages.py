@@ -1,0 +1,108 @@
+"""Recorded requests on the inspector page, in a real Chromium: of `convo serve --record` and of `convo tap`."""
+
+import asyncio
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.fork_server import ConvoProcess
+from tests.models.chat_server import ChatServer, Receive, Send, event, finish, run_chat_server, send_head, send_piece
+from tests.server.browser import accessibility, chromium, open_page
+from tests.server.gateway import run_gateway
+
+pytestmark = pytest.mark.needs("chromium")
+
+expect.set_options(timeout=20_000)
+
+MAX_DELAY_MS = 1000
+
+OBSERVE_ROWS = """() => { window.seen = {}; new MutationObserver(() => {
+    for (const row of document.querySelectorAll("tbody tr")) {
+      const [title, status] = ["th a", ".status-label"].map((name) => row.querySelector(name).textContent);
+      window.seen[`${title} ${status}`] ??= Date.now();
+    } }).observe(document.body, { childList: true, subtree: true }); }"""
+
+
+@contextmanager
+def run_tap(upstream: str, file: Path) -> Iterator[str]:
+    """Run `convo tap` without a command; yield its base URL for clients of OpenAI."""
+    argv = ["tap", "--upstream", upstream, "--store", f"sqlite:{file}"]
+    with ConvoProcess(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
+        assert process.stdout
+        try:
+            yield process.stdout.readline().strip().partition("=")[2]
+        finally:
+            process.terminate()
+            errors = process.communicate(timeout=30)[1]
+            assert f"while they run: convo serve --store sqlite:{file}\n" in errors
+            assert "lost" not in errors
+
+
+def answer_when_set(upstream: ChatServer, may_end: threading.Event) -> None:
+    """Prepare an answer whose last part is sent after `may_end`."""
+
+    async def answer(receive: Receive, send: Send) -> None:
+        await send_head(send, 200, "text/event-stream")
+        await send_piece(send, event({"id": "chatcmpl-1", "choices": [{"index": 0, "delta": {"content": "Once"}}]}))
+        await asyncio.to_thread(may_end.wait)
+        await send_piece(send, event(finish("stop")))
+        await send_piece(send, b"data: [DONE]\n\n", more=False)
+
+    upstream.answers.append(answer)
+
+
+def check_live_row(page: Page, upstream: ChatServer, base_url: str, model: str, title: str) -> None:
+    """Send a request, and check that its row appears and changes to done, each within a second."""
+    may_end = threading.Event()
+    answer_when_set(upstream, may_end)
+    body = {"model": model, "stream": True, "messages": [{"role": "user", "content": title}]}
+    headers = {"user-agent": "OpenAI/Python 3.54.0"}
+    with httpx2.stream(
+        "POST", f"{base_url}/chat/completions", json=body, headers=headers, timeout=30, trust_env=False
+    ) as response:
+        lines = response.iter_lines()
+        assert "Once" in next(lines)
+        started_ms = time.time() * 1000
+        row = page.locator("tbody tr", has_text=title)
+        expect(row).to_contain_text("in progress")
+        may_end.set()
+        list(lines)
+        ended_ms = time.time() * 1000
+    expect(row).to_contain_text("done")
+    seen = page.evaluate("seen")
+    assert seen[f"{title} ◐ in progress"] - started_ms < MAX_DELAY_MS, json.dumps(seen)
+    assert seen[f"{title} ● done"] - ended_ms < MAX_DELAY_MS, json.dumps(seen)
+    row.click()
+    page.get_by_role("tab", name="Request", exact=True).click()
+    pane = page.get_by_role("tabpanel")
+    expect(pane).to_contain_text("openai-python 3.54.0")
+    expect(pane).to_contain_text("sent to Chat Completions; shown, and copied as code, in the form of")
+
+
+def test_recorded_requests_are_live_on_the_page_of_the_server_and_of_tap_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "convo.db"
+    with run_chat_server() as upstream:
+        toml = f'[providers.up]\napi = "chat"\nbase_url = "{upstream.url}"\n'
+        with (
+            run_gateway(tmp_path / "served", f"sqlite:{file}", toml=toml, record=True) as gateway,
+            chromium() as browser,
+            open_page(browser) as page,
+        ):
+            page.goto(gateway.root)
+            expect(page.locator("#recording")).to_contain_text("Requests that are not stored are recorded")
+            expect(page.get_by_role("heading", name="curl")).to_be_visible()  # the store is empty
+            page.evaluate(OBSERVE_ROWS)
+            check_live_row(page, upstream, gateway.url, "up/m", "To the server.")
+            expect(page.locator("#recording")).to_be_visible()
+            with run_tap(upstream.url, file) as base_url:
+                check_live_row(page, upstream, base_url, "m", "Through the relay.")
+            assert accessibility(page) == []
