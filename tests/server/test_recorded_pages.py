@@ -82,7 +82,7 @@ def check_live_row(page: Page, upstream: ChatServer, base_url: str, model: str, 
     assert seen[f"{title} ◐ in progress"] - started_ms < MAX_DELAY_MS, json.dumps(seen)
     assert seen[f"{title} ● done"] - ended_ms < MAX_DELAY_MS, json.dumps(seen)
     row.click()
-    page.get_by_role("tab", name="Request", exact=True).click()
+    page.get_by_role("tab", name="Response", exact=True).click()
     pane = page.get_by_role("tabpanel")
     expect(pane).to_contain_text("openai-python 3.54.0")
     expect(pane).to_contain_text("sent to Chat Completions; shown, and copied as code, in the form of")
