@@ -15,6 +15,7 @@ MARKS = {
     "use-codex-claude-code-or-opencode-with-any-model": [pytest.mark.needs("curl")],
     "share-the-inspector-with-a-team": [pytest.mark.needs("curl"), pytest.mark.needs("openssl")],
     "add-state-to-ollama": [pytest.mark.needs("posix")],
+    "see-what-another-program-sends": [pytest.mark.needs("posix")],
     "run-three-replicas-on-postgresql": [pytest.mark.needs("postgresql")],
 }
 

@@ -193,17 +193,17 @@ class TranscriptRunner:
         process = ConvoProcess(arguments, stderr=subprocess.PIPE)
         self.open.callback(_end, process)
         assert process.stderr
-        line = process.stderr.readline()
-        found = PORT.search(line)
+        shown = ""
+        while not (found := PORT.search(shown)) and (line := process.stderr.readline()):
+            shown += line
         if not found:  # it is refused
-            line += process.stderr.read()
             self.status = process.wait()
-            return line
+            return shown
         self.ports[shown_port] = found[1]
         if self.has_public_url:
             self.public_url = self.open.enter_context(run_tls_proxy(int(found[1]), self.folder.parent / "proxy"))
             self.shown[self.public_url] = PUBLIC_URL
-        return line
+        return shown
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
