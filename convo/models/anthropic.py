@@ -23,10 +23,13 @@ from convo.config.values import Secret
 from convo.errors import EndpointFault, InputFault, ModelMissing, StreamBroken, Unsupported
 from convo.history.items import Item, Json, StreamEvent, item_type
 from convo.models.anthropic_messages import (
+    CACHE_BREAKPOINT,
     THINKING_BLOCK_TYPES,
     build_anthropic_messages,
     build_system_blocks,
     encode_thinking_block,
+    limit_cache_breakpoints,
+    list_dropped_breakpoints,
 )
 from convo.models.base import (
     INCLUDE_LOGPROBS,
@@ -389,13 +392,16 @@ def _build_body(
     window = find_model_window(request.model)
     max_tokens = parameters.get("max_output_tokens") or (window and window.output) or DEFAULT_MAX_TOKENS
     context = _TranslationContext(parameters, request.model, model_label, max_tokens, frozenset(extra_fields))
+    cache_control = _build_cache_control(parameters)
     body: dict[str, Json] = {
         "model": request.model,
         "max_tokens": max_tokens,
         "messages": build_anthropic_messages(request.input, model_label, issuer),
-        "cache_control": {"type": "ephemeral"},
+        "cache_control": None if _is_caching_explicit(parameters) else cache_control,
     }
     system_blocks = build_system_blocks(request.input, model_label, request.instructions)
+    message_blocks = [block for message in body["messages"] for block in message["content"]]
+    limit_cache_breakpoints([*system_blocks, *message_blocks], cache_control, _max_breakpoints(parameters))
     for fields in (
         {"system": system_blocks} if system_blocks else {},
         *(_translate_parameter(name, context) for name in parameters),
@@ -430,8 +436,15 @@ def list_ignored_anthropic_fields(
     if (parameters.get("text") or {}).get("verbosity") not in (None, "medium"):
         names.append("text.verbosity")
     options = parameters.get("prompt_cache_options") or {}
-    names += [f"prompt_cache_options.{name}" for name, value in options.items() if name != "mode" and value is not None]
-    names += [*mapped.ignored, *list_ignored_item_fields(request.input)]
+    sent_options = {"mode"} | ({"ttl"} if str(options.get("ttl")) in _CACHE_TTLS else set())
+    names += [
+        f"prompt_cache_options.{name}"
+        for name, value in options.items()
+        if name not in sent_options and value is not None
+    ]
+    item_fields = list_ignored_item_fields(request.input)
+    names += [*mapped.ignored, *(name for name in item_fields if not name.endswith(f".{CACHE_BREAKPOINT}"))]
+    names += list_dropped_breakpoints(request.input, _max_breakpoints(parameters))
     if any(item_type(item) == "reasoning" and not is_issued_by(item, issuer) for item in request.input):
         names.append("input.reasoning")
     return tuple(dict.fromkeys(names))
@@ -546,12 +559,36 @@ def _translate_include(include: Json, context: _TranslationContext) -> dict[str,
     return {}
 
 
-def _translate_cache_retention(retention: Json, context: _TranslationContext) -> dict[str, Json]:
-    return {"cache_control": {"type": "ephemeral", "ttl": "1h"}} if retention == "24h" else {}
+MAX_BREAKPOINTS = 4
+"""Cache breakpoints that the API accepts in a request, including the automatic one."""
+
+_CACHE_TTLS = {"5m": "5m", "30m": "1h", "1h": "1h"}
+"""The shortest lifetime of the Messages API that reaches each `prompt_cache_options.ttl`, which is a minimum."""
 
 
-def _translate_cache_options(options: Json, context: _TranslationContext) -> dict[str, Json]:
-    return {"cache_control": None} if options.get("mode") == "explicit" else {}
+def _build_cache_control(parameters: Mapping[str, Json]) -> dict[str, Json]:
+    """Build the value of `cache_control`. Without a requested lifetime the API keeps a prefix for 5 minutes.
+
+    A prefix that is kept for an hour costs 2 times the input price to write, instead of 1.25 times.
+    """
+    requested_ttl = (parameters.get("prompt_cache_options") or {}).get("ttl")
+    default_ttl = "1h" if parameters.get("prompt_cache_retention") == "24h" or requested_ttl == "12h" else None
+    ttl = _CACHE_TTLS.get(requested_ttl, default_ttl) if isinstance(requested_ttl, str) else default_ttl
+    return {"type": "ephemeral", **({"ttl": ttl} if ttl else {})}
+
+
+def _is_caching_explicit(parameters: Mapping[str, Json]) -> bool:
+    """Whether only the breakpoints of the request are cached; by default also the prefix up to the last block."""
+    return bool((parameters.get("prompt_cache_options") or {}).get("mode") == "explicit")
+
+
+def _max_breakpoints(parameters: Mapping[str, Json]) -> int:
+    return MAX_BREAKPOINTS if _is_caching_explicit(parameters) else MAX_BREAKPOINTS - 1
+
+
+def _translated_to_cache_control(value: Json, context: _TranslationContext) -> dict[str, Json]:
+    """Return nothing: `_build_cache_control` translates the parameter."""
+    return {}
 
 
 def _translate_service_tier(tier: Json, context: _TranslationContext) -> dict[str, Json]:
@@ -581,8 +618,8 @@ _PARAMETER_TRANSLATORS: dict[str, Callable[[Json, _TranslationContext], dict[str
     "text": _translate_text,
     "reasoning": _translate_reasoning,
     "include": _translate_include,
-    "prompt_cache_retention": _translate_cache_retention,
-    "prompt_cache_options": _translate_cache_options,
+    "prompt_cache_retention": _translated_to_cache_control,
+    "prompt_cache_options": _translated_to_cache_control,
     "service_tier": _translate_service_tier,
     "safety_identifier": _translate_safety_identifier,
     "top_k": _translate_top_k,

@@ -8,8 +8,8 @@
     any other reasoning                   omitted
     anything else                         Unsupported
 
-User and assistant messages alternate. A call id that the API would reject is replaced by its hash, in
-the call and in its output.
+User and assistant messages alternate. A part with `prompt_cache_breakpoint` gets `cache_control`. A call id that the
+API would reject is replaced by its hash, in the call and in its output.
 """
 
 import base64
@@ -25,6 +25,10 @@ from convo.models.base import ENCRYPTED_CONTENT, IssuerTag, group_by_role, read_
 
 AnthropicBlock = dict[str, Json]
 
+CACHE_BREAKPOINT = "prompt_cache_breakpoint"
+"""The field of a part that ends a prefix to cache."""
+
+_CACHE_CONTROL = {"type": "ephemeral"}
 _SYSTEM_ROLES = ("system", "developer")
 THINKING_BLOCK_TYPES = ("thinking", "redacted_thinking")
 _VALID_TOOL_USE_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -68,6 +72,39 @@ def build_anthropic_messages(items: Iterable[Item], model_label: str, issuer: Is
         elif content:
             messages.append({"role": role, "content": content})
     return messages
+
+
+def limit_cache_breakpoints(blocks: Iterable[AnthropicBlock], cache_control: Json, limit: int) -> None:
+    """Set `cache_control` on the last `limit` blocks that have one, and remove it from the others.
+
+    blocks:  in the order of the prompt; those in a tool_result count, too
+    """
+    marked = [block for block in _with_nested_blocks(blocks) if "cache_control" in block]
+    dropped_count = max(0, len(marked) - limit)
+    for block in marked[:dropped_count]:
+        del block["cache_control"]
+    for block in marked[dropped_count:]:
+        block["cache_control"] = cache_control
+
+
+def list_dropped_breakpoints(items: Iterable[Item], limit: int) -> Iterator[str]:
+    """List the breakpoints that `limit_cache_breakpoints` removes from a request with these items, by type of part."""
+    ordered = sorted(items, key=lambda item: item.get("role") not in _SYSTEM_ROLES)
+    part_types = [
+        part.get("type")
+        for item in ordered
+        for parts in (item.get("content"), item.get("output"))
+        for part in (parts if isinstance(parts, list) else ())
+        if isinstance(part, dict) and part.get(CACHE_BREAKPOINT) and part.get("text") != ""
+    ]
+    yield from (f"input.{part_type}.{CACHE_BREAKPOINT}" for part_type in part_types[: max(0, len(part_types) - limit)])
+
+
+def _with_nested_blocks(blocks: Iterable[AnthropicBlock]) -> Iterator[AnthropicBlock]:
+    for block in blocks:
+        if block["type"] == "tool_result":
+            yield from block.get("content") or ()
+        yield block
 
 
 def _strip_trailing_thinking(content: list[AnthropicBlock]) -> list[AnthropicBlock]:
@@ -170,7 +207,7 @@ def _part_blocks(parts: Sequence[Json], model_label: str) -> Iterator[AnthropicB
         if block is None:
             raise Unsupported(model_label, f"{part.get('type')} parts of this form", param="input")
         if block != _text_block(""):
-            yield block
+            yield {**block, "cache_control": _CACHE_CONTROL} if part.get(CACHE_BREAKPOINT) else block
 
 
 def _text_block(text: str) -> AnthropicBlock:

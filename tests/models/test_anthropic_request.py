@@ -6,7 +6,7 @@ import pytest
 
 from convo.errors import Unsupported
 from convo.history.items import assistant_message, user_message
-from convo.models.anthropic import build_anthropic_body
+from convo.models.anthropic import build_anthropic_body, list_ignored_anthropic_fields
 from convo.models.anthropic_messages import encode_thinking_block
 from tests.models.anthropic_model import ISSUER_TAG
 from tests.models.model_calls import make_request
@@ -47,6 +47,9 @@ def test_max_tokens_is_always_sent(model: str, requested: int | None, limit: int
         ({"service_tier": "auto"}, {}),
         ({"safety_identifier": "abc"}, {"metadata": {"user_id": "abc"}}),
         ({"prompt_cache_retention": "24h"}, {"cache_control": {"type": "ephemeral", "ttl": "1h"}}),
+        ({"prompt_cache_options": {"ttl": "30m"}}, {"cache_control": {"type": "ephemeral", "ttl": "1h"}}),
+        ({"prompt_cache_options": {"ttl": "12h"}}, {"cache_control": {"type": "ephemeral", "ttl": "1h"}}),
+        ({"prompt_cache_options": {"mode": "implicit"}}, {}),
         ({"include": ["reasoning.encrypted_content"]}, {}),
         ({"text": {"format": {"type": "text"}, "verbosity": "medium"}}, {}),
     ],
@@ -61,6 +64,44 @@ def test_cache_control_is_omitted_with_explicit_caching() -> None:
     )
 
     assert "cache_control" not in request_body
+
+
+@pytest.mark.parametrize(
+    ("options", "cached", "ignored"),
+    [
+        ({"mode": "explicit", "ttl": "1h"}, ["q2", "tool", "q3", "q4"], ("input.input_text.prompt_cache_breakpoint",)),
+        ({}, ["tool", "q3", "q4"], ("input.input_text.prompt_cache_breakpoint",)),
+    ],
+)
+def test_the_last_breakpoints_are_sent_and_the_others_are_reported(
+    options: dict[str, Any], cached: list[str], ignored: tuple[str, ...]
+) -> None:
+    def part(text: str) -> dict[str, Any]:
+        return {"type": "input_text", "text": text, "prompt_cache_breakpoint": {"mode": "explicit"}}
+
+    request = make_request(
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "q0"}, part("q2")]},
+        {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "call_1", "output": [part("tool")]},
+        {"type": "message", "role": "user", "content": [part("q3"), part("q4")]},
+        {"type": "message", "role": "developer", "content": [part("system")]},
+        prompt_cache_options=options,
+    )
+    sent = build_anthropic_body(request, ISSUER_TAG, "anthropic/m")
+    blocks = [*sent["system"], *(block for message in sent["messages"] for block in message["content"])]
+    blocks = [inner for block in blocks for inner in (*block.get("content", ()), block)]
+
+    cache_control = {"type": "ephemeral"} | ({"ttl": options["ttl"]} if "ttl" in options else {})
+    assert [block["text"] for block in blocks if "cache_control" in block] == cached
+    assert all(block.get("cache_control", cache_control) == cache_control for block in blocks)
+    assert list_ignored_anthropic_fields(request, ISSUER_TAG) == ignored
+
+
+def test_a_breakpoint_that_is_sent_is_not_reported() -> None:
+    content = [{"type": "input_text", "text": "hi", "prompt_cache_breakpoint": {"mode": "explicit"}}]
+    request = make_request({"type": "message", "role": "user", "content": content})
+
+    assert list_ignored_anthropic_fields(request, ISSUER_TAG) == ()
 
 
 @pytest.mark.parametrize(

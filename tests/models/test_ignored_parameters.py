@@ -149,7 +149,12 @@ REPORTED: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     ("claude", {"reasoning": {"effort": "low", "summary": "auto"}}, ()),
     ("claude", {"reasoning": {"effort": "low", "generate_summary": "auto", "mode": "pro"}}, ("reasoning.mode",)),
     ("claude", {"reasoning": {"effort": "low", "mode": None}, "user": None, "max_tool_calls": 1}, ("max_tool_calls",)),
-    ("claude", {"prompt_cache_options": {"mode": "auto", "ttl": "1h", "x": None}}, ("prompt_cache_options.ttl",)),
+    ("claude", {"prompt_cache_options": {"mode": "implicit", "ttl": "30m", "x": None}}, ()),
+    (
+        "claude",
+        {"prompt_cache_options": {"ttl": "12h", "y": 1}},
+        ("prompt_cache_options.ttl", "prompt_cache_options.y"),
+    ),
     ("claude", {"service_tier": "auto"}, ()),
     ("claude", {"text": {"verbosity": "low"}}, ("text.verbosity",)),
     ("claude", {"text": {"verbosity": "medium"}}, ()),
