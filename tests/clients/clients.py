@@ -227,18 +227,16 @@ def node_runner(script: str) -> Callable[[Path, str, str, bool], Process]:
 
 
 def python_runner(script: str, api: str = "responses") -> Callable[[Path, str, str, bool], Process]:
-    """The environment of a script is uv's: it has what the head of the script names, and nothing of convo's."""
+    """Run a script in an environment of its own, with the packages that its head names.
+
+    It has the user's home folder, where uv has its settings and its cache.
+    """
 
     def run(work: Path, address: str, model: str, has_tools: bool) -> Process:
-        cache = subprocess.run(["uv", "cache", "dir"], capture_output=True, encoding="utf-8", check=True).stdout
-        environ = {
-            "UV_CACHE_DIR": cache.strip(),
-            "LLM_USER_PATH": str(work.parent / "llm"),
-            "LANGSMITH_TRACING": "false",
-        }
-        pip = {name: value for name, value in os.environ.items() if name.startswith(("UV_", "PIP_", "SSL_"))}
+        environ = {name: value for name, value in os.environ.items() if name == "HOME" or name.startswith("UV_")}
+        environ |= {"LLM_USER_PATH": str(work.parent / "llm"), "LANGSMITH_TRACING": "false"}
         command = ["uv", "run", "--quiet", "--script", str(SCRIPTS / "python" / script)]
-        return execute(work, command, {**pip, **environ, **script_environ(address, model, has_tools, api)})
+        return execute(work, command, {**environ, **script_environ(address, model, has_tools, api)})
 
     return run
 
