@@ -305,7 +305,7 @@ def test_hostile_names_of_a_server_stay_on_their_lines(home: Path) -> None:
 
 @pytest.mark.needs("terminal")
 def test_pick_chooses_the_conversation_before_the_chat_starts(conversations: None, home: Path) -> None:
-    with open_screen("chat", "--pick") as screen:
+    with open_screen("chat", *ECHO, "--pick") as screen:
         wait_for_list(screen, "> just now  third", "> hello from third")
         screen.type_keys(DOWN)
         wait_for_list(screen, "> just now  second")
@@ -318,7 +318,7 @@ def test_pick_chooses_the_conversation_before_the_chat_starts(conversations: Non
 
 @pytest.mark.needs("terminal")
 def test_pick_with_a_message_sends_it_and_ends(conversations: None, home: Path) -> None:
-    with open_screen("chat", "--pick", "more") as screen:
+    with open_screen("chat", *ECHO, "--pick", "more") as screen:
         wait_for_list(screen, "> just now  third")
         screen.type_keys("\r")
         assert screen.wait_for_exit() == 0
@@ -328,7 +328,7 @@ def test_pick_with_a_message_sends_it_and_ends(conversations: None, home: Path) 
 @pytest.mark.needs("terminal")
 def test_pick_lists_only_the_conversations_of_the_named_owner(conversations: None, convo: Convo) -> None:
     assert convo("chat", *ECHO, "--chain", "-n", "chained", "hello").exit == 0
-    with open_screen("chat", "--pick", "--chain") as screen:
+    with open_screen("chat", *ECHO, "--pick", "--chain") as screen:
         wait_for_list(screen, "1 conversation", "> just now  chained")
         assert "third" not in screen.text()
 
@@ -336,7 +336,7 @@ def test_pick_lists_only_the_conversations_of_the_named_owner(conversations: Non
 @pytest.mark.needs("terminal")
 @pytest.mark.parametrize("key", ["\x1b", "\x03"])
 def test_a_cancelled_pick_ends_the_command(conversations: None, key: str) -> None:
-    with open_screen("chat", "--pick") as screen:
+    with open_screen("chat", *ECHO, "--pick") as screen:
         wait_for_list(screen, "> just now  third")
         screen.type_keys(key)
         assert screen.wait_for_exit() == 130
@@ -345,7 +345,7 @@ def test_a_cancelled_pick_ends_the_command(conversations: None, key: str) -> Non
 
 @pytest.mark.needs("terminal")
 def test_sigterm_during_a_pick_restores_the_terminal(conversations: None) -> None:
-    with at_terminal("chat", "--pick") as terminal:
+    with at_terminal("chat", *ECHO, "--pick") as terminal:
         terminal.wait_for_text(KEYS)
         terminal.child.kill(signal.SIGTERM)
         assert terminal.wait_for_exit() == 143
@@ -382,6 +382,6 @@ def test_pick_without_a_terminal_is_refused(convo: Convo) -> None:
 @pytest.mark.needs("terminal")
 @pytest.mark.parametrize("owner", ["", "--chain"])
 def test_pick_without_a_conversation_says_how_to_create_one(owner: str) -> None:
-    with at_terminal("chat", "--pick", *owner.split()) as terminal:
+    with at_terminal("chat", *ECHO, "--pick", *owner.split()) as terminal:
         assert terminal.wait_for_exit() == 5
         assert f'try: convo chat{owner and " "}{owner} "hello"' in terminal.output
