@@ -325,6 +325,8 @@ def _unknown_provider_error(
     suggestion = next(iter(get_close_matches(name.provider, providers, n=1, cutoff=0.7)), None)
     note = f"; did you mean {suggestion!r}?" if suggestion else ""
     hint = f"choose one of them, or add [providers.{name.provider}] to config.toml"
+    if "." in name.provider.strip("."):  # an address: the model was recorded from a server without a provider
+        hint = "choose another model with -m provider/model"
     if name.model.endswith(".gguf"):
         hint = f"use local/{name} for a file of weights"
     return InvalidSettings(

@@ -83,6 +83,11 @@ REFUSED = [
         "choose one of them, or add [providers.zzz] to config.toml",
     ),
     (
+        "127.0.0.1/gpt-5",
+        f"-m: no provider '127.0.0.1' for '127.0.0.1/gpt-5' {KNOWN}",
+        "choose another model with -m provider/model",
+    ),
+    (
         "./models/x.gguf",
         f"-m: no provider '.' for './models/x.gguf' {KNOWN}",
         "use local/./models/x.gguf for a file of weights",
