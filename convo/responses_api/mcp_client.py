@@ -145,7 +145,10 @@ class McpConnection:
             await self.aclose()
             raise self._unavailable(f"it did not respond in {self._target.timeout_s:g} seconds")
         error = None if self._task.cancelled() else self._task.exception()
-        raise self._unavailable(_describe_failure(error)) from error
+        reason = _describe_failure(error)
+        if self._target.command:  # its stderr is not read: it may contain secrets
+            reason += f"; run the command of [mcp.{self._label}] in a terminal to see its messages"
+        raise self._unavailable(reason) from error
 
     async def _serve(self) -> None:
         """Open the session, and run jobs until the task is cancelled or the connection breaks."""

@@ -229,6 +229,19 @@ def test_a_server_that_cannot_list_its_tools_fails_the_request_before_the_model_
     assert upstream.requests == []
 
 
+def test_a_program_that_ends_at_once_is_reported_with_the_way_to_see_its_messages(
+    serve: Serve, upstream: ChatServer
+) -> None:
+    gateway = serve(toml=SETTINGS.format(url=upstream.url, mcp=upstream.url, command='["false"]'))
+    tool = {"type": "mcp", "server_label": "process"}
+    answer = gateway.create_response({"model": "chat/any", "input": "?", "tools": [tool]})
+
+    assert answer.status_code == 424
+    message = answer.json()["error"]["message"]
+    assert message.startswith("MCP server 'process' failed: ")
+    assert message.endswith("; run the command of [mcp.process] in a terminal to see its messages.")
+
+
 def test_a_call_waits_for_approval_and_continues_after_it(
     gateway: RunningGateway, upstream: ChatServer, mcp: Any
 ) -> None:
