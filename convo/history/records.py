@@ -251,10 +251,10 @@ def strip_item_secrets(items: Iterable[Item]) -> tuple[Item, ...]:
     return tuple(strip_tool_secrets(item) if item.get("type") in TOOL_LIST_ITEM_TYPES else item for item in items)
 
 
-TOOL_LIST_ITEM_TYPES = frozenset({"additional_tools", "tool_search_output"})
+TOOL_LIST_ITEM_TYPES = ("additional_tools", "tool_search_output")
 """Types of input items whose member `tools` has the tools of a request."""
 
-CLIENT_TOOL_TYPES = frozenset({"function", "custom", "namespace", "tool_search"})
+CLIENT_TOOL_TYPES = ("function", "custom", "namespace", "tool_search")
 """Types of tools whose definition has no credentials; its schemas may have properties of any name."""
 
 

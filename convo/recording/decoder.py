@@ -265,14 +265,14 @@ def _decode_responses_request(body: dict[str, Json]) -> DecodedRequest:
 def _decode_responses_events(events: Sequence[dict[str, Json]]) -> DecodedResponse:
     accumulator, started, response_id = ResponseAccumulator(), dict[str, Json](), None
     for event in events:
-        kind, response = event.get("type"), _as_dict(event.get("response"))
+        kind, response = _as_text(event.get("type")), _as_dict(event.get("response"))
         if kind == "error":
             error = _make_error(event.get("error") or event, "the stream ended with an error")
             return DecodedResponse("failed", response_id, output=_to_items(accumulator.incomplete_output), error=error)
         if response:
             started, response_id = response, _as_id(response.get("id")) or response_id
         if kind in SERVER_TERMINAL_EVENTS:
-            decoded = _decode_responses_response({**response, "status": str(kind).removeprefix("response.")})
+            decoded = _decode_responses_response({**response, "status": kind.removeprefix("response.")})
             output = decoded.output or _to_items(accumulator.incomplete_output)
             return replace(decoded, id=decoded.id or response_id, output=output)
         try:
@@ -417,11 +417,12 @@ def _make_reasoning(text: Json) -> dict[str, Json]:
 def _decode_chat_events(chunks: Sequence[dict[str, Json]]) -> DecodedResponse:
     """Put the chunks of the first choice together, and decode the completion."""
     message: dict[str, Json] = {"role": "assistant"}
-    calls: dict[Json, dict[str, Json]] = {}
+    calls: dict[int | str | None, dict[str, Json]] = {}
+    lists: dict[str, list[Json]] = {}
     head: dict[str, Json] = {}
     texts: dict[str, list[str]] = {}
     finish_reason: Json = None
-    last_call: Json = None
+    last_call: int | str | None = None
     choice_indexes = {0}
     for chunk in chunks:
         if chunk.get("error"):
@@ -437,18 +438,19 @@ def _decode_chat_events(chunks: Sequence[dict[str, Json]]) -> DecodedResponse:
                     for piece in _as_dicts(value):
                         index = piece.get("index")
                         if not isinstance(index, int):
-                            index = piece.get("id") or last_call
+                            index = _as_text(piece.get("id")) or last_call
                         last_call = index
-                        _add_chat_call_piece(calls.setdefault(_as_text(index) or index, {}), piece)
+                        _add_chat_call_piece(calls.setdefault(index, {}), piece)
                 elif name == "role" or value is None:
                     continue
                 elif isinstance(value, str):
                     texts.setdefault(name, []).append(value)
                 elif isinstance(value, list):
-                    message[name] = [*_as_list(message.get(name)), *value]
+                    lists.setdefault(name, []).extend(value)
                 else:
                     message[name] = value
             finish_reason = choice.get("finish_reason") or finish_reason
+    message |= lists
     message |= {name: "".join(pieces) for name, pieces in texts.items()}
     if calls:
         message["tool_calls"] = list(calls.values())
@@ -479,6 +481,7 @@ def _decode_chat_response(completion: dict[str, Json]) -> DecodedResponse:
     choices = _as_dicts(completion.get("choices"))
     choice = choices[0] if choices else {}
     message, reason = _as_dict(choice.get("message")), choice.get("finish_reason")
+    incomplete_code = _CHAT_INCOMPLETE_REASONS.get(_as_text(reason))
     has_output = any(value for name, value in message.items() if name != "role")
     output = _to_items(_decode_chat_message({"role": "assistant", **message})) if has_output else ()
     usage = _as_dict(completion.get("usage"))
@@ -487,9 +490,8 @@ def _decode_chat_response(completion: dict[str, Json]) -> DecodedResponse:
     status: LinkStatus = "completed"
     if completion.get("error"):
         status, error = "failed", _make_error(completion["error"], "the stream ended with an error")
-    elif reason in _CHAT_INCOMPLETE_REASONS:
-        code = _CHAT_INCOMPLETE_REASONS[reason]
-        status, error = "incomplete", {"code": code, "message": "the response is incomplete"}
+    elif incomplete_code is not None:
+        status, error = "incomplete", {"code": incomplete_code, "message": "the response is incomplete"}
     elif reason is None:
         status, error = ("incomplete" if output else "failed"), _ENDED_EARLY
     return DecodedResponse(
@@ -651,7 +653,9 @@ def _decode_messages_events(events: Sequence[dict[str, Json]]) -> DecodedRespons
                 if name and isinstance(delta.get(name), str):
                     texts.setdefault((index, name), []).append(delta[name])
                 elif "citation" in delta:
-                    block["citations"] = [*_as_list(block.get("citations")), delta["citation"]]
+                    if not isinstance(block.get("citations"), list):
+                        block["citations"] = []
+                    block["citations"].append(delta["citation"])
             case "message_delta":
                 message |= _as_dict(event.get("delta"))
                 message["usage"] = {**_as_dict(message.get("usage")), **_as_dict(event.get("usage"))}

@@ -29,7 +29,7 @@ Chain = tuple[bytes, ...]
 IGNORED_FIELDS = SERVER_FIELDS | SERVER_PART_FIELDS | {"cache_control", "prompt_cache_breakpoint", "citations"}
 """Fields that differ between an answer and its copy in the next request."""
 
-TEXT_PARTS = frozenset({"input_text", "output_text", "text"})
+TEXT_PARTS = ("input_text", "output_text", "text")
 
 MIN_SUMMARY_CHARS = 40
 """Characters; a shorter answer may be contained in another conversation by chance."""

@@ -1,6 +1,7 @@
 """Exchanges of the three protocols become items, parameters, usage and a status; damaged ones become notes."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -11,6 +12,10 @@ from convo.history.canonical import item_hash
 from convo.history.items import is_item
 from convo.recording.decoder import decode_request, decode_response
 from convo.recording.exchange import Protocol
+from convo.recording.recorder import open_recorder
+from convo.stores.factory import open_store
+from convo.stores.request_list import RequestQuery
+from tests.clock import FixedClock
 from tests.recording.exchanges import CAPTURED_CLIENTS, captured_exchanges, make_request, make_response, sse
 
 IMAGE = "data:image/png;base64,AAAA"
@@ -362,3 +367,53 @@ def test_an_answer_cut_off_anywhere_is_decoded(client: str) -> None:
             decoded = decode_response(request, make_response(response.body[:end], is_truncated=True))
             assert decoded.status in ("completed", "incomplete", "failed")
             assert decoded.notes
+
+
+MISPLACED_VALUES: tuple[Any, ...] = ([1], {"a": 1}, None, 10**30, "\ud800")
+
+
+@pytest.mark.parametrize("value", MISPLACED_VALUES, ids=repr)
+async def test_a_value_of_another_type_in_any_field_is_recorded(value: Any) -> None:
+    """Values that cannot be keys of a dict once ended the task that records, and with it all later recordings."""
+    store = open_store("memory")
+    await store.admin.migrate()
+    recorder = open_recorder(store, clock=FixedClock())
+    tool = {"type": value, "name": value}
+    exchanges: list[tuple[Protocol, dict[str, Any], bytes]] = [
+        ("responses", {"input": [{"role": "user", "content": [{"type": value, "text": "a"}]}], "tools": [tool]}, b""),
+        ("responses", {"input": [{"type": "additional_tools", "tools": [tool]}]}, sse({"type": "response.created"})),
+        ("responses", {"input": "a"}, b"data: %b\n\n" % json.dumps({"type": value}).encode()),
+        ("chat_completions", {"messages": [{"role": "tool", "content": [{"type": value}]}], "tools": [tool]}, b""),
+        (
+            "chat_completions",
+            {"messages": []},
+            b"data: %b\n\n"
+            % json.dumps(
+                {"choices": [{"delta": {"tool_calls": [{"index": value, "id": value}]}, "finish_reason": value}]}
+            ).encode(),
+        ),
+        ("messages", {"messages": [{"role": value, "content": [{"type": value}]}], "tools": [tool]}, b""),
+    ]
+    for number, (protocol, body, raw) in enumerate(exchanges):
+        request = make_request({"model": "gpt", **body}, protocol=protocol, id=f"exch_{number}")
+        await recorder.begin(request)
+        await recorder.finish(request, make_response(raw))
+    page = await store.list_requests(RequestQuery())
+    assert len(page.requests) == len(exchanges)
+    await recorder.aclose()
+    await store.aclose()
+
+
+@pytest.mark.parametrize("protocol", ["chat_completions", "messages"])
+def test_lists_in_many_events_are_put_together_in_linear_time(protocol: Protocol) -> None:
+    delta = {"type": "citations_delta", "citation": 1}
+    event = {"type": "content_block_delta", "index": 0, "delta": delta, "choices": [{"delta": {"annotations": [1]}}]}
+    request = make_request({"model": "gpt"}, protocol=protocol)
+    durations = []
+    for count in (5_000, 40_000):
+        body = sse(event) * count
+        started = time.process_time()
+        decoded = decode_response(request, make_response(body))
+        durations.append(time.process_time() - started)
+        assert decoded.output
+    assert durations[1] < 24 * durations[0]  # 8 times as many events; copying the list made it 40 times as slow
