@@ -13,9 +13,10 @@ from pathlib import Path
 import httpx2
 import pytest
 from playwright.sync_api import Page, expect
+from starlette.types import Receive, Send
 
 from tests.fork_server import ConvoProcess
-from tests.models.chat_server import ChatServer, Receive, Send, event, finish, run_chat_server, send_head, send_piece
+from tests.models.chat_server import ChatServer, event, finish, run_chat_server, send_head, send_piece
 from tests.server.browser import accessibility, chromium, open_page
 from tests.server.gateway import run_gateway
 
