@@ -287,16 +287,16 @@ def translate_items(items: Sequence[Item]) -> tuple[Item, ...]:
     Calls of one model call come before their outputs. A rejected call has an output that says so. Requests without
     an answer, answers and lists of tools are left out. Items of other servers are for the adapter.
     """
-    answers = {item.get("approval_request_id"): item for item in items if item.get("type") == ANSWER}
-    run_requests = {item.get("approval_request_id") for item in items if item.get("type") == CALL}
-    own_requests = {item.get("id") for item in items if item.get("type") == REQUEST and _is_own(item)}
+    answers = _find_answers(items)
+    run_requests = {_request_id(item) for item in items if item.get("type") == CALL}
+    own_requests = {_request_id(item) for item in items if item.get("type") == REQUEST and _is_own(item)}
     translated: list[Item] = []
     outputs: list[Item] = []
     open_round: str | None = None
     for item in items:
         kind = item_type(item)
         is_kept = not kind.startswith(MCP_ITEM_PREFIX) or not (
-            item.get("approval_request_id") in own_requests if kind == ANSWER else _is_own(item)
+            _request_id(item) in own_requests if kind == ANSWER else _is_own(item)
         )
         round_id = None if is_kept else _round_of(item)
         if is_kept or round_id != open_round:
@@ -307,8 +307,8 @@ def translate_items(items: Sequence[Item]) -> tuple[Item, ...]:
         elif kind == CALL:
             translated.append(_function_call(item))
             outputs.append(_function_output(item, describe_result(item)))
-        elif kind == REQUEST and item.get("id") in answers and item.get("id") not in run_requests:
-            answer = answers[item.get("id")]
+        elif kind == REQUEST and _request_id(item) in answers and _request_id(item) not in run_requests:
+            answer = answers[_request_id(item)]
             if answer.get("approve") is not True:
                 reason = answer.get("reason")
                 text = "The user rejected this call" + (f": {reason}" if isinstance(reason, str) and reason else ".")
@@ -318,16 +318,28 @@ def translate_items(items: Sequence[Item]) -> tuple[Item, ...]:
 
 
 def find_approved_requests(items: Sequence[Item]) -> list[Item]:
-    """Return the approved requests that were made here and have not been run, in their order."""
-    approved = {
-        item.get("approval_request_id") for item in items if item.get("type") == ANSWER and item.get("approve") is True
-    }
-    run_requests = {item.get("approval_request_id") for item in items if item.get("type") == CALL}
+    """Return the approved requests that were made here and have not been run, in their order.
+
+    The last answer to a request counts.
+    """
+    run_requests = {_request_id(item) for item in items if item.get("type") == CALL}
+    approved = {request_id for request_id, answer in _find_answers(items).items() if answer.get("approve") is True}
     return [
         item
         for item in items
-        if item.get("type") == REQUEST and item.get("id") in approved - run_requests and _is_own(item)
+        if item.get("type") == REQUEST and _request_id(item) in approved - run_requests and _is_own(item)
     ]
+
+
+def _find_answers(items: Sequence[Item]) -> dict[str | None, Item]:
+    """Return the last answer to each request for approval, by the id of the request."""
+    return {_request_id(item): item for item in items if item.get("type") == ANSWER}
+
+
+def _request_id(item: Item) -> str | None:
+    """Return the id of a request for approval, from the request, its answer or its call; None for any other value."""
+    request_id = item.get("id" if item.get("type") == REQUEST else "approval_request_id")
+    return request_id if isinstance(request_id, str) else None
 
 
 def describe_result(item: Item) -> str:

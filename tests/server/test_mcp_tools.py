@@ -292,6 +292,33 @@ def test_a_rejected_call_is_not_run_and_the_model_learns_the_reason(
     assert upstream.requests[1].json["messages"][-1]["content"] == "The user rejected this call: No."
 
 
+@pytest.mark.parametrize(("answers", "calls"), [([True, True], ["add"]), ([True, False], []), ([False, True], ["add"])])
+def test_of_several_answers_to_a_request_the_last_one_counts(
+    gateway: RunningGateway, upstream: ChatServer, mcp: Any, answers: list[bool], calls: list[str]
+) -> None:
+    upstream.stream(call("math__add", '{"a": 2, "b": 3}'), finish("tool_calls"))
+    tool = {"type": "mcp", "server_label": "math"}
+    request = ask(gateway, tool, store=False)["output"][-1]
+    decisions = [
+        {"type": "mcp_approval_response", "approval_request_id": request["id"], "approve": answer} for answer in answers
+    ]
+    upstream.stream(delta(content="Done."), finish("stop"))
+    second = ask(gateway, tool, store=False, input=[request, *decisions])
+    assert [item["output"] for item in second["output"] if item["type"] == "mcp_call"] == ["5"] * len(calls)
+    assert mcp.calls == calls
+
+
+@pytest.mark.parametrize("value", [["x"], {"x": 1}])
+@pytest.mark.parametrize("kind", ["mcp_approval_response", "mcp_call"])
+def test_an_id_of_another_type_is_not_an_internal_error(
+    gateway: RunningGateway, upstream: ChatServer, kind: str, value: Any
+) -> None:
+    upstream.stream(delta(content="Done."), finish("stop"))
+    item = {"type": kind, "id": "mcp_1", "approval_request_id": value, "approve": True}
+    answer = ask(gateway, input=[item, {"role": "user", "content": "?"}])
+    assert answer["output"][-1]["content"][0]["text"] == "Done."
+
+
 def test_a_call_of_the_client_ends_the_response_after_the_mcp_calls_were_run(
     gateway: RunningGateway, upstream: ChatServer, mcp: Any
 ) -> None:
