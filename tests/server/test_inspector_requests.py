@@ -224,6 +224,11 @@ def test_the_pane_is_beside_the_table_on_a_wide_screen_and_in_its_place_on_a_nar
             expect(page.get_by_role("tabpanel")).to_be_visible()
             assert page.locator("tbody").is_visible() is (width == 1000)
             assert horizontal_overflow(page) == 0
+            page.get_by_role("tab", name="Diff").click()
+            headings = page.get_by_role("tabpanel").locator("h5").filter(has_text="Only in")
+            expect(headings).to_have_count(2)
+            headings.last.evaluate("heading => { heading.textContent += '_0123456789abcdef'.repeat(2) }")
+            assert headings.last.evaluate("heading => heading.scrollWidth <= heading.clientWidth")
             page.get_by_role("button", name="Close").click()
             expect(page.locator("#request-resp_2")).to_be_focused()
             assert horizontal_overflow(page) == 0
