@@ -55,7 +55,7 @@ def test_in_a_chat_reasoning_is_one_row_before_the_answer_and_is_unfolded_by_a_c
         rows = terminal.send_line("weather?").split("\n")
         index = next(index for index, row in enumerate(rows) if row.startswith("reasoning, "))
         assert re.fullmatch(r"reasoning, ~\d+ tokens, \d\.\d s · /reasoning shows it", rows[index])
-        assert rows[index + 1] == "Rain."
+        assert rows[index + 1 : index + 3] == ["", "Rain."]
         assert not any("scatters" in row for row in rows)
         assert REASONING.strip() in " ".join(terminal.send_line("/reasoning").split())
         terminal.send_line("again")
