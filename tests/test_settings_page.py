@@ -45,18 +45,19 @@ def test_the_loader_uses_every_value_of_the_toml(toml: str, convo: Convo, tmp_pa
     assert used >= set(leaf_keys(tomllib.loads(toml), ""))
 
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-README_TOML = [
-    *re.findall(r"^```toml\n(.*?)^```$", README, re.DOTALL | re.MULTILINE),
-    *re.findall(r"`([a-z_.]+ = [^`]+)`", README),
+GUIDES = "".join((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", ".github/GATEWAY.md"))
+GUIDE_TOML = [
+    *re.findall(r"^```toml\n(.*?)^```$", GUIDES, re.DOTALL | re.MULTILINE),
+    *re.findall(r"`([a-z_.]+ = [^`]+)`", GUIDES),
 ]
 
 
-@pytest.mark.parametrize("toml", README_TOML, ids=[toml.split("\n")[0] for toml in README_TOML])
-def test_the_settings_in_the_readme_are_accepted(toml: str, convo: Convo, tmp_path: Path) -> None:
+@pytest.mark.parametrize("toml", GUIDE_TOML, ids=[toml.split("\n")[0] for toml in GUIDE_TOML])
+def test_the_settings_in_the_readme_and_the_gateway_page_are_accepted(toml: str, convo: Convo, tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text(toml, encoding="utf-8")
-    assert convo("--config", str(file), "config").exit == 0
+    result = convo("--config", str(file), "config")
+    assert result.exit == 0, result
 
 
 WITHOUT_EXAMPLE = {"mcp.NAME.command": "a server with a command has no URL, which the example has"}

@@ -412,8 +412,11 @@ def test_lists_in_many_events_are_put_together_in_linear_time(protocol: Protocol
     durations = []
     for count in (5_000, 40_000):
         body = sse(event) * count
-        started = time.process_time()
-        decoded = decode_response(request, make_response(body))
-        durations.append(time.process_time() - started)
-        assert decoded.output
+        tries = []
+        for _ in range(3):
+            started = time.process_time()
+            decoded = decode_response(request, make_response(body))
+            tries.append(time.process_time() - started)
+            assert decoded.output
+        durations.append(min(tries))
     assert durations[1] < 24 * durations[0]  # 8 times as many events; copying the list made it 40 times as slow
