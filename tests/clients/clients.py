@@ -100,7 +100,7 @@ def execute(work: Path, command: list[str], environ: Mapping[str, str]) -> Proce
     inherited = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
     home = {"HOME": str(work.parent / "home"), "DO_NOT_TRACK": "1"}
     return subprocess.run(
-        [program, *command[1:]], cwd=work, env=inherited | home | environ, stdin=subprocess.DEVNULL,
+        [program, *command[1:]], cwd=work, env={**inherited, **home, **environ}, stdin=subprocess.DEVNULL,
         capture_output=True, encoding="utf-8", timeout=110, check=False,
     )  # fmt: skip
 

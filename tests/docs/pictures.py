@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FOLDER = ROOT / ".github" / "pictures"
 PAGE, HOME = "page", "home"
-WIDE, HIGH, HOME_HIGH = 1180, 1400, 720
+WIDE, HIGH, HOME_HIGH = 1280, 1400, 720
 """Width and heights of the pictures of the inspector page, in pixels."""
 
 REPLIES = (
