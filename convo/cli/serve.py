@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from convo.cli.deps import get_store_url
 from convo.cli.output import print_debug_traceback, print_line, print_notice, to_failure
 from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import ServeSettings, Settings
@@ -108,11 +109,6 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
         await store.aclose()
 
 
-def _store_url(settings: Settings) -> str:
-    storage = settings.storage
-    return storage.url.reveal() if storage.url else "memory" if storage.type == "none" else str(storage)
-
-
 def describe_recording(serve: ServeSettings) -> str:
     """Return the notice that requests are recorded."""
     keys = f" of {', '.join(serve.record_keys)}" if serve.record_keys else ""
@@ -127,7 +123,7 @@ def format_recording_ttl(serve: ServeSettings) -> str:
 
 async def _open_migrated_store(settings: Settings) -> "Store":
     """Open the configured store with this convo's schema. Raises StoreFault."""
-    store = open_store(_store_url(settings))
+    store = open_store(get_store_url(settings.storage))
     store.admin.set_damaged_row_observer(DamagedRowPrinter())
     await store.admin.migrate()
     return store
@@ -140,7 +136,7 @@ def _open_inspector_store(settings: Settings, store: "Store") -> "Store":
     """
     if settings.storage.type != "sqlite":
         return store
-    inspector_store = open_store(_store_url(settings))
+    inspector_store = open_store(get_store_url(settings.storage))
     inspector_store.admin.set_damaged_row_observer(DamagedRowPrinter())
     return inspector_store
 

@@ -97,7 +97,7 @@ async def _relay_until_done(
         raise InvalidUsage("convo tap needs a store to record in", hint="use --store sqlite:PATH or postgresql://...")
     upstreams = open_upstreams(settings, target)
     serve = settings.serve._replace(grace_s=COMMAND_GRACE_S) if command else settings.serve
-    clock, notices = SystemClock(), NoticeBuffer(is_held=bool(command))
+    clock, notices = SystemClock(), NoticeBuffer(is_deferred=bool(command))
     async with open_configured_store(settings) as store:
         await store.admin.migrate()
         with server.open_listening_socket(LOOPBACK, serve.port) as listening_socket:
@@ -153,16 +153,16 @@ async def _relay_until_done(
 
 
 class NoticeBuffer:
-    """Prints notices on stderr, or holds them while a command has the terminal; each is printed once."""
+    """Prints each notice once on stderr; while a command has the terminal, notices are deferred."""
 
-    def __init__(self, *, is_held: bool) -> None:
-        self._is_held = is_held
+    def __init__(self, *, is_deferred: bool) -> None:
+        self._is_deferred = is_deferred
         self._lines: dict[str, bool] = {}
 
     def add(self, line: str) -> None:
         if line not in self._lines:
-            self._lines[line] = not self._is_held
-            if not self._is_held:
+            self._lines[line] = not self._is_deferred
+            if not self._is_deferred:
                 print_notice(f"convo tap: {line}")
 
     def add_error(self, error: BaseException) -> None:
@@ -171,8 +171,8 @@ class NoticeBuffer:
         self.add(to_failure(error).message)
 
     def release(self) -> None:
-        """Print what was held."""
-        self._is_held = False
+        """Print the deferred notices."""
+        self._is_deferred = False
         for line, is_printed in self._lines.items():
             if not is_printed:
                 print_notice(f"convo tap: {line}")

@@ -111,7 +111,7 @@ class SSEClient:
                     await response.aread()
                 raise fault_from_response(response, context)
             async with aclosing(
-                _iter_json_values(response, context, self._limits, _STRICT_DECODER if strict else _DECODER)
+                _iter_json_values(response, context, self._limits, _STRICT_DECODER if strict else JSON_DECODER)
             ) as values:
                 async for value in values:
                     yield value
@@ -338,12 +338,12 @@ def _parse_finite_float(digits: str) -> float:
 
 
 _INFINITY = float("inf")
-_DECODER = json.JSONDecoder()
+JSON_DECODER = json.JSONDecoder()
 _STRICT_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_finite_float)
 _CLOSING_BRACKETS = {"[": "]", "{": "}"}
 
 
-async def parse_large_json(text: str, max_bytes: int, decoder: json.JSONDecoder = _DECODER) -> Json:
+async def parse_large_json(text: str, max_bytes: int, decoder: json.JSONDecoder = JSON_DECODER) -> Json:
     """Parse JSON in steps: `json.loads` of some megabytes blocks the event loop.
 
     Raises ValueError for invalid JSON, LimitReached if the values take more than `max_bytes` bytes.
@@ -363,7 +363,7 @@ def _parse_in_steps(text: str, max_bytes: int, decoder: json.JSONDecoder) -> Gen
     containers: list[Any] = []
     root: Json = None
     while True:
-        position = _skip_whitespace(text, position)
+        position = skip_whitespace(text, position)
         bracket = text[position : position + 1]
         value: Json = [] if bracket == "[" else {} if bracket == "{" else None
         position += 1
@@ -381,7 +381,7 @@ def _parse_in_steps(text: str, max_bytes: int, decoder: json.JSONDecoder) -> Gen
         if remaining % 256 == 0:
             yield
         if bracket in _CLOSING_BRACKETS:
-            position = _skip_whitespace(text, position)
+            position = skip_whitespace(text, position)
             if text[position : position + 1] != _CLOSING_BRACKETS[bracket]:
                 containers.append(value)
                 if bracket == "{":
@@ -389,22 +389,23 @@ def _parse_in_steps(text: str, max_bytes: int, decoder: json.JSONDecoder) -> Gen
                 continue
             position += 1
         while containers:
-            position = _skip_whitespace(text, position) + 1
+            position = skip_whitespace(text, position) + 1
             character, is_object = text[position - 1 : position], isinstance(containers[-1], dict)
             if character == ",":
                 if is_object:
-                    name, position = _parse_member_name(text, _skip_whitespace(text, position))
+                    name, position = _parse_member_name(text, skip_whitespace(text, position))
                 break
             if character != ("}" if is_object else "]"):
                 raise ValueError("a comma or the end is missing")
             containers.pop()
         else:
-            if _skip_whitespace(text, position) != len(text):
+            if skip_whitespace(text, position) != len(text):
                 raise ValueError("extra data after the value")
             return root
 
 
-def _skip_whitespace(text: str, position: int) -> int:
+def skip_whitespace(text: str, position: int) -> int:
+    """Return the first position from `position` on that has no JSON whitespace."""
     match = _WHITESPACE.match(text, position)
     return match.end() if match else position
 
@@ -413,8 +414,8 @@ def _parse_member_name(text: str, position: int) -> tuple[str, int]:
     """Return the name of an object's member and the position of its value. Raises ValueError."""
     if text[position : position + 1] != '"':
         raise ValueError("a name is missing")
-    name, position = _DECODER.raw_decode(text, position)
-    position = _skip_whitespace(text, position)
+    name, position = JSON_DECODER.raw_decode(text, position)
+    position = skip_whitespace(text, position)
     if text[position : position + 1] != ":":
         raise ValueError("a colon is missing")
     return name, position + 1

@@ -19,7 +19,7 @@ from convo.config.settings import ResponseLimits
 from convo.errors import LimitReached, Unsupported
 from convo.history.items import Json
 from convo.models.errors import ErrorContext, fault_from_response, map_provider_errors, translate_server_key_errors
-from convo.models.http import OPENAI_URL, SSEClient, SSEDecoder, TimeSlice
+from convo.models.http import JSON_DECODER, OPENAI_URL, SSEClient, SSEDecoder, TimeSlice, skip_whitespace
 from convo.models.stream import make_usage
 
 
@@ -219,7 +219,7 @@ async def limit_stream(
                 return
             try:
                 events = decoder.feed(piece)
-            except UnicodeDecodeError:  # the client decides about text that is not UTF-8
+            except UnicodeDecodeError:  # passed on: the client rejects text that is not UTF-8
                 events = []
             event_count += len(events)
             if event_count > limits.answer_events:
@@ -234,9 +234,6 @@ async def limit_stream(
 
 # -- the model's name -----------------------------------------------------------------------------
 
-_WHITESPACE = re.compile(r"[ \t\n\r]*")
-_DECODER = json.JSONDecoder()
-
 _PARSE_IN_THREAD_BYTES = 256 * 1024
 """A larger body is parsed in a thread: it would block the event loop for milliseconds."""
 
@@ -250,19 +247,14 @@ async def replace_model(content: bytes, model: str) -> bytes:
 
 def _replace_model(content: bytes, model: str) -> bytes:
     text = content.decode()
-    position = _skip_whitespace(text, 0) + 1
+    position = skip_whitespace(text, 0) + 1
     while True:
-        name, position = _DECODER.raw_decode(text, _skip_whitespace(text, position))
-        start = _skip_whitespace(text, _skip_whitespace(text, position) + 1)
-        value, end = _DECODER.raw_decode(text, start)
+        name, position = JSON_DECODER.raw_decode(text, skip_whitespace(text, position))
+        start = skip_whitespace(text, skip_whitespace(text, position) + 1)
+        value, end = JSON_DECODER.raw_decode(text, start)
         if name == "model":
             return content if value == model else (text[:start] + json.dumps(model) + text[end:]).encode()
-        position = _skip_whitespace(text, end) + 1
-
-
-def _skip_whitespace(text: str, position: int) -> int:
-    match = _WHITESPACE.match(text, position)
-    return match.end() if match else position
+        position = skip_whitespace(text, end) + 1
 
 
 # -- usage ----------------------------------------------------------------------------------------
@@ -301,8 +293,8 @@ class UsageReader:
         except (ValueError, RecursionError):
             return
         message = value.get("message") if isinstance(value, dict) else None
-        for holder in (message, value):
-            usage = holder.get("usage") if isinstance(holder, dict) else None
+        for parent in (message, value):
+            usage = parent.get("usage") if isinstance(parent, dict) else None
             if isinstance(usage, dict):
                 self._counts |= {name: count for name, count in usage.items() if count is not None}
 

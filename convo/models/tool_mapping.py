@@ -1,4 +1,4 @@
-"""Map tools and items of the Responses API to functions, for models that know only functions, and map calls back.
+"""Map tools and items of the Responses API to functions, for models that support only functions, and map calls back.
 
 `map_request` replaces the tools of a request by functions and its items by messages, function calls and their outputs:
 
@@ -46,7 +46,7 @@ HOSTED_TOOL_TYPES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ClientTool:
-    """A tool as the client knows it; `name` equals the kind for a tool without a name of its own."""
+    """A tool as the client named it; `name` equals the kind for a tool without a name of its own."""
 
     kind: ToolKind
     name: str
@@ -57,7 +57,7 @@ class ClientTool:
 class MappedRequest:
     """A request that has only functions.
 
-    request:  `input` has only messages, function calls, their outputs, reasoning, and items that no adapter knows;
+    request:  `input` has only messages, function calls, their outputs, reasoning, and items that no adapter supports;
               `tools` has only functions; `tool_choice` is a string or names a function
     tools:    the tools by the name of their function, without the functions that are sent as they are
     ignored:  the names of fields that are not sent, for `x-convo-ignored`
@@ -604,7 +604,7 @@ def _user_note(item: Item, model_label: str) -> Item:
 
 
 def _standalone_output(item: Item) -> Item:
-    """Map an output that no call of the model asked for, to a message of the user with the same parts."""
+    """Map an output without a call of the model to a message of the user with the same parts."""
     namespace, output = item.get("namespace"), item.get("output")
     name = read_required_str(item, "name")
     label = f"[{namespace}.{name}]" if isinstance(namespace, str) else f"[{name}]"

@@ -38,7 +38,7 @@ CLIENT_NAMES = {
     "claude-cli": "claude-code",
     "python-requests": "requests",
 }
-"""Names that people know, by the name in the User-Agent."""
+"""Product names, by the name in the User-Agent."""
 
 
 class ClientIdentity(NamedTuple):

@@ -7,9 +7,9 @@
     reasoning_content, thinking              reasoning; the signature of a thinking block is its encrypted content
     any other block                          an item with the type and the fields of the block
 
-A streamed response is first put together to the message of an unstreamed one, so an answer has the same items in the
-response and in the next request. Bodies come from strangers: a damaged one gives an empty result with a note, never an
-exception. The adapters' own translators are for requests that convo sent; they reject what it did not ask for.
+The events of a stream are first assembled into an unstreamed response, so an answer has the same items in the response
+and in the next request. Bodies are untrusted: a damaged one gives an empty result with a note, never an exception. The
+adapters' own translators are for requests that convo sent; they reject fields that it did not request.
 """
 
 import json
@@ -415,7 +415,7 @@ def _make_reasoning(text: Json) -> dict[str, Json]:
 
 
 def _decode_chat_events(chunks: Sequence[dict[str, Json]]) -> DecodedResponse:
-    """Put the chunks of the first choice together, and decode the completion."""
+    """Assemble the chunks of the first choice, and decode the completion."""
     message: dict[str, Json] = {"role": "assistant"}
     calls: dict[int | str | None, dict[str, Json]] = {}
     lists: dict[str, list[Json]] = {}
@@ -635,7 +635,7 @@ _ANTHROPIC_DELTAS = {
 
 
 def _decode_messages_events(events: Sequence[dict[str, Json]]) -> DecodedResponse:
-    """Put the events together, and decode the message."""
+    """Assemble the message from the events, and decode it."""
     message: dict[str, Json] = {}
     blocks: dict[Json, dict[str, Json]] = {}
     texts: dict[tuple[Json, str], list[str]] = {}

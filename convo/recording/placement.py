@@ -120,7 +120,7 @@ def _encode(value: Json) -> bytes:
 
 
 def hash_setup(parameters: Mapping[str, Json]) -> str:
-    """Return a hash of the instructions and the names of the tools: it tells an agent from its subagents."""
+    """Return a hash of the instructions and the names of the tools: it distinguishes an agent from its subagents."""
     tools = parameters.get("tools")
     names = [
         str(tool.get("name") or tool.get("type")) if isinstance(tool, Mapping) else ""
@@ -221,7 +221,7 @@ class ConversationIndex:
         return Placement(*self._find_branch_parent(setup, has_prefix=owner is not None), path, shared_count)
 
     def add(self, request: PlacedRequest) -> None:
-        """Add a request whose response has ended; `line` None begins a line."""
+        """Add a request whose response has ended; `line` None starts a line."""
         placed = PlacedRequest(
             request.id, request.parent_id, request.line or request.id, request.setup, request.path, request.output,
             request.has_tools,

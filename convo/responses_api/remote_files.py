@@ -176,7 +176,7 @@ def _with_host(url: str, host: str) -> str:
 
 
 def _make_fixed_resolver(host: str, addresses: Sequence[str]) -> "AbstractResolver":
-    """Return a resolver of aiohttp that knows one host, with the addresses that were checked."""
+    """Return an aiohttp resolver for one host, with its checked addresses."""
     from aiohttp.abc import AbstractResolver, ResolveResult
 
     class FixedResolver(AbstractResolver):

@@ -51,7 +51,7 @@ def _render_texts(texts: Sequence[str]) -> list[Json]:
 
 
 async def encode_compaction_preview(context: HandlerContext) -> bytes:
-    """Serialize what a compaction of a conversation would replace.
+    """Serialize the preview of a compaction: the items that it would replace, and their tokens.
 
     Raises NotFound, AmbiguousHandle, InvalidUsage if there is nothing to compact, and StateFault if a call has no
     output.

@@ -49,7 +49,7 @@ class Upstreams(Protocol):
 
 @dataclass(slots=True)
 class PassedExchange:
-    """One request that is passed through, and what is known of its response.
+    """One request that is passed through, and its response so far.
 
     request_body:     the bytes of the client
     request:          the same, parsed

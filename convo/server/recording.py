@@ -145,7 +145,7 @@ class GatewayRecording:
     def track_passed(self, exchange: HttpExchange, passed: PassedExchange) -> Iterator[None]:
         """Record a request that is passed through while the block runs, and its response at the end of the block.
 
-        The responses to it say so, also those with an error status: the request is recorded with its error.
+        The response has the recording header, also with an error status: errors are recorded, too.
         """
         protocol = PASSED_PROTOCOLS.get(passed.api)
         if protocol is None or not self.is_recorded(exchange.tenant):
@@ -177,7 +177,7 @@ class GatewayRecording:
             self.finish(exchange.tenant, request, response)
 
     async def aclose(self) -> None:
-        """Write what waits, for a limited time, and close the recorders."""
+        """Write the waiting exchanges, for at most `DRAIN_TIMEOUT_S` seconds, and close the recorders."""
         if not self._tasks:
             return
         self._queue.put_nowait(None)

@@ -326,7 +326,7 @@ class RecordingQueue:
         self._entries.put_nowait(response)
 
     async def aclose(self, timeout_s: float = DRAIN_TIMEOUT_S) -> None:
-        """Record what waits, for at most `timeout_s` seconds, and close the recorder."""
+        """Record the waiting exchanges, for at most `timeout_s` seconds, and close the recorder."""
         self._entries.put_nowait(None)
         await asyncio.wait({self._task}, timeout=timeout_s)
         if not self._task.done():

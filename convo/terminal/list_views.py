@@ -99,7 +99,7 @@ def render_session_list(
 
 
 def _session_status(run: "OpenRun | None", last_status: LinkStatus | None) -> Status:
-    """Return the status of a session; nothing where it has no request."""
+    """Return the status of a session; an empty text if it has no request."""
     if run:
         return Status(open_run_word(run), open_run_mark(run))
     if last_status is None:

@@ -1,4 +1,4 @@
-// What a compaction would replace, and its tokens: planned by the server without a model.
+// Preview of a compaction: the items that it would replace, and their tokens. The server plans it without a model.
 
 import { definitionList, element, formatCount, formatNumber } from "./make.js";
 import { pagedList } from "./paged.js";
@@ -6,7 +6,7 @@ import { pagedList } from "./paged.js";
 // The previews that were opened, and their kept turns by handle: they stay when the page is drawn again.
 const openPreviews = new Map();
 
-/** Create the preview of `handle`, which is loaded when it is opened; nothing if the page is a file. */
+/** Create the preview of `handle`, which is loaded when it is opened; empty if the page is a file. */
 export function compactionPreview(source, handle) {
   if (!source.isLive) return [];
   const keep = element("input", { id: "compaction-keep", type: "number", min: "0", max: "1000", value: String(openPreviews.get(handle) ?? 0) });

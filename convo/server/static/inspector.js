@@ -266,7 +266,7 @@ function tableNotes(rows) {
   ].filter(Boolean);
 }
 
-/** Create the note that this server records requests; nothing if it does not. */
+/** Create the note that this server records requests; empty if it does not. */
 function recordingNote() {
   const text = "Requests that are not stored are recorded: store: false, Chat Completions, Anthropic Messages (serve.record).";
   return page.requests.is_recording ? [element("p", { class: "aside", id: "recording" }, text)] : [];

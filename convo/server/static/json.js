@@ -1,4 +1,4 @@
-// JSON as a tree whose objects and arrays fold; what is folded is created when it is opened.
+// JSON as a tree whose objects and arrays fold; a folded value is created when it is opened.
 
 import { element, formatCount } from "./make.js";
 

@@ -1,4 +1,4 @@
-// The agent runs of a session on a time line: model calls, tool calls with arguments and outputs, handoffs, guardrails.
+// The agent runs of a session on a timeline: model calls, tool calls with arguments and outputs, handoffs, guardrails.
 
 import { element, formatAge, formatCount, formatSeconds, formatTime, svgElement } from "./make.js";
 import { jsonTree } from "./json.js";
@@ -7,7 +7,7 @@ const HANDOFF_NAME = /^transfer_to_/;
 
 const openRuns = new Set(); // handles whose runs are shown: they stay when the page is drawn again
 
-/** Create the runs of a session, which are loaded when they are opened; nothing for another conversation or a file. */
+/** Create the runs of a session, which are loaded when they are opened; empty for another conversation or a file. */
 export function agentRuns(source, conversation, handle, addressOf) {
   if (!source.isLive || !conversation.data.is_session) return [];
   const result = element("div", { id: "runs-result" });

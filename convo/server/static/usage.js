@@ -26,7 +26,7 @@ export function usageParts(link, parent) {
   return { cached, resent, fresh: usage.input - cached - resent, output: usage.output };
 }
 
-/** Create the chart of all requests, oldest first; nothing if none has a usage. `open` is called with the id of a bar. */
+/** Create the chart of all requests, oldest first; empty if none has a usage. `open` is called with the id of a bar. */
 export function usageChart(conversation, selected, open) {
   const links = [...conversation.links.values()].sort((left, right) => left.created_at - right.created_at);
   const bars = links.map((link) => ({ link, parts: usageParts(link, conversation.links.get(link.parent)) })).filter(({ parts }) => parts);
