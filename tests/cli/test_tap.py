@@ -200,7 +200,7 @@ def test_codex_gets_a_provider_as_arguments() -> None:
 
 
 def test_notices_wait_while_a_command_has_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    notices = NoticeBuffer(is_held=True)
+    notices = NoticeBuffer(is_deferred=True)
     for line in ("one", "two", "one"):
         notices.add(line)
     assert capsys.readouterr().err == ""
