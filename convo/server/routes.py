@@ -50,7 +50,7 @@ A client that disconnects cancels its response, unless the request has `backgrou
 gets 429 `rate_limit_exceeded`, and `Retry-After` gives the seconds to wait.
 
 Chat completions, embeddings and messages are passed through to the provider of the model: the request and the response
-are those of the provider's API, and nothing is stored."""
+are those of the provider's API. They are stored only if the server records them."""
 
 SSE_DESCRIPTION = (
     "Server-sent events: `event:` names the type, `data:` is the event as JSON, numbered from 0 without gaps. "

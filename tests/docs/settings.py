@@ -256,7 +256,7 @@ NOTES = {
         '{ url = "http://127.0.0.1:9000/mcp", key_env = "TICKETS_KEY", keyring = true, '
         'allowed_tools = ["search"], timeout_s = 30 }',
     ),
-    "mcp.NAME.url": Note("The URL of the server, which speaks streamable HTTP.", default="none; url or command is set"),
+    "mcp.NAME.url": Note("The URL of the server, over streamable HTTP.", default="none; url or command is set"),
     "mcp.NAME.command": Note("The program of the server and its arguments.", default="none; url or command is set"),
     "mcp.NAME.key_env": Note(
         "The environment variable with the key: sent to the URL as a bearer token, or passed on to the program.",
