@@ -55,7 +55,7 @@ Usage: greet [OPTIONS] HANDLE
   Say good day to somebody.
 
 Arguments:
-  HANDLE  Session, resp_..., conv_..., @last or file.  [required]
+  HANDLE  Session, resp_..., conv_..., @last, @recorded or file.  [required]
 
 Manner:
   -w, --warmly      Mean it.

@@ -201,6 +201,7 @@ def test_the_pane_has_six_tabs(page: Page) -> None:
     expect(tree.get_by_text('"assistant"')).to_be_hidden()
     for text in ("Request as text", "Response as text"):
         panel.get_by_text(text).click()
+    expect(panel.locator("pre")).to_have_count(2)
     request, response = (json.loads(text) for text in panel.locator("pre").all_inner_texts())
     assert request["input"][0]["role"] == "user"
     assert (response["id"], response["status"], len(response["output"])) == ("resp_2", "completed", 1)

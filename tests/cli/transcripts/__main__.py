@@ -10,6 +10,7 @@ import pytest
 from tests.cli import transcripts
 from tests.conftest import home
 
+os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"  # as in tests/conftest.py
 for name in sys.argv[1:] or transcripts.NAMES:
     path = transcripts.FOLDER / f"{name}.txt"
     text = path.read_text("utf-8")
