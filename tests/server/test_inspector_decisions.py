@@ -57,7 +57,7 @@ def open_desk(browser: Browser, home: Path, tmp_path: Path) -> Iterator[OpenDesk
 
 
 def open_dialog(page: Page, name: str) -> Locator:
-    page.get_by_role("button", name=name).press("Enter")
+    page.get_by_role("button", name=name).click()
     return page.get_by_role("dialog")
 
 
@@ -65,7 +65,8 @@ def test_an_approved_call_runs_once_when_the_run_is_resumed(open_desk: OpenDesk,
     model = scripted_flags(LOOK_UP, REFUND, PAID_BACK)
     assert launch("chat", *agent_flags(), *model, "-n", "refunds", "pay A1 back").exit == 3
     _, page = open_desk(width=360)
-    dialog = open_dialog(page, "Approve refund (c1)")
+    page.get_by_role("button", name="Approve refund (c1)").press("Enter")
+    dialog = page.get_by_role("dialog")
     expect(dialog.get_by_role("heading")).to_have_text("Approve refund?")
     expect(dialog.get_by_role("heading")).to_be_focused()
     expect(dialog.locator("pre")).to_have_text('{"order": "A1", "cents": 500}')
