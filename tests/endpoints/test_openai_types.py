@@ -223,10 +223,10 @@ def test_every_member_of_the_package_has_a_decision() -> None:
     choices = get_args(get_type_hints(response_create_params.ResponseCreateParamsBase)["tool_choice"])
     choice_types = {name for choice in choices if get_origin(choice) is not Literal for name in type_names(choice)}
 
-    assert set(TOOL_SAMPLES) == set(TOOLS)
-    assert set(ITEM_SAMPLES) == set(ITEMS)
-    assert set(CREATE_PARAMETERS) == set(PARAMETERS) | PARAMETERS_BY_ENDPOINT
-    assert choice_types == set(TOOL_CHOICES) | HOSTED_CHOICES
+    assert set(TOOL_SAMPLES) <= set(TOOLS)  # an older release of the package has fewer members
+    assert set(ITEM_SAMPLES) <= set(ITEMS)
+    assert set(CREATE_PARAMETERS) <= set(PARAMETERS) | PARAMETERS_BY_ENDPOINT
+    assert choice_types <= set(TOOL_CHOICES) | HOSTED_CHOICES
 
 
 # -- requests -------------------------------------------------------------------------------------
