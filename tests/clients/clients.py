@@ -229,11 +229,12 @@ def node_runner(script: str) -> Callable[[Path, str, str, bool], Process]:
 def python_runner(script: str, api: str = "responses") -> Callable[[Path, str, str, bool], Process]:
     """Run a script in an environment of its own, with the packages that its head names.
 
-    It has the user's home folder, where uv has its settings and its cache.
+    It has the user's home folder, where uv has its settings and its cache, and the certificates of the machine.
     """
 
     def run(work: Path, address: str, model: str, has_tools: bool) -> Process:
-        environ = {name: value for name, value in os.environ.items() if name == "HOME" or name.startswith("UV_")}
+        names = [name for name in os.environ if name == "HOME" or name.startswith(("UV_", "SSL_CERT_"))]
+        environ = {name: os.environ[name] for name in names}
         environ |= {"LLM_USER_PATH": str(work.parent / "llm"), "LANGSMITH_TRACING": "false"}
         command = ["uv", "run", "--quiet", "--script", str(SCRIPTS / "python" / script)]
         return execute(work, command, {**environ, **script_environ(address, model, has_tools, api)})
