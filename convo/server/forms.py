@@ -1,5 +1,6 @@
 """The form of an upload: multipart/form-data with one file and a few short fields, held in memory."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +16,9 @@ MAX_PART_HEADER_BYTES = 8 * 1024
 MAX_FORM_OVERHEAD_BYTES = 64 * 1024
 """Bytes of a form besides its file."""
 
+
+PARSER_LOG = logging.getLogger("python_multipart")
+PARSER_LOG.addHandler(logging.NullHandler())  # an invalid form is refused; without a handler its warning goes to stderr
 
 ParseOptionsHeader = Callable[[bytes], tuple[bytes, dict[bytes, bytes]]]
 """Parses a header with options, such as `form-data; name="file"`."""

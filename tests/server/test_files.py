@@ -2,12 +2,15 @@
 
 import base64
 import io
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import openai
 import pytest
 
+from convo.errors import RequestRefused
+from convo.server.forms import parse_upload_form
 from tests.models.chat_server import ChatServer, delta, finish, run_chat_server
 from tests.models.messages_events import message_events, text
 from tests.server.conftest import Serve
@@ -232,3 +235,12 @@ def test_an_invalid_field_is_refused_by_name(gateway: RunningGateway, fields: di
 def test_json_instead_of_a_form_is_refused(gateway: RunningGateway) -> None:
     answer = gateway.http.post("/v1/files", json={"purpose": "user_data"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "unsupported_content_type")
+
+
+def test_an_invalid_form_prints_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(logging.root, "handlers", [])  # pytest's, which keep a warning from stderr
+    with pytest.raises(RequestRefused):
+        parse_upload_form(
+            b"multipart/form-data; boundary=b", b"--b\r\nContent-Disposition\r: form-data\r\n\r\nx\r\n--b--\r\n"
+        )
+    assert capsys.readouterr() == ("", "")
