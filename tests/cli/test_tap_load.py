@@ -49,7 +49,9 @@ def test_all_requests_of_four_clients_are_recorded_in_their_trees(
             process.send_signal(signal.SIGINT)
             errors = process.communicate(timeout=60)[1]
     count = len(CLIENTS) * conversations * TURNS
-    assert f"convo tap: {count:,} requests relayed, {count:,} recorded\n" in errors
+    last_lines = f"convo tap: {count:,} requests relayed, {count:,} recorded\nto inspect the last one: convo inspect "
+    assert last_lines in errors
+    assert errors.partition(last_lines)[2].count("\n") == 1
     assert convo("store", "check").exit == 0
     sessions = convo("sessions", "-n", "0", "--json").json()
     assert len(sessions) == len(CLIENTS) * conversations
