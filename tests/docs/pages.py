@@ -59,7 +59,8 @@ def run_page(
         loopback = open_.enter_context(run_loopback_server(folder / "servers"))
         if found := REPLIES.search(page):
             loopback.replies(*json.loads(found[1]))
-        environ = {"CONVO_HOME": str(folder / "home")}
+        programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        environ = {"CONVO_HOME": str(folder / "home"), "PATH": programs}
         replacements = {loopback.url: OPENAI}
         for home in ("home", *(block.name for block in blocks(page) if block.language == MACHINE)):
             for kind, shown in (("data", ".local/share"), ("state", ".local/state"), ("config", ".config")):
