@@ -5,7 +5,9 @@ summary of the run shows the part, the number of tests and how to install it. So
 and pip passes and reports every omitted test. With CI=true a missing part fails its tests.
 `@pytest.mark.full` marks the long variants (kills, soaks); they run only with `-m`. With `--quarter COMMIT`
 such a run selects a quarter of them by the hash of the commit, so that about four commits run all of them.
-`@pytest.mark.clients` marks the cells of the table of clients; they run only with `-m`, unless `by_default=True`.
+`@pytest.mark.clients` and `@pytest.mark.browser` mark large matrices (`MATRICES`): the cells of the table of clients,
+the inspector page in Chromium. They run only with `-m`, each in a step of `.ci/run`. `by_default=True` marks the one
+case of each area that every run includes.
 `@pytest.mark.full(every_commit=True)` marks long variants without a short version: every quarter includes them.
 
 Under xdist the workers collect and the controller prints, so the workers send their counts in `workeroutput`.
@@ -121,7 +123,12 @@ PARTS = {
 LONG_LIMIT_S = 1800
 """Time limit of a long variant in seconds; `timeout` in pyproject.toml applies to all other tests."""
 
-CLIENTS = "clients of other vendors (run them with -m clients)"
+MATRICES = {
+    "clients": "clients of other vendors (run them with -m clients)",
+    "browser": "more of the inspector page in Chromium (run it with -m browser)",
+}
+"""Each marker of a matrix, and the line of the summary for its tests."""
+
 LONG_VARIANTS = "long variants (run them with -m full)"
 OTHER_QUARTERS = "long variants that other commits draw (--quarter)"
 SKIPPED = pytest.StashKey[Counter[str]]()
@@ -151,9 +158,10 @@ def skip_reason(item: pytest.Item) -> str | None:
     long = item.get_closest_marker("full")
     if long and not item.config.option.markexpr:
         return LONG_VARIANTS
-    client = item.get_closest_marker("clients")
-    if client and not client.kwargs.get("by_default") and not item.config.option.markexpr:
-        return CLIENTS
+    for name, explanation in MATRICES.items():
+        matrix = item.get_closest_marker(name)
+        if matrix and not matrix.kwargs.get("by_default") and not item.config.option.markexpr:
+            return explanation
     commit = item.config.getoption("quarter", None)
     if long and commit and not long.kwargs.get("every_commit") and not in_quarter(item.nodeid, commit):
         return OTHER_QUARTERS
@@ -172,6 +180,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(part, ...): left out where a part of tests/needs.py is absent")
     config.addinivalue_line("markers", "clients: a cell of the table of clients, run with -m clients")
+    config.addinivalue_line("markers", "browser: a test of the inspector page in Chromium, run with -m browser")
     config.addinivalue_line("markers", "full: a long variant, run with -m full")
     config.stash[SKIPPED] = Counter()
 

@@ -18,6 +18,14 @@ def test_in_zsh(n):
 @pytest.mark.full
 def test_long():
     assert True
+
+@pytest.mark.browser
+def test_of_the_page():
+    assert True
+
+@pytest.mark.browser(by_default=True)
+def test_of_the_page_in_every_run():
+    assert True
 """
 
 QUARTERS = """
@@ -55,8 +63,9 @@ def test_a_run_names_what_it_left_out_and_counts_it(suite: pytest.Pytester, work
     result.stdout.fnmatch_lines(
         [
             "left out: long variants (run them with -m full): 1 test",
+            "left out: more of the inspector page in Chromium (run it with -m browser): 1 test",
             "left out: zsh (install zsh from your system's packages): 2 tests",
-            "*1 passed*",
+            "*2 passed*",
         ],
         consecutive=True,
     )
@@ -70,14 +79,20 @@ def test_in_ci_a_missing_part_fails_its_tests(
     monkeypatch.setenv("CI", "true")
     result = suite.runpytest_subprocess("-n", workers)
     result.stdout.fnmatch_lines(["*CI must have zsh: install zsh from your system's packages*"])
-    result.assert_outcomes(passed=1, errors=2)
+    result.assert_outcomes(passed=2, errors=2)
     assert result.ret == 1
 
 
 def test_the_long_ones_run_when_they_are_asked_for(suite: pytest.Pytester) -> None:
     result = suite.runpytest_subprocess("-n", "0", "-m", "full")
-    result.assert_outcomes(passed=1, deselected=3)
+    result.assert_outcomes(passed=1, deselected=5)
     result.stdout.no_fnmatch_line("left out: long*")
+
+
+def test_a_matrix_runs_with_its_marker_and_names_only_missing_parts(suite: pytest.Pytester) -> None:
+    result = suite.runpytest_subprocess("-n", "0", "-m", "browser")
+    result.assert_outcomes(passed=2, deselected=4)
+    result.stdout.no_fnmatch_line("left out: *-m *")
 
 
 def test_each_long_variant_is_drawn_by_one_of_four_commits(suite: pytest.Pytester) -> None:

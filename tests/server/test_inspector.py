@@ -24,7 +24,7 @@ from tests.inspect.conversation_builder import ConversationBuilder, build_chain
 from tests.server.browser import HOSTILE_TEXT, MARKUP, accessibility, horizontal_overflow, open_page
 from tests.server.gateway import RunningGateway, run_gateway, run_gateway_with_chats
 
-pytestmark = pytest.mark.needs("chromium")
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.browser]
 
 expect.set_options(timeout=20_000)
 
@@ -64,6 +64,7 @@ def focused_id(page: Page) -> str:
 # -- content --------------------------------------------------------------------------------------
 
 
+@pytest.mark.browser(by_default=True)
 def test_a_session_shows_its_owner_and_its_requests_as_a_tree(page: Page) -> None:
     page.get_by_role("link", name="monads").click()
     expect(page.get_by_role("heading", name="monads")).to_be_focused()
@@ -446,6 +447,7 @@ def test_the_content_security_policy_forbids_other_scripts_and_requests(
 # -- a file, and keys -----------------------------------------------------------------------------
 
 
+@pytest.mark.browser(by_default=True)
 def test_a_file_needs_no_network(browser: Browser, tmp_path: Path) -> None:
     view = build_chain(3).view("resp_3")
     with open_page(browser) as page:

@@ -19,7 +19,7 @@ from tests.server.browser import HOSTILE_TEXT, accessibility, horizontal_overflo
 from tests.server.gateway import RunningGateway, run_gateway
 from tests.stores.chat_transactions import NOW, link, session
 
-pytestmark = pytest.mark.needs("chromium")
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.browser]
 
 expect.set_options(timeout=20_000)
 
@@ -97,6 +97,7 @@ def table_texts(page: Page, chart_id: str) -> list[str]:
     return rows
 
 
+@pytest.mark.browser(by_default=True)
 def test_each_chart_has_a_title_axes_a_table_and_tooltips(browser: Browser, gateway: RunningGateway) -> None:
     with open_page(browser) as page:
         open_charts(page, gateway.root)

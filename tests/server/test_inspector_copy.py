@@ -15,7 +15,7 @@ from convo.server.auth import KeysFile, create_api_key
 from tests.server.browser import HOSTILE_TEXT, MARKUP, accessibility, horizontal_overflow, open_page
 from tests.server.gateway import RunningGateway, run_gateway
 
-pytestmark = pytest.mark.needs("chromium")
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.browser]
 
 expect.set_options(timeout=20_000)
 
@@ -37,7 +37,14 @@ def response_id(gateway: RunningGateway) -> str:
 
 
 @pytest.mark.parametrize("address", ["?request={0}", "#/{0}/{0}"])
-@pytest.mark.parametrize(("name", "language"), [("curl", "curl"), ("Python", "python"), ("JavaScript", "javascript")])
+@pytest.mark.parametrize(
+    ("name", "language"),
+    [
+        pytest.param("curl", "curl", marks=pytest.mark.browser(by_default=True)),
+        ("Python", "python"),
+        ("JavaScript", "javascript"),
+    ],
+)
 def test_a_request_is_copied_as_code(
     browser: Browser, gateway: RunningGateway, response_id: str, address: str, name: str, language: str
 ) -> None:

@@ -23,7 +23,7 @@ from tests.server.browser import HOSTILE_TEXT, accessibility, chromium, horizont
 from tests.server.gateway import RunningGateway, run_gateway
 from tests.stores.chat_transactions import NOW, session
 
-pytestmark = pytest.mark.needs("chromium")
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.browser]
 
 expect.set_options(timeout=20_000)
 
@@ -61,6 +61,7 @@ def open_dialog(page: Page, name: str) -> Locator:
     return page.get_by_role("dialog")
 
 
+@pytest.mark.browser(by_default=True)
 def test_an_approved_call_runs_once_when_the_run_is_resumed(open_desk: OpenDesk, launch: Launch) -> None:
     model = scripted_flags(LOOK_UP, REFUND, PAID_BACK)
     assert launch("chat", *agent_flags(), *model, "-n", "refunds", "pay A1 back").exit == 3

@@ -22,7 +22,7 @@ from tests.server.browser import HOSTILE_TEXT, accessibility, horizontal_overflo
 from tests.server.gateway import RunningGateway, run_gateway, run_gateway_with_chats
 from tests.stores.chat_transactions import link
 
-pytestmark = pytest.mark.needs("chromium")
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.browser]
 
 expect.set_options(timeout=20_000)
 
@@ -75,6 +75,7 @@ def page(browser: Browser) -> Iterator[Page]:
         yield opened
 
 
+@pytest.mark.browser(by_default=True)
 def test_an_answer_is_markdown_without_html_images_or_unsafe_links(page: Page, gateway: RunningGateway) -> None:
     requested: list[str] = []
     page.on("request", lambda request: requested.append(request.url))

@@ -21,7 +21,7 @@ from tests.server.browser import HOSTILE_TEXT, accessibility, horizontal_overflo
 from tests.server.gateway import RunningGateway, run_gateway, run_gateway_with_chats
 from tests.stores.chat_transactions import link, session
 
-pytestmark = pytest.mark.needs("chromium")
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.browser]
 
 expect.set_options(timeout=20_000)
 
@@ -56,6 +56,7 @@ def query_of(page: Page) -> dict[str, list[str]]:
     return parse_qs(urlsplit(page.url).query)
 
 
+@pytest.mark.browser(by_default=True)
 def test_a_row_has_the_figures_of_its_request(page: Page) -> None:
     row = page.locator("tbody tr").nth(2)
     assert [" ".join(text.split()) for text in row.locator("th, td").all_inner_texts()] == [
@@ -125,6 +126,7 @@ def test_an_address_with_unknown_values_shows_the_table(page: Page, gateway: Run
     assert page.get_by_label("Model").input_value() == "missing"
 
 
+@pytest.mark.browser(by_default=True)
 def test_keys_move_open_and_close(page: Page) -> None:
     page.keyboard.press("j")
     expect(page.locator("#request-resp_4")).to_be_focused()
@@ -171,6 +173,7 @@ def test_the_keys_of_the_table_work_in_the_tree_of_a_conversation(page: Page, ga
     expect(page.get_by_role("heading", name="Requests")).to_be_focused()
 
 
+@pytest.mark.browser(by_default=True)
 def test_the_pane_has_six_tabs(page: Page) -> None:
     page.locator("#request-resp_2").click()
     tabs = page.get_by_role("tab")
@@ -291,6 +294,7 @@ def test_a_request_appears_within_a_second_of_its_start_and_changes_to_done(brow
         assert seen["Count the words. ● done"] - ended_ms < MAX_DELAY_MS
 
 
+@pytest.mark.browser(by_default=True)
 def test_a_background_request_of_the_store_appears_and_an_open_json_stays_open(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -379,6 +383,7 @@ def test_hostile_titles_models_sessions_and_addresses_run_nothing(browser: Brows
             expect(page.get_by_role("tabpanel")).to_contain_text("onerror=planted.push(1)")
 
 
+@pytest.mark.browser(by_default=True)
 def test_a_hostile_model_and_session_of_the_store_are_text(browser: Browser, tmp_path: Path) -> None:
     root = root_key("local")
     path = ItemPath(root).append([user_message(HOSTILE_TEXT)])

@@ -20,7 +20,7 @@ from tests.models.chat_server import ChatServer, event, finish, run_chat_server,
 from tests.server.browser import accessibility, chromium, open_page
 from tests.server.gateway import run_gateway
 
-pytestmark = pytest.mark.needs("chromium")
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.browser]
 
 expect.set_options(timeout=20_000)
 
