@@ -9,6 +9,7 @@ as root. For root it therefore runs as another user in a user namespace, or as `
     start_server(NEWEST)                   # a separate server, for a test that stops it
 """
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -237,7 +238,7 @@ def pgbouncer_folder() -> Path:
             (folder / "ini").write_text(databases + "\n".join(lines) + "\n")
             clean_up_after(folder, [["sh", "-c", f"kill $(cat {folder}/pid)"]], CONTROLLER)
             subprocess.run([*upstream.prefix, PGBOUNCER, "-q", "-d", str(folder / "ini")], check=True)
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             while not (folder / ".s.PGSQL.6432").exists():  # it listens shortly after the command returned
                 assert time.monotonic() < deadline, (folder / "log").read_text()
     return folder
@@ -301,7 +302,9 @@ def reused_database(version: str, partitions: int = 0) -> tuple[str, Any]:
     import psycopg
 
     url = new_database(version, partitions=partitions)
-    return url, psycopg.connect(url, autocommit=True)
+    connection = psycopg.connect(url, autocommit=True)
+    atexit.register(connection.close)
+    return url, connection
 
 
 def cleared_database(version: str = NEWEST, *, partitions: int = 0) -> str:

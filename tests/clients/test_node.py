@@ -15,7 +15,6 @@ from tests.needs import NODE_MODULES
 from tests.server.paced_upstream import PacedUpstream, run_paced_upstream
 
 SCRIPTS = Path(__file__).parent / "node"
-CLOSED_WITHIN_S = 0.5
 QUICK = "w0 w1 w2 "
 
 SETTINGS = """

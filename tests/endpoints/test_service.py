@@ -335,7 +335,7 @@ async def test_a_background_response_outlives_a_temporarily_unreachable_store() 
                 break
     failing.fault = StoreUnavailable("no connection")
     model.gate.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await failing.third_refusal.wait()
     failing.fault = None
     async with aclosing(service.endpoint_for("t").follow("resp_1")) as following:

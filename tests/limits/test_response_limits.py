@@ -84,7 +84,7 @@ def test_a_limit_of_size_makes_an_answer_incomplete(server: HostileServer, serve
     assert response["incomplete_details"] == {"reason": "max_output_tokens"}
     assert [item["type"] for item in response["output"]] == ["message"]
     assert response["output"][0]["content"][0]["text"].startswith("begun ")
-    assert server.closed.wait(2)
+    assert server.closed.wait(30)
     assert gateway.exchanges[-1].limit_name == f"limits.{limit}"
     assert gateway.http.get(f"/v1/responses/{response['id']}").json() == response
 
@@ -104,7 +104,7 @@ def test_a_limit_of_time_makes_an_answer_fail(server: HostileServer, serve: Any,
     assert response["error"]["code"] == "server_error"
     assert f"limits.{limit} = 0.6" in response["error"]["message"]
     assert response["output"][0]["content"][0]["text"] == "begun "
-    assert server.closed.wait(2)
+    assert server.closed.wait(30)
 
 
 @pytest.mark.parametrize("kind", ["line", "body", "gzip bomb", "slow drip"])
@@ -123,7 +123,7 @@ def test_an_answer_that_never_starts_is_refused_with_the_name_of_the_limit(
     assert answer.json()["error"]["type"] == "server_error"
     assert "limits." in answer.json()["error"]["message"]
     assert answer.headers["x-convo-limit"].startswith("limits.")
-    assert server.closed.wait(2)
+    assert server.closed.wait(30)
 
 
 def slow_continue_responses(server: HostileServer) -> Iterator[bytes]:
@@ -140,7 +140,7 @@ def test_endless_headers_are_refused(server: HostileServer, serve: Any, api: str
     answer = serve(api).create_response({"model": "far/m", "input": "hi"})
 
     assert answer.status_code == 502
-    assert server.closed.wait(2)
+    assert server.closed.wait(30)
 
 
 def test_a_stream_names_the_limit_in_a_comment_before_its_last_event(server: HostileServer, serve: Any) -> None:
@@ -214,7 +214,7 @@ def test_a_chat_names_the_limit_and_ends_with_one(
     assert got.out.startswith("begun endless")
     assert "limits.output_bytes" in got.err
     assert "convo config set limits.output_bytes" in got.err
-    assert server.closed.wait(2)
+    assert server.closed.wait(30)
     document = convo("inspect", "@last", "--json").json()
     is_server_owned = api == "remote" and owner == "--chain"
     assert document["links"][-1]["status"] == ("failed" if is_server_owned else "incomplete")

@@ -112,7 +112,8 @@ class Listing:
 
     async def list_models(self) -> Sequence[str]:
         self.calls.append("list")
-        await asyncio.sleep(self._wait_s)
+        if self._wait_s:
+            await asyncio.sleep(self._wait_s)
         if self._error:
             raise self._error
         return ["one"]

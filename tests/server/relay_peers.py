@@ -197,7 +197,7 @@ class RunningRelay:
             return await client.read_response()
 
     async def wait_for_records(self, count: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(self.recorder.finished) < count:  # noqa: ASYNC110 - the recorder has no event for it
                 await asyncio.sleep(0.005)
 

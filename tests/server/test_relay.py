@@ -182,7 +182,7 @@ async def test_the_first_bytes_of_both_directions_pass_before_the_rest_exists() 
         return False
 
     async with run_upstream(answer, reads_body=False) as upstream, run_test_relay(up(upstream.port)) as relay:
-        async with asyncio.timeout(5), await relay.open() as client:
+        async with asyncio.timeout(60), await relay.open() as client:
             head = encode_head("POST /up/v1/responses HTTP/1.1", [*client.host, ("transfer-encoding", "chunked")])
             await client.write(head + encode_chunk(b'{"input": '))
             await arrived.wait()
@@ -284,7 +284,7 @@ async def test_a_client_that_disconnects_ends_its_request_at_the_upstream_and_no
             ended.set()
         return False
 
-    async with run_upstream(answer) as upstream, run_test_relay(up(upstream.port)) as relay, asyncio.timeout(10):
+    async with run_upstream(answer) as upstream, run_test_relay(up(upstream.port)) as relay, asyncio.timeout(60):
         staying = asyncio.create_task(relay.send("POST /up/v1/responses", body=b"stay"))
         async with await relay.open() as client:
             length = ("content-length", "2")
@@ -348,7 +348,7 @@ async def test_requests_above_the_maximum_at_once_are_refused() -> None:
     serve = SERVE._replace(max_requests=2)
     async with run_upstream(answer) as upstream, run_test_relay(up(upstream.port), serve=serve) as relay:
         running = [asyncio.create_task(relay.send("GET /up/v1/models")) for _ in range(2)]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(upstream.requests) < 2:  # noqa: ASYNC110 - the upstream has no event for it
                 await asyncio.sleep(0)
         refused = await relay.send("GET /up/v1/models")

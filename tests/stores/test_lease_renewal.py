@@ -79,15 +79,16 @@ async def test_a_release_ends_a_renewal_whose_cancellation_became_an_error() -> 
     counting_store = SlowStore(MemoryStore(), 2)
     guard = await LeaseGuard.acquire(counting_store, "chat", f"{ALIVE}:me", SHORT_S)
     await counting_store.reached.wait()
-    await asyncio.wait_for(guard.release(), 5)
+    await asyncio.wait_for(guard.release(), 60)
     assert counting_store.requests == 2
 
 
 async def test_a_lease_is_renewed_before_it_expires() -> None:
+    """The timers of one event loop end in the order of their times, however busy the machine is."""
     counting_store = CountingStore(MemoryStore(), 2)
-    guard = await LeaseGuard.acquire(counting_store, "chat", f"{ALIVE}:me", 0.6)
-    async with asyncio.timeout(1.5):
-        await counting_store.reached.wait()
+    guard = await LeaseGuard.acquire(counting_store, "chat", f"{ALIVE}:me", 0.3)
+    await asyncio.sleep(0.3)
+    assert counting_store.requests >= 2
     await guard.release()
 
 
