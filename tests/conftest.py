@@ -55,6 +55,15 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("long" if "full" in config.option.markexpr else "short")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Three workers for two cores: for almost half of the time a worker waits for a terminal, a timer or a server."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores * 3 // 2)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """Collect without garbage collections: one among the modules and tests takes half a second.

@@ -248,15 +248,25 @@ def test_exactly_the_changes_of_a_checkout_are_found(tmp_path: Path) -> None:
     after = altered_checkout(
         tmp_path / "after",
         variable=("CONVO_TENANT", "CONVO_CUSTOMER"),
-        code=("call-without-output", "call-without-answer"),
         parameter=("reset_tool_choice", "reset_choice"),
         sentence=("the response is incomplete", "the response is not complete"),
     )
-    found = compare(after, "sources", "imports", "rules")
+    found = compare(after, "sources", "imports")
     assert [(one.section, one.kind, one.name) for one in found] == [
         ("environment", "removed", "CONVO_TENANT"),
         ("environment", "added", "CONVO_CUSTOMER"),
         ("imports", "changed", "convo.agents.Agent"),
+    ]
+
+
+@pytest.mark.full(every_commit=True)
+def test_exactly_the_changed_lint_rules_are_found(tmp_path: Path) -> None:
+    after = altered_checkout(
+        tmp_path / "after",
+        code=("call-without-output", "call-without-answer"),
+        sentence=("the response is incomplete", "the response is not complete"),
+    )
+    assert [(one.section, one.kind, one.name) for one in compare(after, "rules")] == [
         ("lint rules", "removed", "call-without-output"),
         ("lint rules", "added", "call-without-answer"),
     ]

@@ -12,11 +12,18 @@ from convo.terminal.slash_commands import SLASH_COMMANDS
 from tests.terminal.chat_screens import STEPS, WIDTHS, record_screens, screens_file
 
 ATTEMPTS = 3
+COMMON_WIDTH = 80
 
 pytestmark = pytest.mark.needs("terminal")
 
 
-@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize(
+    "columns",
+    [
+        pytest.param(width, marks=pytest.mark.full(every_commit=True) if width != COMMON_WIDTH else ())
+        for width in WIDTHS
+    ],
+)
 def test_every_key_and_command_shows_the_recorded_screen(columns: int, tmp_path: Path) -> None:
     """A minute that ends in between, or a slow response, changes the columns of a table: then it is recorded again."""
     expected = screens_file(columns).read_text(encoding="utf-8")
