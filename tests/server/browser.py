@@ -9,7 +9,10 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from axe_playwright_python.base import AXE_SCRIPT
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+TIMEOUT_MS = 20_000
+expect.set_options(timeout=TIMEOUT_MS)
 
 WATCH_SCRIPT = """
 window.planted = [];
@@ -48,7 +51,7 @@ def open_page(
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
     )
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(TIMEOUT_MS)
     page, problems = context.new_page(), list[str]()
     page.add_init_script(WATCH_SCRIPT)
     page.on("console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None)

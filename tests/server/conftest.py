@@ -46,8 +46,8 @@ def stored_gateway(request: pytest.FixtureRequest, serve: Serve, tmp_path: Path)
 
 
 @pytest.fixture(scope="module")
-def browser(gateway: RunningGateway) -> "Iterator[Browser]":
-    """One browser for a module, whose own `gateway` starts first: `asyncio.run` fails while a browser runs."""
+def browser() -> "Iterator[Browser]":
+    """One browser for a module. While it runs, `asyncio.run` fails in the thread of the tests."""
     from tests.server.browser import chromium
 
     with chromium() as running:

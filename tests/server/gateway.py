@@ -8,6 +8,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -175,6 +176,7 @@ def run_gateway_with_chats(
     folder: Path, write: Callable[[ChatWriter], Coroutine[Any, Any, None]]
 ) -> Iterator[RunningGateway]:
     """Run a gateway over a SQLite store with the conversations that `write` stores."""
-    write_chats(folder, write)
+    with ThreadPoolExecutor(1) as pool:  # a browser may run, and then no other event loop runs in this thread
+        pool.submit(write_chats, folder, write).result()
     with run_gateway(folder / "served", f"sqlite:{folder / DATABASE}") as running:
         yield running

@@ -26,8 +26,6 @@ from tests.server.gateway import RunningGateway, run_gateway, run_gateway_with_c
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.browser]
 
-expect.set_options(timeout=20_000)
-
 
 async def write_conversations(writer: ChatWriter) -> None:
     """Write a chain with a fork by another client, and a session with hostile text."""

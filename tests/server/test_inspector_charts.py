@@ -21,8 +21,6 @@ from tests.stores.chat_transactions import NOW, link, session
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.browser]
 
-expect.set_options(timeout=20_000)
-
 CHART_TITLES = ["Requests", "Latency", "Tokens", "Cache hit rate", "Cost by model", "Cost by session"]
 
 PRICED_MODEL = "openai/gpt-5-mini"

@@ -17,8 +17,6 @@ from tests.server.gateway import RunningGateway, run_gateway
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.browser]
 
-expect.set_options(timeout=20_000)
-
 CODE = "/inspect/api/requests/{}/code"
 
 

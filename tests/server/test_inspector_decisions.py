@@ -19,19 +19,11 @@ from tests.command_runner import Launch
 from tests.runs.run_steps import call
 from tests.runs.test_stored_approvals import paused
 from tests.server.api_keys import bearer
-from tests.server.browser import HOSTILE_TEXT, accessibility, chromium, horizontal_overflow, open_page
+from tests.server.browser import HOSTILE_TEXT, accessibility, horizontal_overflow, open_page
 from tests.server.gateway import RunningGateway, run_gateway
 from tests.stores.chat_transactions import NOW, session
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.browser]
-
-expect.set_options(timeout=20_000)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
 
 
 OpenDesk = Callable[..., tuple[RunningGateway, Page]]

@@ -24,8 +24,6 @@ from tests.stores.chat_transactions import link
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.browser]
 
-expect.set_options(timeout=20_000)
-
 MARKDOWN = f"""# Rain
 
 Water that *falls*, see [NOAA](https://noaa.example/rain?a=1) or [this](javascript:planted.push(9)).

@@ -23,8 +23,6 @@ from tests.stores.chat_transactions import link, session
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.browser]
 
-expect.set_options(timeout=20_000)
-
 
 async def write_conversations(writer: ChatWriter) -> None:
     """Write a chain with a fork by another client, and a session with hostile text."""

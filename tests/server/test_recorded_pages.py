@@ -12,17 +12,15 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 from starlette.types import Receive, Send
 
 from tests.fork_server import ConvoProcess
 from tests.models.chat_server import ChatServer, event, finish, run_chat_server, send_head, send_piece
-from tests.server.browser import accessibility, chromium, open_page
+from tests.server.browser import accessibility, open_page
 from tests.server.gateway import run_gateway
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.browser]
-
-expect.set_options(timeout=20_000)
 
 MAX_DELAY_MS = 1000
 
@@ -89,13 +87,14 @@ def check_live_row(page: Page, upstream: ChatServer, base_url: str, model: str, 
     expect(pane).to_contain_text("sent to Chat Completions; shown, and copied as code, in the form of")
 
 
-def test_recorded_requests_are_live_on_the_page_of_the_server_and_of_tap_beside_it(tmp_path: Path) -> None:
+def test_recorded_requests_are_live_on_the_page_of_the_server_and_of_tap_beside_it(
+    browser: Browser, tmp_path: Path
+) -> None:
     file = tmp_path / "convo.db"
     with run_chat_server() as upstream:
         toml = f'[providers.up]\napi = "chat"\nbase_url = "{upstream.url}"\n'
         with (
             run_gateway(tmp_path / "served", f"sqlite:{file}", toml=toml, record=True) as gateway,
-            chromium() as browser,
             open_page(browser) as page,
         ):
             page.goto(gateway.root)
