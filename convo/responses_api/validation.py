@@ -218,12 +218,21 @@ def _validate_stream_options(name: str, value: Json) -> None:
         validate_boolean(f"{name}.include_obfuscation", value["include_obfuscation"])
 
 
+MAX_CONTINUATION_ID_CHARS = 512
+
+
 def _validate_background_options(name: str, value: Json) -> None:
-    """Accept only "soonest": a background response starts at once, and a later window would promise a lower price."""
+    """Accept the options that ask for the earliest start: every background response starts at once, without a queue.
+
+    `completion_window` may only be "soonest", as a later window would promise a lower price. `continuation_id` names
+    related requests that a server with a queue prefers (see `BackgroundOptions` of openai 3.54.0); here none waits.
+    """
     validate_object(name, value)
-    validate_known_fields(("completion_window",), value, prefix=f"{name}.")
+    validate_known_fields(("completion_window", "continuation_id"), value, prefix=f"{name}.")
     if "completion_window" in value:
         enum_validator("soonest")(f"{name}.completion_window", value["completion_window"])
+    if value.get("continuation_id") is not None:
+        string_validator(max_length=MAX_CONTINUATION_ID_CHARS)(f"{name}.continuation_id", value["continuation_id"])
 
 
 REASONING_VALIDATOR = object_validator(

@@ -89,7 +89,9 @@ CREATE_PROPERTIES: Mapping[str, Schema] = {
     "stream": BOOLEAN_SCHEMA,
     "stream_options": closed_object_schema({}, {"include_obfuscation": BOOLEAN_SCHEMA}),
     "background": BOOLEAN_SCHEMA,
-    "background_options": closed_object_schema({}, {"completion_window": const_schema("soonest")}),
+    "background_options": closed_object_schema(
+        {}, {"completion_window": const_schema("soonest"), "continuation_id": {"type": "string", "maxLength": 512}}
+    ),
     "chat_template_kwargs": OBJECT_SCHEMA,
     "client_metadata": OBJECT_SCHEMA,
     "context_management": array_schema(

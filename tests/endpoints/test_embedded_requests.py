@@ -37,7 +37,7 @@ def parse_error(**fields: Any) -> RequestRefused:
 
 SAMPLES: dict[str, Any] = {
     "access_programs": {"cyber": "standard"},
-    "background_options": {"completion_window": "soonest"},
+    "background_options": {"completion_window": "soonest", "continuation_id": "c"},
     "background": False,
     "context_management": [],
     "conversation": {"id": "conv_1"},
@@ -289,7 +289,8 @@ def test_items_of_a_conversation_must_be_a_list() -> None:
     ("options", "param"),
     [
         ({"completion_window": "8h"}, "background_options.completion_window"),
-        ({"continuation_id": "c"}, "background_options.continuation_id"),
+        ({"continuation_id": 7}, "background_options.continuation_id"),
+        ({"continuation_id": "c" * 513}, "background_options.continuation_id"),
     ],
 )
 def test_an_unsupported_background_option_is_refused_with_its_name(options: dict[str, str], param: str) -> None:
