@@ -9,7 +9,7 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from convo.errors import ConvoError, EndpointFault, KeyRefused, NotFound, StoreFault, StreamBroken, TryLater
 from convo.history.items import Item, Json, Response, StreamEvent
@@ -94,6 +94,13 @@ class HttpRequest:
     headers: Mapping[str, str]
 
 
+IsSteered: TypeAlias = Callable[[], bool]
+"""Returns whether further user input waits for the end of the response."""
+
+STEERED_REASON = "steered"
+"""The reason of a response that ended early because further user input waits for its end."""
+
+
 class ResponsesConnection(Protocol):
     """One connection of one client, with a chain of its own that needs no store.
 
@@ -102,8 +109,14 @@ class ResponsesConnection(Protocol):
     end, or closed, before the next request.
     """
 
-    def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
-        """Like `Endpoint.create`; with `generate: false` in `body`, prepare the state without a model call."""
+    def create(
+        self, body: Mapping[str, Json], *, is_steered: IsSteered | None = None
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """Like `Endpoint.create`; with `generate: false` in `body`, prepare the state without a model call.
+
+        is_steered:  asked between output items: once it is true, the response may end there as incomplete, with the
+                     reason "steered"
+        """
         ...
 
 

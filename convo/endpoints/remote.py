@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
-from convo.endpoints.base import INPUT_TOKENS_FIELDS, HttpRequest, ItemPage, SortOrder, parse_conversation_id
+from convo.endpoints.base import (
+    INPUT_TOKENS_FIELDS,
+    HttpRequest,
+    IsSteered,
+    ItemPage,
+    SortOrder,
+    parse_conversation_id,
+)
 from convo.errors import ConvoError, EndpointFault, NotFound, RequestRefused, StateIgnored, StreamBroken
 from convo.history.accumulator import SERVER_TERMINAL_EVENTS
 from convo.history.items import MAX_ID_CHARS, Item, Json, Response, StreamEvent, is_item, is_valid_id, user_message
@@ -56,8 +63,13 @@ class ResendingConnection:
         self._create = create
         self._last: LastResponse | None = None
 
-    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
-        """Create one response. Raises RequestRefused for `generate: false`, which HTTP does not support."""
+    async def create(
+        self, body: Mapping[str, Json], *, is_steered: IsSteered | None = None
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """Create one response, which always runs to its end.
+
+        Raises RequestRefused for `generate: false`, which HTTP does not support.
+        """
         if body.get("generate") is False:
             raise RequestRefused("Unsupported parameter: 'generate': it is not supported over HTTP", param="generate")
         last_response = self._last if self._last and body.get("previous_response_id") == self._last.id else None

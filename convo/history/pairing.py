@@ -12,6 +12,7 @@ from convo.history.items import (
     MCP_APPROVAL_RESPONSE,
     OUTPUT_BY_CLIENT_CALL,
     Item,
+    Json,
     get_call_id,
     item_type,
 )
@@ -27,6 +28,8 @@ RESPONSE_BY_APPROVAL_REQUEST: Mapping[str, str] = {MCP_APPROVAL_REQUEST: MCP_APP
 """A request for an approval; its id is in the response's `approval_request_id`."""
 
 OUTPUT_BY_CALL: Mapping[str, str] = {**OUTPUT_BY_CLIENT_CALL, **OUTPUT_BY_HOSTED_CALL}
+
+SEARCH_CALL, SEARCH_OUTPUT = "tool_search_call", "tool_search_output"
 
 OutputKey = tuple[str, str | None]
 """The type of an output, and the id that pairs it with its call."""
@@ -73,6 +76,24 @@ def output_index_by_call(items: Sequence[Item], pairs: Mapping[str, str] = OUTPU
             )
             output_indexes[call_index] = index
     return output_indexes
+
+
+def build_required_input(item: Item) -> dict[str, Json] | None:
+    """Return the item that the client must send for `item` before the model continues, without its result.
+
+    None for an item that needs nothing from the client, and for a call that was cut off.
+    """
+    kind = item_type(item)
+    if item.get("status") not in (None, "completed"):
+        return None
+    if kind == MCP_APPROVAL_REQUEST:
+        return {"type": MCP_APPROVAL_RESPONSE, "approval_request_id": item.get("id")}
+    if kind == SEARCH_CALL and item.get("execution") == "client":
+        return {"type": SEARCH_OUTPUT, "call_id": pair_id(item), "execution": "client"}
+    if kind not in OUTPUT_BY_CLIENT_CALL:
+        return None
+    name = {"name": item.get("name")} if kind == "function_call" else {}
+    return {"type": OUTPUT_BY_CLIENT_CALL[kind], "call_id": pair_id(item), **name}
 
 
 def program_call_id(item: Item) -> str | None:

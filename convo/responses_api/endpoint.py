@@ -13,7 +13,7 @@ from contextlib import aclosing, suppress
 from itertools import count
 
 from convo.config.values import Secret
-from convo.endpoints.base import ItemPage, SortOrder
+from convo.endpoints.base import IsSteered, ItemPage, SortOrder
 from convo.errors import ConvoError, StoreFault
 from convo.history.items import Item, Json, Response, StreamEvent
 from convo.history.records import EMBEDDED_SCOPE, UNFINISHED_STATUSES, Link, Scope
@@ -70,7 +70,9 @@ class EmbeddedConnection:
         self._deps = deps
         self._last: LoadedHistory | None = None
 
-    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
+    async def create(
+        self, body: Mapping[str, Json], *, is_steered: IsSteered | None = None
+    ) -> AsyncGenerator[StreamEvent, None]:
         self._deps.runs.check_open()
         last_history = self._last if self._continues_last(body) else None
         try:
@@ -78,6 +80,7 @@ class EmbeddedConnection:
                 validation.parse_connection_request(self._to_allowed_body(body, last_history)),
                 self._deps,
                 _if_unstored(last_history),
+                is_steered,
             )
             async with aclosing(turn.events()) as events:
                 async for event in events:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
+from convo.endpoints.base import IsSteered
 from convo.errors import RequestRefused
 from convo.history.items import Item, Json, StreamEvent, is_client_call, item_type
 from convo.models.base import HostedToolsUse, Model, ModelRequest
@@ -29,7 +30,7 @@ from convo.responses_api.mcp_client import (
     protocol_error,
 )
 from convo.responses_api.remote_files import RemoteFiles
-from convo.responses_api.response import add_usage
+from convo.responses_api.response import add_usage, build_steered_response
 from convo.responses_api.validation import (
     array_validator,
     enum_validator,
@@ -412,17 +413,24 @@ class _OpenCall:
 
 
 async def respond_with_mcp(
-    model: Model, plan: McpPlan, history: Sequence[Item], new_id: NewId, max_calls: int | None
+    model: Model,
+    plan: McpPlan,
+    history: Sequence[Item],
+    new_id: NewId,
+    max_calls: int | None,
+    *,
+    is_steered: IsSteered,
 ) -> AsyncGenerator[StreamEvent, None]:
     """Stream one response: the model's events, with `mcp` calls run and the model asked again.
 
     history:    the input before it was translated
     max_calls:  `max_tool_calls` of the request
+    is_steered: asked after calls were run: if it is true, the model is not asked again
 
     Raises the errors of `Model.respond`, and EndpointFault if a server cannot list its tools.
     """
     async with McpConnections({label: server.target for label, server in plan.servers.items()}) as connections:
-        loop = _McpLoop(model, plan, connections, new_id, min(max_calls or MAX_CALLS, MAX_CALLS))
+        loop = _McpLoop(model, plan, connections, new_id, min(max_calls or MAX_CALLS, MAX_CALLS), is_steered)
         async with aclosing(loop.run(history)) as events:
             async for event in events:
                 yield event
@@ -431,8 +439,17 @@ async def respond_with_mcp(
 class _McpLoop:
     """The state of one response: its output so far, and the calls that were run."""
 
-    def __init__(self, model: Model, plan: McpPlan, connections: McpConnections, new_id: NewId, max_calls: int) -> None:
+    def __init__(
+        self,
+        model: Model,
+        plan: McpPlan,
+        connections: McpConnections,
+        new_id: NewId,
+        max_calls: int,
+        is_steered: IsSteered,
+    ) -> None:
         self._model, self._plan, self._connections, self._new_id = model, plan, connections, new_id
+        self._is_steered = is_steered
         self._max_calls, self._call_count = max_calls, 0
         self._tools: dict[str, ListedTool] = {}
         self._output: list[Item] = []
@@ -451,11 +468,18 @@ class _McpLoop:
                 yield event
             call = self._output[-1]
             items += [_function_call(call), _function_output(call, describe_result(call))]
-        is_first, is_last = True, False
+        is_first, is_last, has_run = True, False, items != list(self._plan.request.input)
         while True:
+            if has_run and self._is_steered():
+                self._end_steered()
+                break
             request_now = self._build_request(items, is_first=is_first, with_tools=not is_last)
             async with aclosing(self._ask(request_now)) as events:
                 async for event in events:
+                    if has_run and self._is_steered():  # while the model was asked again
+                        self._end_steered()
+                        break
+                    has_run = False
                     for opening_event in opening:  # only now: until its first event the model may refuse the request
                         yield opening_event
                     opening = []
@@ -471,9 +495,14 @@ class _McpLoop:
             if is_done or not self._open_calls or self._waits_for_client(start):
                 break
             items += new_items
-            is_first, is_last = False, self._call_count >= self._max_calls
+            is_first, is_last, has_run = False, self._call_count >= self._max_calls, True
         response = self._terminal.get("response") or {}
         yield {**self._terminal, "response": {**response, "output": list(self._output), "usage": self._usage}}
+
+    def _end_steered(self) -> None:
+        """End the response before the model is asked again."""
+        self._terminal = {"type": "response.incomplete", "response": build_steered_response({})}
+        self._open_calls = {}
 
     async def _list_tools(self, history: Sequence[Item]) -> list[Item]:
         """Find the tools of every server; return the items of the lists that the history does not have."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
+from convo.endpoints.base import IsSteered
 from convo.history.items import Item, StreamEvent
 from convo.models.base import (
     HostedToolsUse,
@@ -21,6 +22,10 @@ from convo.responses_api.files import FileResolver
 from convo.responses_api.mcp_client import McpOptions
 from convo.responses_api.mcp_tools import McpPlan, plan_mcp, respond_with_mcp
 from convo.runtime import NewId
+
+
+def never_steered() -> bool:
+    return False
 
 
 class ModelsWithInput:
@@ -40,8 +45,15 @@ class ModelsWithInput:
 class ModelWithInput:
     """Implements `Model` over another one."""
 
-    def __init__(self, model: Model, files: FileResolver, mcp: McpOptions, new_id: NewId) -> None:
+    def __init__(
+        self, model: Model, files: FileResolver, mcp: McpOptions, new_id: NewId, is_steered: IsSteered = never_steered
+    ) -> None:
         self._model, self._files, self._mcp, self._new_id = model, files, mcp, new_id
+        self._is_steered = is_steered
+
+    def steered_by(self, is_steered: IsSteered) -> "ModelWithInput":
+        """Return this model for a response that makes no further model call once `is_steered` returns true."""
+        return ModelWithInput(self._model, self._files, self._mcp, self._new_id, is_steered)
 
     @property
     def provider(self) -> str | None:
@@ -54,7 +66,14 @@ class ModelWithInput:
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         plan = await self._plan(request)
         responding = (
-            respond_with_mcp(self._model, plan, request.input, self._new_id, request.parameters.get("max_tool_calls"))
+            respond_with_mcp(
+                self._model,
+                plan,
+                request.input,
+                self._new_id,
+                request.parameters.get("max_tool_calls"),
+                is_steered=self._is_steered,
+            )
             if plan.servers
             else self._model.respond(plan.request)
         )

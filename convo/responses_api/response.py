@@ -8,7 +8,7 @@ transaction stores it.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from convo.endpoints.base import LIMIT_FIELD
+from convo.endpoints.base import LIMIT_FIELD, STEERED_REASON
 from convo.errors import ConvoError, LimitReached
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS, STREAMED_TEXT_DIFFERS_MESSAGE
 from convo.history.items import Item, Json, Response, StreamEvent, is_client_call
@@ -229,6 +229,7 @@ MODEL_FAILED_ERROR: dict[str, Json] = {"code": "server_error", "message": "The m
 INCOMPLETE_MESSAGES: Mapping[str, str] = {
     "max_output_tokens": "The response is incomplete: it reached its limit of output tokens.",
     "content_filter": "The response is incomplete: a content filter stopped it.",
+    STEERED_REASON: "The response ended early: the user sent further input for it.",
 }
 
 
@@ -316,6 +317,19 @@ def build_limit_event(limit_error: LimitReached, output: Sequence[Item]) -> Stre
     status, code = ("failed", "server_error") if limit_error.is_time_limit else ("incomplete", "max_output_tokens")
     error = {"code": code, "message": limit_error.message, "limit": limit_error.limit}
     return {"type": f"response.{status}", "response": {"output": list(output), "error": error}}
+
+
+def build_steered_response(terminal: StreamEvent) -> dict[str, Json]:
+    """Build the response of a terminal event for a response that ends early because it was steered."""
+    return {**(terminal.get("response") or {}), "incomplete_details": {"reason": STEERED_REASON}}
+
+
+def build_steered_event(output: Sequence[Item]) -> StreamEvent:
+    """Build the terminal event of a response that was steered between two output items.
+
+    The model did not report its usage, since it was stopped.
+    """
+    return {"type": "response.incomplete", "response": build_steered_response({"response": {"output": list(output)}})}
 
 
 TEXT_DIFFERS_ERROR: Mapping[str, Json] = {"code": "text_differs", "message": STREAMED_TEXT_DIFFERS_MESSAGE}

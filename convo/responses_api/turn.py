@@ -12,9 +12,11 @@ from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 
+from convo.endpoints.base import IsSteered
 from convo.errors import Conflict, ConvoError, LimitReached, NotFound, StoreFault, StreamBroken, TryLater
 from convo.history.accumulator import TERMINAL_EVENTS, ResponseAccumulator, StreamedTextChecksum, validate_stream_event
-from convo.history.items import Item, StreamEvent
+from convo.history.items import Item, Json, StreamEvent, item_type
+from convo.history.pairing import build_required_input
 from convo.history.records import (
     IGNORED_PARAMETER,
     PROVIDER_PARAMETER,
@@ -39,6 +41,7 @@ from convo.responses_api.history import (
     resolve_references,
     select_new_items,
 )
+from convo.responses_api.model_input import ModelWithInput
 from convo.responses_api.response import (
     ZERO_USAGE,
     TurnResult,
@@ -66,11 +69,16 @@ class PreparedTurn:
 
 
 async def prepare_turn(
-    request: ResponseRequest, deps: EndpointDeps, exit_stack: AsyncExitStack, last_history: LoadedHistory | None = None
+    request: ResponseRequest,
+    deps: EndpointDeps,
+    exit_stack: AsyncExitStack,
+    last_history: LoadedHistory | None = None,
+    is_steered: IsSteered | None = None,
 ) -> PreparedTurn:
     """Load the history of `request`; in a conversation, hold the write lock until `exit_stack` is closed.
 
     last_history:  the history that `request` continues, if it is not in the store
+    is_steered:    whether the response ends between two model calls; None: never
 
     Raises RequestRefused, NotFound, NotCanonical, TryLater, StoreFault and the errors of `ModelOpener`.
     """
@@ -95,6 +103,8 @@ async def prepare_turn(
     if not request.generate:
         return PreparedTurn(request, history, path, None)
     model, name = deps.models(request.model)
+    if is_steered is not None and isinstance(model, ModelWithInput):
+        model = model.steered_by(is_steered)
     model_request = build_response_model_request(request, remove_incomplete_items(items), name)
     return PreparedTurn(request, history, path, CompactionInput(model, model_request, items, request.model, deps))
 
@@ -162,6 +172,7 @@ class ResponseStream:
     ) -> None:
         self._events, self._is_sent_only, self._is_hidden = events, is_sent_only, is_hidden
         self.finished_items: list[Item] = []
+        self._open_indexes: set[Json] = set()
         self._accumulator, self._streamed_text = ResponseAccumulator(), StreamedTextChecksum()
         self._event_count = 0
 
@@ -188,6 +199,9 @@ class ResponseStream:
         """Return the event after `event`, which is not terminal."""
         if event["type"] == "response.output_item.done":
             self.finished_items.append(event["item"])
+            self._open_indexes.discard(event.get("output_index"))
+        elif event["type"] == "response.output_item.added":
+            self._open_indexes.add(event.get("output_index"))
         self._event_count += 1
         if self._event_count % EVENTS_PER_LOOP_PASS == 0:
             await asyncio.sleep(0)
@@ -201,6 +215,19 @@ class ResponseStream:
             return response.build_limit_event(limit, self.received_items())
         except ConvoError as fault:
             return response.build_failed_event(fault, self.finished_items)
+
+    def can_end_before(self, event: StreamEvent) -> bool:
+        """Whether the response can end between its finished items and `event`, and a user message continue it.
+
+        It cannot after reasoning, which belongs to the next item, nor if the client has to send something first.
+        """
+        return (
+            event["type"] == "response.output_item.added"
+            and not self._open_indexes
+            and bool(self.finished_items)
+            and item_type(self.finished_items[-1]) != "reasoning"
+            and not any(map(build_required_input, self.finished_items))
+        )
 
     def build_result(self, event: StreamEvent) -> response.TurnResult:
         """Return the result of the terminal event `event`."""
@@ -241,10 +268,20 @@ DRAIN_LOOP_PASSES = 200
 
 
 class ResponseTurn:
-    """One request in progress; `last_history` is the history that it continues, if it is not in the store."""
+    """One request in progress.
 
-    def __init__(self, request: ResponseRequest, deps: EndpointDeps, last_history: LoadedHistory | None = None) -> None:
-        self._request, self._deps, self._last = request, deps, last_history
+    last_history:  the history that it continues, if it is not in the store
+    is_steered:    asked between two output items: if it is true, the response ends there; None: never
+    """
+
+    def __init__(
+        self,
+        request: ResponseRequest,
+        deps: EndpointDeps,
+        last_history: LoadedHistory | None = None,
+        is_steered: IsSteered | None = None,
+    ) -> None:
+        self._request, self._deps, self._last, self._is_steered = request, deps, last_history, is_steered
         self._started_s = deps.clock.monotonic()
         self._sequencer = EventSequencer(deps.options.event_names)
         self._finished_turn: tuple[PreparedTurn, Link, TurnResult] | None = None
@@ -257,7 +294,7 @@ class ResponseTurn:
         event: StreamEvent | None = None
         async with AsyncExitStack() as exit_stack:
             foreground = exit_stack.enter_context(self._deps.runs.track_foreground(self._deps.store.tenant))
-            turn = await prepare_turn(self._request, self._deps, exit_stack, self._last)
+            turn = await prepare_turn(self._request, self._deps, exit_stack, self._last, self._is_steered)
             foreground.conversation_id = self._request.conversation_id
             model_events = await exit_stack.enter_async_context(aclosing(stream_model_events(turn)))
             is_streamed = turn.request.stream
@@ -276,6 +313,8 @@ class ResponseTurn:
                     if is_server and is_streamed:
                         stream.mark_sent(event)
                     event = await foreground.wait(stream.read_next(event))
+                    if self._is_steered is not None and self._is_steered() and stream.can_end_before(event):
+                        event = response.build_steered_event(stream.finished_items)
                 result = stream.build_result(event)
                 foreground.begin_close()
                 link, result = await shielded(self._commit_or_report(turn, link, result))

@@ -280,6 +280,7 @@ class Gateway:
             track_events=lambda body, events: self._inspector_deps.live_responses.track(
                 exchange.tenant, body, self._record_events(exchange, body, events)
             ),
+            new_id=self._new_id,
         )
         connection = WebSocketConnection(receive, send, self._service.endpoint_for(exchange.tenant), deps)
         async with self.sockets.track(connection):

@@ -64,6 +64,8 @@ WEBSOCKET_EXTENSION: Mapping[str, Json] = {
     "For each turn the client sends one `response.create`, and receives the events, one JSON object per message.",
     "clientMessage": schema_ref("WebSocketCreate"),
     "errorMessage": schema_ref("WebSocketError"),
+    "steerMessage": schema_ref("WebSocketSteer"),
+    "steerEvent": schema_ref("WebSocketSteerEvent"),
 }
 
 PATH_PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")

@@ -265,11 +265,12 @@ CAPABILITIES_SCHEMA: Schema = {
             ),
             "endpoints": array_schema(STRING_SCHEMA),
             "state": enum_schema("convo", "none"),
-        }
+        },
+        {"steering": BOOLEAN_SCHEMA},
     ),
     "description": "The abilities of the model as far as they are known; null is unknown. The context window has input "
     "and output together, in tokens. `endpoints` are the paths that accept the model, `state` is the owner of stored "
-    "responses.",
+    "responses. `steering` tells whether a response over a WebSocket accepts `response.steer`.",
 }
 
 ERROR_PROPERTIES = {
@@ -404,5 +405,47 @@ SCHEMAS: Mapping[str, Schema] = {
         },
         {"stream_id": STRING_SCHEMA},
     ),
+    "WebSocketSteer": {
+        "description": "Additional input of the user for a response that runs on the connection. A new response with "
+        "the same settings continues it.",
+        **closed_object_schema(
+            {
+                "type": const_schema("response.steer"),
+                "previous_response_id": NAME_SCHEMA,
+                "input": any_of_schema(
+                    NAME_SCHEMA,
+                    {
+                        **array_schema(
+                            closed_object_schema(
+                                {
+                                    "role": const_schema("user"),
+                                    "content": any_of_schema(STRING_SCHEMA, array_schema(schema_ref("Part"))),
+                                },
+                                {"type": const_schema("message")},
+                            )
+                        ),
+                        "minItems": 1,
+                    },
+                ),
+            },
+            {},
+        ),
+    },
+    "WebSocketSteerEvent": {
+        "description": "The input is queued, waits for `required_input` of the client, or is returned with an error.",
+        **object_schema(
+            {
+                "type": enum_schema("response.steer.accepted", "response.steer.pending", "response.steer.failed"),
+                "sequence_number": COUNT_SCHEMA,
+                "steer": object_schema({}, {"id": STRING_SCHEMA, "previous_response_id": STRING_SCHEMA}),
+            },
+            {
+                "stream_id": STRING_SCHEMA,
+                "reason": STRING_SCHEMA,
+                "required_input": array_schema(schema_ref("Item")),
+                "error": object_schema(dict.fromkeys(("type", "code", "message"), STRING_SCHEMA)),
+            },
+        ),
+    },
 }
 """Every schema that a route names, and the schemas that those use."""

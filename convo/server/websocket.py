@@ -1,8 +1,8 @@
 """The Responses API over a WebSocket: one JSON object a message.
 
 A client sends `response.create` messages; each `stream_id` has its own chain, and turns run one
-at a time. Messages that arrive during a turn are queued, up to a limit. A connection that is too old,
-or whose server stops, closes after the running turn.
+at a time. Messages that arrive during a turn are queued, up to a limit; `response.steer` is for the running turn (see
+`convo.server.steering`). A connection that is too old, or whose server stops, closes after the running turn.
 """
 
 import asyncio
@@ -10,33 +10,26 @@ import re
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from convo.endpoints.base import Endpoint, ResponsesConnection, error_event
 from convo.errors import ConvoError, RequestRefused, StoreFault
 from convo.history.accumulator import TERMINAL_EVENTS
 from convo.history.items import Json, StreamEvent
-from convo.runtime import Clock
+from convo.runtime import Clock, NewId, random_id
 from convo.server import errors, http
 from convo.server.http import CLIENT_CLOSED_STATUS
 from convo.server.sse import StreamMetrics, to_api_event
+from convo.server.steering import STEER_MESSAGE_TYPE, ConnectionSteering, SteerLimits, TurnMessage
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Send
 
 
-CREATE_MESSAGE_TYPE, STEER_MESSAGE_TYPE = "response.create", "response.steer"
+CREATE_MESSAGE_TYPE = "response.create"
 
 STREAM_ID_PATTERN = re.compile(r"[A-Za-z0-9_.-]{1,256}")
-
-
-@dataclass(frozen=True, slots=True)
-class TurnMessage:
-    """A turn to run: `body` for `ResponsesConnection.create`; `stream_id` is None if the request has none."""
-
-    body: Mapping[str, Json]
-    stream_id: str | None
 
 
 def parse_stream_id(message: Mapping[str, Json]) -> str | None:
@@ -57,7 +50,7 @@ def parse_turn_message(message: Mapping[str, Json]) -> TurnMessage:
     if kind is None:
         raise errors.missing_http_parameter_error("type")
     if kind != CREATE_MESSAGE_TYPE:
-        raise errors.http_parameter_value_error("type", kind, (CREATE_MESSAGE_TYPE,))
+        raise errors.http_parameter_value_error("type", kind, (CREATE_MESSAGE_TYPE, STEER_MESSAGE_TYPE))
     body = {name: value for name, value in message.items() if name not in ("type", "stream_id")}
     return TurnMessage(body, parse_stream_id(message))
 
@@ -111,17 +104,6 @@ def build_error_message(fault: ConvoError, number: int, stream_id: str | None) -
     )
 
 
-def build_steer_failed_event(message: Mapping[str, Json]) -> StreamEvent:
-    """Build the reply to `response.steer`: it returns the input, which the client can send with the next request."""
-    error = {
-        "type": "invalid_request_error",
-        "code": "steering_not_supported",
-        "message": "This server does not steer responses. Send the input with the next response.create.",
-    }
-    returned_input = {"input": message.get("input"), "previous_response_id": message.get("previous_response_id")}
-    return {"type": "response.steer.failed", "sequence_number": 0, "steer": returned_input, "error": error}
-
-
 WEBSOCKET_PATH = "/v1/responses"
 WEBSOCKET_METHOD = "WEBSOCKET"
 """The method of a WebSocket turn in metrics and logs."""
@@ -137,11 +119,13 @@ class WebSocketLimits:
     max_age_s:    seconds after which the connection is closed
     max_queued:   messages that may wait for the running turn
     max_streams:  distinct stream ids
+    steering:     limits of the input that waits for the end of a response
     """
 
     max_age_s: float = 60 * 60
     max_queued: int = 8
     max_streams: int = 32
+    steering: SteerLimits = field(default_factory=SteerLimits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +154,11 @@ class InvalidMessage:
 
 @dataclass(slots=True)
 class TurnProgress:
-    """The progress of a turn: the next sequence number, and the status so far."""
+    """The progress of a turn: whether an event was sent, the status so far, and the error that ended it."""
 
-    next_sequence_number: int = 0
+    has_events: bool = False
     status: int = 200
+    fault: ConvoError | None = None
 
 
 class TurnMetrics(StreamMetrics, Protocol):
@@ -191,6 +176,7 @@ class WebSocketDeps:
     parse_message:  parses a message within the limits of a body; raises RequestRefused
     request_slot:   counts one turn as running; raises KeyRefused or TryLater if that is refused
     track_events:   yields the events of a turn and tracks them for the inspector
+    new_id:         makes the ids of steering input
     """
 
     clock: Clock
@@ -199,6 +185,7 @@ class WebSocketDeps:
     parse_message: Callable[[bytes], dict[str, Json]]
     request_slot: Callable[[], AbstractContextManager[None]]
     track_events: Callable[[Mapping[str, Json], AsyncGenerator[StreamEvent, None]], AsyncGenerator[StreamEvent, None]]
+    new_id: NewId = random_id
 
 
 class WebSocketConnection:
@@ -210,6 +197,8 @@ class WebSocketConnection:
         self._queue: deque[TurnMessage | InvalidMessage] = deque()
         self._changed = asyncio.Event()
         self._close_reason: CloseReason | None = None
+        self._steering = ConnectionSteering(deps.new_id, deps.limits.steering)
+        self._next_number, self._send_lock = 0, asyncio.Lock()
 
     async def serve(self) -> None:
         """Run turns one at a time until the connection ends."""
@@ -238,8 +227,10 @@ class WebSocketConnection:
         while (message := await self._next_message()) is not None:
             if isinstance(message, InvalidMessage):
                 await self._send_event(build_error_message(message.fault, 0, message.stream_id))
-            else:
-                await self._run_turn(message)
+                continue
+            turn: TurnMessage | None = message
+            while turn is not None:
+                turn = await self._run_turn(turn)
 
     async def _next_message(self) -> TurnMessage | InvalidMessage | None:
         """Return the oldest message in the queue; None when the connection ends."""
@@ -250,28 +241,41 @@ class WebSocketConnection:
             await self._changed.wait()
         return None
 
-    async def _run_turn(self, message: TurnMessage) -> None:
+    async def _run_turn(self, message: TurnMessage) -> TurnMessage | None:
+        """Run a turn; return the one that continues it with the input that steered it, if there is one."""
         progress, started_s, metrics = (
             TurnProgress(status=CLIENT_CLOSED_STATUS),
             self._deps.clock.monotonic(),
             self._deps.metrics,
         )
         metrics.add_open_streams(+1)
+        turn, self._next_number = self._steering.begin(message), 0
         try:
             with self._deps.request_slot():
-                turn_events = self._connection_for(message.stream_id).create(message.body)
-                events = self._deps.track_events(message.body, turn_events)
-                await self._send_events(events, message.stream_id, progress, started_s)
+                turn_events = self._connection_for(turn.stream_id).create(
+                    turn.body, is_steered=self._steering.is_steered
+                )
+                events = self._deps.track_events(turn.body, turn_events)
+                await self._send_events(events, turn.stream_id, progress, started_s)
         except ConvoError as fault:
-            progress.status = fault.status
+            progress.status, progress.fault = fault.status, fault
             if isinstance(fault, StoreFault):
                 metrics.record_store_fault()
-            await self._send_event(build_error_message(fault, progress.next_sequence_number, message.stream_id))
+            if progress.has_events or not turn.is_automatic:  # else the error is sent with the input that it returns
+                await self._send_numbered(build_error_message(fault, 0, None), turn.stream_id)
         finally:
             metrics.add_open_streams(-1)
             metrics.record_request(
                 WEBSOCKET_METHOD, WEBSOCKET_PATH, progress.status, self._deps.clock.monotonic() - started_s
             )
+        result = self._steering.finish(
+            progress.fault,
+            can_continue=self._close_reason is None,
+            queued_turns=[queued for queued in self._queue if isinstance(queued, TurnMessage)],
+        )
+        for event in result.events:
+            await self._send_numbered(event, turn.stream_id)
+        return result.turn
 
     async def _send_events(
         self,
@@ -282,10 +286,11 @@ class WebSocketConnection:
     ) -> None:
         async with aclosing(turn_events) as events:
             async for event in events:
-                if progress.next_sequence_number == 0:
+                if not progress.has_events:
                     self._deps.metrics.record_first_event(WEBSOCKET_PATH, self._deps.clock.monotonic() - started_s)
-                progress.next_sequence_number = event["sequence_number"] + 1
-                if not await self._send_event(with_stream_id(event, stream_id)):
+                progress.has_events = True
+                self._steering.observe(event)
+                if not await self._send_numbered(event, stream_id):
                     return
                 if event["type"] in TERMINAL_EVENTS:
                     self._deps.metrics.record_response(event["response"])
@@ -311,18 +316,22 @@ class WebSocketConnection:
     async def _queue_message(self, text: str | None) -> None:
         """Queue a message, or respond at once to one that is not queued."""
         stream_id, max_queued = None, self._deps.limits.max_queued
+        queued: TurnMessage | InvalidMessage
+        try:
+            raw_message = check_text_message(text)
+            message = self._deps.parse_message(raw_message)
+            if message.get("type") == STEER_MESSAGE_TYPE:
+                event, stream_id = self._steering.submit(message, len(raw_message))
+                await self._send_numbered(event, stream_id)
+                return
+            stream_id = parse_stream_id(message)
+            queued = self._parse_turn(message)
+        except ConvoError as fault:
+            queued = InvalidMessage(fault, stream_id)
         if len(self._queue) >= max_queued:
             await self._send_event(build_error_message(queue_full_error(max_queued), 0, None))
             return
-        try:
-            message = self._deps.parse_message(check_text_message(text))
-            stream_id = parse_stream_id(message)
-            if message.get("type") == STEER_MESSAGE_TYPE:
-                await self._send_event(build_steer_failed_event(message))
-                return
-            self._queue.append(self._parse_turn(message))
-        except ConvoError as fault:
-            self._queue.append(InvalidMessage(fault, stream_id))
+        self._queue.append(queued)
         self._changed.set()
 
     def _parse_turn(self, message: dict[str, Json]) -> TurnMessage:
@@ -334,6 +343,15 @@ class WebSocketConnection:
         return turn
 
     # -- sending ----------------------------------------------------------------------------------
+
+    async def _send_numbered(self, event: StreamEvent, stream_id: str | None) -> bool:
+        """Send an event with the next number of the turn; return whether the client is still connected.
+
+        Events of the turn and of steering are sent by two tasks, and share their numbers.
+        """
+        async with self._send_lock:
+            number, self._next_number = self._next_number, self._next_number + 1
+            return await self._send_event(with_stream_id({**event, "sequence_number": number}, stream_id))
 
     async def _send_event(self, event: StreamEvent) -> bool:
         """Send an event; return whether the client is still connected."""

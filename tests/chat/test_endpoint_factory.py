@@ -237,6 +237,7 @@ context = 1000
         "price": {**price, "source": "your settings"},
         "endpoints": ["/v1/responses"],
         "state": "convo",
+        "steering": True,
     }
 
 

@@ -33,6 +33,10 @@ class ServeProcess:
         assert address, self.ready_line
         self.http = httpx2.Client(base_url=address[0], timeout=30, trust_env=False)
 
+    @property
+    def root(self) -> str:
+        return str(self.http.base_url).rstrip("/")
+
     def create_response(self, text: str, **fields: Any) -> Any:
         """Send one request to the model "echo", or to the model in `fields`; return the response."""
         got = self.http.post("/v1/responses", json={"model": "echo", "input": text, **fields})

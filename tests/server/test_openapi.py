@@ -191,6 +191,8 @@ are those of the provider's API. They are stored only if the server records them
         "For each turn the client sends one `response.create`, and receives the events, one JSON object per message.",
         "clientMessage": {"$ref": "#/components/schemas/WebSocketCreate"},
         "errorMessage": {"$ref": "#/components/schemas/WebSocketError"},
+        "steerMessage": {"$ref": "#/components/schemas/WebSocketSteer"},
+        "steerEvent": {"$ref": "#/components/schemas/WebSocketSteerEvent"},
     }
     assert DOCUMENT["components"]["schemas"]["WebSocketCreate"]["description"] == (
         "A request body with a `type`; `stream_id` selects one of the chains of the connection."

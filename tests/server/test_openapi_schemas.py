@@ -12,6 +12,7 @@ from convo.responses_api.response import build_compaction_resource, build_respon
 from convo.server import http, routes
 from convo.server.routes import API_ROUTES, load_openapi_document
 from convo.server.schemas import SCHEMAS
+from convo.server.steering import build_steer_failed_event
 from convo.usage.model_info import describe_capabilities
 
 DOCUMENT: Any = load_openapi_document()
@@ -19,6 +20,7 @@ ROOT = root_key("local")
 MESSAGE = {"type": "message", "id": "msg_1", "role": "user", "content": "a"}
 USAGE = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
 LINK = Link("resp_1", ROOT, ROOT, 1, "m", Strategy.CHAIN, "completed", 1.0, usage=USAGE, conversation_id="conv_1")
+STEER = {"type": "response.steer", "previous_response_id": "resp_1", "input": "Shorter."}
 ERROR = {"message": "No.", "type": "server_error", "param": None, "code": None}
 
 MODEL = {
@@ -71,6 +73,8 @@ VALID_VALUES: dict[str, list[dict[str, Any]]] = {
     "UpdateConversationBody": [{"metadata": {}}],
     "WebSocketCreate": [{"type": "response.create", "model": "m"}],
     "WebSocketError": [{"type": "error", "status": 400, "error": {**ERROR, "code": "x"}}],
+    "WebSocketSteer": [{"type": "response.steer", "previous_response_id": "resp_1", "input": "Shorter."}],
+    "WebSocketSteerEvent": [{"type": "response.steer.accepted", "sequence_number": 3, "steer": {}}],
 }
 """Values of each schema; every member in them is required."""
 
@@ -143,6 +147,11 @@ INVALID_VALUES: list[tuple[str, dict[str, Any]]] = [
     ("WebSocketCreate", {"type": "response.create", "model": "", "input": "a"}),
     ("WebSocketCreate", {"type": "response.steer", "model": "m"}),
     ("WebSocketError", {"type": "error", "status": 400, "error": ERROR}),
+    ("WebSocketSteer", {**STEER, "stream_id": "left"}),
+    ("WebSocketSteer", {**STEER, "input": []}),
+    ("WebSocketSteer", {**STEER, "input": [{"role": "assistant", "content": "x"}]}),
+    ("WebSocketSteer", {**STEER, "input": [{"role": "user", "content": "x", "id": "msg_1"}]}),
+    ("WebSocketSteerEvent", {"type": "response.steer.done", "sequence_number": 3, "steer": {}}),
     ("WebSocketError", {"type": "error", "status": 400, "error": {**ERROR, "code": "x"}, "stream_id": 7}),
     ("Item", {"type": "message", "id": 7}),
     ("ResponseResource", {**build_response(LINK, []), "status": "done"}),
@@ -167,6 +176,8 @@ ALLOWED: list[tuple[str, dict[str, Any]]] = [
     ("UpdateConversationBody", {"metadata": None}),
     ("WebSocketCreate", {"type": "response.create", "model": "m", "stream_id": "x" * 256, "generate": False}),
     ("WebSocketError", {"type": "error", "status": 400, "error": {**ERROR, "code": "x"}, "stream_id": "left"}),
+    ("WebSocketSteer", {**STEER, "input": [{"type": "message", "role": "user", "content": [{"type": "input_text"}]}]}),
+    ("WebSocketSteerEvent", dict(build_steer_failed_event("invalid_input", "No", "x", "resp_1"))),
 ]
 
 

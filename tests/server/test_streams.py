@@ -78,7 +78,7 @@ class FaultyService:
     def connect(self) -> Any:
         return self
 
-    def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
+    def create(self, body: Mapping[str, Json], *, is_steered: Any = None) -> AsyncGenerator[StreamEvent, None]:
         return self._answer()
 
     async def list_models(self) -> Sequence[Mapping[str, Json]]:

@@ -7,10 +7,9 @@ import pytest
 
 from convo.errors import RequestRefused, StoreUnavailable, TryLater
 from convo.server import websocket
+from convo.server.steering import TurnMessage, build_steer_failed_event
 from convo.server.websocket import (
-    TurnMessage,
     build_error_message,
-    build_steer_failed_event,
     check_text_message,
     parse_stream_id,
     parse_turn_message,
@@ -50,7 +49,7 @@ def test_a_turn_is_the_message_without_its_type_and_stream_id() -> None:
         ({"type": None}, "Missing required parameter: 'type'", "missing_required_parameter"),
         (
             {"type": "response.cancel"},
-            "Invalid value: 'response.cancel'. Supported values are: 'response.create'",
+            "Invalid value: 'response.cancel'. Supported values are: 'response.create' and 'response.steer'",
             "invalid_value",
         ),
     ],
@@ -92,17 +91,13 @@ def test_an_error_is_nested_and_flat_and_always_has_a_code() -> None:
     assert build_error_message(StoreUnavailable("away"), 0, None)["code"] == "store_unavailable"
 
 
-def test_steering_is_refused_and_its_input_is_returned() -> None:
-    message = {"type": "response.steer", "input": "Stop.", "previous_response_id": "resp_1", "x": 1}
-    assert build_steer_failed_event(message) == {
+def test_input_that_was_not_used_is_returned() -> None:
+    failed = build_steer_failed_event("steering_not_supported", "A reason", "Stop.", "resp_1")
+    assert failed == {
         "type": "response.steer.failed",
         "sequence_number": 0,
         "steer": {"input": "Stop.", "previous_response_id": "resp_1"},
-        "error": {
-            "type": "invalid_request_error",
-            "code": "steering_not_supported",
-            "message": "This server does not steer responses. Send the input with the next response.create.",
-        },
+        "error": {"type": "invalid_request_error", "code": "steering_not_supported", "message": "A reason."},
     }
 
 

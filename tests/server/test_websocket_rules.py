@@ -219,10 +219,10 @@ def test_a_turn_that_runs_when_the_connection_expires_completes(serve: Serve) ->
         assert client.receive()["error"]["code"] == "websocket_connection_limit_reached"
 
 
-def test_steering_is_reported_as_unsupported_and_returns_the_input(gateway: RunningGateway) -> None:
+def test_a_response_that_cannot_be_steered_returns_the_input(gateway: RunningGateway) -> None:
     gateway.script("slow", {"text": "a b c d e f"}, chunk=1, delay_s=0.01)
     with connect_client(gateway) as client:
-        client.send(model="slow", input="hi")
+        client.send(model="slow", input="hi", context_management=[{"type": "compaction", "compact_threshold": 9000}])
         response_id = client.receive()["response"]["id"]
         client.send({"type": "response.steer", "previous_response_id": response_id, "input": "Shorter."})
         failed = next(event for event in iter(client.receive, None) if event["type"] == "response.steer.failed")
