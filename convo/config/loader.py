@@ -415,6 +415,13 @@ def _build_providers(settings: Mapping[SettingKey, Setting]) -> dict[str, Provid
                 f" {fields[name]['api']!r}, which has these tools",
                 hint=f"remove it, or set 'providers.{name}.api' to chat or anthropic",
             )
+        custom_tools = settings.get(("providers", name, "custom_tools"))
+        if custom_tools is not None and fields[name]["api"] != "chat":
+            raise InvalidSettings(
+                f"{custom_tools.source.location}: 'providers.{name}.custom_tools' has no effect with the API"
+                f" {fields[name]['api']!r}",
+                hint=f"remove it, or set 'providers.{name}.api' to chat",
+            )
     return {name: Provider(name, **fields[name]) for name in sorted(fields)}
 
 

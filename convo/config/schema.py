@@ -20,6 +20,7 @@ from convo.config.request_settings import (
 )
 from convo.config.sections import (
     CONFIGURABLE_APIS,
+    CUSTOM_TOOLS,
     HOSTED_TOOLS,
     PROVIDER_EXTRA_FIELDS,
     STATE_OWNERS,
@@ -148,6 +149,7 @@ _PROVIDER_SCHEMA: dict[str, SettingSchema] = {
     "keyring": check_boolean,
     "extra_fields": make_choices_check(*PROVIDER_EXTRA_FIELDS),
     "hosted_tools": make_choice_check(*HOSTED_TOOLS),
+    "custom_tools": make_choice_check(*CUSTOM_TOOLS),
 }
 
 

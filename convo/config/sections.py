@@ -15,10 +15,12 @@ from convo.config.values import InvalidValue
 ProviderApi = Literal["responses", "azure", "chat", "anthropic", "local", "scripted"]
 StateOwner: TypeAlias = Literal["provider", "convo"]
 HostedTools: TypeAlias = Literal["refuse", "omit"]
+CustomTools: TypeAlias = Literal["auto", "native", "function"]
 EndpointKind: TypeAlias = Literal["remote", "embedded"]
 
 STATE_OWNERS: tuple[StateOwner, ...] = get_args(StateOwner)
 HOSTED_TOOLS: tuple[HostedTools, ...] = get_args(HostedTools)
+CUSTOM_TOOLS: tuple[CustomTools, ...] = get_args(CustomTools)
 CONFIGURABLE_APIS: tuple[ProviderApi, ...] = ("chat", "responses", "anthropic", "azure")
 """The values of `api` in a file; the other APIs are built in."""
 
@@ -45,6 +47,8 @@ class Provider(NamedTuple):
     keyring:       whether the keyring has the key, used if neither is set
     extra_fields:  optional parameters that the server supports: top_k, service_tier, ...
     hosted_tools:  whether tools that only OpenAI's servers run (web_search, file_search, ...) are refused or left out
+    custom_tools:  chat completions: whether custom tools are sent as such, with their grammar, or as functions; "auto":
+                   as such to the models of OpenAI and Azure that have them
     """
 
     name: str
@@ -61,6 +65,7 @@ class Provider(NamedTuple):
     keyring: bool = False
     extra_fields: tuple[str, ...] = ()
     hosted_tools: HostedTools = "refuse"
+    custom_tools: CustomTools = "auto"
 
     @property
     def endpoint(self) -> EndpointKind:

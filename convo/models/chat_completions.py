@@ -2,9 +2,15 @@
 
 Parameters are translated, rejected with `Unsupported`, or reported as ignored; none is dropped silently. Chunks are
 parsed as plain JSON, since the typed objects of the openai package drop unknown fields.
+
+OpenAI's models have custom tools from GPT-5 on: `{"type": "custom", "custom": {"name", "description", "format"}}`, and
+calls with `custom` in place of `function` (`openai.types.chat` of openai 3.54.0). The types of that package lack such
+calls in chunks; servers send them as `{"index", "id", "type": "custom", "custom": {"name", "input"}}`, where `input` is
+a part of the text.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -12,7 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from convo.config.sections import PROVIDER_EXTRA_FIELDS, HostedTools
+from convo.config.sections import PROVIDER_EXTRA_FIELDS, CustomTools, HostedTools
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.config.values import Secret
 from convo.errors import InputFault, StreamBroken, Unsupported
@@ -58,15 +64,16 @@ class ChatModel:
         defaults: Mapping[str, Json] | None = None,
         extra_fields: Collection[str] = (),
         hosted_tools: HostedTools = "refuse",
+        custom_tools: CustomTools = "auto",
     ) -> None:
         self._provider, self._base_url, self._key = provider, base_url, key
         self._new_id, self._http_client, self._defaults = new_id, http_client, defaults or {}
         self._limits, self._dialect = limits, detect_chat_dialect(provider, base_url, extra_fields)
-        self._hosted_tools = hosted_tools
+        self._hosted_tools, self._custom_tools = hosted_tools, custom_tools
         self._client: SSEClient | None = None
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        mapped = map_request(request, self._model_label(request), self._hosted_tools)
+        mapped = self._map_request(request)
         body = {**self._build_mapped_body(mapped), "stream": True, "stream_options": {"include_usage": True}}
         writer = ResponseEventWriter(self._new_id, request.model, summarized=request.wants_summary, tools=mapped.tools)
         translator = ChatChunkTranslator(
@@ -105,14 +112,20 @@ class ChatModel:
 
     def build_body(self, request: ModelRequest) -> dict[str, Json]:
         """Build the body of a request, without the fields for streaming."""
-        return self._build_mapped_body(map_request(request, self._model_label(request), self._hosted_tools))
+        return self._build_mapped_body(self._map_request(request))
 
     @property
     def hosted_tools(self) -> HostedTools:
         return self._hosted_tools
 
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
-        return list_ignored_chat_fields(request, self._dialect, self._reasoning_issuer(request), self._hosted_tools)
+        return list_ignored_chat_fields(
+            request,
+            self._dialect,
+            self._reasoning_issuer(request),
+            self._hosted_tools,
+            has_custom_tools=self._has_custom_tools(request),
+        )
 
     async def request_json(self, path: str, body: Mapping[str, Json] | None = None) -> Json:
         """Request one JSON object outside of a response: a POST if there is a body, else a GET."""
@@ -129,6 +142,17 @@ class ChatModel:
                     raise fault_from_stream_error(chunk, context, is_streaming=is_streaming)
                 is_streaming = True
                 yield chunk
+
+    def _map_request(self, request: ModelRequest) -> MappedRequest:
+        return map_request(
+            request,
+            self._model_label(request),
+            self._hosted_tools,
+            has_custom_tools=self._has_custom_tools(request),
+        )
+
+    def _has_custom_tools(self, request: ModelRequest) -> bool:
+        return is_custom_tool_model(self._custom_tools, self._base_url, request.model)
 
     def _build_mapped_body(self, mapped: MappedRequest) -> dict[str, Json]:
         request = mapped.request
@@ -242,16 +266,18 @@ class ChatChunkTranslator:
 
     def _translate_tool_call(self, delta: Mapping[str, Json]) -> Iterator[StreamEvent]:
         """Translate a part of a call. A new index or a new id starts the next call: some servers send no index."""
-        function = _typed(delta.get("function"), dict)
+        custom = _typed(delta.get("custom"), dict)
+        function = custom or _typed(delta.get("function"), dict)
         index, call_id = _typed(delta.get("index"), int), _typed(delta.get("id"), str)
         if self._open_call is None or self._open_call[0] != index or call_id not in ("", self._open_call[1]):
             name = _typed(function.get("name"), str)
             if not name:
                 raise StreamBroken("the response mixes the parts of its tool calls")
             yield from self._finish_call()
-            self._open_call, self._has_arguments = (index, call_id or self._new_id("call")), False
-            yield from self._writer.start_function_call(self._open_call[1], name)
-        arguments = _typed(function.get("arguments"), str)
+            self._open_call, self._has_arguments = (index, call_id or self._new_id("call")), bool(custom)
+            start = self._writer.start_custom_call if custom else self._writer.start_function_call
+            yield from start(self._open_call[1], name)
+        arguments = _typed(function.get("input" if custom else "arguments"), str)
         self._has_arguments = self._has_arguments or bool(arguments)
         yield from self._writer.write_arguments(arguments)
 
@@ -350,18 +376,31 @@ def is_openai_server(base_url: str) -> bool:
     return (urlsplit(base_url).hostname or "").endswith(_OPENAI_HOSTS)
 
 
+_CUSTOM_TOOL_MODELS = re.compile(r"gpt-[5-9](?!\d)(?!.*-chat)")
+"""Matches the names of OpenAI's models with custom tools; gpt-5-chat and gpt-35-turbo have none."""
+
+
+def is_custom_tool_model(custom_tools: CustomTools, base_url: str, model: str) -> bool:
+    """Whether a model has custom tools: as the provider's setting says, else by its server and its name."""
+    if custom_tools != "auto":
+        return custom_tools == "native"
+    return is_openai_server(base_url) and _CUSTOM_TOOL_MODELS.match(model) is not None
+
+
 def list_ignored_chat_fields(
     request: ModelRequest,
     dialect: ChatDialect = ChatDialect(),
     issuer: IssuerTag = NO_ISSUER,
     hosted_tools: HostedTools = "refuse",
+    *,
+    has_custom_tools: bool = False,
 ) -> tuple[str, ...]:
     """List the fields that `build_chat_body` ignores, named as in `convo.models.base`; none if it refuses the request.
 
-    hosted_tools:  as in `map_request`
+    hosted_tools, has_custom_tools:  as in `map_request`
     """
     try:
-        mapped = map_request(request, "", hosted_tools)
+        mapped = map_request(request, "", hosted_tools, has_custom_tools=has_custom_tools)
     except (InputFault, Unsupported):
         return ()
     reasoning_fields = ("effort", "summary", "generate_summary") if dialect.has_reasoning else ("effort",)
@@ -427,16 +466,28 @@ def _translate_tools(tools: Json, parameters: Mapping[str, Json], model_label: s
 
 
 def _translate_tool(tool: Json) -> Json:
+    if tool["type"] == "custom":
+        return {"type": "custom", "custom": _translate_custom_tool(tool)}
     function = {
         name: tool[name] for name in ("name", "description", "parameters", "strict") if tool.get(name) is not None
     }
     return {"type": "function", "function": function}
 
 
+def _translate_custom_tool(tool: Json) -> Json:
+    """Translate a custom tool: chat completions has the grammar one level deeper than the Responses API."""
+    custom = {name: tool[name] for name in ("name", "description") if tool.get(name) is not None}
+    if tool.get("format"):
+        grammar = {name: value for name, value in tool["format"].items() if name != "type"}
+        custom["format"] = {"type": "grammar", "grammar": grammar}
+    return custom
+
+
 def _translate_tool_choice(choice: Json, parameters: Mapping[str, Json], model_label: str) -> dict[str, Json]:
     if isinstance(choice, str):
         return {"tool_choice": choice}
-    return {"tool_choice": {"type": "function", "function": {"name": choice["name"]}}}
+    kind = choice["type"]
+    return {"tool_choice": {"type": kind, kind: {"name": choice["name"]}}}
 
 
 def _translate_parallel_tool_calls(value: Json, parameters: Mapping[str, Json], model_label: str) -> dict[str, Json]:

@@ -3,6 +3,7 @@
     instructions, system, developer     system, the only such role that every server knows
     user                                user: a string, or parts if it has more than text
     assistant, function_call            assistant: all calls of one response in one message, with its text
+    custom_tool_call                    the same, for a model with custom tools
     function_call_output                tool; its images follow in a user message
     reasoning                           omitted, except for a server that needs its own (DeepSeek)
     anything else                       Unsupported
@@ -128,6 +129,9 @@ def _decode_reasoning_text(encrypted: str) -> str:
 
 
 def _tool_call(item: Item, model_label: str) -> Json:
+    if item_type(item) == "custom_tool_call":
+        custom = {name: read_required_str(item, name) for name in ("name", "input")}
+        return {"id": read_required_str(item, "call_id"), "type": "custom", "custom": custom}
     if item_type(item) != "function_call":
         raise Unsupported(model_label, f"{item_type(item)} items", param="input")
     function = {"name": read_required_str(item, "name"), "arguments": item.get("arguments") or "{}"}

@@ -61,6 +61,7 @@ def open_model(
                 limits=limits,
                 extra_fields=extra,
                 hosted_tools=provider.hosted_tools,
+                custom_tools=provider.custom_tools,
             )
         case "anthropic":
             from convo.models.anthropic import AnthropicModel, check_anthropic_installed

@@ -117,15 +117,20 @@ class ResponseEventWriter:
         self._open_item["encrypted_content"] = content
         yield from self._finish_item("completed")
 
+    def start_custom_call(self, call_id: str, name: str) -> Iterator[StreamEvent]:
+        """Start the call of a custom tool of the model; its input follows, as `write_arguments` gets it."""
+        tool = self._tools.get(name) or ClientTool("custom", name)
+        namespace = {} if tool.namespace is None else {"namespace": tool.namespace}
+        call = {"type": "custom_tool_call", "id": self._new_id("ctc"), "call_id": self._make_unused(call_id)}
+        yield from self._start_item({**call, "name": tool.name, **namespace, "input": ""})
+
     def start_function_call(self, call_id: str, name: str) -> Iterator[StreamEvent]:
         """Start the call of a function; its arguments follow. The item is the one of the function's tool.
 
         A call id that is already used in the response is replaced. A shell, apply_patch or tool_search call is written
         as a whole, as its arguments must be complete.
         """
-        if call_id in self._call_ids:
-            call_id = self._new_id("call")
-        self._call_ids.add(call_id)
+        call_id = self._make_unused(call_id)
         tool = self._tools.get(name) or ClientTool("function", name)
         namespace = {} if tool.namespace is None else {"namespace": tool.namespace}
         match tool.kind:
@@ -139,6 +144,11 @@ class ResponseEventWriter:
             case _:
                 yield from self._finish_item("completed")
                 self._buffered_call = tool, name, call_id
+
+    def _make_unused(self, call_id: str) -> str:
+        unused_id = self._new_id("call") if call_id in self._call_ids else call_id
+        self._call_ids.add(unused_id)
+        return unused_id
 
     def write_arguments(self, delta: str) -> Iterator[StreamEvent]:
         """Write a part of the open call's arguments. Raises ValueError without an open call."""

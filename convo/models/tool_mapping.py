@@ -3,7 +3,8 @@
 `map_request` replaces the tools of a request by functions and its items by messages, function calls and their outputs:
 
     function                                as it is
-    custom                                  a function with the parameter `input`, the free text
+    custom                                  a function with the parameter `input`, the free text; as it is for a model
+                                            with custom tools, its calls too
     namespace                               a function NAMESPACE__NAME for each of its tools
     local_shell, shell, apply_patch         a function of that name
     tool_search that the client runs        a function; the tools that it may load are offered once they are loaded
@@ -58,7 +59,8 @@ class MappedRequest:
     """A request that has only functions.
 
     request:  `input` has only messages, function calls, their outputs, reasoning, and items that no adapter supports;
-              `tools` has only functions; `tool_choice` is a string or names a function
+              `tools` has only functions; `tool_choice` is a string or names a function. For a model with custom tools
+              they and their calls are `custom` and `custom_tool_call`
     tools:    the tools by the name of their function, without the functions that are sent as they are
     ignored:  the names of fields that are not sent, for `x-convo-ignored`
     """
@@ -68,11 +70,18 @@ class MappedRequest:
     ignored: tuple[str, ...]
 
 
-def map_request(request: ModelRequest, model_label: str, hosted_tools: HostedTools = "refuse") -> MappedRequest:
+def map_request(
+    request: ModelRequest,
+    model_label: str,
+    hosted_tools: HostedTools = "refuse",
+    *,
+    has_custom_tools: bool = False,
+) -> MappedRequest:
     """Map a request to functions and messages.
 
-    model_label:   the model's name in errors
-    hosted_tools:  whether a tool that only a server can run is refused or left out
+    model_label:       the model's name in errors
+    hosted_tools:      whether a tool that only a server can run is refused or left out
+    has_custom_tools:  whether the model has custom tools of its own
 
     Raises Unsupported for a tool, tool choice or item that has no equivalent, InputFault for a malformed one.
     """
@@ -86,7 +95,12 @@ def map_request(request: ModelRequest, model_label: str, hosted_tools: HostedToo
         *(parameters.get("tools") or ()),
         *(tool for item in request.input if item_type(item) == "additional_tools" for tool in _tool_list(item)),
     ]
-    collector = _ToolCollector(model_label, ignored, is_search_by_client=any(map(_is_search_by_client, tools)))
+    collector = _ToolCollector(
+        model_label,
+        ignored,
+        is_search_by_client=any(map(_is_search_by_client, tools)),
+        has_custom_tools=has_custom_tools,
+    )
     collector.add(tools, hosted_tools)
     for item in request.input:
         if item_type(item) == "tool_search_output":
@@ -98,7 +112,13 @@ def map_request(request: ModelRequest, model_label: str, hosted_tools: HostedToo
     if isinstance(choice, _AllowedFunctions):
         offers = [(tool, definition) for tool, definition in offers if names.by_tool[tool] in choice.names]
         choice = choice.mode
-    functions = [_function_definition(names.by_tool[tool], tool, definition) for tool, definition in offers]
+    define = _custom_definition if has_custom_tools else _function_definition
+    functions = [
+        (define if tool.kind == "custom" else _function_definition)(names.by_tool[tool], tool, definition)
+        for tool, definition in offers
+    ]
+    if has_custom_tools and isinstance(choice, Mapping) and _is_custom(choice["name"], names):
+        choice = {"type": "custom", "name": choice["name"]}
     parameters.pop("tools", None)
     parameters.pop("tool_choice", None)
     if functions:
@@ -107,7 +127,11 @@ def map_request(request: ModelRequest, model_label: str, hosted_tools: HostedToo
     elif choice not in (None, "auto", "none"):
         ignored.append("tool_choice")
     return MappedRequest(
-        request=replace(request, input=_map_items(request.input, names, model_label), parameters=parameters),
+        request=replace(
+            request,
+            input=_map_items(request.input, names, model_label, has_custom_tools=has_custom_tools),
+            parameters=parameters,
+        ),
         tools={
             names.by_tool[tool]: tool for tool, _ in offers if tool.kind != "function" or tool.namespace is not None
         },
@@ -149,9 +173,11 @@ _Offer: TypeAlias = tuple[ClientTool, Mapping[str, Json]]
 class _ToolCollector:
     """Collects the tools to offer, with their definitions; `offers` has each tool once, in the client's order."""
 
-    def __init__(self, model_label: str, ignored: list[str], *, is_search_by_client: bool) -> None:
+    def __init__(
+        self, model_label: str, ignored: list[str], *, is_search_by_client: bool, has_custom_tools: bool
+    ) -> None:
         self._model_label, self._ignored = model_label, ignored
-        self._is_search_by_client = is_search_by_client
+        self._is_search_by_client, self._has_custom_tools = is_search_by_client, has_custom_tools
         self._offers: list[_Offer] = []
         self._searchable: dict[str, str] = {}
 
@@ -229,7 +255,8 @@ class _ToolCollector:
             is_honoured = field == "defer_loading" and self._is_search_by_client
             if _DEFAULT_TOOL_FIELDS.get(field) != tool[field] and not is_honoured:
                 self._ignored.append(f"tools.{field}")
-        if tool["type"] == "custom" and tool.get("format") not in (None, {"type": "text"}):
+        is_sent = self._has_custom_tools and _grammar(tool) is not None
+        if tool["type"] == "custom" and tool.get("format") not in (None, {"type": "text"}) and not is_sent:
             self._ignored.append("tools.format")  # the model may read a grammar, and nothing enforces it
 
 
@@ -330,6 +357,18 @@ def _function_definition(function_name: str, tool: ClientTool, definition: Mappi
                 skills = (definition.get("environment") or {}).get("skills")
                 description = _join_paragraphs(description, f"Skills: {json.dumps(skills)}" if skills else None)
             return _function(function_name, description, properties, *required)
+
+
+def _custom_definition(function_name: str, tool: ClientTool, definition: Mapping[str, Json]) -> Json:
+    """Build the custom tool that a model with such tools is offered."""
+    fields = {name: definition[name] for name in ("description", "format") if definition.get(name) is not None}
+    if _grammar(definition) is None:
+        fields.pop("format", None)  # free text, which is the default
+    return {"type": "custom", "name": function_name, **fields}
+
+
+def _is_custom(function_name: Json, names: _FunctionNames) -> bool:
+    return any(name == function_name and tool.kind == "custom" for tool, name in names.by_tool.items())
 
 
 def _grammar(tool: Mapping[str, Json]) -> Mapping[str, Json] | None:
@@ -450,7 +489,7 @@ APPLIED_ITEM_TYPES = frozenset({"additional_tools", "configuration_update"})
 """Items that change the request; the model is not sent them."""
 
 
-def _map_items(items: Sequence[Item], names: _FunctionNames, model_label: str) -> list[Item]:
+def _map_items(items: Sequence[Item], names: _FunctionNames, model_label: str, *, has_custom_tools: bool) -> list[Item]:
     searches = {item_type(item): set[str | None]() for item in items if item_type(item).startswith("tool_search_")}
     for item in items:
         if item_type(item) in searches:
@@ -464,6 +503,10 @@ def _map_items(items: Sequence[Item], names: _FunctionNames, model_label: str) -
         if kind in ("tool_search_call", "tool_search_output") and pair_id(item) not in paired_searches:
             text = _loaded_tools_text(item, names) if kind == "tool_search_output" else _note_text(item)
             mapped.append(_note("assistant", text))
+        elif kind == "custom_tool_call" and has_custom_tools:
+            name = names.get(_called_custom_tool(item))
+            fields = {"call_id": read_required_str(item, "call_id"), "input": read_required_str(item, "input")}
+            mapped.append({"type": kind, "name": name, **fields})
         elif kind in _ITEM_MAPPERS:
             mapped.append(_ITEM_MAPPERS[kind](item, names))
         elif kind == "function_call_output" and get_call_id(item) is None:
@@ -489,10 +532,15 @@ def _map_function_call(item: Item, names: _FunctionNames) -> Item:
     return {**item, "name": name}
 
 
-def _map_custom_call(item: Item, names: _FunctionNames) -> Item:
+def _called_custom_tool(item: Item) -> ClientTool:
     namespace = item.get("namespace")
-    tool = ClientTool("custom", read_required_str(item, "name"), namespace if isinstance(namespace, str) else None)
-    return _function_call(item, names.get(tool), _dump({"input": read_required_str(item, "input")}))
+    return ClientTool("custom", read_required_str(item, "name"), namespace if isinstance(namespace, str) else None)
+
+
+def _map_custom_call(item: Item, names: _FunctionNames) -> Item:
+    return _function_call(
+        item, names.get(_called_custom_tool(item)), _dump({"input": read_required_str(item, "input")})
+    )
 
 
 def _map_built_in_call(item: Item, names: _FunctionNames) -> Item:

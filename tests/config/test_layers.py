@@ -270,6 +270,16 @@ def test_hosted_tools_of_a_server_that_has_them_cannot_be_set() -> None:
         make_settings(user='[providers.openai]\nhosted_tools = "omit"')
 
 
+def test_custom_tools_can_be_set_for_chat_completions_only() -> None:
+    providers = make_settings(user='[providers.x]\napi = "chat"\ncustom_tools = "native"').providers
+    assert (providers["x"].custom_tools, providers["deepseek"].custom_tools) == ("native", "auto")
+    for name, api in (("openai", "responses"), ("anthropic", "anthropic")):
+        with pytest.raises(
+            InvalidSettings, match=f"'providers.{name}.custom_tools' has no effect with the API '{api}'"
+        ):
+            make_settings(user=f'[providers.{name}]\ncustom_tools = "native"')
+
+
 def test_the_tenant_comes_from_a_variable_or_a_file_and_defaults_to_local() -> None:
     assert make_settings().tenant == "local"
     assert make_settings(user='tenant = "bob"').tenant == "bob"

@@ -181,6 +181,13 @@ NOTES = {
         "omit",
         "`refuse`",
     ),
+    "providers.NAME.custom_tools": Note(
+        "Custom tools, for a provider whose API is `chat`: `native` sends them as such, with their grammar, `function`"
+        " as functions with one string. `auto` is `native` for GPT-5 and later models of OpenAI and Azure, else"
+        " `function`.",
+        "native",
+        "`auto`",
+    ),
     "aliases.ALIAS": Note(
         "The model that this name stands for, in commands and in requests to `convo serve`. The name may be a full "
         'one, such as `"openai/gpt-5"`.',

@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from convo.config.sections import CustomTools
 from convo.config.settings import ResponseLimits
 from convo.config.values import Secret
 from convo.errors import (
@@ -427,3 +428,135 @@ async def test_a_json_object_is_posted_with_a_body_and_requested_without_one(
         ("/v1/count", {"model": "v3"}),
         ("/v1/props", None),
     ]
+
+
+# -- custom tools ----------------------------------------------------------------------------------
+
+GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": "start: /a+/"}
+PATCH = {"type": "custom", "name": "patch", "description": "d", "format": GRAMMAR}
+FUNCTION = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+
+
+def custom_delta(index: int, custom_input: str, **fields: Json) -> dict[str, Any]:
+    """Return a chunk with a part of a custom call; the first one has its id, type and name."""
+    name = {"name": fields.pop("name")} if "name" in fields else {}
+    return delta(tool_calls=[{"index": index, **fields, "custom": {**name, "input": custom_input}}])
+
+
+@pytest.fixture
+async def native(server: ChatServer) -> AsyncIterator[ChatModel]:
+    model = ChatModel("vllm", server.url, counting_ids(), custom_tools="native")
+    yield model
+    await model.aclose()
+
+
+async def test_a_custom_tool_and_its_streamed_call_are_translated_both_ways(
+    server: ChatServer, native: ChatModel
+) -> None:
+    first = {"id": "call_1", "type": "custom", "name": "patch"}
+    server.stream(
+        delta(content="So."),
+        custom_delta(0, "", **first),
+        custom_delta(0, '{"input": "'),
+        custom_delta(0, "\ud83d"),
+        custom_delta(0, "\ude00\n"),
+        tool(1, call_id="call_2", name="look"),
+        custom_delta(2, "aaa", **{**first, "id": "call_3", "name": "b__free"}),
+        custom_delta(3, "", **{**first, "id": "call_4"}),
+        finish("tool_calls"),
+        usage_fields(),
+    )
+    tools = [PATCH, FUNCTION, {"type": "namespace", "name": "b", "tools": [{"type": "custom", "name": "free"}]}]
+    events = await read_events(native, make_request(user_message("hi"), tools=tools))
+
+    assert server.requests[0].json["tools"] == [
+        {
+            "type": "custom",
+            "custom": {
+                "name": "patch",
+                "description": "d",
+                "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: /a+/"}},
+            },
+        },
+        {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}},
+        {"type": "custom", "custom": {"name": "b__free"}},
+    ]
+    output = events[-1]["response"]["output"]
+    assert [item["type"] for item in output[1:]] == ["custom_tool_call", "function_call", *["custom_tool_call"] * 2]
+    patch, look, free, empty = output[1:]
+    assert (patch["name"], patch["call_id"], patch["input"]) == ("patch", "call_1", '{"input": "\U0001f600\n')
+    assert (look["call_id"], look["arguments"]) == ("call_2", "{}")
+    assert (free["name"], free["namespace"], free["input"]) == ("free", "b", "aaa")
+    assert (empty["call_id"], empty["input"], empty["status"]) == ("call_4", "", "completed")
+    streamed = [event["delta"] for event in events if event["type"] == "response.custom_tool_call_input.delta"]
+    assert streamed == ['{"input": "', "\U0001f600\n", "aaa"]
+    done = [event["input"] for event in events if event["type"] == "response.custom_tool_call_input.done"]
+    assert done == [patch["input"], "aaa", ""]
+
+    outputs = [{"type": "custom_tool_call_output", "call_id": f"call_{number}", "output": "ok"} for number in (1, 3, 4)]
+    function_output = {"type": "function_call_output", "call_id": "call_2", "output": "seen"}
+    body = native.build_body(make_request(user_message("hi"), *output, *outputs, function_output, tools=tools))
+    assistant, *answers = body["messages"][1:]
+    assert assistant["tool_calls"][0] == {
+        "id": "call_1",
+        "type": "custom",
+        "custom": {"name": "patch", "input": patch["input"]},
+    }
+    assert assistant["tool_calls"][2]["custom"] == {"name": "b__free", "input": "aaa"}
+    assert [(message["role"], message["tool_call_id"]) for message in answers] == [
+        ("tool", f"call_{number}") for number in (1, 2, 3, 4)
+    ]
+
+
+def test_a_tool_choice_names_a_custom_tool_in_the_form_of_the_server(native: ChatModel) -> None:
+    def choice(tool_choice: Json, *tools: Json) -> Json:
+        return native.build_body(make_request(user_message("hi"), tools=tools, tool_choice=tool_choice))["tool_choice"]
+
+    member = {"type": "namespace", "name": "b", "tools": [{"type": "custom", "name": "free"}]}
+    assert choice({"type": "custom", "name": "patch"}, PATCH) == {"type": "custom", "custom": {"name": "patch"}}
+    assert choice({"type": "custom", "name": "free"}, member) == {"type": "custom", "custom": {"name": "b__free"}}
+    assert choice({"type": "function", "name": "look"}, PATCH, FUNCTION) == {
+        "type": "function",
+        "function": {"name": "look"},
+    }
+    assert choice("required", PATCH) == "required"
+
+
+@pytest.mark.parametrize(
+    ("url", "model", "setting", "is_native"),
+    [
+        ("https://api.openai.com/v1", "gpt-5-mini", "auto", True),
+        ("https://mine.openai.azure.com/openai/v1", "gpt-6-astra", "auto", True),
+        ("https://api.openai.com/v1", "gpt-5-mini", "function", False),
+        ("https://api.openai.com/v1", "gpt-4o", "auto", False),
+        ("https://api.openai.com/v1", "gpt-5-chat-latest", "auto", False),
+        ("https://mine.openai.azure.com/openai/v1", "gpt-35-turbo", "auto", False),
+        ("https://mine.openai.azure.com/openai/v1", "our-deployment", "auto", False),
+        ("https://mine.openai.azure.com/openai/v1", "our-deployment", "native", True),
+        ("http://127.0.0.1:8000/v1", "gpt-5-mini", "auto", False),
+    ],
+)
+def test_a_grammar_is_sent_where_the_model_has_custom_tools_and_is_reported_elsewhere(
+    url: str, model: str, setting: CustomTools, is_native: bool
+) -> None:
+    chat = ChatModel("x", url, counting_ids(), custom_tools=setting)
+    request = make_request(user_message("hi"), model=model, tools=[PATCH])
+    assert chat.build_body(request)["tools"][0]["type"] == ("custom" if is_native else "function")
+    assert chat.ignored_fields(request) == (() if is_native else ("tools.format",))
+    unknown = make_request(user_message("hi"), model=model, tools=[{**PATCH, "format": {"type": "xml"}}])
+    assert chat.ignored_fields(unknown) == ("tools.format",)
+
+
+async def test_a_function_call_of_a_custom_tool_is_read_as_well(server: ChatServer, native: ChatModel) -> None:
+    server.stream(
+        tool(0, call_id="call_1", name="patch", arguments='{"input": "aa"}'), finish("tool_calls"), usage_fields()
+    )
+    events = await read_events(native, make_request(user_message("hi"), tools=[PATCH]))
+    assert [(item["type"], item["input"]) for item in events[-1]["response"]["output"]] == [("custom_tool_call", "aa")]
+
+
+@pytest.mark.parametrize("custom", ["text", ["x"], {"name": 7}, {"name": "patch", "input": 7}, {"input": "no name"}])
+async def test_a_malformed_custom_call_fails_the_response(server: ChatServer, native: ChatModel, custom: Json) -> None:
+    server.stream(delta(tool_calls=[{"index": 0, "id": "call_1", "type": "custom", "custom": custom}]))
+    with pytest.raises(StreamBroken):
+        await read_events(native, make_request(user_message("hi"), tools=[PATCH]))

@@ -3,10 +3,11 @@
 import json
 from collections.abc import Iterator
 
+import openai
 import pytest
 
 from convo.history.items import Json
-from tests.models.chat_server import ChatServer, delta, finish, run_chat_server
+from tests.models.chat_server import ChatServer, delta, finish, run_chat_server, usage_fields
 from tests.models.messages_events import message_events, text
 from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway
@@ -369,3 +370,35 @@ def test_encrypted_content_of_an_older_release_is_still_decrypted(
     gateway.create_response({"model": "native/m", "input": [reasoning_item, {"role": "assistant", "content": "ok"}]})
 
     assert upstream.requests[0].json["input"][0]["encrypted_content"] == "gAAAA"
+
+
+def test_a_custom_tool_with_a_grammar_reaches_a_chat_server_that_has_them(serve: Serve, upstream: ChatServer) -> None:
+    gateway = serve(
+        toml=PROVIDERS.format(url=upstream.url).replace("extra_fields", 'custom_tools = "native"\nextra_fields')
+    )
+    call = {"index": 0, "id": "call_1", "type": "custom", "custom": {"name": "sum", "input": "1 +"}}
+    more = {"index": 0, "custom": {"input": " 2"}}
+    upstream.stream(delta(tool_calls=[call]), delta(tool_calls=[more]), finish("tool_calls"), usage_fields())
+    upstream.stream(delta(content="3."), finish("stop"), usage_fields())
+    grammar = {"type": "grammar", "syntax": "regex", "definition": "[0-9+ ]+"}
+    tools = [{"type": "custom", "name": "sum", "format": grammar}]
+    with openai.OpenAI(base_url=gateway.url, api_key="any", max_retries=0, _strict_response_validation=True) as client:
+        raw = client.responses.with_raw_response.create(model="chat/any", input="1 + 2?", tools=tools)  # type: ignore[arg-type]
+        first = raw.parse()
+        output = {"type": "custom_tool_call_output", "call_id": "call_1", "output": "3"}
+        second = client.responses.create(model="chat/any", input=[output], previous_response_id=first.id, tools=tools)  # type: ignore[arg-type, list-item]
+
+    assert "x-convo-ignored" not in raw.headers
+    called = first.output[0]
+    assert called.type == "custom_tool_call"
+    assert (called.name, called.input, called.call_id) == ("sum", "1 + 2", "call_1")
+    assert second.output_text == "3."
+    sent = [request.json for request in upstream.requests]
+    assert sent[0]["tools"][0]["custom"]["format"] == {
+        "type": "grammar",
+        "grammar": {"syntax": "regex", "definition": "[0-9+ ]+"},
+    }
+    assert sent[1]["messages"][1]["tool_calls"] == [
+        {"id": "call_1", "type": "custom", "custom": {"name": "sum", "input": "1 + 2"}}
+    ]
+    assert sent[1]["messages"][2] == {"role": "tool", "tool_call_id": "call_1", "content": "3"}
