@@ -16,7 +16,8 @@ and no other field, with the id of a response that runs on its connection. The e
         response_not_found          this connection has no such response
         response_already_completed  the response has completed
         response_not_active         the response has ended in another way
-        steering_not_supported      the response belongs to a conversation, or compacts its history by itself
+        steering_not_supported      the response belongs to a conversation, compacts its history by itself, or only
+                                    prepares the next one
         too_many_pending_steers     too much input is queued on the connection
         successor_creation_failed   the response failed, or the response that continues it was refused
 
@@ -144,6 +145,9 @@ def find_unsupported_reason(body: Mapping[str, Json]) -> str | None:
         return "A response of a conversation cannot be steered"
     if body.get("context_management"):
         return "A response that compacts its history by itself cannot be steered"
+    cache_options = body.get("prompt_cache_options")
+    if body.get("generate") is False or (isinstance(cache_options, Mapping) and cache_options.get("prewarm")):
+        return "A request that only prepares the next one cannot be steered"
     return None
 
 

@@ -30,8 +30,11 @@ from tests.models.chat_server import (
 )
 from tests.models.chat_server import tool as call_delta
 from tests.models.messages_events import message_events, text
+from tests.models.messages_events import start as claude_start
+from tests.models.messages_events import tool as tool_use
 from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway
+from tests.server.test_recording import wait_for_rows
 from tests.server.websocket_client import ManualClock, WebSocketClient, connect_client, response_text
 
 PROVIDERS = """
@@ -221,24 +224,32 @@ def test_a_steered_text_is_finished_and_continued_with_the_input(
     assert gateway.unexpected_errors == []
 
 
-def test_a_steered_response_ends_before_its_next_item(gateway: RunningGateway, upstream: ChatServer) -> None:
+@pytest.mark.parametrize("kind", ["chat", "claude"])
+def test_a_steered_response_ends_before_its_next_item(gateway: RunningGateway, upstream: ChatServer, kind: str) -> None:
     """The call that the model was about to make is not in the output, and the request to the model is closed."""
     gate, closed = Gate(), threading.Event()
+    if kind == "chat":
+        before = [event(delta(content="I look."))]
+        after = [event(call_delta(0, call_id="call_1", name="look", arguments="{}"))]
+    else:
+        before, after = [claude_start(), *text(0, "I look.")], tool_use(1, "toolu_1", "look", "{}")
 
     async def answer(receive: Receive, send: Send) -> None:
         await send_head(send, 200, "text/event-stream")
-        await send_piece(send, event(delta(content="I look.")))
+        for piece in before:
+            await send_piece(send, piece)
         await gate.wait()
-        await send_piece(send, event(call_delta(0, call_id="call_1", name="look", arguments="{}")))
+        for piece in after:
+            await send_piece(send, piece)
         while (await receive())["type"] != "http.disconnect":
             pass
         closed.set()
 
     upstream.answers.append(answer)
-    stream_gated(upstream, *answer_parts("chat", "Fine."))
+    stream_gated(upstream, *answer_parts(kind, "Fine."))
     tool = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
     with connect_client(gateway) as client:
-        first, events = start_and_steer(client, gate, "chat/any", tools=[tool])
+        first, events = start_and_steer(client, gate, f"{kind}/any", tools=[tool])
         events += receive_to_end(client, 2)
 
     assert closed.wait(30)
@@ -251,6 +262,7 @@ def test_a_steered_response_ends_before_its_next_item(gateway: RunningGateway, u
     assert (last["status"], response_text(last), last["previous_response_id"]) == ("completed", "Fine.", first)
     assert [tool["name"] for tool in last["tools"]] == ["look"]
     assert stored_texts(gateway, last["id"]) == ["Write a poem.", "I look.", STEER]
+    assert user_texts(upstream.requests[1].json) == ["Write a poem.", STEER]
 
 
 def test_a_native_server_is_stopped_between_the_items_of_its_own_tools(
@@ -328,6 +340,22 @@ def test_a_successor_can_be_steered_by_its_own_id(gateway: RunningGateway, upstr
     assert (late["error"]["code"], late["steer"]["input"]) == ("response_already_completed", "late")
     assert last["previous_response_id"] == second
     assert stored_texts(gateway, last["id"]) == ["Write a poem.", "One.", "first", "Two.", "second"]
+
+
+def test_a_recorded_chain_has_the_input_once(serve: Serve, upstream: ChatServer) -> None:
+    """With `serve.record` the inspector shows it like a stored one."""
+    gateway, gate = serve(toml=PROVIDERS.format(url=upstream.url), record=True), Gate()
+    stream_gated(upstream, *answer_parts("chat", "A long poem.", gate))
+    stream_gated(upstream, *answer_parts("chat", "Short."))
+    with connect_client(gateway) as client:
+        start_and_steer(client, gate, "chat/any", store=False)
+        receive_to_end(client, 2)
+    second, first = wait_for_rows(gateway, lambda data: [row["status"] for row in data] == ["completed"] * 2)
+    view = gateway.http.get(f"/inspect/api/conversations/{second['session']}").json()
+    assert [link["parent"] for link in view["links"]] == [None, first["id"]]
+    assert view["items_at_head"] == 4
+    assert json.dumps(view).count(STEER) == json.dumps(view).count("Write a poem.")
+    assert second["session"] == first["session"]
 
 
 @pytest.mark.parametrize("stateless", [False, True])
@@ -661,6 +689,19 @@ def refuse_successor(upstream: ChatServer, gate: Gate) -> None:
     upstream.refuse(400, {"error": {"message": "Too long for me", "code": "nope"}})
 
 
+def test_input_is_returned_if_the_limits_refuse_the_successor(serve: Serve, upstream: ChatServer) -> None:
+    limits = "[serve.limits]\nper_minute = 1\n"
+    gateway, gate = serve(toml=f"{PROVIDERS.format(url=upstream.url)}{limits}"), Gate()
+    stream_gated(upstream, *answer_parts("chat", "A poem.", gate))
+    with connect_client(gateway) as client:
+        start_and_steer(client, gate, "chat/any")
+        failed = receive_until(client, "response.steer.failed")[-1]
+
+    assert failed["error"]["code"] == "successor_creation_failed"
+    assert "limit" in failed["error"]["message"].lower()
+    assert failed["steer"]["input"] == STEER
+
+
 @pytest.mark.parametrize("script", [cut_stream, refuse_successor])
 def test_accepted_input_is_returned_if_no_response_can_continue_with_it(
     gateway: RunningGateway, upstream: ChatServer, script: Callable[[ChatServer, Gate], None]
@@ -761,6 +802,16 @@ def run_response(steering: ConnectionSteering, response_id: str, **body: Any) ->
     steering.observe({"type": "response.created", "response": response})
     steering.observe({"type": "response.completed", "response": response})
     steering.finish(None, can_continue=True)
+
+
+@pytest.mark.parametrize("body", [{"generate": False}, {"prompt_cache_options": {"prewarm": True}}], ids=str)
+def test_a_request_that_only_prepares_the_next_one_cannot_be_steered(body: dict[str, Any]) -> None:
+    steering = ConnectionSteering(random_id, SteerLimits())
+    steering.begin(TurnMessage(body, None))
+    steering.observe({"type": "response.created", "response": {"id": "resp_1"}})
+    failed, _ = steering.submit({"previous_response_id": "resp_1", "input": "x"}, 1)
+    assert failed["error"]["code"] == "steering_not_supported"
+    assert not steering.is_steered()
 
 
 def test_the_ended_responses_of_a_connection_are_bounded() -> None:
