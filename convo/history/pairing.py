@@ -96,6 +96,14 @@ def build_required_input(item: Item) -> dict[str, Json] | None:
     return {"type": OUTPUT_BY_CLIENT_CALL[kind], "call_id": pair_id(item), **name}
 
 
+def has_open_hosted_call(items: Sequence[Item]) -> bool:
+    """Return whether a call that the provider runs has no output yet."""
+    with_output = output_index_by_call(items, OUTPUT_BY_HOSTED_CALL)
+    return any(
+        item_type(item) in OUTPUT_BY_HOSTED_CALL and index not in with_output for index, item in enumerate(items)
+    )
+
+
 def program_call_id(item: Item) -> str | None:
     """Return the call id of the program that made a call, or of the call that an output belongs to."""
     caller = item.get("caller")

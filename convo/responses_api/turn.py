@@ -16,7 +16,7 @@ from convo.endpoints.base import IsSteered
 from convo.errors import Conflict, ConvoError, LimitReached, NotFound, StoreFault, StreamBroken, TryLater
 from convo.history.accumulator import TERMINAL_EVENTS, ResponseAccumulator, StreamedTextChecksum, validate_stream_event
 from convo.history.items import Item, Json, StreamEvent, item_type
-from convo.history.pairing import build_required_input
+from convo.history.pairing import build_required_input, has_open_hosted_call
 from convo.history.records import (
     IGNORED_PARAMETER,
     PROVIDER_PARAMETER,
@@ -219,13 +219,15 @@ class ResponseStream:
     def can_end_before(self, event: StreamEvent) -> bool:
         """Whether the response can end between its finished items and `event`, and a user message continue it.
 
-        It cannot after reasoning, which belongs to the next item, nor if the client has to send something first.
+        It cannot after reasoning, which belongs to the next item, before the output of a call that the provider runs,
+        nor if the client has to send something first.
         """
         return (
             event["type"] == "response.output_item.added"
             and not self._open_indexes
             and bool(self.finished_items)
             and item_type(self.finished_items[-1]) != "reasoning"
+            and not has_open_hosted_call(self.finished_items)
             and not any(map(build_required_input, self.finished_items))
         )
 

@@ -231,6 +231,7 @@ class WebSocketConnection:
             turn: TurnMessage | None = message
             while turn is not None:
                 turn = await self._run_turn(turn)
+            self._next_number = 0
 
     async def _next_message(self) -> TurnMessage | InvalidMessage | None:
         """Return the oldest message in the queue; None when the connection ends."""

@@ -289,6 +289,23 @@ def test_a_native_server_is_stopped_between_the_items_of_its_own_tools(
     assert [item.get("type") for item in sent] == ["message", "web_search_call", "message"]
 
 
+def test_a_native_server_is_not_stopped_before_the_output_of_its_program(
+    gateway: RunningGateway, upstream: ChatServer
+) -> None:
+    program = {"type": "program", "id": "prog_1", "call_id": "call_p", "code": "1 + 1", "fingerprint": "f"}
+    output = {"type": "program_output", "id": "out_1", "call_id": "call_p", "result": "2", "status": "completed"}
+    gate = Gate()
+    events = native_events(program, output, native_message("Two.", 2))
+    stream_gated(upstream, *events[:2], gate, *events[2:])
+    stream_gated(upstream, *answer_parts("native", "Fine."))
+    with connect_client(gateway) as client:
+        _, received = start_and_steer(client, gate, "native/any", tools=[{"type": "programmatic_tool_calling"}])
+        received += receive_to_end(client, 2)
+
+    steered = next(one["response"] for one in received if one["type"] == "response.incomplete")
+    assert [item["type"] for item in steered["output"]] == ["program", "program_output"]
+
+
 def test_a_response_does_not_end_between_reasoning_and_its_message(
     gateway: RunningGateway, upstream: ChatServer
 ) -> None:
