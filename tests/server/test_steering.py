@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from openai import OpenAI
 from starlette.types import Receive, Send
 
@@ -840,6 +842,51 @@ def test_the_ended_responses_of_a_connection_are_bounded() -> None:
         for number in (0, 1)
     ]
     assert codes == ["response_not_found", "response_already_completed"]
+
+
+CLIENT_CALL = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
+TURNS = st.tuples(
+    st.sampled_from(["completed", "waits", "steered", "failed", "broken", "refused"]),
+    st.integers(0, 3),  # inputs while the response runs
+    st.booleans(),  # whether the connection may go on
+    st.sampled_from([-1, -1, 0, 9]),  # the earlier response that the next request continues, if there is one
+)
+
+
+@given(turns=st.lists(TURNS, max_size=12))
+def test_accepted_input_is_used_once_or_returned_once(turns: list[tuple[str, int, bool, int]]) -> None:
+    """Whatever happens to the responses, no input is lost, and none is in the history twice."""
+    steering = ConnectionSteering(random_id, SteerLimits(max_inputs=8))
+    accepted: list[str] = []
+    settled: list[str] = []  # used in a response that was created, or returned
+    ids: list[str] = []
+    following: TurnMessage | None = None
+    for kind, input_count, can_continue, parent in turns:
+        previous = {"previous_response_id": ids[parent]} if -len(ids) <= parent < len(ids) else {}
+        turn = steering.begin(following or TurnMessage({"input": "x", **previous}, None))
+        if turn.steers:
+            items = [item for steer in turn.steers for item in steer.items]
+            assert turn.body["input"][: len(items)] == items
+        if kind != "refused":
+            ids.append(f"resp_{len(ids)}")
+            settled += [steer.id for steer in turn.steers]
+            steering.observe({"type": "response.created", "response": {"id": ids[-1]}})
+            for _ in range(input_count):
+                sent, _ = steering.submit({"previous_response_id": ids[-1], "input": "y"}, 1)
+                accepted += [sent["steer"]["id"]] if sent["type"] == "response.steer.accepted" else []
+        if kind not in ("refused", "broken"):
+            status = {"waits": "completed", "steered": "incomplete"}.get(kind, kind)
+            output = [CLIENT_CALL] if kind == "waits" else []
+            response = {"id": ids[-1], "status": status, "output": output}
+            steering.observe({"type": f"response.{status}", "response": response})
+        result = steering.finish(None, can_continue=can_continue)
+        following = result.turn
+        settled += [one["steer"]["id"] for one in result.events if one["type"] == "response.steer.failed"]
+    waiting = [steer.id for steer in following.steers] if following is not None else []
+    for response_id in ids:
+        turn = steering.begin(TurnMessage({"input": [], "previous_response_id": response_id}, None))
+        waiting += [steer.id for steer in turn.steers]
+    assert sorted(settled + waiting) == sorted(accepted)
 
 
 # -- a killed server -------------------------------------------------------------------------------
