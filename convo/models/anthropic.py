@@ -46,7 +46,7 @@ from convo.models.base import (
 )
 from convo.models.errors import ErrorContext, fault_from_stream_error, map_provider_errors
 from convo.models.http import PLACEHOLDER_KEY, SSEClient, limit_response_bodies, translate_certificate_errors
-from convo.models.stream import ResponseEventWriter, make_usage
+from convo.models.stream import ResponseEventWriter, merge_anthropic_counts, usage_from_anthropic
 from convo.models.tool_mapping import map_request
 from convo.runtime import NewId
 from convo.usage.model_info import find_model_window
@@ -221,7 +221,7 @@ class AnthropicEventTranslator:
         self._open_block: dict[str, Json] = {}
         self._buffers: dict[str, StringIO] = {}
         self._has_arguments = False
-        self._token_counts: dict[str, int] = {}
+        self._token_counts: dict[str, Json] = {}
         self._stop_reason, self._explanation = "", _DEFAULT_REFUSAL
         self._has_ended = False
 
@@ -252,7 +252,7 @@ class AnthropicEventTranslator:
         match event["type"]:
             case "message_start":
                 self._writer.model = _as_str(event["message"].get("model")) or self._writer.model
-                self._token_counts |= read_token_counts(event["message"].get("usage"))
+                self._token_counts = merge_anthropic_counts(self._token_counts, event["message"].get("usage"))
             case "content_block_start":
                 yield from self._start_block(event["content_block"])
             case "content_block_delta":
@@ -264,7 +264,7 @@ class AnthropicEventTranslator:
                 self._explanation = (
                     _as_str((event["delta"].get("stop_details") or {}).get("explanation")) or _DEFAULT_REFUSAL
                 )
-                self._token_counts |= read_token_counts(event.get("usage"))
+                self._token_counts = merge_anthropic_counts(self._token_counts, event.get("usage"))
             case "message_stop":
                 self._has_ended = True
 
@@ -309,20 +309,6 @@ class AnthropicEventTranslator:
             yield from self._writer.write_arguments(json.dumps(block.get("input") or {}))
         if block["type"] == "thinking":
             yield from self._writer.write_encrypted_content(self._issuer + encode_thinking_block(block))
-
-
-def usage_from_anthropic(raw: Mapping[str, int]) -> Json:
-    """Convert token counts to usage: Claude counts cache reads and cache writes apart from `input_tokens`."""
-    cached, written = (raw.get(f"cache_{name}_input_tokens", 0) for name in ("read", "creation"))
-    reasoning = raw.get("thinking_tokens", 0)
-    total = raw.get("input_tokens", 0) + cached + written
-    return make_usage(total, raw.get("output_tokens", 0), cached=cached, written=written, reasoning=reasoning)
-
-
-def read_token_counts(usage: Mapping[str, Json] | None) -> dict[str, int]:
-    """Return the token counts of a usage object by name; those at the end of a stream replace the earlier ones."""
-    counts = {**(usage or {}), **((usage or {}).get("output_tokens_details") or {})}
-    return {name: value for name, value in counts.items() if isinstance(value, int)}
 
 
 # -- types: null is the default, another type breaks the stream ---------------------------

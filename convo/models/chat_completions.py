@@ -41,7 +41,7 @@ from convo.models.base import (
 from convo.models.chat_messages import build_chat_messages, encode_reasoning_text
 from convo.models.errors import ErrorContext, fault_from_stream_error, map_provider_errors
 from convo.models.http import PLACEHOLDER_KEY, OpenAIClientOptions, SSEClient, make_http_client, make_openai_client
-from convo.models.stream import ResponseEventWriter, make_usage
+from convo.models.stream import ResponseEventWriter, usage_from_chat
 from convo.models.tool_mapping import MappedRequest, map_request
 from convo.runtime import NewId
 
@@ -213,7 +213,7 @@ class ChatChunkTranslator:
         self._writer.model = _typed(chunk.get("model"), str) or self._writer.model
         usage = chunk.get("usage") or _typed(chunk.get("x_groq"), dict).get("usage")
         if usage:
-            self._usage = _usage_from_chat(_typed(usage, dict))
+            self._usage = usage_from_chat(_typed(usage, dict), is_strict=True)
         for raw_choice in _typed(chunk.get("choices"), list):
             choice = _typed(raw_choice, dict)
             self._logprobs += map(_translate_logprob, _typed(_typed(choice.get("logprobs"), dict).get("content"), list))
@@ -301,24 +301,6 @@ def _translate_logprob(value: Json) -> Json:
             _translate_logprob(alternative) for alternative in _typed(fields["top_logprobs"], list)
         ]
     return translated
-
-
-def _usage_from_chat(raw: Mapping[str, Json]) -> Json:
-    """Convert the token counts of chat completions to usage; DeepSeek counts cached tokens in a field of its own.
-
-    Raises StreamBroken if a count is not a number.
-    """
-    input_details, output_details = (
-        _typed(raw.get("prompt_tokens_details"), dict),
-        _typed(raw.get("completion_tokens_details"), dict),
-    )
-    return make_usage(
-        _typed(raw.get("prompt_tokens"), int),
-        _typed(raw.get("completion_tokens"), int),
-        cached=_typed(input_details.get("cached_tokens"), int) or _typed(raw.get("prompt_cache_hit_tokens"), int),
-        written=_typed(input_details.get("cache_write_tokens"), int),
-        reasoning=_typed(output_details.get("reasoning_tokens"), int),
-    )
 
 
 def _typed(value: Json, expected: type[_T]) -> _T:

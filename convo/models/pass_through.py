@@ -20,7 +20,7 @@ from convo.errors import LimitReached, Unsupported
 from convo.history.items import Json
 from convo.models.errors import ErrorContext, fault_from_response, map_provider_errors, translate_server_key_errors
 from convo.models.http import JSON_DECODER, OPENAI_URL, SSEClient, SSEDecoder, TimeSlice, skip_whitespace
-from convo.models.stream import make_usage
+from convo.models.stream import merge_anthropic_counts, usage_from_anthropic, usage_from_chat
 
 
 class PassThroughApi(StrEnum):
@@ -272,7 +272,7 @@ class UsageReader:
         """The usage so far; None if the provider reported none."""
         if not self._counts or self._api is PassThroughApi.COUNT_MESSAGE_TOKENS:
             return None
-        return _anthropic_usage(self._counts) if self._api.is_anthropic else _chat_usage(self._counts)
+        return usage_from_anthropic(self._counts) if self._api.is_anthropic else usage_from_chat(self._counts)
 
     def feed_event(self, data: str) -> None:
         """Read the data of one event."""
@@ -296,28 +296,4 @@ class UsageReader:
         for parent in (message, value):
             usage = parent.get("usage") if isinstance(parent, dict) else None
             if isinstance(usage, dict):
-                self._counts |= {name: count for name, count in usage.items() if count is not None}
-
-
-def _chat_usage(counts: Mapping[str, Json]) -> Json:
-    return make_usage(
-        _count(counts, "prompt_tokens"),
-        _count(counts, "completion_tokens"),
-        cached=_count(counts, "prompt_tokens_details", "cached_tokens") or _count(counts, "prompt_cache_hit_tokens"),
-        reasoning=_count(counts, "completion_tokens_details", "reasoning_tokens"),
-    )
-
-
-def _anthropic_usage(counts: Mapping[str, Json]) -> Json:
-    """Anthropic counts the input that it reads from its cache, or writes to it, apart from the rest."""
-    cached, written = _count(counts, "cache_read_input_tokens"), _count(counts, "cache_creation_input_tokens")
-    total = _count(counts, "input_tokens") + cached + written
-    return make_usage(total, _count(counts, "output_tokens"), cached=cached, written=written)
-
-
-def _count(counts: Mapping[str, Json], *path: str) -> int:
-    """Return the number at `path`; 0 for anything else."""
-    value: Json = counts
-    for name in path:
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value if isinstance(value, int) else 0
+                self._counts = merge_anthropic_counts(self._counts, usage)

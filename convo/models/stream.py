@@ -13,6 +13,7 @@ from io import StringIO
 from types import MappingProxyType
 from typing import NamedTuple
 
+from convo.errors import StreamBroken
 from convo.history.items import Item, Json, StreamEvent
 from convo.models.tool_mapping import ClientTool, CustomInputDecoder, build_call_item
 from convo.runtime import NewId
@@ -41,6 +42,58 @@ def make_usage(input_tokens: int, output_tokens: int, *, cached: int = 0, writte
         "output_tokens_details": {"reasoning_tokens": reasoning},
         "total_tokens": input_tokens + output_tokens,
     }
+
+
+def usage_from_chat(counts: Mapping[str, Json], *, is_strict: bool = False) -> Json:
+    """Convert the token counts of chat completions to usage; DeepSeek counts cached tokens in a field of its own.
+
+    is_strict:  raise StreamBroken for a count, or details, of another type, instead of counting 0
+    """
+
+    def count(*path: str) -> int:
+        return _read_count(counts, path, is_strict=is_strict)
+
+    return make_usage(
+        count("prompt_tokens"),
+        count("completion_tokens"),
+        cached=count("prompt_tokens_details", "cached_tokens") or count("prompt_cache_hit_tokens"),
+        written=count("prompt_tokens_details", "cache_write_tokens"),
+        reasoning=count("completion_tokens_details", "reasoning_tokens"),
+    )
+
+
+def usage_from_anthropic(counts: Mapping[str, Json]) -> Json:
+    """Convert the token counts of Anthropic's Messages API to usage; a count of another type is 0.
+
+    Claude counts cache reads and cache writes apart from `input_tokens`.
+    """
+
+    def count(*path: str) -> int:
+        return _read_count(counts, path, is_strict=False)
+
+    cached, written = count("cache_read_input_tokens"), count("cache_creation_input_tokens")
+    return make_usage(
+        count("input_tokens") + cached + written,
+        count("output_tokens"),
+        cached=cached,
+        written=written,
+        reasoning=count("output_tokens_details", "thinking_tokens"),
+    )
+
+
+def merge_anthropic_counts(earlier: Mapping[str, Json], counts: Mapping[str, Json] | None) -> dict[str, Json]:
+    """Return the counts of a stream after one more event: those that are not null replace the earlier ones."""
+    return {**earlier, **{name: value for name, value in (counts or {}).items() if value is not None}}
+
+
+def _read_count(counts: Mapping[str, Json], path: Sequence[str], *, is_strict: bool) -> int:
+    value: Json = counts
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+        is_valid = value is None or isinstance(value, int if name == path[-1] else Mapping)
+        if is_strict and not is_valid:
+            raise StreamBroken("the response has a field that chat completions does not define")
+    return value if type(value) is int else 0
 
 
 class PartList(NamedTuple):

@@ -23,7 +23,7 @@ from convo.history.canonical import is_utf8_encodable
 from convo.history.items import ENCRYPTED_FIELD, Item, Json, is_item, is_valid_id, user_message
 from convo.history.records import LINK_STATUSES, LinkStatus, strip_secret_fields, strip_tool_secrets
 from convo.inspect.redaction import SECRET_RULES, Redactor
-from convo.models.stream import make_usage
+from convo.models.stream import merge_anthropic_counts, usage_from_anthropic, usage_from_chat
 from convo.recording.exchange import ExchangeRequest, ExchangeResponse
 
 MAX_ITEMS = 20_000
@@ -485,7 +485,6 @@ def _decode_chat_response(completion: dict[str, Json]) -> DecodedResponse:
     has_output = any(value for name, value in message.items() if name != "role")
     output = _to_items(_decode_chat_message({"role": "assistant", **message})) if has_output else ()
     usage = _as_dict(completion.get("usage"))
-    input_details, output_details = (_as_dict(usage.get(f"{kind}_tokens_details")) for kind in ("prompt", "completion"))
     error: dict[str, str] | None = None
     status: LinkStatus = "completed"
     if completion.get("error"):
@@ -499,15 +498,7 @@ def _decode_chat_response(completion: dict[str, Json]) -> DecodedResponse:
         _as_id(completion.get("id")),
         _as_name(completion["model"]) if completion.get("model") else None,
         output,
-        make_usage(
-            _as_count(usage.get("prompt_tokens")),
-            _as_count(usage.get("completion_tokens")),
-            cached=_as_count(input_details.get("cached_tokens")) or _as_count(usage.get("prompt_cache_hit_tokens")),
-            written=_as_count(input_details.get("cache_write_tokens")),
-            reasoning=_as_count(output_details.get("reasoning_tokens")),
-        )
-        if usage
-        else None,
+        usage_from_chat(usage) if usage else None,
         error,
         (f"only the first of {len(choices)} choices was recorded",) if len(choices) > 1 else (),
     )
@@ -658,7 +649,7 @@ def _decode_messages_events(events: Sequence[dict[str, Json]]) -> DecodedRespons
                     block["citations"].append(delta["citation"])
             case "message_delta":
                 message |= _as_dict(event.get("delta"))
-                message["usage"] = {**_as_dict(message.get("usage")), **_as_dict(event.get("usage"))}
+                message["usage"] = merge_anthropic_counts(_as_dict(message.get("usage")), _as_dict(event.get("usage")))
             case "error":
                 message["error"] = event.get("error")
     for (index, name), pieces in texts.items():
@@ -675,9 +666,7 @@ def _decode_messages_events(events: Sequence[dict[str, Json]]) -> DecodedRespons
 def _decode_messages_response(message: dict[str, Json]) -> DecodedResponse:
     blocks, reason = _as_list(message.get("content")), message.get("stop_reason")
     output = _to_items(_decode_anthropic_message({"role": "assistant", "content": blocks})) if blocks else ()
-    reported_usage = _as_dict(message.get("usage"))
-    cached, written = (_as_count(reported_usage.get(f"cache_{kind}_input_tokens")) for kind in ("read", "creation"))
-    thinking = _as_count(_as_dict(reported_usage.get("output_tokens_details")).get("thinking_tokens"))
+    usage = _as_dict(message.get("usage"))
     error: dict[str, str] | None = None
     status: LinkStatus = "completed"
     if message.get("error"):
@@ -691,15 +680,7 @@ def _decode_messages_response(message: dict[str, Json]) -> DecodedResponse:
         _as_id(message.get("id")),
         _as_name(message["model"]) if message.get("model") else None,
         output,
-        make_usage(
-            _as_count(reported_usage.get("input_tokens")) + cached + written,
-            _as_count(reported_usage.get("output_tokens")),
-            cached=cached,
-            written=written,
-            reasoning=thinking,
-        )
-        if reported_usage
-        else None,
+        usage_from_anthropic(usage) if usage else None,
         error,
         ("the model refused to answer",) if reason == "refusal" else (),
     )

@@ -165,6 +165,20 @@ def test_a_streamed_message_is_put_together() -> None:
     assert decoded.usage["output_tokens"] == 4
 
 
+def test_a_null_at_the_end_of_a_stream_replaces_no_token_count() -> None:
+    delta: dict[str, Any] = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
+    counts = {"output_tokens": 4, "cache_read_input_tokens": None, "output_tokens_details": {"thinking_tokens": 3}}
+    body = STREAMED_MESSAGE + sse({**delta, "usage": counts})
+    decoded = decode_response(make_request({"messages": []}, protocol="messages"), make_response(body))
+    assert decoded.usage == {
+        "input_tokens": 12,
+        "input_tokens_details": {"cached_tokens": 7, "cache_write_tokens": 0},
+        "output_tokens": 4,
+        "output_tokens_details": {"reasoning_tokens": 3},
+        "total_tokens": 16,
+    }
+
+
 def test_a_streamed_chat_completion_is_put_together() -> None:
     deltas = [
         {"role": "assistant", "content": "I "},

@@ -127,6 +127,14 @@ def test_openai_python_streams_a_chat_completion(served: RunningGateway, upstrea
     assert 'convo_requests_total{method="POST",route="/v1/chat/completions",status="200"}' in metrics
 
 
+def test_the_thinking_of_a_passed_message_is_counted_as_reasoning(served: RunningGateway, upstream: ChatServer) -> None:
+    usage = {"input_tokens": 3, "output_tokens": 9, "output_tokens_details": {"thinking_tokens": 5}}
+    upstream.respond(json.dumps({"type": "message", "content": [], "usage": usage}).encode())
+    assert post(served, "/v1/messages", '{"model":"claude/thinker","messages":[]}').status_code == 200
+    metrics = served.http.get("/metrics", headers={"x-api-key": KEY}).text
+    assert 'convo_tokens_total{kind="reasoning",model="claude/thinker"} 5.0' in metrics
+
+
 def test_a_stream_keeps_its_bytes(served: RunningGateway, upstream: ChatServer) -> None:
     pieces = (b'data:{"choices" : []}\n', b"\n: comment\r\n\r\nevent: x\ndata: \xc3", b"\xa9\n\n")
     upstream.stream(*pieces, end=b"data: [DONE]")
