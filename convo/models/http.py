@@ -10,12 +10,14 @@ import asyncio
 import json
 import os
 import re
+import sys
 import zlib
 from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from io import BytesIO
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -693,32 +695,75 @@ async def _decompress(source: AsyncIterable[bytes], coding: str, *, skip: bool =
             for chunk in decompressor.decompress(piece):
                 yield chunk
                 await asyncio.sleep(0)
-    except zlib.error as error:
+    except DamagedBody as error:
         raise StreamBroken("the server's compressed response cannot be decompressed") from error
 
 
-def _zlib_window_bits(head: bytes) -> int:
-    """Return zlib's parameter for data that begins with `head`: gzip and zlib have a header, raw deflate has none."""
-    has_header = head[:2] == b"\x1f\x8b" or (head[0] & 15 == 8 and int.from_bytes(head[:2]) % 31 == 0)
-    return zlib.MAX_WBITS | 32 if has_header else -zlib.MAX_WBITS
+class DamagedBody(Exception):
+    """The coding of a body is unknown or damaged, or its package is not installed."""
 
 
 class Decompressor:
-    """Decompresses gzip, zlib or raw deflate, at most `DECOMPRESS_CHUNK_BYTES` bytes at a time."""
+    """Decompresses one stream of a body, at most `DECOMPRESS_CHUNK_BYTES` bytes at a time.
 
-    def __init__(self) -> None:
-        self._zlib: Any = None
+    coding:       gzip, x-gzip, zstd or br; deflate is gzip, zlib or raw deflate, as the first bytes say
+    is_finished:  the end of the stream was reached
+    unused_data:  the bytes after it, where the coding allows another stream to follow
+    """
+
+    def __init__(self, coding: str = "deflate") -> None:
+        self._coding = coding
+        self._stream: Any = None
+        self._errors: tuple[type[Exception], ...] = ()
         self._head = b""
 
+    @property
+    def is_finished(self) -> bool:
+        if self._stream is None:
+            return False
+        return bool(self._stream.is_finished() if self._coding == "br" else self._stream.eof)
+
+    @property
+    def unused_data(self) -> bytes:
+        return b"" if self._stream is None or self._coding == "br" else self._stream.unused_data
+
     def decompress(self, data: bytes) -> Iterator[bytes]:
-        """Yield the decompressed chunks. Raises zlib.error."""
-        if self._zlib is None:
+        """Yield the decompressed chunks. Raises DamagedBody."""
+        if self._stream is None:
             self._head += data
-            if len(self._head) < 2:
+            if len(self._head) < 2 and self._coding == "deflate":
                 return
-            data, self._zlib = self._head, zlib.decompressobj(_zlib_window_bits(self._head))
-        while data and not self._zlib.eof:
-            chunk = self._zlib.decompress(data, DECOMPRESS_CHUNK_BYTES)
-            data = self._zlib.unconsumed_tail
+            data = self._head
+            self._stream, self._errors = _open_decompression(self._coding, data)
+        while not self.is_finished:
+            try:
+                if self._coding == "br":
+                    chunk = self._stream.process(data, output_buffer_limit=DECOMPRESS_CHUNK_BYTES)
+                else:
+                    chunk = self._stream.decompress(data, DECOMPRESS_CHUNK_BYTES)
+            except self._errors as error:
+                raise DamagedBody from error
+            data = getattr(self._stream, "unconsumed_tail", b"")  # the others keep the rest themselves
             if chunk:
                 yield chunk
+            elif not data:
+                return
+
+
+def _open_decompression(coding: str, head: bytes) -> tuple[Any, tuple[type[Exception], ...]]:
+    """Open a decompressor for data that begins with `head`, with the errors that it raises. Raises DamagedBody."""
+    if coding in ("gzip", "x-gzip"):
+        return zlib.decompressobj(zlib.MAX_WBITS | 16), (zlib.error,)
+    if coding == "deflate":  # servers send it with and without zlib's header, or gzip
+        has_header = head[:2] == b"\x1f\x8b" or (head[0] & 15 == 8 and int.from_bytes(head[:2]) % 31 == 0)
+        return zlib.decompressobj(zlib.MAX_WBITS | 32 if has_header else -zlib.MAX_WBITS), (zlib.error,)
+    try:
+        if coding == "zstd":
+            zstd = import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+            return zstd.ZstdDecompressor(), (zstd.ZstdError,)
+        if coding == "br":
+            brotli = import_module("brotli")
+            return brotli.Decompressor(), (brotli.error,)
+    except ImportError as error:
+        raise DamagedBody from error
+    raise DamagedBody

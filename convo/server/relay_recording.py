@@ -7,16 +7,14 @@ no request: its exchanges are dropped and counted.
 
 import asyncio
 import re
-import sys
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from convo.errors import ConvoError
 from convo.history.accumulator import TERMINAL_EVENTS
+from convo.models.http import DamagedBody, Decompressor
 from convo.recording import exchange
 from convo.recording.exchange import ExchangeRequest, ExchangeResponse, Recorder
 from convo.runtime import Clock, NewId
@@ -133,18 +131,6 @@ async def decode_copy(copy: BodyCopy, encoding: str, max_bytes: int) -> tuple[by
     return body, is_truncated or not is_complete
 
 
-class Decompressor(Protocol):
-    """One stream, in the form of the standard library's decompressors."""
-
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def unused_data(self) -> bytes: ...
-
-    def decompress(self, data: bytes, max_length: int) -> bytes: ...
-
-
 def decode_body(raw: bytes, encoding: str, max_bytes: int) -> tuple[bytes, bool]:
     """Decode a body, as far as it is complete and has at most `max_bytes`.
 
@@ -157,71 +143,33 @@ def decode_body(raw: bytes, encoding: str, max_bytes: int) -> tuple[bytes, bool]
         if name in ("", "identity") or not raw:
             continue
         try:
-            if name == "br":
-                raw, complete = _decode_brotli(raw, max_bytes)
-            else:
-                raw, complete = _decode_streams(name, raw, max_bytes)
-        except UndecodableBody:
+            raw, complete = _decode_streams(name, raw, max_bytes)
+        except DamagedBody:
             return b"", False
         is_complete = is_complete and complete
     return raw, is_complete
 
 
-class UndecodableBody(Exception):
-    """The encoding of a body is unknown or damaged, or its package is not installed."""
-
-
 def _decode_streams(name: str, raw: bytes, max_bytes: int) -> tuple[bytes, bool]:
-    """Decode concatenated streams of gzip, deflate or zstd. Raises UndecodableBody."""
+    """Decode concatenated streams. Raises DamagedBody if the first one is damaged."""
     pieces: list[bytes] = []
     while raw:
-        stream, errors = _open_decompressor(name, raw)
+        stream, chunks = Decompressor(name), list[bytes]()
         try:
-            pieces.append(stream.decompress(raw, max_bytes + 1))
-        except errors as error:
+            for chunk in stream.decompress(raw):
+                chunks.append(chunk)
+                max_bytes -= len(chunk)
+                if max_bytes < 0:
+                    return b"".join([*pieces, *chunks])[:max_bytes], False
+        except DamagedBody:
             if pieces:  # bytes after the last stream
                 return b"".join(pieces), False
-            raise UndecodableBody from error
-        max_bytes -= len(pieces[-1])
-        if not stream.eof or max_bytes < 0:
-            return b"".join(pieces)[: max_bytes or None], False
+            raise
+        pieces += chunks
+        if not stream.is_finished:
+            return b"".join(pieces), False
         raw = stream.unused_data
     return b"".join(pieces), True
-
-
-def _open_decompressor(name: str, raw: bytes) -> tuple[Decompressor, type[Exception]]:
-    """Open a decompressor, and return the error that it raises for damaged data. Raises UndecodableBody."""
-    if name in ("gzip", "x-gzip"):
-        return zlib.decompressobj(zlib.MAX_WBITS | 16), zlib.error
-    if name == "deflate":  # servers send it with and without zlib's header
-        has_header = raw[0] & 0x0F == 8 and int.from_bytes(raw[:2], "big") % 31 == 0
-        return zlib.decompressobj(zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS), zlib.error
-    if name == "zstd":
-        try:
-            zstd = import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
-        except ImportError as error:
-            raise UndecodableBody from error
-        return zstd.ZstdDecompressor(), zstd.ZstdError
-    raise UndecodableBody
-
-
-def _decode_brotli(raw: bytes, max_bytes: int) -> tuple[bytes, bool]:
-    """Decode one brotli stream. Raises UndecodableBody."""
-    try:
-        import brotli
-    except ImportError as error:
-        raise UndecodableBody from error
-    stream, body = brotli.Decompressor(), bytearray()
-    try:
-        body += stream.process(raw, output_buffer_limit=max_bytes + 1)
-        while not stream.is_finished() and len(body) <= max_bytes:
-            piece = stream.process(b"", output_buffer_limit=max_bytes + 1 - len(body))
-            if not piece:  # the stream is cut off
-                break
-            body += piece
-    except brotli.error as error:
-        raise UndecodableBody from error
-    return bytes(body[:max_bytes]), stream.is_finished() and len(body) <= max_bytes
 
 
 # -- one exchange ---------------------------------------------------------------------------------
