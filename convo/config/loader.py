@@ -422,6 +422,13 @@ def _build_providers(settings: Mapping[SettingKey, Setting]) -> dict[str, Provid
                 f" {fields[name]['api']!r}",
                 hint=f"remove it, or set 'providers.{name}.api' to chat",
             )
+        behavior = settings.get(("providers", name, "prefix_mismatch_behavior"))
+        if behavior is not None and fields[name]["api"] != "anthropic":
+            raise InvalidSettings(
+                f"{behavior.source.location}: 'providers.{name}.prefix_mismatch_behavior' has no effect with the API"
+                f" {fields[name]['api']!r}: it is a parameter of the Messages API",
+                hint=f"remove it, or set 'providers.{name}.api' to anthropic",
+            )
     return {name: Provider(name, **fields[name]) for name in sorted(fields)}
 
 

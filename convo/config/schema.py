@@ -22,6 +22,7 @@ from convo.config.sections import (
     CONFIGURABLE_APIS,
     CUSTOM_TOOLS,
     HOSTED_TOOLS,
+    PREFIX_MISMATCH_BEHAVIORS,
     PROVIDER_EXTRA_FIELDS,
     STATE_OWNERS,
     ContextLimits,
@@ -150,6 +151,7 @@ _PROVIDER_SCHEMA: dict[str, SettingSchema] = {
     "extra_fields": make_choices_check(*PROVIDER_EXTRA_FIELDS),
     "hosted_tools": make_choice_check(*HOSTED_TOOLS),
     "custom_tools": make_choice_check(*CUSTOM_TOOLS),
+    "prefix_mismatch_behavior": make_choice_check(*PREFIX_MISMATCH_BEHAVIORS),
 }
 
 

@@ -16,11 +16,13 @@ ProviderApi = Literal["responses", "azure", "chat", "anthropic", "local", "scrip
 StateOwner: TypeAlias = Literal["provider", "convo"]
 HostedTools: TypeAlias = Literal["refuse", "omit"]
 CustomTools: TypeAlias = Literal["auto", "native", "function"]
+PrefixMismatchBehavior: TypeAlias = Literal["drop_block", "error", "provider_default"]
 EndpointKind: TypeAlias = Literal["remote", "embedded"]
 
 STATE_OWNERS: tuple[StateOwner, ...] = get_args(StateOwner)
 HOSTED_TOOLS: tuple[HostedTools, ...] = get_args(HostedTools)
 CUSTOM_TOOLS: tuple[CustomTools, ...] = get_args(CustomTools)
+PREFIX_MISMATCH_BEHAVIORS: tuple[PrefixMismatchBehavior, ...] = get_args(PrefixMismatchBehavior)
 CONFIGURABLE_APIS: tuple[ProviderApi, ...] = ("chat", "responses", "anthropic", "azure")
 """The values of `api` in a file; the other APIs are built in."""
 
@@ -49,6 +51,8 @@ class Provider(NamedTuple):
     hosted_tools:  whether tools that only OpenAI's servers run (web_search, file_search, ...) are refused or left out
     custom_tools:  chat completions: whether custom tools are sent as such, with their grammar, or as functions; "auto":
                    as such to the models of OpenAI and Azure that have them
+    prefix_mismatch_behavior:  Anthropic only: whether thinking whose prefix has changed is dropped, is refused, or is
+                               treated by the account's default
     """
 
     name: str
@@ -66,6 +70,7 @@ class Provider(NamedTuple):
     extra_fields: tuple[str, ...] = ()
     hosted_tools: HostedTools = "refuse"
     custom_tools: CustomTools = "auto"
+    prefix_mismatch_behavior: PrefixMismatchBehavior = "drop_block"
 
     @property
     def endpoint(self) -> EndpointKind:

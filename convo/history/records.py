@@ -157,13 +157,17 @@ class Link:
 REPORTED_FIELDS = ("prompt_cache_diagnostics", "input_transformations", "tool_usage")
 """Fields of a response that are kept as its provider reported them."""
 
+UPSTREAM_ID = "upstream_response_id"
+"""The provider's own id of the response, which is kept with them; it is no field of the response resource."""
+
 MAX_REPORTED_BYTES = 64 * 1024
 """Bytes of one of them; of a larger one only its size is kept."""
 
 
 def pick_reported_fields(response: Mapping[str, Json]) -> dict[str, Json]:
     """Return the fields of a response that only its provider can know, as far as it reported them."""
-    reported = {name: response[name] for name in REPORTED_FIELDS if response.get(name) is not None}
+    names = (*REPORTED_FIELDS, UPSTREAM_ID)
+    reported = {name: response[name] for name in names if response.get(name) is not None}
     sizes = {name: len(json.dumps(value)) for name, value in reported.items()}
     return {
         name: value if sizes[name] <= MAX_REPORTED_BYTES else {"omitted_bytes": sizes[name]}
@@ -192,6 +196,12 @@ RECORDING_PARAMETER = "convo.recording"
 
 INTERNAL_PARAMETERS = frozenset({IGNORED_PARAMETER, PROVIDER_PARAMETER, RECORDING_PARAMETER})
 """Parameters of a link that no client sent."""
+
+
+def link_provider(link: Link) -> str | None:
+    """Return the provider that received the request, if known."""
+    provider, slash, _ = link.model.partition("/")
+    return link.parameters.get(PROVIDER_PARAMETER) or (provider if slash else None)
 
 
 def describe_client(parameters: Mapping[str, Json]) -> str | None:

@@ -34,11 +34,11 @@ from convo.history.items import (
 from convo.history.records import (
     IGNORED_PARAMETER,
     LINK_STATUSES,
-    PROVIDER_PARAMETER,
     RECORDING_PARAMETER,
     Link,
     Scope,
     Strategy,
+    link_provider,
     strip_item_secrets,
 )
 from convo.history.tree import Key, Path
@@ -95,12 +95,6 @@ def _inspected_link_to_json(
         **({"limit": limit} if limit else {}),
         **({STREAMED_TEXT_DIFFERS: True} if STREAMED_TEXT_DIFFERS in (link.error or {}) else {}),
     }
-
-
-def link_provider(link: Link) -> str | None:
-    """Return the provider that received the request, if known."""
-    provider, slash, _ = link.model.partition("/")
-    return link.parameters.get(PROVIDER_PARAMETER) or (provider if slash else None)
 
 
 def _path_keys(key: Key, count: int | None, path_index: PathIndex) -> Json:

@@ -2,7 +2,8 @@
 
 Parameters are translated, rejected with `Unsupported`, or reported as ignored. The form of `thinking` depends on the
 model's version: none before 3.7, a token budget up to 4.5, an effort from 4.6. Thinking blocks are stored whole, as
-encrypted reasoning. The package is an extra and is imported on first use.
+encrypted reasoning. Newer models check that nothing before a block has changed: by default the adapter asks them to
+drop a block that fails, and reports it. The package is an extra and is imported on first use.
 """
 
 import asyncio
@@ -17,17 +18,19 @@ from importlib.util import find_spec
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from convo.config.sections import HostedTools
+from convo.config.sections import HostedTools, PrefixMismatchBehavior
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.config.values import Secret
 from convo.errors import EndpointFault, InputFault, ModelMissing, StreamBroken, Unsupported
 from convo.history.items import Item, Json, StreamEvent, item_type
+from convo.history.records import UPSTREAM_ID
 from convo.models.anthropic_messages import (
     CACHE_BREAKPOINT,
     THINKING_BLOCK_TYPES,
     build_anthropic_messages,
     build_system_blocks,
     encode_thinking_block,
+    find_reasoning_id,
     limit_cache_breakpoints,
     list_dropped_breakpoints,
 )
@@ -46,7 +49,7 @@ from convo.models.base import (
 )
 from convo.models.errors import ErrorContext, fault_from_stream_error, map_provider_errors
 from convo.models.http import PLACEHOLDER_KEY, SSEClient, limit_response_bodies, translate_certificate_errors
-from convo.models.stream import ResponseEventWriter, merge_anthropic_counts, usage_from_anthropic
+from convo.models.stream import ResponseEventWriter, is_token_count, merge_anthropic_counts, usage_from_anthropic
 from convo.models.tool_mapping import map_request
 from convo.runtime import NewId
 from convo.usage.model_info import find_model_window
@@ -73,17 +76,25 @@ class AnthropicModel:
         limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
         extra_fields: Collection[str] = (),
         hosted_tools: HostedTools = "refuse",
+        prefix_mismatch_behavior: PrefixMismatchBehavior = "drop_block",
     ) -> None:
         self._provider, self._base_url, self._key = provider, base_url.removesuffix("/v1"), key
         self._new_id, self._http_client, self._limits = new_id, http_client, limits
         self._client: SSEClient | None = None
         self._extra_fields, self._hosted_tools = extra_fields, hosted_tools
+        self._prefix_mismatch_behavior = prefix_mismatch_behavior
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         mapped = map_request(request, self._model_label(request), self._hosted_tools)
         body = {**self._build_mapped_body(mapped.request), "stream": True}
         writer = ResponseEventWriter(self._new_id, request.model, summarized=request.wants_summary, tools=mapped.tools)
-        translator = AnthropicEventTranslator(writer, self._issuer_tag(request))
+        issuer = self._issuer_tag(request)
+        translator = AnthropicEventTranslator(
+            writer,
+            issuer,
+            is_compared=request.comparison_id is not None,
+            find_reasoning_id=lambda path: find_reasoning_id(path, body["messages"], mapped.request.input, issuer),
+        )
         async with aclosing(self._stream_events(body)) as values:
             async for value in values:
                 for event in translator.translate_event(value):
@@ -102,7 +113,12 @@ class AnthropicModel:
         body = {name: value for name, value in self.build_body(request).items() if name in _COUNT_FIELDS}
         try:
             with map_provider_errors(self._error_context(body)):
-                response = await self._get_client().client.post("/v1/messages/count_tokens", cast_to=object, body=body)
+                response = await self._get_client().client.post(
+                    "/v1/messages/count_tokens",
+                    cast_to=object,
+                    body=body,
+                    options={"headers": self._build_beta_headers(body)},
+                )
         except EndpointFault as fault:
             if fault.status in UNSUPPORTED_STATUSES and fault.code != "model_not_found":
                 return None
@@ -137,14 +153,25 @@ class AnthropicModel:
         return list_ignored_anthropic_fields(request, self._issuer_tag(request), self._extra_fields, self._hosted_tools)
 
     def _build_mapped_body(self, request: ModelRequest) -> dict[str, Json]:
-        return _build_body(request, self._issuer_tag(request), self._model_label(request), self._extra_fields)
+        body = _build_body(request, self._issuer_tag(request), self._model_label(request), self._extra_fields)
+        return _add_block_binding(body, self._prefix_mismatch_behavior)
+
+    def _build_beta_headers(self, body: Mapping[str, Json]) -> dict[str, str]:
+        """Build the header with the betas of `body`, and with those of the client's own headers, which it replaces."""
+        if "block_binding" not in (body.get("thinking") or {}):
+            return {}
+        own_headers = self._get_client().client.default_headers
+        betas = [
+            value for name, value in own_headers.items() if name.lower() == _BETA_HEADER and isinstance(value, str)
+        ]
+        return {_BETA_HEADER: ",".join([*betas, _BLOCK_BINDING_BETA])}
 
     def _model_label(self, request: ModelRequest) -> str:
         return f"{self._provider}/{request.model}"
 
     async def _stream_events(self, body: Mapping[str, Json]) -> AsyncGenerator[Json, None]:
-        context, is_streaming = self._error_context(body), False
-        async with aclosing(self._get_client().stream_json("/v1/messages", body, context)) as values:
+        context, is_streaming, headers = self._error_context(body), False, self._build_beta_headers(body)
+        async with aclosing(self._get_client().stream_json("/v1/messages", body, context, headers=headers)) as values:
             async for value in values:
                 if isinstance(value, Mapping) and value.get("type") == "error":
                     raise fault_from_stream_error(value, context, is_streaming=is_streaming)
@@ -215,9 +242,22 @@ _DEFAULT_REFUSAL = "The model will not answer this."
 class AnthropicEventTranslator:
     """Translates the events of one response to events of the Responses API."""
 
-    def __init__(self, writer: ResponseEventWriter, issuer: str) -> None:
-        """`issuer` tags the encrypted content (see `convo.models.base`)."""
+    def __init__(
+        self,
+        writer: ResponseEventWriter,
+        issuer: str,
+        *,
+        is_compared: bool = False,
+        find_reasoning_id: Callable[[str], str | None] = lambda path: None,
+    ) -> None:
+        """Start a response.
+
+        issuer:             tags the encrypted content (see `convo.models.base`)
+        is_compared:        the request names another message, to compare the prompt cache with
+        find_reasoning_id:  returns the id of the reasoning item at "messages.N.content.N" of the request
+        """
         self._writer, self._issuer = writer, issuer
+        self._is_compared, self._find_reasoning_id = is_compared, find_reasoning_id
         self._open_block: dict[str, Json] = {}
         self._buffers: dict[str, StringIO] = {}
         self._has_arguments = False
@@ -251,8 +291,10 @@ class AnthropicEventTranslator:
     def _translate(self, event: Json) -> Iterator[StreamEvent]:
         match event["type"]:
             case "message_start":
-                self._writer.model = _as_str(event["message"].get("model")) or self._writer.model
-                self._token_counts = merge_anthropic_counts(self._token_counts, event["message"].get("usage"))
+                message = event["message"]
+                self._writer.model = _as_str(message.get("model")) or self._writer.model
+                self._report({**message, UPSTREAM_ID: _as_str(message.get("id"))})
+                self._token_counts = merge_anthropic_counts(self._token_counts, message.get("usage"))
             case "content_block_start":
                 yield from self._start_block(event["content_block"])
             case "content_block_delta":
@@ -260,6 +302,7 @@ class AnthropicEventTranslator:
             case "content_block_stop":
                 yield from self._finish_block()
             case "message_delta":
+                self._report(event)
                 self._stop_reason = _as_str(event["delta"].get("stop_reason"))
                 self._explanation = (
                     _as_str((event["delta"].get("stop_details") or {}).get("explanation")) or _DEFAULT_REFUSAL
@@ -267,6 +310,30 @@ class AnthropicEventTranslator:
                 self._token_counts = merge_anthropic_counts(self._token_counts, event.get("usage"))
             case "message_stop":
                 self._has_ended = True
+
+    def _report(self, fields: Mapping[str, Json]) -> None:
+        """Keep the fields that only the provider can know; those at the end of a stream replace the earlier ones."""
+        reported = self._writer.reported
+        if fields.get(UPSTREAM_ID):
+            reported[UPSTREAM_ID] = fields[UPSTREAM_ID]
+        if self._is_compared and (fields.get("diagnostics") or "prompt_cache_diagnostics" not in reported):
+            reported["prompt_cache_diagnostics"] = _translate_diagnostics(fields.get("diagnostics"))
+        transformations = fields.get("input_transformations")
+        if isinstance(transformations, list):
+            reported["input_transformations"] = list(self._translate_transformations(transformations)) or None
+
+    def _translate_transformations(self, transformations: Sequence[Json]) -> Iterator[Json]:
+        """Yield an entry for each block that was dropped; one that was kept is no change of the input."""
+        for transformation in transformations:
+            if isinstance(transformation, Mapping) and transformation.get("type") == "thinking_dropped":
+                path, reason = str(transformation.get("path")), str(transformation.get("reason"))
+                item_id = self._find_reasoning_id(path) or path
+                yield {
+                    "id": item_id,
+                    "action": "removed",
+                    "reason": reason.replace("_binding_", "_"),
+                    "type": "reasoning",
+                }
 
     def _start_block(self, block: Mapping[str, Json]) -> Iterator[StreamEvent]:
         self._open_block, self._buffers, self._has_arguments = dict(block), {}, False
@@ -309,6 +376,36 @@ class AnthropicEventTranslator:
             yield from self._writer.write_arguments(json.dumps(block.get("input") or {}))
         if block["type"] == "thinking":
             yield from self._writer.write_encrypted_content(self._issuer + encode_thinking_block(block))
+
+
+_CACHE_MISS_REASONS = {
+    "model_changed": "model_changed",
+    "system_changed": "input_changed",
+    "tools_changed": "tools_changed",
+    "messages_changed": "input_changed",
+}
+"""The Responses API's reason for each reason of Claude's cache diagnostics; instructions are a part of its input."""
+
+
+def _translate_diagnostics(diagnostics: Json) -> Json:
+    """Translate the comparison with another message: null is no difference, a null reason that it is not finished."""
+    if not isinstance(diagnostics, Mapping):
+        return {"type": "cache_hit"}
+    miss = diagnostics.get("cache_miss_reason")
+    fields: Mapping[str, Json] = miss if isinstance(miss, Mapping) else {}
+    kind, tokens = str(fields.get("type")), fields.get("cache_missed_input_tokens")
+    if kind == "previous_message_not_found":
+        return {"type": "comparison_response_not_found"}
+    if kind not in _CACHE_MISS_REASONS:
+        return {"type": "unavailable"}
+    reason = _CACHE_MISS_REASONS[kind]
+    return {
+        "type": "cache_miss",
+        "reason": reason,
+        "cache_missed_tokens": tokens if is_token_count(tokens) else 0,
+        "comparison_reusable_tokens": None,
+        **({} if kind == reason else {"provider_reason": kind}),
+    }
 
 
 # -- types: null is the default, another type breaks the stream ---------------------------
@@ -387,6 +484,8 @@ def _build_body(
     }
     system_blocks = build_system_blocks(request.input, model_label, request.instructions)
     message_blocks = [block for message in body["messages"] for block in message["content"]]
+    if "comparison_response_id" in (parameters.get("prompt_cache_options") or {}):
+        body["diagnostics"] = {"previous_message_id": request.comparison_id}
     limit_cache_breakpoints([*system_blocks, *message_blocks], cache_control, _max_breakpoints(parameters))
     for fields in (
         {"system": system_blocks} if system_blocks else {},
@@ -423,6 +522,7 @@ def list_ignored_anthropic_fields(
         names.append("text.verbosity")
     options = parameters.get("prompt_cache_options") or {}
     sent_options = {"mode"} | ({"ttl"} if str(options.get("ttl")) in _CACHE_TTLS else set())
+    sent_options |= set() if request.comparison_id is None else {"comparison_response_id"}
     names += [
         f"prompt_cache_options.{name}"
         for name, value in options.items()
@@ -470,6 +570,32 @@ def _drop_refused_thinking(body: dict[str, Json]) -> dict[str, Json]:
     if lacks_thinking and _get_thinking_mode(body["model"]) == "budget":
         body.pop("thinking", None)
     return body
+
+
+_BETA_HEADER = "anthropic-beta"
+_BLOCK_BINDING_BETA = "thinking-binding-controls-2026-08-01"
+"""The beta that allows `thinking.block_binding`, and reports the dropped blocks in `input_transformations`."""
+
+_BINDING_VERSION, _BINDING_FAMILY_VERSIONS = (5, 5), {"fable": (5, 1), "mythos": (5, 1)}
+"""The first version whose thinking is bound to its prefix, of the families named and of all others."""
+
+
+def _add_block_binding(body: dict[str, Json], behavior: PrefixMismatchBehavior) -> dict[str, Json]:
+    """Set the behaviour for thinking whose prefix has changed, in every request to a model that checks it.
+
+    Such a model thinks adaptively by default; without thinking the field is rejected. A model whose name has no version
+    is sent no field: other servers reject betas that they do not know.
+    """
+    thinking = body.get("thinking") or {"type": "adaptive"}
+    family = next((family for family in _BINDING_FAMILY_VERSIONS if family in body["model"]), "")
+    is_bound = _parse_claude_version(body["model"]) >= _BINDING_FAMILY_VERSIONS.get(family, _BINDING_VERSION)
+    if (
+        behavior == "provider_default"
+        or thinking["type"] not in ("adaptive", "enabled")
+        or not (is_bound and _MODEL_VERSION.search(body["model"]))
+    ):
+        return body
+    return {**body, "thinking": {**thinking, "block_binding": {"prefix_mismatch_behavior": behavior}}}
 
 
 # -- parameters -----------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ _CACHE_CONTROL = {"type": "ephemeral"}
 _SYSTEM_ROLES = ("system", "developer")
 THINKING_BLOCK_TYPES = ("thinking", "redacted_thinking")
 _VALID_TOOL_USE_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_BLOCK_PATH = re.compile(r"messages\.(\d{1,9})\.content\.(\d{1,9})")
 _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
@@ -72,6 +73,30 @@ def build_anthropic_messages(items: Iterable[Item], model_label: str, issuer: Is
         elif content:
             messages.append({"role": role, "content": content})
     return messages
+
+
+def find_reasoning_id(
+    path: str, messages: Sequence[AnthropicBlock], items: Iterable[Item], issuer: IssuerTag
+) -> str | None:
+    """Return the id of the reasoning item whose block is at `path` of `messages`; None if there is none.
+
+    path:      as the API names it: "messages.N.content.N"
+    messages:  what `build_anthropic_messages` made of `items`
+    """
+    position = _BLOCK_PATH.fullmatch(path)
+    if position is None:
+        return None
+    try:
+        block = messages[int(position[1])]["content"][int(position[2])]
+    except IndexError:
+        return None
+    for item in items:
+        encrypted = item.get(ENCRYPTED_CONTENT)
+        if isinstance(encrypted, str) and item_type(item) == "reasoning":
+            untagged = untag_item(item, issuer, "")
+            if untagged is not None and _decode_thinking_block(untagged) == [block]:
+                return str(item["id"]) if item.get("id") else None
+    return None
 
 
 def limit_cache_breakpoints(blocks: Iterable[AnthropicBlock], cache_control: Json, limit: int) -> None:

@@ -40,12 +40,15 @@ class ModelRequest:
     instructions:  system instructions of this request only
     parameters:    the other fields of the Responses request, unchanged: temperature, top_p, max_output_tokens, text,
                    tools, tool_choice, reasoning, ...
+    comparison_id: the provider's own id of the response in `prompt_cache_options.comparison_response_id`; None if it is
+                   not known that this provider made it
     """
 
     model: str
     input: Sequence[Item]
     instructions: str | None = None
     parameters: Mapping[str, Json] = field(default_factory=dict)
+    comparison_id: str | None = None
 
     @property
     def wants_summary(self) -> bool:

@@ -69,6 +69,9 @@ _WINDOW_EXCEEDED_MESSAGE = re.compile(
     r"prompt is too long|exceed\w*\b.{0,40}\bcontext\b|maximum context length|context window", re.IGNORECASE
 )
 
+_PREFIX_MISMATCH_MESSAGE = re.compile(r"bound to a different conversation")
+"""Claude's refusal of thinking whose prefix has changed."""
+
 _STATUS_BY_ERROR_TYPE = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -224,6 +227,13 @@ def fault_from_status(
         return RequestRefused(
             message or "the input is longer than the model's context window", hint=WindowExceeded.hint, **fields
         )
+    if status == 400 and _PREFIX_MISMATCH_MESSAGE.search(message):
+        fields |= {"code": "prefix_mismatch", "param": error.get("param") or "input"}
+        hint = (
+            "instructions, tools or earlier items changed after the model's reasoning; set prefix_mismatch_behavior ="
+            ' "drop_block" for the provider, or continue from a response before the change'
+        )
+        return RequestRefused(message, hint=hint, **fields)
     if status == 402 or error.get("code") == "insufficient_quota":
         message = message or f"{context.provider} returned HTTP {status}"
         return RequestRefused(message, hint="the account needs credit: see the provider's billing page", **fields)

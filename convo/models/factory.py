@@ -76,6 +76,7 @@ def open_model(
                 limits=limits,
                 extra_fields=extra,
                 hosted_tools=provider.hosted_tools,
+                prefix_mismatch_behavior=provider.prefix_mismatch_behavior,
             )
         case "responses" | "azure":
             from convo.models.responses import ResponsesModel

@@ -98,15 +98,17 @@ class SSEClient:
         query: Mapping[str, Any] | None = None,
         *,
         strict: bool = False,
+        headers: Mapping[str, str] = _NO_HEADERS,
     ) -> AsyncGenerator[Json, None]:
         """Yield the JSON values of the server's stream. Sends a POST with `body`, a GET if it is None.
 
+        headers: in addition to the client's own, which they replace
         strict:  reject NaN and numbers beyond a double: the values are stored as items, which have a canonical form
 
         Raises EndpointFault.
         """
         with map_provider_errors(context):
-            response = await self._http_client.send(self._build_request(path, body, query), stream=True)
+            response = await self._http_client.send(self._build_request(path, body, query, headers), stream=True)
         try:
             if not response.is_success:
                 with map_provider_errors(context):
@@ -157,13 +159,16 @@ class SSEClient:
             with map_provider_errors(context, is_streaming=True):
                 await response.aclose()
 
-    def _build_request(self, path: str, body: Mapping[str, Json] | None, query: Mapping[str, Any] | None) -> "Request":
+    def _build_request(
+        self, path: str, body: Mapping[str, Json] | None, query: Mapping[str, Any] | None, headers: Mapping[str, str]
+    ) -> "Request":
         from httpx2 import Request
 
         url = self._build_url(path, query, is_reused=body is not None)
         content = None if body is None else _ENCODER.encode(body).encode()
         method = "GET" if body is None else "POST"
-        return Request(method, url, headers=self._headers, content=content, extensions=self._extensions)
+        all_headers = {**self._headers, **headers} if headers else self._headers
+        return Request(method, url, headers=all_headers, content=content, extensions=self._extensions)
 
     def _build_url(self, path: str, query: Mapping[str, Any] | None, *, is_reused: bool) -> "URL":
         """Build the URL of `path`; `is_reused` keeps it for the next request to this path."""

@@ -112,6 +112,8 @@ class ResponseEventWriter:
     """Writes one response; each method yields the events that its call completes.
 
     An event shares the items and parts that are finished with the output; an open item or part is copied.
+
+    reported:  fields of the terminal event that only the provider can know (`convo.history.records`)
     """
 
     def __init__(
@@ -129,6 +131,7 @@ class ResponseEventWriter:
         tools:       the tools by the name of their function (see `convo.models.tool_mapping`)
         """
         self.model = model
+        self.reported: dict[str, Json] = {}
         self._reasoning_part = "summary_text" if summarized else "reasoning_text"
         self._new_id = new_id
         self._output: list[dict[str, Json]] = []
@@ -363,7 +366,8 @@ class ResponseEventWriter:
 
     def _terminate(self, status: str, usage: Json, **details: Json) -> Iterator[StreamEvent]:
         yield from self._finish_item("completed" if status == "completed" else "incomplete")
-        response = {"status": status, "model": self.model, "output": self._output, "usage": usage, **details}
+        fields = {**self.reported, **details}
+        response = {"status": status, "model": self.model, "output": self._output, "usage": usage, **fields}
         yield {"type": f"response.{status}", "response": response}
 
     def _make_event(self, name: str, /, *, with_id: bool = True, **fields: Json) -> StreamEvent:

@@ -14,6 +14,7 @@ from convo.history.accumulator import STREAMED_TEXT_DIFFERS, STREAMED_TEXT_DIFFE
 from convo.history.items import Item, Json, Response, StreamEvent, is_client_call
 from convo.history.records import (
     IGNORED_PARAMETER,
+    UPSTREAM_ID,
     Link,
     LinkStatus,
     effective_parameters,
@@ -97,7 +98,7 @@ def build_response(link: Link, output: Sequence[Item]) -> Response:
         "usage": _usage_field(link.usage),
         **{name: parameters.get(name, default) for name, default in DEFAULT_FIELD_VALUES.items()},
         **{name: parameters[name] for name in OPTIONAL_FIELDS if name in parameters},
-        **link.reported,
+        **{name: value for name, value in link.reported.items() if name != UPSTREAM_ID},
     }
 
 

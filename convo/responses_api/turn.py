@@ -15,13 +15,15 @@ from itertools import count
 from convo.endpoints.base import IsSteered
 from convo.errors import Conflict, ConvoError, LimitReached, NotFound, StoreFault, StreamBroken, TryLater
 from convo.history.accumulator import TERMINAL_EVENTS, ResponseAccumulator, StreamedTextChecksum, validate_stream_event
-from convo.history.items import Item, Json, StreamEvent, item_type
+from convo.history.items import Item, Json, StreamEvent, is_valid_id, item_type
 from convo.history.pairing import build_required_input, has_open_hosted_call
 from convo.history.records import (
     IGNORED_PARAMETER,
     PROVIDER_PARAMETER,
+    UPSTREAM_ID,
     Link,
     Strategy,
+    link_provider,
     strip_item_secrets,
     strip_tool_secrets,
 )
@@ -34,6 +36,7 @@ from convo.responses_api.history import (
     LoadedHistory,
     check_call_pairs,
     check_strict_input,
+    find_response_link,
     load_conversation,
     load_request_history,
     remove_incomplete_items,
@@ -106,7 +109,21 @@ async def prepare_turn(
     if is_steered is not None and isinstance(model, ModelWithInput):
         model = model.steered_by(is_steered)
     model_request = build_response_model_request(request, remove_incomplete_items(items), name)
+    provider = get_provider_name(model) or request.model.partition("/")[0]
+    comparison_id = await _find_comparison_id(request, provider, deps.store)
+    if comparison_id is not None:
+        model_request = replace(model_request, comparison_id=comparison_id)
     return PreparedTurn(request, history, path, CompactionInput(model, model_request, items, request.model, deps))
+
+
+async def _find_comparison_id(request: ResponseRequest, provider: str, store: Store) -> str | None:
+    """Return the provider's own id of the response to compare the prompt cache with; None if it made no such one."""
+    response_id = (request.parameters.get("prompt_cache_options") or {}).get("comparison_response_id")
+    link = await find_response_link(store, response_id) if is_valid_id(response_id) else None
+    if link is None or link_provider(link) != provider:
+        return None
+    upstream_id = link.reported.get(UPSTREAM_ID)
+    return upstream_id if isinstance(upstream_id, str) else None
 
 
 def stream_model_events(turn: PreparedTurn) -> AsyncGenerator[StreamEvent, None]:

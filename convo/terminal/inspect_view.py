@@ -29,8 +29,8 @@ from convo.history.records import (
     Link,
     describe_client,
     describe_translation,
+    link_provider,
 )
-from convo.inspect.serialize import link_provider
 from convo.inspect.tree import LinkRow, iter_link_rows
 from convo.inspect.view import (
     ChartCell,

@@ -11,7 +11,7 @@ from shlex import quote
 
 from convo.config.sections import Price
 from convo.history.items import Json
-from convo.history.records import Link
+from convo.history.records import UPSTREAM_ID, Link
 from convo.inspect.context_window import COUNTED_BY_ENDPOINT, COUNTED_BY_ESTIMATE, ContextUsage
 from convo.inspect.view import UsageTotals, sum_link_usage
 from convo.terminal.panel import render_bar
@@ -72,13 +72,15 @@ def reported_rows(reported: Mapping[str, Json]) -> Iterator[KeyValue]:
         yield "removed", _describe_transformations(reported["input_transformations"])
     if "tool_usage" in reported:
         yield "tool usage", _to_json_text(reported["tool_usage"])
+    if UPSTREAM_ID in reported:
+        yield "provider id", escape_control_chars(str(reported[UPSTREAM_ID]))
 
 
 def _describe_cache_diagnostics(diagnostics: Json) -> str:
     if not isinstance(diagnostics, Mapping) or not isinstance(diagnostics.get("type"), str):
         return _to_json_text(diagnostics)
     text = diagnostics["type"].replace("_", " ")
-    if isinstance(reason := diagnostics.get("reason"), str):
+    if isinstance(reason := diagnostics.get("provider_reason") or diagnostics.get("reason"), str):
         text += f": {reason.replace('_', ' ')}"
     if isinstance(tokens := diagnostics.get("cache_missed_tokens"), int):
         text += f", about {format_count(tokens, 'token')} not reused"

@@ -280,6 +280,15 @@ def test_custom_tools_can_be_set_for_chat_completions_only() -> None:
             make_settings(user=f'[providers.{name}]\ncustom_tools = "native"')
 
 
+def test_the_behavior_for_changed_prefixes_can_only_be_set_for_the_messages_api() -> None:
+    claude = make_settings(user='[providers.anthropic]\nprefix_mismatch_behavior = "error"').providers["anthropic"]
+    assert claude.prefix_mismatch_behavior == "error"
+    with pytest.raises(
+        InvalidSettings, match=r"'providers\.x\.prefix_mismatch_behavior' has no effect with the API 'chat'"
+    ):
+        make_settings(user='[providers.x]\napi = "chat"\nprefix_mismatch_behavior = "error"')
+
+
 def test_the_tenant_comes_from_a_variable_or_a_file_and_defaults_to_local() -> None:
     assert make_settings().tenant == "local"
     assert make_settings(user='tenant = "bob"').tenant == "bob"

@@ -91,6 +91,9 @@ NAMES = {
 }
 """The placeholder of a name that you choose, and the name in the examples."""
 
+EXAMPLE_KEYS = {"providers.NAME.prefix_mismatch_behavior": "providers.anthropic.prefix_mismatch_behavior"}
+"""Settings that the provider of the example does not have."""
+
 VALUES: dict[ValueCheck, str] = {
     check_text: "text",
     check_texts: "array of texts",
@@ -187,6 +190,14 @@ NOTES = {
         " `function`.",
         "native",
         "`auto`",
+    ),
+    "providers.NAME.prefix_mismatch_behavior": Note(
+        "Claude's thinking is bound to the request that produced it. If instructions, tools or earlier messages have"
+        " changed, newer models drop it (`drop_block`; each removal is in `input_transformations` of the response) or"
+        " refuse the request (`error`). `provider_default` sends neither: accounts created since 2026-08-31 refuse,"
+        " older ones do not check. Only for a provider whose API is `anthropic`.",
+        "error",
+        "`drop_block`",
     ),
     "aliases.ALIAS": Note(
         "The model that this name stands for, in commands and in requests to `convo serve`. The name may be a full "
@@ -523,6 +534,8 @@ def providers_table() -> str:
 
 def example_key(key: str) -> str:
     """`key` with the names of the examples in place of the placeholders."""
+    if key in EXAMPLE_KEYS:
+        return EXAMPLE_KEYS[key]
     for table, (placeholder, name) in sorted(NAMES.items(), key=lambda row: -len(row[0])):
         if key.startswith(f"{table}.{placeholder}"):
             key = f"{table}.{name}{key.removeprefix(f'{table}.{placeholder}')}"

@@ -7,7 +7,7 @@ import pytest
 
 from convo.errors import InputFault
 from convo.history.items import assistant_message, user_message
-from convo.history.records import Link, Scope, Strategy
+from convo.history.records import Link, Scope, Strategy, link_provider
 from convo.history.tree import Path
 from convo.inspect.serialize import (
     ConversationDocument,
@@ -20,7 +20,6 @@ from convo.inspect.serialize import (
     format_json_line,
     is_document,
     link_from_json,
-    link_provider,
     links_to_json,
 )
 from tests.inspect.conversation_builder import ROOT, START_TIME, build_chain
