@@ -109,7 +109,13 @@ def parse_price_table(table: Mapping[str, object]) -> Price:
             hint=f"add {' and '.join(f'{name} = 0.25' for name in missing)}, or the prices of the model",
         )
     input_price = prices["input"]
-    return Price(input_price, prices["output"], prices.get("cached", input_price), prices.get("written", input_price))
+    return Price(
+        input_price,
+        prices["output"],
+        prices.get("cached", input_price),
+        prices.get("written", input_price),
+        written_1h=prices.get("written_1h"),
+    )
 
 
 def parse_context_limits_table(table: Mapping[str, object]) -> ContextLimits:
@@ -235,6 +241,7 @@ _PRICE_SCHEMA: dict[str, SettingSchema] = {
     "input": check_amount,
     "cached": check_amount,
     "written": check_amount,
+    "written_1h": check_amount,
     "output": check_amount,
 }
 

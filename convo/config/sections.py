@@ -131,6 +131,7 @@ class Price(NamedTuple):
     """USD per million tokens. `cached` equals `input` unless it is set.
 
     written:             input that the provider writes to its cache; None if unknown
+    written_1h:          input that Claude writes to its cache for an hour instead of 5 minutes; None if unknown
     max_input_tokens:    input tokens up to which the prices apply
     long_input_factors:  factors on the input and output price of a whole longer call; None if unknown
     source:              the URL of the price; "" for one from the settings
@@ -143,6 +144,7 @@ class Price(NamedTuple):
     max_input_tokens: int | None = None
     source: str = ""
     long_input_factors: tuple[float, float] | None = None
+    written_1h: float | None = None
 
     def __str__(self) -> str:
         return f"input {self.input:g}, cached {self.cached:g}, output {self.output:g} USD per million tokens"

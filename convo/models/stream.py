@@ -30,14 +30,21 @@ def is_token_count(value: Json) -> bool:
     return type(value) is int and 0 <= value <= MAX_TOKEN_COUNT
 
 
-def make_usage(input_tokens: int, output_tokens: int, *, cached: int = 0, written: int = 0, reasoning: int = 0) -> Json:
-    """Build a usage object with both details, in tokens. An impossible count becomes 0."""
-    input_tokens, output_tokens, cached, written, reasoning = (
-        count if is_token_count(count) else 0 for count in (input_tokens, output_tokens, cached, written, reasoning)
+def make_usage(
+    input_tokens: int, output_tokens: int, *, cached: int = 0, written: int = 0, written_1h: int = 0, reasoning: int = 0
+) -> Json:
+    """Build a usage object with both details, in tokens. An impossible count becomes 0.
+
+    written_1h:  the part of `written` that is kept for an hour; its field is convo's own
+    """
+    input_tokens, output_tokens, cached, written, written_1h, reasoning = (
+        count if is_token_count(count) else 0
+        for count in (input_tokens, output_tokens, cached, written, written_1h, reasoning)
     )
+    hour_fields = {"cache_write_1h_tokens": min(written_1h, written)} if written_1h else {}
     return {
         "input_tokens": input_tokens,
-        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written},
+        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written, **hour_fields},
         "output_tokens": output_tokens,
         "output_tokens_details": {"reasoning_tokens": reasoning},
         "total_tokens": input_tokens + output_tokens,
@@ -77,6 +84,7 @@ def usage_from_anthropic(counts: Mapping[str, Json]) -> Json:
         count("output_tokens"),
         cached=cached,
         written=written,
+        written_1h=count("cache_creation", "ephemeral_1h_input_tokens"),
         reasoning=count("output_tokens_details", "thinking_tokens"),
     )
 

@@ -126,6 +126,7 @@ class RouteUsage(NamedTuple):
     cached: int | None
     output: int | None
     written: int | None
+    written_1h: int | None
     integer_count: int | None
 
 
@@ -137,7 +138,7 @@ def decode_route_usage(body: str) -> RouteUsage:
     except ValueError:
         route = None
     if not is_route(route):
-        return RouteUsage("", False, None, None, None, None, None)
+        return RouteUsage("", False, None, None, None, None, None, None)
     form = route[7]
     paths = list(_integer_paths(form))
     positions = {path: number for number, path in enumerate(paths)}
@@ -148,6 +149,7 @@ def decode_route_usage(body: str) -> RouteUsage:
         positions.get(("input_tokens_details", "cached_tokens")),
         positions.get(("output_tokens",)),
         positions.get(("input_tokens_details", "cache_write_tokens")),
+        positions.get(("input_tokens_details", "cache_write_1h_tokens")),
         -1 if form is None else len(paths),
     )
 
@@ -164,7 +166,14 @@ def _integer_paths(form: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[str
         yield path
 
 
-ROUTE_COLUMNS = ("model", "known", "size", "i", "c", "o", "w", "p_i", "p_c", "p_o", "p_w", "max_i", "f_i", "f_o")
+TOKEN_COLUMNS = ("i", "c", "o", "w", "h")
+"""Columns of the table of routes with the positions of tokens: input, cached, output, written, written for an hour."""
+
+ROUTE_COLUMNS = (
+    *("model", "known", "size", *TOKEN_COLUMNS),
+    *(f"p_{column}" for column in TOKEN_COLUMNS),
+    *("max_i", "f_i", "f_o"),
+)
 """Columns of the table of routes after the route itself: model, count and positions of tokens, USD per token."""
 
 
@@ -174,9 +183,9 @@ def build_route_row(body: str, query: RequestQuery, *, with_prices: bool) -> lis
 
     usage = decode_route_usage(body)
     price = query.find_price(usage.model) if with_prices else None
-    prices: list[Json] = [None] * 7
+    prices: list[Json] = [None] * 8
     if price:
-        per_token = [price.input, price.cached, price.output, price.written]
+        per_token = [price.input, price.cached, price.output, price.written, price.written_1h]
         prices = [None if value is None else value / TOKENS_PER_PRICE for value in per_token]
         prices += [price.max_input_tokens, *(price.long_input_factors or (None, None))]
     return [
@@ -187,6 +196,7 @@ def build_route_row(body: str, query: RequestQuery, *, with_prices: bool) -> lis
         usage.cached,
         usage.output,
         usage.written,
+        usage.written_1h,
         *prices,
     ]
 
@@ -217,10 +227,11 @@ def sort_expression(query: RequestQuery, tokens: Callable[[str], str]) -> str:
 
 def cost_expression(tokens: Callable[[str], str]) -> str:
     """Return the SQL expression of a request's cost in USD; null if a price that it needs is unknown."""
-    i, c, o, w = map(tokens, "icow")
+    i, c, o, w, h = map(tokens, TOKEN_COLUMNS)
     is_long = f"routes.max_i IS NOT NULL AND {i} > routes.max_i"
     factor_i, factor_o = (f"CASE WHEN {is_long} THEN routes.f_{part} ELSE 1 END" for part in "io")
-    written = f"CASE WHEN {w} = 0 THEN 0 ELSE {w} * routes.p_w END"
+    written = f"CASE WHEN {w} = {h} THEN 0 ELSE ({w} - {h}) * routes.p_w END"
+    written += f" + CASE WHEN {h} = 0 THEN 0 ELSE {h} * routes.p_h END"
     return (
         f"({factor_i}) * (({i} - {c} - {w}) * routes.p_i + {c} * routes.p_c + ({written}))"
         f" + ({factor_o}) * {o} * routes.p_o"

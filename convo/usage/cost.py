@@ -17,7 +17,8 @@ TOKENS_PER_PRICE = 1_000_000
 class Usage:
     """Token counts of one call.
 
-    `cached_tokens` and `cache_write_tokens` are parts of `input_tokens`, `reasoning_tokens` of `output_tokens`.
+    `cached_tokens` and `cache_write_tokens` are parts of `input_tokens`, `reasoning_tokens` of `output_tokens`;
+    `cache_write_1h_tokens` is the part of `cache_write_tokens` that Claude keeps for an hour instead of 5 minutes.
     """
 
     input_tokens: int = 0
@@ -25,6 +26,7 @@ class Usage:
     output_tokens: int = 0
     reasoning_tokens: int = 0
     cache_write_tokens: int = 0
+    cache_write_1h_tokens: int = 0
 
     @classmethod
     def from_json(cls, usage: Mapping[str, Json] | None) -> "Usage | None":
@@ -38,11 +40,17 @@ class Usage:
             output_tokens=_read_token_count(usage, "output_tokens"),
             reasoning_tokens=_read_token_count(output_details, "reasoning_tokens"),
             cache_write_tokens=_read_token_count(input_details, "cache_write_tokens"),
+            cache_write_1h_tokens=_read_token_count(input_details, "cache_write_1h_tokens"),
         )
 
     def cost_usd(self, price: Price | None) -> float | None:
         """Return the cost of the call in USD; None if the price of a part is unknown."""
-        if price is None or (self.cache_write_tokens and price.written is None):
+        short_write_tokens = self.cache_write_tokens - self.cache_write_1h_tokens
+        if (
+            price is None
+            or (short_write_tokens and price.written is None)
+            or (self.cache_write_1h_tokens and price.written_1h is None)
+        ):
             return None
         input_factor, output_factor = 1.0, 1.0
         if price.max_input_tokens is not None and self.input_tokens > price.max_input_tokens:
@@ -53,7 +61,8 @@ class Usage:
         input_cost = (
             uncached_tokens * price.input
             + self.cached_tokens * price.cached
-            + self.cache_write_tokens * (price.written or 0.0)
+            + short_write_tokens * (price.written or 0.0)
+            + self.cache_write_1h_tokens * (price.written_1h or 0.0)
         )
         return (input_factor * input_cost + output_factor * self.output_tokens * price.output) / TOKENS_PER_PRICE
 
@@ -64,6 +73,7 @@ class Usage:
             output_tokens=self.output_tokens + other.output_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
             cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            cache_write_1h_tokens=self.cache_write_1h_tokens + other.cache_write_1h_tokens,
         )
 
 

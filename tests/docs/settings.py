@@ -327,12 +327,16 @@ NOTES = {
         "1048576",
     ),
     "limits.body_bytes": Note("Bytes of a response that is not a stream: a stored response, a list.", "16777216"),
-    'prices."PROVIDER/MODEL"': Note("", "{ input = 0.25, cached = 0.025, written = 0.3, output = 2 }"),
+    'prices."PROVIDER/MODEL"': Note("", "{ input = 2, cached = 0.2, written = 2.5, written_1h = 4, output = 10 }"),
     'prices."PROVIDER/MODEL".input': Note("USD per million input tokens.", default="required"),
     'prices."PROVIDER/MODEL".cached': Note(
         "The same for tokens read from the prompt cache.", default="the input price"
     ),
     'prices."PROVIDER/MODEL".written': Note("The same for tokens written to the cache.", default="the input price"),
+    'prices."PROVIDER/MODEL".written_1h': Note(
+        "The same for tokens that Claude writes to the cache for an hour.",
+        default="unknown, and so is the cost of such a call",
+    ),
     'prices."PROVIDER/MODEL".output': Note("USD per million output tokens, with reasoning.", default="required"),
     'windows."PROVIDER/MODEL"': Note("", "{ context = 128000, output = 16000 }"),
     'windows."PROVIDER/MODEL".context': Note(

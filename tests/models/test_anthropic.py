@@ -73,6 +73,18 @@ async def test_input_tokens_include_cached_tokens(server: ChatServer, model: Ant
     assert response["usage"] == make_usage(240, 7, cached=200, written=30, reasoning=5)
 
 
+async def test_tokens_that_are_cached_for_an_hour_are_counted_apart(server: ChatServer, model: AnthropicModel) -> None:
+    usage = {"input_tokens": 10, "cache_creation_input_tokens": 30}
+    creation = {"ephemeral_5m_input_tokens": 20, "ephemeral_1h_input_tokens": 10}
+    message = {"id": "msg_1", "model": OPUS, "usage": {**usage, "cache_creation": creation}}
+    server.stream(sse({"type": "message_start", "message": message}), *text(0, "Hi"), *stop(), end=b"")
+
+    response = await final_response(model, HI)
+
+    assert response["usage"] == make_usage(40, 7, written=30, written_1h=10)
+    assert response["usage"]["input_tokens_details"]["cache_write_1h_tokens"] == 10
+
+
 @pytest.mark.parametrize("reason", ["end_turn", "stop_sequence", "tool_use", "pause_turn"])
 async def test_an_answer_with_a_normal_stop_reason_is_completed(
     server: ChatServer, model: AnthropicModel, reason: str

@@ -12,6 +12,7 @@ from convo.cli.completion import list_completions
 from convo.errors import NotFound
 from convo.history.records import Session, Strategy
 from convo.history.tree import root_key
+from convo.inspect.view import link_cost_usd
 from convo.recording.recorder import DEFAULT_TTL_S, open_recorder
 from convo.stores.base import Store, Transaction
 from convo.stores.factory import open_store
@@ -77,6 +78,50 @@ async def test_models_of_known_hosts_have_their_providers_name(
     await recorder.begin(make_request({"model": "m"}, protocol=protocol, url=url))  # type: ignore[arg-type]
     (listed,) = (await store.list_requests(RequestQuery())).requests
     assert listed.link.model == model
+    await recorder.aclose()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "url", "response", "cost_usd"),
+    [
+        (
+            "messages",
+            "https://api.anthropic.com/v1/messages",
+            {
+                "type": "message", "model": "claude-sonnet-5", "stop_reason": "end_turn",
+                "content": [{"type": "text", "text": "Hi."}],
+                "usage": {
+                    "input_tokens": 2_000, "cache_read_input_tokens": 30_000, "cache_creation_input_tokens": 6_000,
+                    "cache_creation": {"ephemeral_5m_input_tokens": 2_000, "ephemeral_1h_input_tokens": 4_000},
+                    "output_tokens": 500,
+                },
+            },
+            0.004 + 0.006 + 0.005 + 0.016 + 0.005,
+        ),
+        (
+            "chat_completions",
+            "https://api.openai.com/v1/chat/completions",
+            {
+                "model": "gpt-5.6-terra",
+                "choices": [{"message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}],
+                "usage": {
+                    "prompt_tokens": 300_000, "completion_tokens": 1_000,
+                    "prompt_tokens_details": {"cached_tokens": 100_000, "cache_write_tokens": 150_000},
+                },
+            },
+            2 * (0.1 + 0.02 + 0.375) + 1.5 * 0.012,
+        ),
+    ],
+)  # fmt: skip
+async def test_recorded_requests_are_priced_with_their_cache_reads_and_writes(
+    store: Store, protocol: str, url: str, response: dict[str, object], cost_usd: float
+) -> None:
+    recorder = open_recorder(store, clock=FixedClock())
+    request = make_request({"model": response["model"], "messages": []}, protocol=protocol, url=url)  # type: ignore[arg-type]
+    await recorder.begin(request)
+    await recorder.finish(request, make_response(response))
+    (listed,) = (await store.list_requests(RequestQuery())).requests
+    assert link_cost_usd(listed.link, {}) == pytest.approx(cost_usd)
     await recorder.aclose()
 
 

@@ -56,3 +56,33 @@ def test_cache_writes_are_billed_once() -> None:
     price = Price(1.0, 2.0, 0.1, written=1.25)
     usage = Usage(input_tokens=1_000_000, cached_tokens=400_000, cache_write_tokens=200_000)
     assert usage.cost_usd(price) == pytest.approx(0.4 + 0.04 + 0.25)
+
+
+@pytest.mark.parametrize(
+    ("model", "usage", "cost_usd"),
+    [
+        # 2,000 uncached at $2, 30,000 cached at $0.20, 6,000 written at 1.25 x $2, 500 of output at $10
+        ("claude-sonnet-5", Usage(38_000, 30_000, 500, 0, 6_000), 0.004 + 0.006 + 0.015 + 0.005),
+        # of the 6,000 written tokens, 4,000 for an hour at 2 x $2
+        ("claude-sonnet-5", Usage(38_000, 30_000, 500, 0, 6_000, 4_000), 0.004 + 0.006 + 0.005 + 0.016 + 0.005),
+        # all for an hour: 1,000 x 2 x $5, and 100 uncached
+        ("claude-opus-5-20260724", Usage(1_100, 0, 0, 0, 1_000, 1_000), 0.01 + 0.0005),
+        ("claude-fable-5-1", Usage(2_000_000, 1_000_000, 0, 0, 1_000_000), 0.25 + 12.5),
+        # up to 100,000 input tokens, and above, where the whole call costs five times as much
+        ("claude-haiku-5-5", Usage(100_000, 40_000, 1_000, 0, 20_000), 0.004 + 0.0004 + 0.0025 + 0.0005),
+        ("claude-haiku-5-5", Usage(200_000, 140_000, 1_000, 0, 20_000, 20_000), 0.02 + 0.007 + 0.02 + 0.0025),
+    ],
+)
+def test_cache_writes_of_claude_cost_more_the_longer_they_are_kept(model: str, usage: Usage, cost_usd: float) -> None:
+    assert usage.cost_usd(find_price(f"anthropic/{model}", {})) == pytest.approx(cost_usd, rel=1e-9)
+
+
+def test_claude_writes_to_the_cache_at_one_and_a_quarter_of_the_input_price_and_twice_for_an_hour() -> None:
+    claude = {name: price for name, price in load_prices().items() if name.startswith("anthropic/")}
+    factors = {name: (price.written or 0, price.written_1h or 0) for name, price in claude.items()}
+    assert factors == {name: (price.input * 1.25, price.input * 2) for name, price in claude.items()}
+
+
+def test_writes_for_an_hour_without_a_price_make_the_cost_unknown() -> None:
+    price = Price(1.0, 2.0, 0.1, written=1.25)
+    assert Usage(input_tokens=100, cache_write_tokens=50, cache_write_1h_tokens=1).cost_usd(price) is None

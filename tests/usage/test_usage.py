@@ -40,8 +40,19 @@ def test_missing_usage_is_not_zero_usage(reported: Any) -> None:
             {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 1, "cache_write_tokens": 2}},
             Usage(input_tokens=9, cached_tokens=1, cache_write_tokens=2),
         ),
+        (
+            {"input_tokens": 9, "input_tokens_details": {"cache_write_tokens": 5, "cache_write_1h_tokens": 3}},
+            Usage(input_tokens=9, cache_write_tokens=5, cache_write_1h_tokens=3),
+        ),
     ],
-    ids=["no details", "null details", "null in the details", "additional fields", "cache writes"],
+    ids=[
+        "no details",
+        "null details",
+        "null in the details",
+        "additional fields",
+        "cache writes",
+        "writes for an hour",
+    ],
 )
 def test_fields_that_an_endpoint_omits_count_as_zero(reported: Any, found: Usage) -> None:
     assert Usage.from_json(reported) == found

@@ -13,7 +13,7 @@ from convo.stores.request_charts import (
     RequestCharts,
     build_charts,
 )
-from convo.stores.request_list import RequestQuery, cost_expression
+from convo.stores.request_list import TOKEN_COLUMNS, RequestQuery, cost_expression
 
 FITS_ROUTE = """
 CASE WHEN links.usage IS NULL THEN routes.size IS NOT NULL
@@ -89,7 +89,7 @@ async def select_charts(t: TenantConnection, query: RequestQuery) -> RequestChar
     with_clause, source, conditions, values, is_search_limited = await filter_links(
         t, query, with_routes=True, with_prices=True
     )
-    counts = ", ".join(f"least({tokens_expression(column)}, {MAX_TOKENS}) AS {column}" for column in "icow")
+    counts = ", ".join(f"least({tokens_expression(column)}, {MAX_TOKENS}) AS {column}" for column in TOKEN_COLUMNS)
     cost = cost_expression(lambda column: f"counts.{column}")
     picked = (
         f"picked AS (SELECT {PICKED_COLUMNS}, counts.i, counts.c, counts.o,"

@@ -61,6 +61,7 @@ ROUTE_TYPES = {
     "c": "integer",
     "o": "integer",
     "w": "integer",
+    "h": "integer",
 }
 ROUTES_TABLE = (
     "json_to_recordset({}::json) AS routes (route uuid, "

@@ -11,7 +11,7 @@ from convo.stores.request_charts import (
     RequestCharts,
     build_charts,
 )
-from convo.stores.request_list import RequestQuery, cost_expression
+from convo.stores.request_list import TOKEN_COLUMNS, RequestQuery, cost_expression
 from convo.stores.sqlite.request_list import filter_links, tokens_expression
 from convo.stores.sqlite.tenant_rows import TenantConnection, fetch_records
 
@@ -101,7 +101,7 @@ def select_charts(t: TenantConnection, query: RequestQuery) -> RequestCharts:
     tokens = ", ".join(
         f"CASE WHEN links.usage NOT GLOB '*[^-0-9,]*' AND json_valid('[' || links.usage || ']')"
         f" THEN min({tokens_expression(column)}, {MAX_TOKENS}) ELSE 0 END AS {column}"
-        for column in "icow"
+        for column in TOKEN_COLUMNS
     )
     picked = (
         f"picked AS MATERIALIZED (SELECT {PICKED_COLUMNS}, {tokens} FROM {source} WHERE {' AND '.join(conditions)})"  # noqa: S608 - constant names
