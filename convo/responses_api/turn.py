@@ -119,7 +119,7 @@ async def prepare_turn(
 async def _find_comparison_id(request: ResponseRequest, provider: str, store: Store) -> str | None:
     """Return the provider's own id of the response to compare the prompt cache with; None if it made no such one."""
     response_id = (request.parameters.get("prompt_cache_options") or {}).get("comparison_response_id")
-    link = await find_response_link(store, response_id) if is_valid_id(response_id) else None
+    link = await find_response_link(store, str(response_id)) if is_valid_id(response_id) else None
     if link is None or link_provider(link) != provider:
         return None
     upstream_id = link.reported.get(UPSTREAM_ID)
