@@ -115,14 +115,18 @@ def build_created_event(link: Link) -> StreamEvent:
     }
 
 
-def build_terminal_event(link: Link, output: Sequence[Item]) -> StreamEvent:
+def build_terminal_event(link: Link, output: Sequence[Item], *, with_upstream_id: bool = False) -> StreamEvent:
     """Build the event that ends the stream of a response, without its number.
+
+    with_upstream_id:  for a chat of this process, which stores the provider's own id; clients of a server do not get it
 
     The API has no event for a cancelled response: its `status` shows it. Nor has it a field for the limit that
     ended a response: the event has it next to `response`, and it is sent as a header or a comment.
     """
     status = "incomplete" if link.status == "cancelled" else link.status
     event: StreamEvent = {"type": f"response.{status}", "response": build_response(link, output)}
+    if with_upstream_id and UPSTREAM_ID in link.reported:
+        event["response"][UPSTREAM_ID] = link.reported[UPSTREAM_ID]
     if link.error and STREAMED_TEXT_DIFFERS in link.error:
         return {**event, STREAMED_TEXT_DIFFERS: True}
     if link.error and "limit" in link.error:

@@ -18,6 +18,7 @@ from convo.history.accumulator import TERMINAL_EVENTS, ResponseAccumulator, Stre
 from convo.history.items import Item, Json, StreamEvent, is_valid_id, item_type
 from convo.history.pairing import build_required_input, has_open_hosted_call
 from convo.history.records import (
+    EMBEDDED_SCOPE,
     IGNORED_PARAMETER,
     PROVIDER_PARAMETER,
     UPSTREAM_ID,
@@ -36,7 +37,6 @@ from convo.responses_api.history import (
     LoadedHistory,
     check_call_pairs,
     check_strict_input,
-    find_response_link,
     load_conversation,
     load_request_history,
     remove_incomplete_items,
@@ -119,8 +119,8 @@ async def prepare_turn(
 async def _find_comparison_id(request: ResponseRequest, provider: str, store: Store) -> str | None:
     """Return the provider's own id of the response to compare the prompt cache with; None if it made no such one."""
     response_id = (request.parameters.get("prompt_cache_options") or {}).get("comparison_response_id")
-    link = await find_response_link(store, str(response_id)) if is_valid_id(response_id) else None
-    if link is None or link_provider(link) != provider:
+    link = await store.link(str(response_id)) if is_valid_id(response_id) else None
+    if link is None or link.scope != EMBEDDED_SCOPE or link_provider(link) != provider:
         return None
     upstream_id = link.reported.get(UPSTREAM_ID)
     return upstream_id if isinstance(upstream_id, str) else None
@@ -351,7 +351,7 @@ class ResponseTurn:
         assert link is not None
         assert result is not None
         self._finished_turn = turn, link, result
-        yield self._sequencer(build_terminal_event(link, result.output))
+        yield self._sequencer(build_terminal_event(link, result.output, with_upstream_id=not is_server))
 
     def to_history(self) -> LoadedHistory | None:
         """Return the history that a request can continue now; None until the response has ended, or if it failed."""

@@ -1,5 +1,6 @@
-"""Claude gets its thinking blocks back unchanged: with every owner of the state, after a call, a restart and a fork."""
+"""Chats with Claude: its thinking blocks return unchanged with every owner of the state; its cache can be diagnosed."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,18 +17,18 @@ SIGNATURE = "EqQB+/" + "Az09" * 2000 + "=="
 REDACTED = "Emwr/+" + "zZ8=" * 500
 ODD_THOUGHT = 'Look \u2028"up\\" \U0001f600 \x7f\n\té'
 
-FIRST_CALL = [
+FIRST_CALL: list[dict[str, Any]] = [
     {"type": "thinking", "thinking": ODD_THOUGHT, "signature": SIGNATURE},
     {"type": "redacted_thinking", "data": REDACTED},
     {"type": "text", "text": "I look."},
     {"type": "tool_use", "id": "toolu_1", "name": "look_up", "input": {"order": "A1"}},
 ]
-FIRST_ANSWER = [
+FIRST_ANSWER: list[dict[str, Any]] = [
     {"type": "redacted_thinking", "data": "second+/="},
     {"type": "thinking", "thinking": "", "signature": "omitted+/="},
     {"type": "text", "text": "It cost 5."},
 ]
-SECOND_ANSWER = [
+SECOND_ANSWER: list[dict[str, Any]] = [
     {"type": "thinking", "thinking": "Again.", "signature": "third+/="},
     {"type": "text", "text": "Yes."},
 ]
@@ -47,7 +48,7 @@ def upstream(home: Path) -> Iterator[ChatServer]:
 
 def answer(upstream: ChatServer, blocks: list[dict[str, Any]], reason: str = "end_turn") -> None:
     """Answer with these blocks, each in several pieces."""
-    events = []
+    events: list[list[bytes]] = []
     for index, block in enumerate(blocks):
         match block["type"]:
             case "thinking":
@@ -112,3 +113,27 @@ def test_another_process_sends_the_same_bytes(upstream: ChatServer, launch: Laun
     before, after = (request.body.partition(b'"messages":')[2] for request in upstream.requests[1:])
     end_of_call = before.index(b'{"role":"user","content":[{"type":"tool_result"')
     assert after[:end_of_call] == before[:end_of_call]
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_the_cache_of_a_chat_is_compared_with_an_earlier_response(
+    owner: str, upstream: ChatServer, convo: Convo
+) -> None:
+    flags = ("-m", "claude/claude-opus-5-5")
+    answer(upstream, SECOND_ANSWER)
+    first = convo("chat", *flags, owner, "-n", "mine", "--json", "--param", compared("null"), "Hi.").json()
+
+    answer(upstream, SECOND_ANSWER)
+    option = compared(json.dumps(first["response_id"]))
+    second = convo("chat", *flags, "-c", "--json", "--param", option, "Again.").json()
+
+    assert upstream.requests[0].json["diagnostics"] == {"previous_message_id": None}
+    assert upstream.requests[1].json["diagnostics"] == {"previous_message_id": "msg_01"}
+    shown = convo("inspect", second["response_id"]).out
+    assert "cache hit" in shown
+    assert "provider id" in shown
+    assert "not sent to the model" not in shown
+
+
+def compared(response_id: str) -> str:
+    return f'prompt_cache_options={{"comparison_response_id": {response_id}}}'
