@@ -1,9 +1,10 @@
 """The theme: the colors of everything that is shown on a terminal, and the abilities of known terminals.
 
 A terminal of 16 colors shows them as its user chose them. For other terminals the theme has colors of its own, which
-can be read on white and on black: with 24-bit colors the contrast of each is at least 4.5 on both, with the palette of
-256 colors at least 4. The usual yellow, cyan and dim text do not reach that on a light background. Output that rich
-and prompt_toolkit draw has the same styles, by the same names.
+can be read on white and on black: the contrast of each is at least 4.5 on both. In the palette of 256 colors only six
+reach that (29, 63, 98, 131, 163 and 243), so there an error is magenta, a warning brown and an id blue. The usual
+yellow, cyan and dim text do not reach it on a light background. Output that rich and prompt_toolkit draw has the same
+styles, by the same names.
 """
 
 from collections.abc import Mapping
@@ -32,10 +33,10 @@ class ThemeStyle(NamedTuple):
 STYLES = {
     "bold": ThemeStyle("1", "bold"),
     "dim": ThemeStyle("2", "dim", 243, "#767676"),
-    "bad": ThemeStyle("31", "red", 161, "#e02948"),
-    "good": ThemeStyle("32", "green", 28, "#008839"),
-    "warn": ThemeStyle("33", "yellow", 130, "#ac6400"),
-    "id": ThemeStyle("36", "cyan", 30, "#00809a"),
+    "bad": ThemeStyle("31", "red", 163, "#e02948"),
+    "good": ThemeStyle("32", "green", 29, "#008839"),
+    "warn": ThemeStyle("33", "yellow", 131, "#ac6400"),
+    "id": ThemeStyle("36", "cyan", 63, "#00809a"),
 }
 """The styles of the terminal; "id" is the accent color."""
 
