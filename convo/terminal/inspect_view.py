@@ -1,6 +1,8 @@
 """Views of a conversation for `convo inspect` and `convo next`.
 
-The link tree, the chart of input tokens, the items in full, and the next request as JSON.
+The link tree, the chart of input tokens, the items in full, and the next request as JSON. On a terminal the tree is
+short: a panel, then one line for each request with a bar of its input tokens. With all columns, and on a pipe, it has
+every fact about the conversation and every column.
 """
 
 import json
@@ -55,6 +57,7 @@ from convo.terminal.status_line import (
 from convo.terminal.statuses import STATUS_MARKS, WARNING, Status, format_sign, open_run_mark, status_column
 from convo.terminal.terminal import (
     COLUMN_GAP,
+    MAX_PAINTED_ROWS,
     Column,
     DisplayOptions,
     KeyValue,
@@ -63,7 +66,7 @@ from convo.terminal.terminal import (
     fit_columns,
     format_count,
     key_value_lines,
-    table_lines,
+    paint_lines,
     text_width,
     truncate_text,
     unconfirmed_rows,
@@ -78,30 +81,42 @@ def render_conversation(
 ) -> str:
     """Render the conversation as a screen, without the last line break.
 
-    with_chart:  whether a terminal also shows the chart of input tokens
+    with_chart:  whether a terminal also shows the input tokens as bars
     with_panel:  whether a terminal shows the name, the owner, the model and the totals in a panel
     """
-    table = fit_link_table(view, display) if view.links else None
-    rows = list(conversation_rows(view, table))
+    is_short = display.width is not None and not display.has_all_columns
+    table = fit_link_table(view, display) if view.links and not is_short else None
+    rows = [row for row in conversation_rows(view, table) if not (is_short and _is_detail(row))]
     if with_panel and display.width is not None:
         lines = [*_header_lines(view, rows, display), ""]
     else:
         title = display.apply_style(escape_control_chars(view.handle), "bold")
         lines = [title, *_conversation_row_lines(view, rows, display), ""]
-    lines += table_lines(table, display) if table else _item_lines(view, display)
-    if with_chart and display.width is not None and len(view.links) > 1:
+    if table:
+        lines += paint_lines(table, display)
+    else:
+        lines += _short_tree_lines(view, display, with_bars=with_chart) if view.links else _item_lines(view, display)
+    if with_chart and display.has_all_columns and display.width is not None and len(view.links) > 1:
         lines += ["", *_token_chart_lines(view, display)]
     return display.translate_box_chars("\n".join(lines).rstrip("\n"))
 
 
+DETAILS = ("session", "handle", "endpoint", "last", "each request")
+"""Labels of facts that the short view leaves out."""
+
+
+def _is_detail(row: KeyValue) -> bool:
+    return row[0] in DETAILS or row == ("unconfirmed", "none")
+
+
 def _header_lines(view: ConversationView, rows: Sequence[KeyValue], display: DisplayOptions) -> Iterator[str]:
     """Yield a panel with the name, the owner, the model and the totals, then the other rows, with aligned labels."""
-    from convo.terminal.panel import PANEL_COLUMNS, PANEL_TITLE_COLUMNS, panel_lines
+    from convo.terminal.rich_output import PANEL_COLUMNS, PANEL_TITLE_COLUMNS, panel_lines
 
     totals = sum_link_usage(view.links, view.prices)
     is_name_cut = text_width(escape_control_chars(view.handle)) > (display.width or 0) - PANEL_TITLE_COLUMNS
     panel_rows = [("name", view.handle)] if is_name_cut else []
-    panel_rows += [row for row in rows if row[0] in ("owner", "model")]
+    panel_rows += [row for row in rows if row[0] in ("owner", "model", "head")]
     if totals:
         panel_rows.append(("total", _format_panel_totals(totals)))
         if totals.resent_tokens:
@@ -303,6 +318,9 @@ def _cached_item_label(type_name: str, role: str) -> str:
 MIN_SHORT_ID_CHARS = 8
 """Characters of an id after its type prefix, unless two ids begin alike."""
 
+SHORT_TREE_DETAIL_COLUMNS = 140
+"""Columns from which on the short tree has the status, the time and the duration of every request."""
+
 WIDE_TERMINAL_COLUMNS = 120
 """Columns from which on every line shows every value."""
 
@@ -348,6 +366,90 @@ def build_tree_row(row: LinkRow, short_id: str, view: ConversationView, *, is_fi
     return TreeRow(row, stats, short_id, row.link.id == view.current_link_id, is_first)
 
 
+CHART_HEADING = "context"
+
+MIN_SHORT_BAR_CELLS, MAX_SHORT_BAR_CELLS = len(CHART_HEADING), 16
+"""Cells of the longest bar beside the tree."""
+
+FORK_WORD, FORK_INDENT = "fork ", "     "
+"""Before the first request of a branch, if one has several; the others of the branch are indented by as much."""
+
+
+def _short_tree_lines(view: ConversationView, display: DisplayOptions, *, with_bars: bool) -> Iterator[str]:
+    """Yield the tree with the amounts that are most often looked at, then the meaning of its bars."""
+    rows = build_tree_rows(view)
+    shares = [input_token_share(row.stats) for row in rows]
+    has_bars = with_bars and len(rows) > 1 and bool(max_input_tokens(shares))
+    labels, styles = _painted_tree_labels(rows) if len(rows) <= MAX_PAINTED_ROWS else (tree_labels(rows), ())
+    columns = [
+        Column("response", labels, style="id", links=[_response_url(row.link) for row in rows], start_styles=styles),
+        *_short_columns(rows, view, display),
+    ]
+    bar_cells = (
+        MIN_SHORT_BAR_CELLS if display.width is None or display.width < MIN_ALIGNED_COLUMNS else MAX_SHORT_BAR_CELLS
+    )
+    bars = _render_bars(shares, bar_cells) if has_bars else []
+    if has_bars:
+        columns.insert(-1, Column(CHART_HEADING, bars, style="id", drop_order=14, min_width=bar_cells))
+    table = fit_columns(columns, display)
+    yield from paint_lines(table, display)
+    if any(column.heading == CHART_HEADING for column in table.columns):
+        yield from key_value_lines([("", chart_legend("".join(bars)))], display)
+
+
+def _short_columns(rows: Sequence[TreeRow], view: ConversationView, display: DisplayOptions) -> Iterator[Column]:
+    """Yield the columns of the short tree after the ids; facts that all requests share are left out."""
+    is_wide = (display.width or 0) >= SHORT_TREE_DETAIL_COLUMNS
+    if len({row.link.session_id for row in rows}) > 1:
+        yield Column("session", [session_name(row.link, view) for row in rows], drop_order=6)
+    for heading, cells in (
+        ("owner", [str(row.link.strategy) for row in rows]),
+        ("model", [row.link.model for row in rows]),
+    ):
+        if len(set(cells)) > 1:
+            yield Column(heading, cells, drop_order=MIXED_OWNERS_DROP_ORDER if heading == "owner" else 3)
+    yield _sent_column(rows, drop_order=8)
+    usages = [row.stats.usage for row in rows]
+    yield _number_column("input", [usage.input_tokens if usage else None for usage in usages], drop_order=13)
+    yield _number_column("output", [usage.output_tokens if usage else None for usage in usages], drop_order=11)
+    yield from _cost_columns(rows, view)
+    if is_wide:
+        yield Column("time", [_format_time(row.link, "%H:%M") for row in rows], drop_order=2)
+        yield _status_cells(rows, display)
+        yield Column("seconds", [_duration_cell(row.link) for row in rows], align_right=True, drop_order=1)
+    yield _preview_column(rows, display, with_status=not is_wide)
+
+
+def _painted_tree_labels(rows: Sequence[TreeRow]) -> tuple[list[str], list[tuple[int, str]]]:
+    """Return the lines of the tree with mark and id, drawn by rich, and the style of the tree lines before each.
+
+    A branch is drawn below the request that it forks from; the branch that leads to the head is not indented.
+    """
+    from convo.terminal.rich_output import tree_lines
+
+    parents, other_start = list[int | None](), None
+    last_by_depth: dict[int, int] = {}
+    for index, row in enumerate(rows):
+        depth, starts_branch = row.link_row.depth, row.link_row.starts_branch
+        parent = last_by_depth.get(depth - 1)
+        if depth and parent is None and starts_branch:
+            other_start = index  # before the first request of the main branch
+        elif depth and parent is None:
+            parent = other_start
+        parents.append(parent)
+        last_by_depth[depth] = index
+    ids = [_row_mark(row) + row.short_id for row in rows]
+    has_long_branch = any(row.link_row.depth and not row.link_row.starts_branch for row in rows)
+    labels = [
+        (FORK_WORD if row.link_row.starts_branch else FORK_INDENT) + id_
+        if has_long_branch and row.link_row.depth
+        else id_
+        for row, id_ in zip(rows, ids, strict=True)
+    ]
+    lines = tree_lines(labels, parents)
+    return lines, [(len(line) - len(id_), "dim") for line, id_ in zip(lines, ids, strict=True)]
+
+
 def tree_labels(rows: Sequence[TreeRow]) -> list[str]:
     """Return the tree lines, the mark and the id of each row."""
     return [_tree_prefix(row) + row.short_id for row in rows]
@@ -381,23 +483,36 @@ def _tree_columns(rows: Sequence[TreeRow], view: ConversationView, display: Disp
     owners = [str(row.link.strategy) for row in rows]
     yield Column("owner", owners, drop_order=0 if len(set(owners)) == 1 else MIXED_OWNERS_DROP_ORDER)
     yield from _amount_columns(rows)
+    yield from _cost_columns(rows, view)
+    yield Column("model", [row.link.model for row in rows], drop_order=3)
+    yield Column("date", [_format_time(row.link, "%Y-%m-%d") for row in rows], drop_order=1)
+    yield Column("time", [_format_time(row.link, "%H:%M") for row in rows], drop_order=8)
+    if is_wide:
+        yield _status_cells(rows, display)
+    yield Column("seconds", [_duration_cell(row.link) for row in rows], align_right=True, drop_order=5)
+    yield _preview_column(rows, display, with_status=not is_wide)
+
+
+def _cost_columns(rows: Sequence[TreeRow], view: ConversationView) -> Iterator[Column]:
+    """Yield the column of costs, if one is known."""
     costs = [link_cost_usd(row.link, view.prices) for row in rows]
     if any(cost is not None for cost in costs):
         yield Column(
             "cost", ["".join(format_cost(cost)) or UNKNOWN_NUMBER for cost in costs], align_right=True, drop_order=9
         )
-    yield Column("model", [row.link.model for row in rows], drop_order=3)
-    yield Column("date", [_format_time(row.link, "%Y-%m-%d") for row in rows], drop_order=1)
-    yield Column("time", [_format_time(row.link, "%H:%M") for row in rows], drop_order=8)
-    if is_wide:
-        statuses = [Status(_format_link_status(row.link), STATUS_MARKS.get(row.link.status)) for row in rows]
-        yield status_column("status", statuses, display)
-    yield Column("seconds", [_duration_cell(row.link) for row in rows], align_right=True, drop_order=5)
-    if is_wide:
-        yield Column("preview", [preview_cell(row, with_status=False) for row in rows])
-        return
+
+
+def _status_cells(rows: Sequence[TreeRow], display: DisplayOptions) -> Column:
+    statuses = [Status(_format_link_status(row.link), STATUS_MARKS.get(row.link.status)) for row in rows]
+    return status_column("status", statuses, display)
+
+
+def _preview_column(rows: Sequence[TreeRow], display: DisplayOptions, *, with_status: bool) -> Column:
+    """Return the input and the answer of each request, perhaps after a status that is not "completed"."""
+    if not with_status:
+        return Column("preview", [preview_cell(row, with_status=False) for row in rows])
     is_plain = [row.link.status == "completed" for row in rows]
-    yield status_column(
+    return status_column(
         "preview",
         [
             Status("") if plain else Status(_format_link_status(row.link), STATUS_MARKS.get(row.link.status))
@@ -411,14 +526,20 @@ def _tree_columns(rows: Sequence[TreeRow], view: ConversationView, display: Disp
     )
 
 
-def _amount_columns(rows: Sequence[TreeRow]) -> Iterator[Column]:
-    yield Column(
+def _sent_column(rows: Sequence[TreeRow], drop_order: int | None = None) -> Column:
+    """Return the number of items that each request sent, and whether these are the full history."""
+    return Column(
         "sent",
         [
             ("full " if row.stats.is_full_history else "delta ") + format_optional_number(row.stats.sent_count)
             for row in rows
         ],
+        drop_order=drop_order,
     )
+
+
+def _amount_columns(rows: Sequence[TreeRow]) -> Iterator[Column]:
+    yield _sent_column(rows)
     yield _number_column("~tokens", [row.stats.sent_tokens for row in rows], drop_order=7)
     yield _number_column("context", [row.stats.input_count for row in rows], drop_order=12)
     usages = [row.stats.usage for row in rows]
@@ -442,10 +563,13 @@ def _number_column(heading: str, numbers: Sequence[int | None], drop_order: int 
 
 def _tree_prefix(row: TreeRow) -> str:
     depth = row.link_row.depth
-    mark = "@ " if row.is_head else "● " if row.link.status == "completed" else "○ "
     if not row.link_row.starts_branch:
-        return "│ " * depth + mark
-    return "│ " * (depth - 1) + ("┌─" if row.is_first else "├─") + mark
+        return "│ " * depth + _row_mark(row)
+    return "│ " * (depth - 1) + ("┌─" if row.is_first else "├─") + _row_mark(row)
+
+
+def _row_mark(row: TreeRow) -> str:
+    return "@ " if row.is_head else "● " if row.link.status == "completed" else "○ "
 
 
 def session_name(link: Link, view: ConversationView) -> str:
@@ -486,8 +610,6 @@ MAX_BAR_CELLS = 60
 
 MIN_BAR_CELLS = 12
 
-CHART_HEADING = "context"
-
 
 def _token_chart_lines(view: ConversationView, display: DisplayOptions) -> Iterator[str]:
     """Yield a line for each request, then the legend; nothing where no endpoint reported input tokens."""
@@ -500,7 +622,7 @@ def _token_chart_lines(view: ConversationView, display: DisplayOptions) -> Itera
     bar_width = _bar_width(table, display)
     bars = _render_bars(shares, bar_width)
     chart = Table((*table.columns[:-1], Column(CHART_HEADING, bars, style="id")), (*table.widths[:-1], bar_width))
-    yield from table_lines(chart, display)
+    yield from paint_lines(chart, display)
     yield from key_value_lines([("", chart_legend("".join(bars)))], display)
 
 

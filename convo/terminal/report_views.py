@@ -13,7 +13,7 @@ from convo.history.records import Session, Strategy
 from convo.lint.model import RepairChange, Severity
 from convo.strategies.conversion import TransferLoss
 from convo.strategies.strategy import STRATEGIES
-from convo.terminal.panel import render_bar
+from convo.terminal.rich_output import render_bar
 from convo.terminal.status_line import format_cost, format_owner_handle
 from convo.terminal.statuses import DONE, FAILED, WARNING, Status, format_line_start, format_sign, status_column
 from convo.terminal.terminal import (
@@ -21,12 +21,11 @@ from convo.terminal.terminal import (
     DisplayOptions,
     KeyValue,
     escape_control_chars,
-    fit_columns,
     format_count,
     key_value_lines,
     pad_text,
     render_key_values,
-    table_lines,
+    render_table,
     text_width,
 )
 from convo.usage.counting import TokenCount
@@ -48,8 +47,8 @@ BYTE_BAR_LABEL_COLUMNS = 26
 
 def render_race(results: "Sequence[RaceResult]", price: Price | None, display: DisplayOptions) -> str:
     """Render the table, then the bytes that each strategy sent as bars; on a terminal also a comparison."""
-    table = fit_columns([*_race_columns(results, price, display)], display)
-    lines = [*table_lines(table, display), "", "bytes sent", *_byte_bars(results, display)]
+    table = render_table([*_race_columns(results, price, display)], display)
+    lines = [table, "", "bytes sent", *_byte_bars(results, display)]
     lines += [
         display.translate_box_chars(format_line_start(FAILED, display))
         + f"{result.strategy}: {result.error['message']}"

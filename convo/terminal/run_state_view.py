@@ -15,10 +15,9 @@ from convo.terminal.terminal import (
     DisplayOptions,
     KeyValue,
     escape_control_chars,
-    fit_columns,
     format_count,
     key_value_lines,
-    table_lines,
+    render_table,
 )
 
 MIN_TOOL_COLUMNS = 16
@@ -35,7 +34,7 @@ def render_paused_state(state: RunState, name: str, display: DisplayOptions) -> 
         *key_value_lines(_run_state_rows(state), display, signs=signs),
     ]
     if state.pending:
-        shown += ["", *table_lines(fit_columns(_pending_columns(state, display), display), display)]
+        shown += ["", render_table(_pending_columns(state, display), display)]
     return display.translate_box_chars("\n".join(shown))
 
 

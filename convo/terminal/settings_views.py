@@ -22,10 +22,8 @@ from convo.terminal.terminal import (
     DisplayOptions,
     KeyValue,
     escape_control_chars,
-    fit_columns,
     key_value_lines,
     render_table,
-    table_lines,
 )
 from convo.usage.model_info import (
     SETTINGS_SOURCE,
@@ -84,10 +82,9 @@ def render_models(
     model_lines = [
         escape_control_chars(f"{entry.provider.name}/{model}") for entry in providers for model in entry.models or ()
     ]
-    table = table_lines(fit_columns(_provider_columns(providers, display), display), display)
-    return display.translate_box_chars(
-        "\n".join([*key_value_lines(head, display), "", *table, *([""] if model_lines else []), *model_lines])
-    )
+    head_text = display.translate_box_chars("\n".join(key_value_lines(head, display)))
+    table = render_table(_provider_columns(providers, display), display)
+    return "\n".join([head_text, "", table, *([""] if model_lines else []), *model_lines])
 
 
 def render_local_servers(servers: "Sequence[LocalServer]", display: DisplayOptions) -> str:
@@ -251,7 +248,7 @@ def render_known_models(settings: Settings, display: DisplayOptions) -> str:
         ),
     ]
     footer = f"windows in tokens, prices in USD per million tokens, as of {load_model_data()['as_of']}"
-    return display.translate_box_chars("\n".join([*table_lines(fit_columns(columns, display), display), "", footer]))
+    return "\n".join([render_table(columns, display), "", footer])
 
 
 def _number_column(heading: str, cells: Sequence[str], drop_order: int) -> Column:

@@ -14,16 +14,15 @@ from convo.history.items import Json
 from convo.history.records import UPSTREAM_ID, Link
 from convo.inspect.context_window import COUNTED_BY_ENDPOINT, COUNTED_BY_ESTIMATE, ContextUsage
 from convo.inspect.view import UsageTotals, sum_link_usage
-from convo.terminal.panel import render_bar
+from convo.terminal.rich_output import render_bar
 from convo.terminal.status_line import format_cost, format_share, format_token_counts
 from convo.terminal.terminal import (
     Column,
     DisplayOptions,
     KeyValue,
     escape_control_chars,
-    fit_columns,
     format_count,
-    table_lines,
+    render_table,
     wrap_line,
 )
 
@@ -115,7 +114,7 @@ def context_table_lines(usage: ContextUsage, model: str, display: DisplayOptions
         Column("items", [f"{part.item_count:,}" for part in parts], align_right=True),
         Column("tokens", [_format_tokens(part.tokens.tokens, part.tokens.is_estimate) for part in parts]),
     ]
-    yield from table_lines(fit_columns(columns, display), display)
+    yield from render_table(columns, display).split("\n")
     yield from _total_lines(usage, model, display, indent="")
 
 

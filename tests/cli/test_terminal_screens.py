@@ -45,8 +45,11 @@ def test_a_tree_with_forks_fits_into_eighty_columns(home: Path) -> None:
     output = run_in_terminal("inspect", "monads")
     lines = COLOR_CODE.sub("", output).splitlines()
     assert max(map(text_width, lines)) <= 80
-    rows = [line[:14] for line in lines if "resp_" in line[:12]]
-    assert rows[:3] == ["● resp_1    fu", "├─● resp_2  de", "@ resp_3    de"]
+    rows = [line[:22] for line in lines if "resp_" in line[:18]]
+    assert rows == ["● resp_1      full 1  ", "└── ● resp_2  delta 1 ", "@ resp_3      delta 1 "]
+    full = COLOR_CODE.sub("", run_in_terminal("inspect", "monads", "--full")).splitlines()
+    rows = [line[:14] for line in full if "resp_" in line[:12]]
+    assert rows[:3] == ["● resp_1    ch", "├─● resp_2  ch", "@ resp_3    ch"]
     assert rows[3:] == ["● resp_1    ch", "├─● resp_2  ch", "@ resp_3    ch"]
     assert COLOR_CODE.search(output)
 
@@ -135,7 +138,7 @@ def test_sessions_fit_into_eighty_columns(home: Path) -> None:
     write_chats(home, write_chat)
     lines = COLOR_CODE.sub("", run_in_terminal("sessions")).splitlines()
     assert max(map(text_width, lines)) <= 80
-    assert lines[1].startswith("monads   ✓ done  chain")
+    assert lines[3].startswith("│ monads  │ ✓ done │ chain")
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ $ convo chat -q --fork oslo@1 --name cheap "Make it cheaper."
 $ convo chat -q --from oslo "And with children?"
 """
 
-DIM, GREY = "\x1b[38;5;243m", "\x1b[90m"
+DIM, GREY = "\x1b[2m", "\x1b[90m"
 """The terminal emulator does not support dim text, so pictures show it in grey."""
 
 
@@ -132,7 +132,7 @@ def command_output(picture: Picture) -> str:
     import pexpect
 
     environ = {name: value for name, value in os.environ.items() if name not in TERMINAL}
-    environ |= {"TERM": "xterm-256color", "TZ": "UTC"}
+    environ |= {"TERM": "xterm", "TZ": "UTC"}
     size = (picture.rows, picture.columns)
     child = spawn(*picture.argv, env=environ, dimensions=size, encoding="utf-8", timeout=60)
     child.expect(pexpect.EOF)

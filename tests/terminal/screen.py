@@ -23,6 +23,7 @@ ROWS = 30
 
 MASKS = (
     (re.compile(r"(?<=resp_)[0-9a-f]+"), lambda match: "0" * len(match[0])),
+    (re.compile(r"(?<=0 ││ {10})[0-9a-f]+(?= )"), lambda match: "0" * len(match[0])),  # continued in a panel
     (re.compile(r"\d+\.\d(?= s )"), lambda match: "0.0".rjust(len(match[0]))),
     (re.compile(r"(?<=ses_)[0-9a-f]+"), lambda match: "0" * len(match[0])),
     (re.compile(r"\d{4}-\d\d-\d\d"), lambda match: "2026-01-01"),

@@ -36,29 +36,19 @@ def session(view: ConversationView, **fields: object) -> Session:
 
 SCREEN = """\
 ╭─ monads ─────────────────────────────────────────────────────────────────────╮
-│ owner         the endpoint's Responses API (--chain)                         │
-│ model         local/demo                                                     │
-│ total         2 requests · 24 input, 33.3% cached · 18 output (4 reasoning)  │
-│ re-sent       12 input tokens, 50.0% of the input                            │
+│ owner        the endpoint's Responses API (--chain)                          │
+│ model        local/demo                                                      │
+│ head         5 items, @ resp_2                                               │
+│ total        2 requests · 24 input, 33.3% cached · 18 output (4 reasoning)   │
+│ re-sent      12 input tokens, 50.0% of the input                             │
 ╰──────────────────────────────────────────────────────────────────────────────╯
-  session       monads (ses_1)
-  handle        resp_2
-  endpoint      embedded
-  head          5 items, @ resp_2
-  unconfirmed   1 item
-                user: and then?
-  last          12 input (4 cached) · 9 output (2 reasoning)
-  each request  owner chain · cached 4 · reasoning 2 · model local/demo · date
-                2023-11-14
-  continue      convo chat --from monads
+  unconfirmed  1 item
+               user: and then?
+  continue     convo chat --from monads
 
-response  sent     ~tokens  context  input  output  time   seconds  preview
-● resp_1  full 1         7        1     12       9  22:13      1.2  question 1…
-@ resp_2  delta 1        7        3     12       9  22:14      1.2  question 2…
-
-response  owner  input  cached  ~sent  context
-● resp_1  chain     12       4     12  ▓▓▓▓▓▓▓▓▓▓▓▓▓▓███████████████████████████
-@ resp_2  chain     12       4      7  ░░░░░░░░░░░░░░▒▒▒████████████████████████
+response  sent     input  output  context           preview
+● resp_1  full 1      12       9  ▓▓▓▓▓███████████  question 1 → answer 1
+@ resp_2  delta 1     12       9  ░░░░░▒▒█████████  question 2 → answer 2
     █ sent · ▓ sent, cached · ▒ prepended by the server · ░ prepended, cached"""
 
 
@@ -71,6 +61,32 @@ def test_a_session_shows_its_strategy_its_head_and_its_unconfirmed_items() -> No
     assert ascii_screen.isascii()
     assert ascii_screen.startswith("+- monads ---")
     assert max(map(text_width, SCREEN.splitlines())) <= 80
+
+
+def test_with_all_columns_a_terminal_shows_every_fact_and_the_chart() -> None:
+    view = build_chain(2).view("resp_2")
+    view = replace(view, handle="monads", session=session(view, handle="resp_2"))
+    full = render_conversation(view, DisplayOptions(80, has_all_columns=True)).splitlines()
+    facts = [line.split()[0] for line in full if line.startswith("  ") and line[2] != " "]
+    assert facts == ["session", "handle", "endpoint", "unconfirmed", "last", "continue"]
+    headings = [line.split() for line in full if line.startswith("response")]
+    every = "response owner sent ~tokens context input cached output reasoning model date time status seconds preview"
+    assert headings == [every.split(), ["response", "owner", "input", "cached", "~sent", "context"]]
+
+
+def test_a_pipe_gets_every_fact_and_every_column() -> None:
+    view = build_chain(2).view("resp_2")
+    lines = render_conversation(replace(view, session=session(view)), DisplayOptions()).splitlines()
+    facts = [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "]
+    assert facts == ["owner", "session", "endpoint", "model", "head", "unconfirmed", "last", "total", "continue"]
+    assert lines[-3].split()[:4] == ["response", "owner", "sent", "~tokens"]
+
+
+def test_in_forty_columns_a_long_id_continues_below_itself() -> None:
+    view = replace(build_chain(1).view("resp_1"), notes=("resp_" + "0a1b" * 12 + " is gone",))
+    lines = render_conversation(view, DisplayOptions(40)).splitlines()
+    assert max(map(text_width, lines)) <= 40
+    assert "  note      resp_0a1b0a1b0a1b0a1b0a1b0a1\n            b0a1b0a1b" in "\n".join(lines)
 
 
 def test_a_response_suggests_to_continue_only_where_it_is_stored() -> None:
@@ -107,9 +123,8 @@ def test_missing_information_of_an_endpoint_is_stated() -> None:
 ITEMS = """\
 ╭─ ./talk.json ────────────────────────────────────────────────────────────────╮
 │ owner     the application: a JSON file (--replay)                            │
+│ head      2 items                                                            │
 ╰──────────────────────────────────────────────────────────────────────────────╯
-  endpoint  none yet
-  head      2 items
   continue  convo chat --replay --from ./talk.json
 
    1  message user: what is a monad?

@@ -24,7 +24,10 @@ def test_lines_wrap_between_words() -> None:
 
 
 def test_a_handle_is_never_truncated() -> None:
-    assert "\n".join(key_value_lines([("at", "see " + "x" * 40)], DisplayOptions(20))) == f"  at  see\n      {'x' * 40}"
+    assert "\n".join(key_value_lines([("at", "see " + "x" * 40)], DisplayOptions(20))) == (
+        f"  at  see\n      {'x' * 14}\n      {'x' * 14}\n      {'x' * 12}"
+    )
+    assert list(key_value_lines([("at", "日" * 3)], DisplayOptions(1))) == ["  at  日", "      日", "      日"]
 
 
 def test_only_the_label_is_coloured() -> None:

@@ -27,14 +27,21 @@ def test_every_sign_takes_one_column_and_has_an_ascii_form(mark: StatusMark) -> 
 
 def test_a_terminal_shows_sign_and_word_and_a_pipe_the_word() -> None:
     column = status_column("status", [Status("failed", STATUS_MARKS["failed"]), Status("-")], DisplayOptions(80))
-    assert render_table([column], DisplayOptions(80)) == "status\n✗ failed\n-"
+    assert render_table([column], DisplayOptions(80)).splitlines() == [
+        "╭──────────╮",
+        "│ status   │",
+        "├──────────┤",
+        "│ ✗ failed │",
+        "│ -        │",
+        "╰──────────╯",
+    ]
     piped = status_column("status", [Status("failed", STATUS_MARKS["failed"])], DisplayOptions())
     assert render_table([piped], DisplayOptions()) == "status\nfailed"
     assert format_line_start(STATUS_MARKS["failed"], DisplayOptions()) == ""
 
 
 def test_only_the_status_is_colored() -> None:
-    display = DisplayOptions(80, has_color=True)
+    display = DisplayOptions(59, has_color=True)
     column = status_column(
         "preview", [Status("failed", STATUS_MARKS["failed"]), Status("")], display, suffixes=[": hi", "ho"]
     )

@@ -2,8 +2,22 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from convo.terminal.terminal import Column, DisplayOptions, cut_after_word, fit_columns, table_lines, text_width
+from convo.terminal.terminal import (
+    BOX_FRAME,
+    MAX_PAINTED_ROWS,
+    RULE_FRAME,
+    Column,
+    DisplayOptions,
+    cut_after_word,
+    fit_columns,
+    fit_framed_columns,
+    paint_lines,
+    render_table,
+    table_lines,
+    text_width,
+)
 
 COLUMNS = [
     Column("id", ["one", "two"]),
@@ -13,12 +27,8 @@ COLUMNS = [
 ]
 
 
-def render_table(display: DisplayOptions) -> str:
-    return "\n".join(table_lines(fit_columns(COLUMNS, display), display))
-
-
 def test_in_a_pipe_every_row_has_every_column() -> None:
-    assert render_table(DisplayOptions()) == (
+    assert render_table(COLUMNS, DisplayOptions()) == (
         "id   owner     in  words\n"  #
         "one  chain      7  what is a monad\n"
         "two  chain  1,024  日本語 and more words"
@@ -33,6 +43,7 @@ def test_in_a_narrow_terminal_constant_columns_are_shown_once() -> None:
         "one      7  what is a…\n"
         "two  1,024  日本語 and…"
     )
+    assert list(paint_lines(table, DisplayOptions(26))) == list(table_lines(table, DisplayOptions(26)))
 
 
 def test_in_a_narrower_terminal_columns_are_omitted_by_priority() -> None:
@@ -95,8 +106,71 @@ def test_colours_do_not_move_the_columns() -> None:
     ]
 
 
+BOXED = """\
+╭─────┬───────┬───────┬───────────────────────╮
+│ id  │ owner │    in │ words                 │
+├─────┼───────┼───────┼───────────────────────┤
+│ one │ chain │     7 │ what is a monad       │
+│ two │ chain │ 1,024 │ 日本語 and more words │
+╰─────┴───────┴───────┴───────────────────────╯"""
+
+
+def test_a_terminal_of_usual_width_has_a_box_with_ascii_lines_if_needed() -> None:
+    assert render_table(COLUMNS, DisplayOptions(60)) == BOXED
+    ascii_table = render_table(COLUMNS[:3], DisplayOptions(60, has_box_chars=False))
+    assert ascii_table.isascii()
+    assert ascii_table.splitlines()[:2] == ["+---------------------+", "| id  | owner |    in |"]
+
+
+def test_a_narrow_terminal_has_no_frame() -> None:
+    assert render_table(COLUMNS, DisplayOptions(59)) == render_table(COLUMNS, DisplayOptions())
+
+
+def test_a_box_costs_no_column() -> None:
+    columns = [Column(f"c{index}", ["x" * 11, "y"], align_right=True, drop_order=index) for index in range(5)]
+    tables = {width: fit_framed_columns(columns, DisplayOptions(width)) for width in (60, 62, 63, 70, 71)}
+    assert {width: (len(table.columns), table.frame) for width, table in tables.items()} == {
+        60: (4, BOX_FRAME),
+        62: (4, BOX_FRAME),
+        63: (5, RULE_FRAME),
+        70: (5, RULE_FRAME),
+        71: (5, BOX_FRAME),
+    }
+    assert list(paint_lines(tables[63], DisplayOptions(63)))[:3] == [
+        "         c0           c1           c2           c3           c4",
+        "─" * 63,
+        "xxxxxxxxxxx  xxxxxxxxxxx  xxxxxxxxxxx  xxxxxxxxxxx  xxxxxxxxxxx",
+    ]
+
+
+def test_a_table_in_full_has_a_frame_only_where_it_fits() -> None:
+    wide = DisplayOptions(60, has_all_columns=True)
+    assert render_table(COLUMNS, wide) == BOXED
+    long = [*COLUMNS, Column("more", ["m" * 40, "n"])]
+    assert render_table(long, wide) == "\n".join(table_lines(fit_columns(long, DisplayOptions()), DisplayOptions()))
+
+
+def test_a_long_table_has_plain_lines() -> None:
+    columns = [Column("id", [str(number) for number in range(MAX_PAINTED_ROWS + 1)], style="id")]
+    display = DisplayOptions(80, has_color=True)
+    assert render_table(columns, display).splitlines() == list(table_lines(fit_columns(columns, display), display))
+    shorter = [columns[0]._replace(cells=columns[0].cells[1:])]
+    assert render_table(shorter, DisplayOptions(80)).startswith("╭")
+
+
+def test_a_painted_cell_has_its_style_and_its_start_another_one() -> None:
+    columns = [Column("id", ["├── a", "bc"], style="id", start_styles=[(4, "dim"), None]), Column("n", ["1", "2"])]
+    assert render_table(columns, DisplayOptions(40, has_color=True)).splitlines() == [
+        "\x1b[2mid   \x1b[0m\x1b[2m  \x1b[0m\x1b[2mn\x1b[0m",
+        "\x1b[2m├── \x1b[0m\x1b[36ma\x1b[0m  1",
+        "\x1b[36mbc\x1b[0m     2",
+    ]
+
+
 def test_control_characters_are_escaped() -> None:
     hostile = [Column("id", ["a"]), Column("words", ["\x1b[2Jgone"])]
+    assert "\x1b" not in render_table(hostile, DisplayOptions(80))
+    assert "[red]a[/red]" in render_table([Column("id", ["[red]a[/red]"])], DisplayOptions(80))
     assert list(table_lines(fit_columns(hostile, DisplayOptions()), DisplayOptions()))[1] == "a   \\x1b[2Jgone"
 
 
@@ -110,3 +184,5 @@ def test_no_line_is_wider_than_the_terminal(cells: list[list[str]], columns: int
     ]
     display = DisplayOptions(columns)
     assert all(text_width(line) <= columns for line in table_lines(fit_columns(table_columns, display), display))
+    painted = paint_lines(fit_framed_columns(table_columns, display), display)
+    assert all(cell_len(line) <= max(columns, 1) for line in painted)

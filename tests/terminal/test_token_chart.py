@@ -81,7 +81,7 @@ def test_each_row_names_its_strategy_if_there_are_several() -> None:
         for line in render_conversation(mixed, DisplayOptions(80)).split("\n")
         if "resp_2" in line and "delta" in line
     ]
-    assert line.split()[2] == "session"
+    assert line.split()[:4] == ["└──", "●", "resp_2", "session"]
 
 
 def test_no_chart_is_drawn_without_usage() -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from convo.history.records import Strategy
-from convo.terminal.inspect_view import fit_link_table
+from convo.terminal.inspect_view import fit_link_table, render_conversation
 from convo.terminal.terminal import DisplayOptions, table_lines, text_width
 from tests.inspect.conversation_builder import ConversationBuilder, build_chain
 
@@ -142,3 +142,92 @@ def test_ids_are_shortened_to_a_unique_prefix(ids: list[str], short: list[str]) 
 def test_a_conversation_without_responses_has_no_rows() -> None:
     view = replace(build_chain(1).view("resp_1"), links=(), current_link_id=None)
     assert list(table_lines(fit_link_table(view, DisplayOptions()), DisplayOptions()))[1:] == []
+
+
+SHORT = """\
+response            sent     input  output  context           preview
+fork ○ try_0a       full 1       -       -                    ✗ failed: What is…
+● resp_1            full 1      12       9  ▓▓▓▓▓███████████  What is a monad?…
+├── fork ● resp_3b  delta 1     12       9  ░░░░░███████████  Say it simply. →…
+└──      ● resp_4b  delta 1     12       9  ░░░░░▒▒▒████████  Simpler! → A box.
+● resp_2            delta 1     12       9  ░░░░░███████████  And in Haskell? →…
+@ resp_5            delta 1     12       9  ░░░░░███████████  Show me some. →…
+    █ sent · ▓ sent, cached · ▒ prepended by the server · ░ prepended, cached"""
+
+SHORT_IN_40 = """\
+response            preview
+fork ○ try_0a       ✗ failed: What is a…
+● resp_1            What is a monad? →…
+├── fork ● resp_3b  Say it simply. → A…
+└──      ● resp_4b  Simpler! → A box.
+● resp_2            And in Haskell? → A…
+@ resp_5            Show me some. →…"""
+
+
+def render_short_tree(builder: ConversationBuilder, head_id: str | None, display: DisplayOptions) -> str:
+    return render_conversation(builder.view(head_id), display, with_panel=False).partition("\n\n")[2]
+
+
+def test_a_terminal_shows_a_short_tree_with_bars() -> None:
+    assert render_short_tree(build_forked(), "resp_5", DisplayOptions(80)) == SHORT
+    assert render_short_tree(build_forked(), "resp_5", DisplayOptions(40)) == SHORT_IN_40
+    ascii_tree = render_short_tree(build_forked(), "resp_5", DisplayOptions(80, has_box_chars=False))
+    assert ascii_tree.isascii()
+
+
+def test_a_branch_is_below_the_request_that_it_forks_from() -> None:
+    builder = build_chain(2)
+    builder.turn("resp_a1", "first fork", "yes", after="resp_1")
+    builder.turn("resp_b1", "second fork", "yes", after="resp_1")
+    builder.turn("resp_b2", "goes on", "yes", after="resp_b1")
+    builder.turn("resp_c1", "fork of a fork", "yes", after="resp_b1")
+    lines = render_short_tree(builder, "resp_2", DisplayOptions(100)).splitlines()
+    assert [line[:24].rstrip() for line in lines[1:-1]] == [
+        "● resp_1",
+        "├── fork ● resp_a1",
+        "├── fork ● resp_b1",
+        "│   └── fork ● resp_b2",
+        "└──      ● resp_c1",
+        "@ resp_2",
+    ]
+
+
+def test_branches_of_one_request_are_forks_without_a_word() -> None:
+    builder = build_chain(2)
+    builder.turn("resp_a1", "first fork", "yes", after="resp_1")
+    builder.turn("resp_b1", "second fork", "yes", after="resp_1")
+    lines = render_short_tree(builder, "resp_2", DisplayOptions(40)).splitlines()
+    assert [line[:21].rstrip() for line in lines[1:5]] == [
+        "● resp_1       ▓▓████",
+        "├── ● resp_a1  ░░▒███",
+        "└── ● resp_b1  ░░▒███",
+        "@ resp_2       ░░▒███",
+    ]
+
+
+def test_another_start_has_its_own_continuation_below_it() -> None:
+    builder = ConversationBuilder()
+    builder.turn("resp_a1", "one start", "yes")
+    builder.turn("resp_a2", "goes on", "yes", after="resp_a1")
+    builder.turn("resp_b1", "another start", "yes")
+    lines = render_short_tree(builder, "resp_b1", DisplayOptions(100)).splitlines()
+    assert [line[:19].rstrip() for line in lines[1:-1]] == ["fork ● resp_a1", "└──      ● resp_a2", "@ resp_b1"]
+
+
+def test_the_tree_lines_are_dim_and_the_id_has_the_accent_color() -> None:
+    lines = render_short_tree(build_forked(), "resp_5", DisplayOptions(80, has_color=True)).splitlines()
+    assert lines[3].startswith("\x1b[2m├── fork \x1b[0m\x1b[36m● resp_3b\x1b[0m")
+
+
+def test_a_short_tree_fits_into_every_terminal_and_has_a_line_for_each_request() -> None:
+    builder = build_chain(1)
+    for depth in range(60):
+        before = "resp_1" if depth == 0 else f"resp_d{depth - 1}"
+        builder.turn(f"resp_d{depth}", "down", "and down", after=before)
+        builder.turn(f"resp_e{depth}", "along", "the line", after=before)
+    for columns in (1, 20, 40, 80, 120):
+        lines = render_short_tree(builder, None, DisplayOptions(columns)).splitlines()
+        assert len(lines) >= 122
+        assert max(map(text_width, lines[:122])) <= columns
+    long = render_short_tree(build_chain(2_000), "resp_2000", DisplayOptions(80)).splitlines()
+    assert [line[:2] for line in long[1:-1]] == ["● "] * 1_999 + ["@ "]

@@ -26,7 +26,7 @@ Examples:
   convo inspect what-is-a-monad --items      all items with their text
   convo inspect @recorded                    the newest requests that convo tap or convo serve --record recorded
   convo inspect @last --chart                the tokens of each request
-  convo inspect @last --full                 all columns, also wider than the terminal
+  convo inspect @last --full                 all details and columns, also wider than the terminal
   convo inspect @last -i                     browse the requests: search, compare, copy as curl, fork
   convo inspect @last --watch                update the view while the conversation continues elsewhere
   convo inspect @last --html page.html       a page with more details, for a browser
@@ -75,7 +75,7 @@ class InspectDisplayFlags:
     interactive: bool = flag_option("-i --interactive", "Browse the requests in full screen; ? shows the keys.")
     watch: bool = flag_option("--watch", "Keep the view open and update it on every change.")
     until_idle: bool = flag_option("--until-idle", "With --watch: exit when no response is in progress.")
-    full: bool = flag_option("--full", "Show all columns of the tables, even wider than the terminal.")
+    full: bool = flag_option("--full", "Show all details and columns, even wider than the terminal.")
     no_pager: bool = flag_option("--no-pager", "Do not use a pager.")
 
 
