@@ -368,7 +368,7 @@ def build_tree_row(row: LinkRow, short_id: str, view: ConversationView, *, is_fi
 
 CHART_HEADING = "context"
 
-MIN_SHORT_BAR_CELLS, MAX_SHORT_BAR_CELLS = len(CHART_HEADING), 16
+MIN_SHORT_BAR_CELLS, MAX_SHORT_BAR_CELLS = len(CHART_HEADING), 12
 """Cells of the longest bar beside the tree."""
 
 FORK_WORD, FORK_INDENT = "fork ", "     "

@@ -232,6 +232,9 @@ BOX_FRAME = TableFrame(gap=3, edges=4, has_rule=True)
 MIN_FRAME_COLUMNS = 60
 """Columns of a terminal from which on tables have a frame; a narrower one needs the space for the cells."""
 
+MIN_BOXED_TEXT_COLUMNS = 20
+"""Columns to which a box may cut the last column."""
+
 MAX_PAINTED_ROWS = 200
 """Rows up to which rich paints a table.
 
@@ -346,9 +349,10 @@ def render_table(columns: Sequence[Column], display: DisplayOptions) -> str:
 
 
 def fit_framed_columns(columns: Sequence[Column], display: DisplayOptions) -> Table:
-    """Fit a table into a box, or where that would cost a column, with a line below its headings.
+    """Fit a table into a box, or where that would cost a column or cut a name, with a line below its headings.
 
-    It has neither on a pipe, in a narrow terminal, or if it is long or wider than the terminal.
+    Only the last column may lose some text to a box. A table has neither on a pipe, in a narrow terminal, or if it is
+    long or wider than the terminal.
     """
     table = fit_columns(columns, display)
     if display.width is None or display.width < MIN_FRAME_COLUMNS or len(columns[0].cells) > MAX_PAINTED_ROWS:
@@ -356,7 +360,10 @@ def fit_framed_columns(columns: Sequence[Column], display: DisplayOptions) -> Ta
     for frame in (BOX_FRAME, RULE_FRAME):
         framed = fit_columns(columns, display, frame)
         width = sum(framed.widths) + frame.gap * (len(framed.widths) - 1) + frame.edges
-        if len(framed.columns) == len(table.columns) and width <= display.width:
+        is_uncut = framed.widths[:-1] == table.widths[:-1] and framed.widths[-1] >= min(
+            table.widths[-1], MIN_BOXED_TEXT_COLUMNS
+        )
+        if is_uncut and width <= display.width:
             return framed
     return table
 

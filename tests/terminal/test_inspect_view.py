@@ -46,9 +46,9 @@ SCREEN = """\
                user: and then?
   continue     convo chat --from monads
 
-response  sent     input  output  context           preview
-● resp_1  full 1      12       9  ▓▓▓▓▓███████████  question 1 → answer 1
-@ resp_2  delta 1     12       9  ░░░░░▒▒█████████  question 2 → answer 2
+response  sent     input  output  context       preview
+● resp_1  full 1      12       9  ▓▓▓▓████████  question 1 → answer 1
+@ resp_2  delta 1     12       9  ░░░░▒███████  question 2 → answer 2
     █ sent · ▓ sent, cached · ▒ prepended by the server · ░ prepended, cached"""
 
 

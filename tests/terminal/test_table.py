@@ -143,6 +143,15 @@ def test_a_box_costs_no_column() -> None:
     ]
 
 
+def test_a_box_cuts_no_name_and_leaves_twenty_columns_of_the_last_text() -> None:
+    columns = [Column("name", ["n" * 30, "m"], min_width=10), Column("text", ["t" * 40, "u"], min_width=10)]
+    frames = {width: fit_framed_columns(columns, DisplayOptions(width)).frame for width in (60, 61, 76, 77)}
+    assert frames == {60: BOX_FRAME, 61: BOX_FRAME, 76: BOX_FRAME, 77: BOX_FRAME}
+    columns = [*columns[:1], Column("size", ["1" * 10, "2"], align_right=True), *columns[1:]]
+    frames = {width: fit_framed_columns(columns, DisplayOptions(width)).frame for width in (60, 69, 70, 90)}
+    assert frames == {60: RULE_FRAME, 69: RULE_FRAME, 70: BOX_FRAME, 90: BOX_FRAME}
+
+
 def test_a_table_in_full_has_a_frame_only_where_it_fits() -> None:
     wide = DisplayOptions(60, has_all_columns=True)
     assert render_table(COLUMNS, wide) == BOXED
