@@ -11,11 +11,12 @@ import fcntl
 import os
 import re
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
@@ -219,29 +220,29 @@ class EditorSession(PromptSession[str]):
         """Do nothing: the value is computed from the completions."""
 
 
+QUEUE_KEYS: Mapping[str, Callable[[MessageQueue, str], None]] = MappingProxyType(
+    {
+        Keys.Ignore: lambda queue, _: None,
+        Keys.BracketedPaste: lambda queue, data: queue.paste(normalize_paste(data)),
+        Keys.ControlM: lambda queue, _: queue.enter(),
+        Keys.ControlJ: lambda queue, _: queue.type_text("\n"),
+        Keys.ControlH: lambda queue, _: queue.delete_char(),
+        Keys.ControlW: lambda queue, _: queue.delete_word(),
+        Keys.ControlU: lambda queue, _: queue.clear_draft(),
+        Keys.Up: lambda queue, _: queue.edit_last(),
+    }
+)
+"""The keys without a character that change the queue during an answer; Esc stops the answer."""
+
+
 def apply_to_queue(press: KeyPress, queue: MessageQueue) -> bool:
     """Apply a key to the queue. Returns False, and changes nothing, if only the editor can handle it."""
-    match press.key:
-        case Keys.Ignore:
-            pass
-        case Keys.BracketedPaste:
-            queue.paste(normalize_paste(press.data))
-        case Keys.ControlM:
-            queue.enter()
-        case Keys.ControlJ:
-            queue.type_text("\n")
-        case Keys.ControlH:
-            queue.delete_char()
-        case Keys.ControlW:
-            queue.delete_word()
-        case Keys.ControlU:
-            queue.clear_draft()
-        case Keys.Up if queue.messages and not queue.draft.text:
-            queue.draft = queue.take_last()
-        case key if len(key) == 1:
-            queue.type_text(replace_surrogates(press.data))
-        case _:
-            return False
+    if len(press.key) == 1:
+        queue.type_text(replace_surrogates(press.data))
+        return True
+    if press.key not in QUEUE_KEYS or (press.key == Keys.Up and not queue.can_edit_last):
+        return False
+    QUEUE_KEYS[press.key](queue, press.data)
     return True
 
 

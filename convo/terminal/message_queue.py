@@ -60,6 +60,14 @@ class MessageQueue:
             self.messages.append(self.draft)
         self.draft = EMPTY_MESSAGE
 
+    @property
+    def can_edit_last(self) -> bool:
+        return bool(self.messages) and not self.draft.text
+
+    def edit_last(self) -> None:
+        """Make the message that was queued last the draft; there must be one."""
+        self.draft = self.take_last()
+
     def take_last(self) -> TypedMessage:
         """Remove the message that was queued last and return it; there must be one."""
         message = self.messages.pop()

@@ -7,8 +7,10 @@ Slow to import: load it only for a terminal that can be drawn on (see `prompt.Pr
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 from prompt_toolkit.application import Application
@@ -247,31 +249,20 @@ class _Picker:
 
     def _make_key_bindings(self) -> KeyBindings:
         bindings = KeyBindings()
-
-        def bind_move(key: str, get_rows: Callable[[], int]) -> None:
-            bindings.add(key, eager=True)(lambda event: self._move(get_rows()))
-
-        for key in ("up", "c-p"):
-            bind_move(key, lambda: -1)
-        for key in ("down", "c-n"):
-            bind_move(key, lambda: 1)
-        bind_move("pageup", lambda: -self._rows.entries)
-        bind_move("pagedown", lambda: self._rows.entries)
-        bindings.add("enter", eager=True)(self._accept)
-        bindings.add(Keys.Vt100MouseEvent)(lambda event: None)  # the library's binding fails on a color sequence
-        for key in ("escape", "c-c", "c-d", "<sigint>"):
-            bindings.add(key, eager=True)(lambda event: event.app.exit(result=None))
-        bindings.add(Keys.BracketedPaste, eager=True)(
-            lambda event: event.current_buffer.insert_text(" ".join(event.data.split()))
-        )
+        for key, apply in PICKER_KEYS.items():
+            bindings.add(key, eager=True)(partial(apply, self))
         return bindings
 
-    def _accept(self, event: KeyPressEvent) -> None:
+    @property
+    def page_rows(self) -> int:
+        return self._rows.entries
+
+    def accept(self, event: KeyPressEvent) -> None:
         """Return the selected entry; without a match nothing happens."""
         if self._state.selected is not None:
             event.app.exit(result=self._entries.values[self._state.selected])
 
-    def _move(self, rows: int) -> None:
+    def move(self, rows: int) -> None:
         self._state = self._state.move(rows)
         self._show_preview()
 
@@ -301,3 +292,20 @@ class _Picker:
                 truncate_text(LINE_BREAK.sub(" ", f"  {escape_control_chars(error.message)}"), key[1])
             ]
         self._app.invalidate()
+
+
+PICKER_KEYS: Mapping[Keys, Callable[[_Picker, KeyPressEvent], None]] = MappingProxyType(
+    {
+        **dict.fromkeys((Keys.Up, Keys.ControlP), lambda picker, _: picker.move(-1)),
+        **dict.fromkeys((Keys.Down, Keys.ControlN), lambda picker, _: picker.move(1)),
+        Keys.PageUp: lambda picker, _: picker.move(-picker.page_rows),
+        Keys.PageDown: lambda picker, _: picker.move(picker.page_rows),
+        Keys.ControlM: _Picker.accept,
+        **dict.fromkeys(
+            (Keys.Escape, Keys.ControlC, Keys.ControlD, Keys.SIGINT), lambda _, event: event.app.exit(result=None)
+        ),
+        Keys.BracketedPaste: lambda _, event: event.current_buffer.insert_text(" ".join(event.data.split())),
+        Keys.Vt100MouseEvent: lambda _, event: None,  # the library's binding fails on a color sequence
+    }
+)
+"""All keys except those that edit the search."""

@@ -204,6 +204,8 @@ class RequestBrowser:
     """The requests of one conversation, the selected one, and its displayed part.
 
     The first row is the conversation as a whole.
+
+    keys:  the keys outside the search and their actions
     """
 
     def __init__(self, view: ConversationView, *, has_box_chars: bool = True) -> None:
@@ -230,7 +232,7 @@ class RequestBrowser:
         self._copied: tuple[str, str] | None = None
         self._page_rows, self._detail_columns = 20, 80
         self._cached_rows: tuple[object, list[Row]] | None = None
-        self._keys: Mapping[Keys | str, Callable[[], Action | None]] = {
+        self.keys: Mapping[Keys | str, Callable[[], Action | None]] = {
             **dict.fromkeys((Keys.Up, "k"), lambda: self._move(-1)),
             **dict.fromkeys((Keys.Down, "j"), lambda: self._move(1)),
             Keys.PageUp: lambda: self._move(1 - self._page_rows),
@@ -266,7 +268,7 @@ class RequestBrowser:
         if self._typed_query is not None:
             self._type_query(key)
             return None
-        apply = self._keys.get(key)
+        apply = self.keys.get(key)
         return apply() if apply else None
 
     def paste(self, text: str) -> None:

@@ -7,7 +7,10 @@ import pytest
 
 from tests.cli.agent_files import PAID_BACK, REFUND, agent_flags, paused_files, stored_runs, tool_runs, two_refund_calls
 from tests.cli.chat_commands import scripted_flags, stored_conversation
+from tests.cli.test_runs_stopped import killed_flags
 from tests.terminal.pty_session import PtySession, at_terminal
+
+__all__ = ["killed_flags"]
 
 pytestmark = pytest.mark.needs("terminal")
 
@@ -141,6 +144,45 @@ def test_commands_that_would_move_the_head_are_refused_and_the_run_can_be_cancel
         assert "undid" in terminal.send_line("/undo")
         assert terminal.end_session() == 0
     assert (tool_runs(), stored_runs(home)[0].status) == ([], "stopped")
+
+
+def test_short_forms_of_the_choices(home: Path) -> None:
+    with at_terminal("chat", *agent_flags(), *two_refund_calls(), "-n", "mine") as terminal:
+        open_approval_prompt(terminal)
+        answer_prompt(terminal, "e", "EDITOR is not set")
+        terminal.wait_for_text(QUESTION)
+        for short_form in ("l", "q"):
+            answer_prompt(terminal, short_form, "paused; state saved to")
+            terminal.wait_for_prompt()
+            terminal.type_keys("and?\r")
+            terminal.wait_for_text(QUESTION)
+        answer_prompt(terminal, "a", QUESTION)
+        answer_prompt(terminal, "n", "Paid back.")
+        terminal.wait_for_prompt()
+        assert terminal.end_session() == 0
+    assert tool_runs() == ["refund A1 100"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "expected_runs", "status"),
+    [
+        ("again", "Paid back.", ["look_up A1", "look_up A1"], "done"),
+        ("o A1 = 7", "Paid back.", ["look_up A1"], "done"),
+        ("abort", "", ["look_up A1"], "stopped"),
+    ],
+)
+def test_a_call_with_unknown_outcome_is_run_again_gets_an_output_or_ends_the_run(
+    answer: str, expected: str, expected_runs: list[str], status: str, killed_flags: tuple[str, str], home: Path
+) -> None:
+    with at_terminal("resume", "mine", *agent_flags(), *killed_flags) as terminal:
+        assert "look_up has an unknown outcome" in terminal.wait_for_text(
+            "again, output TEXT, reject [REASON], abort, "
+        )
+        terminal.wait_for_text("? ")
+        terminal.type_keys(f"{answer}\r")
+        terminal.wait_for_exit()
+        assert expected in terminal.output
+    assert (tool_runs(), stored_runs(home)[0].status) == (expected_runs, status)
 
 
 def test_a_dumb_terminal_gets_the_same_questions_as_plain_lines(home: Path) -> None:

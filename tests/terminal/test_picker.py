@@ -150,6 +150,16 @@ def test_esc_ctrl_c_and_ctrl_d_change_nothing(screen: TerminalScreen, key: str) 
 
 
 @pytest.mark.needs("terminal")
+def test_ctrl_n_and_ctrl_p_move_and_a_signal_changes_nothing(screen: TerminalScreen) -> None:
+    screen.type_keys("\x0e")
+    wait_for_list(screen, "> just now  second")
+    screen.type_keys("\x10")
+    wait_for_list(screen, "> just now  third")
+    screen.child.kill(signal.SIGINT)
+    screen.wait_for_prompt("nothing was changed")
+
+
+@pytest.mark.needs("terminal")
 def test_page_keys_move_by_the_rows_of_the_list(convo: Convo) -> None:
     for number in range(10):
         assert convo("chat", *ECHO, "-n", f"talk-{number}", f"hello {number}").exit == 0
