@@ -95,6 +95,63 @@ def test_a_pipe_shows_words_without_signs_and_does_not_load_rich(home: Path) -> 
     assert not {"✓", "✗", "╭", "\x1b"} & set(done.stdout)
 
 
+PIPED_COMMANDS = (
+    *(
+        "chat -m scripted/echo -n mine hello",
+        "chat -m scripted/echo -c --json again",
+        "chat -m scripted/echo -c --jsonl x",
+    ),
+    *("inspect monads", "inspect monads --full", "inspect monads --chart", "inspect monads --items", "inspect resp_"),
+    *("inspect monads --json", "inspect monads --raw", "next monads hi", "next monads --json", "diff resp_1 resp_2"),
+    *(
+        "sessions",
+        "sessions --json",
+        "sessions show monads",
+        "sessions search monad",
+        "lint monads",
+        "lint monads --json",
+    ),
+    *(
+        "models",
+        "models --json",
+        "models known",
+        "config list",
+        "config list --json",
+        "store stats",
+        "store stats --json",
+    ),
+    *("approvals", "approvals --json", "race -m scripted/echo hi", "race -m scripted/echo hi --json", "export monads"),
+    *("convert monads --to session", "compact monads --preview", "store check"),
+)
+
+
+def test_in_a_pipe_no_command_loads_rich(home: Path) -> None:
+    """All commands in one process, with and without --json: a table, a tree, a bar or an answer needs it nowhere."""
+    write_chats(home, write_failed_chat)
+    program = (
+        "import contextlib, io, sys\n"
+        "from convo.cli.app import run_command_line\n"
+        f"for command in {PIPED_COMMANDS!r}:\n"
+        "    print('$', command, flush=True)\n"
+        "    try: run_command_line(command.split())\n"
+        "    except SystemExit: pass\n"
+        "    if 'rich' in sys.modules: sys.exit(command + ' loads rich')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout
+    outputs = dict(part.partition("\n")[::2] for part in done.stdout.split("$ ")[1:])
+    assert list(outputs) == list(PIPED_COMMANDS)
+    assert [command for command, output in outputs.items() if not output.strip()] == []
+
+
 def test_full_shows_all_columns_in_a_narrow_terminal(convo: Convo, home: Path) -> None:
     write_chats(home, write_chat)
     narrow, full = (
