@@ -15,10 +15,10 @@
     │       └── JavaScriptRunState  a RunState of the JavaScript SDK, which is another format
     ├── StateFault                exit 1, status 400   the conversation is not in the expected state
     │   ├── Conflict              the head moved since it was read
+    │   │   └── AlreadyDecided    status 409           a pending call that was decided before
     │   ├── Busy                  another process writes this conversation
     │   ├── ItemDeleted           a history needs an item whose body was deleted
     │   ├── IllegalTransition     an event that cannot happen in this phase of a run
-    │   ├── AlreadyDecided        status 409           a pending call that was decided before
     │   ├── Unrepairable          an invalid history that cannot be repaired by leaving items out
     │   └── NotSigned             a RunState without a signature, or signed with another key
     ├── StoreFault                exit 1, status 503   the store fails for now
@@ -253,7 +253,7 @@ class IllegalTransition(StateFault):
         super().__init__(f"a run that is {phase} does not accept {event}{reason and f': {reason}'}")
 
 
-class AlreadyDecided(StateFault):
+class AlreadyDecided(Conflict):
     """A pending call was decided before, by another person or process; nothing was changed.
 
     `decision` is the logged decision as JSON.

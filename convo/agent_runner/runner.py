@@ -6,12 +6,13 @@
     await runner.apply_decisions(ApprovalDecided("call_1", approve=True))
     async for event in runner.resume(): ...               after decisions, a failure or a killed process
 
-A decision is committed before it is performed. After a kill another process loads the run and
+A decision is committed before it is performed. Other processes may decide on a paused run, too: the first decision
+that is committed counts, and `load_decisions` loads those of the others. After a kill another process loads the run and
 resumes it: no request and no tool call is repeated, and a call that started without an output
 needs a decision. A failed request leaves the run open; a tripped guardrail or user code that raised ends it.
 """
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from shlex import quote
@@ -37,9 +38,10 @@ from convo.agent_runner.user_code import capture, capture_async, make_failure_ou
 from convo.agents.graph import AgentTool, Graph
 from convo.chat.conversation import Chat
 from convo.chat.open import open_chat
+from convo.chat.run_decisions import load_new_decisions, make_already_decided_error, make_run_continued_error
 from convo.chat.session_record import ChatDeps
 from convo.chat.turn import trim_to_last_input
-from convo.errors import ConvoError, RunFailed, StateFault
+from convo.errors import Conflict, ConvoError, RunFailed, StateFault
 from convo.history.items import Item, Json, StreamEvent, user_message
 from convo.history.records import Strategy
 from convo.history.tree import Path
@@ -63,7 +65,7 @@ from convo.runs.state import (
     create_run,
 )
 from convo.runtime import shielded
-from convo.stores.base import AgentRun
+from convo.stores.base import AgentRun, ApprovalDecision
 from convo.strategies.selection import OwnerSelection
 from convo.tools.tool import Context, InvalidArguments, output_text, read_arguments
 
@@ -251,12 +253,61 @@ class AgentRunner:
             async for event in events:
                 yield event
 
-    async def apply_decisions(self, *events: ApprovalDecided | ToolOutputSupplied | InputAdded) -> None:
+    async def apply_decisions(
+        self, *events: ApprovalDecided | ToolOutputSupplied | InputAdded
+    ) -> Sequence[ApprovalDecision]:
         """Apply decisions, supplied outputs and input to a paused run, all or none, and commit them.
 
-        Nothing runs before `resume`.
-        Raises IllegalTransition and InputFault for an event that does not fit; nothing is changed then.
+        Nothing runs before `resume`. Decisions of other processes on other calls are kept, and returned if they were
+        not loaded before.
+        Raises IllegalTransition and InputFault for an event that does not fit, AlreadyDecided for a call that another
+        process decided (see `load_decisions`), Conflict if it continued the run; nothing is changed then.
         """
+        others: list[ApprovalDecision] = []
+        while True:
+            try:
+                await self._apply_decisions(events)
+                return others
+            except Conflict:
+                found = await self._find_decisions()
+                if found is None:
+                    raise
+            call_ids = {event.call_id for event in events if not isinstance(event, InputAdded)}
+            if decision := next((one for one in found[1] if one.call_id in call_ids), None):
+                raise make_already_decided_error(decision)
+            others += await self._load_decisions(*found)
+
+    async def load_decisions(self) -> Sequence[ApprovalDecision]:
+        """Load the decisions that other processes have made on the paused run, and return them, oldest first.
+
+        Nothing runs before `resume`. Returns () unless the run is paused.
+        Raises Conflict if another process continued or deleted the run.
+        """
+        found = await self._find_decisions()
+        return await self._load_decisions(*found) if found else ()
+
+    async def _find_decisions(self) -> tuple[AgentRun, Sequence[ApprovalDecision]] | None:
+        """Return the paused run's row as stored now, and the decisions in it that are new; None if it is unchanged.
+
+        Raises Conflict if another process continued or deleted the run.
+        """
+        row = self.run_row
+        if row is None or self.run.phase is not Phase.PAUSED:
+            return None
+        stored = await self.chat.deps.store.agent_run(row.id)
+        if stored is None or (stored.revision != row.revision and stored.status != "paused"):
+            raise make_run_continued_error(row.id)
+        if stored.revision == row.revision:
+            return None
+        return stored, await load_new_decisions(self.chat.deps.store, row.document, stored)
+
+    async def _load_decisions(self, row: AgentRun, decisions: Sequence[ApprovalDecision]) -> Sequence[ApprovalDecision]:
+        run = await load_run(self.chat.deps.store, row, self._graph)
+        self._repository.run_row = row
+        self._loop.load(replace(run, limits=self.run.limits))
+        return decisions
+
+    async def _apply_decisions(self, events: Sequence[ApprovalDecided | ToolOutputSupplied | InputAdded]) -> None:
         run, unknown_ids = self.run, {call.id for call in self.run.calls_at(Stage.OUTCOME_UNKNOWN)}
         for event in events:
             run, _ = step_run(run, event)
@@ -312,7 +363,7 @@ class AgentRunner:
             raise StateFault("no run is open", hint="send a message to start one")
         if self.run.phase is Phase.PAUSED:
             await self.check_models()
-        await self._loop.resume()
+        await self._with_new_decisions(self._loop.resume)
         async with aclosing(self._loop.perform()) as events:
             async for event in events:
                 yield event
@@ -321,9 +372,24 @@ class AgentRunner:
         """Cancel the open run; calls without an output get a substitute, so that the conversation can continue."""
         if self.can_resume:
             self.chat.load_state()
-            self._loop.load(self.run)
-            await self._loop.dispatch(CancelRequested())
+            await self._with_new_decisions(self._cancel)
             await self.chat.write_replay_file()
+
+    async def _cancel(self) -> None:
+        self._loop.load(self.run)
+        await self._loop.dispatch(CancelRequested())
+
+    async def _with_new_decisions(self, leave_pause: Callable[[], Awaitable[None]]) -> None:
+        """Leave the pause, after decisions of other processes that were committed before."""
+        while True:
+            try:
+                await leave_pause()
+                return
+            except Conflict:
+                found = await self._find_decisions()
+                if found is None:
+                    raise
+            await self._load_decisions(*found)
 
     async def _run_nested(self, call: ToolCall, tool: AgentTool) -> ToolReturned | NestedRunPaused:
         """Perform a call that has a nested run; the nested conversation is stored in the call alone.

@@ -1,10 +1,9 @@
 """`convo approvals`: list and decide the pending calls of paused runs.
 
-Needs the store and no agents: a decision changes the stored run, under the session's write lease.
-Nothing runs until the run is resumed.
+Needs the store and no agents: a decision changes the stored run, also while a chat waits for it.
+Nothing runs until the run is resumed, by `convo resume` or by that chat.
 """
 
-import asyncio
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from convo.agent_runner.persistence import AGENTS_SOURCE_KEY, OrphanedRun, list_orphaned_runs, load_run_row
 from convo.chat.lookup import read_or_report
-from convo.chat.run_decisions import decision_to_json, lease_run, save_decisions
+from convo.chat.run_decisions import decision_to_json, save_decisions
 from convo.cli.decision_flags import ALL_CALLS_WORD, format_decision, format_unchanged_decision
 from convo.cli.deps import open_configured_store, read_from_store
 from convo.cli.output import print_json, print_line
@@ -29,7 +28,13 @@ from convo.runs.stored_approvals import (
 )
 from convo.runtime import SystemClock
 from convo.stores.base import AgentRun, ApprovalDecision, Store
-from convo.terminal.approval_prompt import PausedRun, render_decision_log, render_paused_runs, render_pending_call
+from convo.terminal.approval_prompt import (
+    PausedRun,
+    edit_arguments_in_editor,
+    render_decision_log,
+    render_paused_runs,
+    render_pending_call,
+)
 from convo.terminal.terminal import detect_display, escape_control_chars, format_count
 
 ConfigPath: TypeAlias = Path | None
@@ -128,8 +133,8 @@ async def decide_calls(
 
     selectors:  CALL, or CALL=REASON for a rejection
 
-    Raises NotFound or AmbiguousHandle, and Busy for a session that is open in another process, where the decision can
-    be made instead.
+    Raises NotFound or AmbiguousHandle, AlreadyDecided for a call that was decided meanwhile, and Conflict for a run
+    that was resumed meanwhile.
     """
     async with open_configured_store(load_settings(config)) as store:
         paused_runs = await _load_paused_runs(store, run_filter, include_decided=True)
@@ -154,9 +159,8 @@ async def decide_calls(
 async def _save_decisions(
     store: Store, run: AgentRun, selected_calls: Sequence[SelectedCall], decision: InboxDecision
 ) -> None:
-    async with lease_run(store, run) as current:
-        events = [await _build_decision(selected_call, decision) for selected_call in selected_calls]
-        await save_decisions(store, current, events, now=SystemClock().now())
+    events = [_build_decision(selected_call, decision) for selected_call in selected_calls]
+    await save_decisions(store, run, events, now=SystemClock().now())
 
 
 def _iter_unchanged_decision_notes(
@@ -175,14 +179,8 @@ def _iter_unchanged_decision_notes(
                 yield format_unchanged_decision(call.tool, call.call_id, bool(call.approved))
 
 
-async def _build_decision(selected_call: SelectedCall, decision: InboxDecision) -> ApprovalDecided:
-    arguments = None
-    if decision.edit_arguments:
-        from convo.terminal.approval_prompt import edit_arguments_in_editor
-
-        arguments = await asyncio.to_thread(
-            edit_arguments_in_editor, selected_call.call.arguments
-        )  # in a thread, so that the lease is renewed meanwhile
+def _build_decision(selected_call: SelectedCall, decision: InboxDecision) -> ApprovalDecided:
+    arguments = edit_arguments_in_editor(selected_call.call.arguments) if decision.edit_arguments else None
     return ApprovalDecided(
         selected_call.call.call_id, decision.approve, selected_call.reason, decision.is_sticky, arguments
     )

@@ -384,13 +384,13 @@ def _iter_answered_call_words(items: Sequence[Item]) -> Iterator[str]:
 
 async def _resume_interactively(presenter: RunPresenter, out: ChatOutput) -> int:
     from convo.terminal.approval_prompt import ask_for_decisions
-    from convo.terminal.prompt import read_plain_line
+    from convo.terminal.prompt import PlainReader
     from convo.terminal.terminal import detect_display_without_color
 
-    runner = presenter.runner
+    runner, reader = presenter.runner, PlainReader()
     while True:
         should_resume = not runner.pending_calls or await ask_for_decisions(
-            runner, read_plain_line, out.note, detect_display_without_color(sys.stderr)
+            runner, reader, out.note, detect_display_without_color(sys.stderr)
         )
         if not should_resume or not runner.can_resume:
             return await presenter.report_exit()

@@ -1,7 +1,8 @@
 """Decisions on the pending calls of paused agent runs, made on the inspector page, and their log.
 
-The server stores a decision and runs no tool: `convo resume` continues the run with it. A decision needs an API key,
-also on loopback, and is logged under the name of the key. The calls are in the OpenAPI document.
+The server stores a decision and runs no tool: `convo resume` continues the run with it, or the chat that waits for it.
+A decision needs an API key, also on loopback, and is logged under the name of the key. The calls are in the OpenAPI
+document.
 
 `GET /inspect/api/approvals?run=run_...&call=call_...` returns one pending call for the confirmation of a decision:
 
@@ -19,9 +20,10 @@ also on loopback, and is logged under the name of the key. The calls are in the 
     {"run_id": "run_...", "call_id": "call_1", "decision": "approve" or "reject", "arguments_digest": "sha256:...",
      "csrf_token": "...", "always": false, "reason": "not on a Friday"}       a reason only with "reject"
 
-It returns {"decisions": [...], "pending": 0, "resume": "convo resume refunds"}: the logged decisions (several if
-`always` also decides other calls of the tool), the number of calls that are still pending, and the command that
-continues the run. It refuses with
+It returns {"decisions": [...], "pending": 0, "resume": "convo resume refunds", "open_in": null}: the logged decisions
+(several if `always` also decides other calls of the tool), the number of calls that are still pending, the command that
+continues the run, and the process that has the session open: a chat that waits for the decision continues the run
+itself. It refuses with
 
     401 invalid_api_key      the code is null without a key
     403 api_key_required     the server has no keys
@@ -31,7 +33,6 @@ continues the run. It refuses with
     409 approval_decided     decided before; `error.decision` is the logged decision
         arguments_changed    the arguments are not those that were shown
         ambiguous_call       several pending calls have this id
-        session_open         the session is open in another process: decide there
         run_changed          the run changed meanwhile
 
 `GET /inspect/api/decisions?run=run_...&limit=100` returns the log, newest first:
@@ -48,8 +49,9 @@ from secrets import token_bytes
 from shlex import quote
 
 from convo.agent_runner.persistence import AGENTS_SOURCE_KEY
-from convo.chat.run_decisions import arguments_digest, decision_to_json, lease_run, save_decisions
-from convo.errors import Busy, Conflict, IllegalTransition, NotFound
+from convo.chat.run_decisions import arguments_digest, decision_to_json, save_decisions
+from convo.chat.session_record import describe_session_writer
+from convo.errors import AlreadyDecided, Conflict, IllegalTransition, NotFound
 from convo.history.items import Json
 from convo.runs.state import ApprovalDecided
 from convo.runs.stored_approvals import PendingApproval, list_decidable_approvals, list_pending_approvals
@@ -128,21 +130,17 @@ async def decide(context: HandlerContext) -> dict[str, Json]:
     store = context.inspector.store.for_tenant(context.tenant)
     run = await _load_run(store, body["run_id"])
     call = await _find_pending_call(store, run, body["call_id"])
+    if not hmac.compare_digest(arguments_digest(call.arguments).encode(), _encode(body["arguments_digest"])):
+        raise errors.arguments_changed_error(call.call_id)
+    event = ApprovalDecided(call.call_id, approve, reason or None, is_sticky)
     try:
-        async with lease_run(store, run) as current:
-            call = await _find_pending_call(store, current, body["call_id"])
-            if not hmac.compare_digest(arguments_digest(call.arguments).encode(), _encode(body["arguments_digest"])):
-                raise errors.arguments_changed_error(call.call_id)
-            event = ApprovalDecided(call.call_id, approve, reason or None, is_sticky)
-            decisions = await save_decisions(
-                *(store, current, [event]),
-                now=context.inspector.clock.now(),
-                decided_by=context.tenant,
-                source="page",
-            )
-    except Busy as busy:
-        raise errors.session_open_error(busy.name, busy.process) from busy
-    except (Conflict, IllegalTransition) as error:
+        decisions = await save_decisions(
+            *(store, run, [event]),
+            now=context.inspector.clock.now(),
+            decided_by=context.tenant,
+            source="page",
+        )
+    except (AlreadyDecided, Conflict, IllegalTransition) as error:
         await _find_pending_call(store, await _load_run(store, run.id), call.call_id)  # raises the decision, if any
         raise errors.run_changed_error(run.id) from error
     stored = await _load_run(store, run.id)
@@ -152,6 +150,7 @@ async def decide(context: HandlerContext) -> dict[str, Json]:
         "decisions": [_summarize_decision(decision) for decision in decisions],
         "pending": len(list_pending_approvals(stored.document)),
         "resume": f"convo resume {quote(session.name if session else run.id)}{agents}",
+        "open_in": (await describe_session_writer(store, session) or None) if session else None,
     }
 
 

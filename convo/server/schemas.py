@@ -378,7 +378,8 @@ SCHEMAS: Mapping[str, Schema] = {
     ),
     "DecisionList": object_schema({"decisions": array_schema(schema_ref("Decision"))}),
     "DecisionResult": object_schema(
-        {"decisions": array_schema(schema_ref("Decision")), "pending": COUNT_SCHEMA, "resume": STRING_SCHEMA}
+        {"decisions": array_schema(schema_ref("Decision")), "pending": COUNT_SCHEMA, "resume": STRING_SCHEMA},
+        {"open_in": STRING_SCHEMA},
     ),
     "Part": object_schema({"type": STRING_SCHEMA}),
     "ProviderResponse": {"type": "object", "description": "The provider's response, unchanged."},

@@ -137,7 +137,7 @@ class AgentChat:
     async def _ask_for_decisions(self) -> None:
         """Ask for decisions and continue the run until it no longer pauses or the user leaves."""
         while self.runner.pending_calls:
-            if not await ask_for_decisions(self.runner, self._repl.read_line, self._repl.print_message, self._display):
+            if not await ask_for_decisions(self.runner, self._repl, self._repl.print_message, self._display):
                 await self._view.report_exit()
                 return
             self._repl.reader.open_queue()

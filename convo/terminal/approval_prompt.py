@@ -1,7 +1,8 @@
 """Approval prompt: show pending calls and ask for a decision on each.
 
 Each decision is saved when it is made, and no call runs before all calls are decided. Leaving (Ctrl-C, Ctrl-D,
-end of input) decides nothing.
+end of input) decides nothing. While the prompt waits, the store is polled: a decision that is made on the inspector
+page or with `convo approvals` ends the question about its call.
 """
 
 import asyncio
@@ -10,13 +11,14 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from convo.agent_runner.runner import AgentRunner
 from convo.chat.files import format_os_error
-from convo.errors import ConvoError, Interrupted, InvalidUsage
+from convo.chat.run_decisions import describe_decision, wait_for_decisions
+from convo.errors import AlreadyDecided, Conflict, ConvoError, Interrupted, InvalidUsage
 from convo.history.items import decode_json_escapes
 from convo.runs.state import ApprovalDecided, ToolOutputSupplied
 from convo.runs.stored_approvals import PendingApproval, pending_approval_from_call
@@ -125,8 +127,15 @@ def _call_rows(call: PendingApproval) -> Iterator[KeyValue]:
         yield "note", "the call was started but has no output: it may or may not have run"
 
 
-AskUser: TypeAlias = Callable[[str], Awaitable[str]]
-"""Asks a question and returns the answer. Raises EOFError and Interrupted."""
+class AnswerReader(Protocol):
+    """Reads the answers of the user; a part of `convo.terminal.prompt.PromptReader`."""
+
+    async def read_line(self, prompt: str) -> str: ...
+
+    async def withdraw_line(self) -> str | None: ...
+
+    async def print_above(self, print_text: Callable[[], None]) -> bool: ...
+
 
 PrintMessage: TypeAlias = Callable[[str], None]
 
@@ -156,48 +165,141 @@ UNKNOWN_OUTCOME_CHOICES = ("again", "output", "reject", ABORT_CHOICE, LEAVE_CHOI
 
 
 async def ask_for_decisions(
-    runner: AgentRunner, ask: AskUser, print_message: PrintMessage, display: DisplayOptions
+    runner: AgentRunner, reader: AnswerReader, print_message: PrintMessage, display: DisplayOptions
 ) -> bool:
-    """Ask the user for a decision on each pending call.
+    """Ask the user for a decision on each pending call that nobody else decides meanwhile.
 
     Returns whether the run can continue: every call is decided, and the run was not ended.
+    Raises Conflict if another process continued the run.
     """
-    while runner.pending_calls:
-        call = pending_approval_from_call(runner.pending_calls[0], runner.run.agent)
-        print_message(render_pending_call(call, display))
-        if not await _ask_for_decision(runner, call, ask, print_message, display):
-            return False
-    return runner.can_resume
+    return await _DecisionDialog(runner, reader, print_message, display).run()
 
 
-async def _ask_for_decision(
-    runner: AgentRunner, call: PendingApproval, ask: AskUser, print_message: PrintMessage, display: DisplayOptions
-) -> bool:
-    """Ask until the user makes a valid decision. Returns False if the user leaves."""
-    choices = (
-        UNKNOWN_OUTCOME_CHOICES if call.outcome_unknown else HOSTED_CALL_CHOICES if call.is_hosted else CALL_CHOICES
-    )
-    question = wrap_text(", ".join(CHOICE_USAGE.get(name, name) for name in choices) + "? ", display.width)
-    while True:
+class _DecisionDialog:
+    """The questions about the pending calls of one pause.
+
+    unprinted:  decisions of others on other calls than the one that is asked about
+    """
+
+    def __init__(
+        self, runner: AgentRunner, reader: AnswerReader, print_message: PrintMessage, display: DisplayOptions
+    ) -> None:
+        self._runner, self._reader, self._print_message, self._display = runner, reader, print_message, display
+        self._unprinted: list[ApprovalDecision] = []
+
+    async def run(self) -> bool:
+        self._print_decisions(await self._runner.load_decisions())
+        while self._runner.pending_calls:
+            call = pending_approval_from_call(self._runner.pending_calls[0], self._runner.run.agent)
+            self._print_message(render_pending_call(call, self._display))
+            has_decision = await self._ask_about(call)
+            self._print_decisions(self._unprinted)
+            self._unprinted = []
+            if not has_decision:
+                return False
+        return self._runner.can_resume
+
+    async def _ask_about(self, call: PendingApproval) -> bool:
+        """Ask until the call is decided. Returns False if the user leaves."""
+        choices = (
+            UNKNOWN_OUTCOME_CHOICES if call.outcome_unknown else HOSTED_CALL_CHOICES if call.is_hosted else CALL_CHOICES
+        )
+        question = wrap_text(", ".join(CHOICE_USAGE.get(name, name) for name in choices) + "? ", self._display.width)
+        while True:
+            try:
+                answer = await self._read_answer(call, question)
+            except (EOFError, Interrupted):
+                return False
+            if answer is None:
+                return True
+            name, detail = parse_choice(answer)
+            if name == LEAVE_CHOICE:
+                return False
+            if name not in choices:
+                self._print_message(f"enter {', '.join(choices[:-1])} or {choices[-1]} (no decision)")
+                continue
+            try:
+                if name == ABORT_CHOICE:
+                    await self._runner.stop()
+                else:
+                    event = await _make_decision_event(name, call, detail)
+                    self._unprinted += await self._runner.apply_decisions(event)
+            except AlreadyDecided:
+                self._print_decisions(await self._runner.load_decisions())
+                self._print_message(f"your answer was not used: {answer}")
+            except Conflict:
+                raise
+            except ConvoError as error:
+                self._print_message(f"convo: {error.message}" + (f"\n  try: {error.hint}" if error.hint else ""))
+                continue
+            return True
+
+    async def _read_answer(self, call: PendingApproval, question: str) -> str | None:
+        """Read an answer; None if others have decided on the call meanwhile.
+
+        Raises the errors of the reader, and Conflict if another process continued the run.
+        """
+        reading = asyncio.ensure_future(self._reader.read_line(question))
         try:
-            name, detail = parse_choice(await ask(question))
-        except (EOFError, Interrupted):
-            return False
-        if name == LEAVE_CHOICE:
-            return False
-        if name not in choices:
-            print_message(f"enter {', '.join(choices[:-1])} or {choices[-1]} (no decision)")
-            continue
+            while not await self._is_read_or_decided(reading):
+                decisions = await self._runner.load_decisions()
+                if any(call.call_id == pending.id for pending in self._runner.pending_calls):
+                    await self._print_above(decisions)
+                    continue
+                typed = await self._withdraw(reading)
+                self._print_decisions(decisions)
+                if typed and typed.strip():
+                    self._print_message(f"your answer was not used: {typed}")
+                return None
+            return await reading
+        finally:
+            await _cancel_and_wait(reading)
+
+    async def _is_read_or_decided(self, reading: "asyncio.Future[str]") -> bool:
+        """Wait for an answer or for decisions of others. Returns whether there is an answer."""
+        runner = self._runner
+        assert runner.run_row
+        watching = asyncio.ensure_future(
+            wait_for_decisions(runner.chat.deps.store, runner.run_row, runner.chat.deps.clock)
+        )
         try:
-            await (
-                runner.stop()
-                if name == ABORT_CHOICE
-                else runner.apply_decisions(await _make_decision_event(name, call, detail))
-            )
-        except ConvoError as error:
-            print_message(f"convo: {error.message}" + (f"\n  try: {error.hint}" if error.hint else ""))
-            continue
-        return True
+            await asyncio.wait((reading, watching), return_when=asyncio.FIRST_COMPLETED)
+            return reading.done()
+        finally:
+            await _cancel_and_wait(watching)
+
+    async def _withdraw(self, reading: "asyncio.Future[str]") -> str | None:
+        """End the question, and return the text typed so far, also if it was entered meanwhile."""
+        while not reading.done():
+            typed = await self._reader.withdraw_line()
+            if typed is not None:
+                await reading
+                return typed
+            await asyncio.wait((reading,), timeout=WITHDRAWAL_INTERVAL_S)
+        return None if reading.exception() else reading.result()
+
+    async def _print_above(self, decisions: Sequence[ApprovalDecision]) -> None:
+        """Print decisions on other calls above the question, or after the answer where that is not possible."""
+        is_printed = await self._reader.print_above(lambda: self._print_decisions(decisions))
+        if not is_printed:
+            self._unprinted += decisions
+
+    def _print_decisions(self, decisions: Sequence[ApprovalDecision]) -> None:
+        for one in decisions:
+            reason = f": {one.reason}" if one.reason else ""
+            self._print_message(f"{one.tool} ({one.call_id}) {describe_decision(one)}{reason}")
+
+
+async def _cancel_and_wait(task: "asyncio.Future[Any]") -> None:
+    """Cancel `task` unless it is done, and wait for its end; its error is ignored."""
+    task.cancel()
+    await asyncio.wait((task,))
+    if not task.cancelled():
+        task.exception()
+
+
+WITHDRAWAL_INTERVAL_S = 0.02
+"""Seconds after which a prompt that could not be withdrawn yet is tried again: it had not appeared."""
 
 
 def parse_choice(line: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import get_app
+from prompt_toolkit.application import get_app, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
@@ -75,12 +75,13 @@ class LineEditor:
         self.queue = MessageQueue()
         self._offers_queue = False
         self._pastes = CollapsedPastes()
+        self._editor_tasks: set[asyncio.Task[None]] = set()
         self._output, self._input = make_editor_output(), PasteDetectingInput(sys.stdin)
         self._options = options
         self._session = EditorSession(
             history=open_prompt_history(options.history_path, self._pastes.expand),
             key_bindings=build_key_bindings(
-                self.pasted_texts.append, self._pastes, self._offers_queued, self._take_queued
+                self.pasted_texts.append, self._pastes, self._offers_queued, self._take_queued, self._add_editor_task
             ),
             completer=EditorCompleter(options.suggest),
             complete_while_typing=is_command_name & ~has_more_keys,
@@ -101,8 +102,28 @@ class LineEditor:
         self.pasted_texts.clear()
         self._pastes.clear()
         self._offers_queue = prompt == PROMPT
+        self._session.app.erase_when_done = False
         text = await self._session.prompt_async(prompt, default=self._begin_editing(default))
         return replace_surrogates(self._pastes.expand(text))
+
+    async def withdraw_line(self) -> str | None:
+        app = self._session.app
+        if self._editor_tasks:
+            await asyncio.wait(self._editor_tasks)
+        if not app.is_running or app.is_done:
+            return None
+        if app.layout.is_searching:
+            stop_search()
+        typed = replace_surrogates(self._pastes.expand(self._session.default_buffer.text))
+        if typed.strip():
+            self._session.history.append_string(typed)
+        app.erase_when_done = True
+        app.exit(result="")
+        return typed
+
+    async def print_above(self, print_text: Callable[[], None]) -> bool:
+        await run_in_terminal(print_text)
+        return True
 
     def _begin_editing(self, message: TypedMessage) -> str:
         """Record the pasted parts of a message, and return its text with the long ones collapsed."""
@@ -118,6 +139,10 @@ class LineEditor:
 
     def _take_queued(self) -> str:
         return self._begin_editing(self.queue.take_last())
+
+    def _add_editor_task(self, task: asyncio.Task[None]) -> None:
+        self._editor_tasks.add(task)
+        task.add_done_callback(self._editor_tasks.discard)
 
     def begin_message(self, message: TypedMessage) -> None:
         self.pasted_texts[:] = message.pasted_texts
@@ -374,12 +399,14 @@ def build_key_bindings(
     pastes: CollapsedPastes,
     offers_queued: Callable[[], bool],
     take_queued: Callable[[], str],
+    on_editor: Callable[["asyncio.Task[None]"], None],
 ) -> KeyBindings:
     """Build the key bindings.
 
     on_paste:       called with each pasted text; the long ones are added to `pastes`
     offers_queued:  whether there is a queued message to edit
     take_queued:    removes the message that was queued last and returns its text
+    on_editor:      called with the task that ends when the user's editor is closed
     """
     bindings = KeyBindings()
     is_after_paste = Condition(lambda: bool(pastes.find_before(get_app().current_buffer.document.text_before_cursor)))
@@ -418,7 +445,7 @@ def build_key_bindings(
         """Open the message in the user's editor and return to the prompt: only Enter sends."""
         buffer = event.current_buffer
         buffer.text = pastes.expand(buffer.text)
-        buffer.open_in_editor(validate_and_handle=False)
+        on_editor(buffer.open_in_editor(validate_and_handle=False))
 
     return bindings
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
@@ -164,6 +165,17 @@ class PromptReader(Protocol):
         """
         ...
 
+    async def withdraw_line(self) -> str | None:
+        """End `read_line`, which then returns "", and return the text typed so far; None if no line is read.
+
+        The prompt is erased where the terminal can be drawn on. A line that is already entered is not withdrawn.
+        """
+        ...
+
+    async def print_above(self, print_text: Callable[[], None]) -> bool:
+        """Print above the prompt, which stays open. Returns False, and prints nothing, where that is not possible."""
+        ...
+
     async def pick(self, entries: "PickerEntries") -> str | None:
         """Let the user choose an entry and return its value; None if the user cancelled."""
         ...
@@ -214,11 +226,31 @@ class PlainReader:
     def __init__(self) -> None:
         self.pasted_texts: list[str] = []
         self.queue = MessageQueue()
+        self._input_ready: asyncio.Future[InputState] | None = None
+        self._was_withdrawn = False
 
     async def read_line(self, prompt: str = PROMPT, default: TypedMessage = EMPTY_MESSAGE) -> str:
+        if self._was_withdrawn and (typed := read_typed_text()):
+            write_to_terminal(f"not sent, because it was typed before the prompt: {typed}\n")
+        self._was_withdrawn = False
         if default.text:
             write_to_terminal(f"{default.text}\n")
-        return await read_plain_line(prompt)
+        self._input_ready = asyncio.get_running_loop().create_future()
+        try:
+            return await read_plain_line(prompt, self._input_ready)
+        finally:
+            self._input_ready = None
+
+    async def withdraw_line(self) -> str | None:
+        if self._input_ready is None or self._input_ready.done():
+            return None
+        typed = read_typed_text()
+        self._input_ready.set_result(InputState.WITHDRAWN)
+        self._was_withdrawn = True
+        return typed
+
+    async def print_above(self, print_text: Callable[[], None]) -> bool:
+        return False
 
     async def pick(self, entries: "PickerEntries") -> str | None:
         raise InvalidUsage("this terminal cannot show a list to choose from", hint="type the name after the command")
@@ -239,30 +271,53 @@ class PlainReader:
         """Do nothing: the terminal's mode was not changed."""
 
 
-async def read_plain_line(prompt: str) -> str:
-    """Print `prompt` and read a line. Raises EOFError, and Interrupted for Ctrl-C."""
+class InputState(Enum):
+    """The reason why a plain prompt no longer waits."""
+
+    READY = "ready"
+    INTERRUPTED = "interrupted"
+    WITHDRAWN = "withdrawn"
+
+
+async def read_plain_line(prompt: str, ready: "asyncio.Future[InputState] | None" = None) -> str:
+    """Print `prompt` and read a line; "" if the caller sets `ready` to WITHDRAWN.
+
+    Raises EOFError, and Interrupted for Ctrl-C.
+    """
     loop = asyncio.get_running_loop()
-    ready: asyncio.Future[bool] = loop.create_future()
+    state_future = loop.create_future() if ready is None else ready
 
-    def settle(has_input: bool) -> None:
-        if not ready.done():
-            ready.set_result(has_input)
+    def settle(state: InputState) -> None:
+        if not state_future.done():
+            state_future.set_result(state)
 
-    loop.add_reader(sys.stdin.fileno(), settle, True)
+    loop.add_reader(sys.stdin.fileno(), settle, InputState.READY)
     try:
-        with on_signal(signal.SIGINT, lambda: settle(False)):
+        with on_signal(signal.SIGINT, lambda: settle(InputState.INTERRUPTED)):
             write_to_terminal(prompt)  # after the handler is set, so that it receives every Ctrl-C at the prompt
-            has_input = await ready
+            state = await state_future
     finally:
         loop.remove_reader(sys.stdin.fileno())
-    line = sys.stdin.buffer.readline().decode(sys.stdin.encoding, "replace") if has_input else ""
+    is_ready = state is InputState.READY
+    line = sys.stdin.buffer.readline().decode(sys.stdin.encoding, "replace") if is_ready else ""
     if not line.endswith("\n"):
         write_to_terminal("\n")
-    if not has_input:
+    if state is InputState.WITHDRAWN:
+        return ""
+    if state is InputState.INTERRUPTED:
         raise Interrupted("nothing was typed")
     if not line:
         raise EOFError
     return line.removesuffix("\n")
+
+
+def read_typed_text() -> str:
+    """Read the text that was typed at the terminal and not read yet, entered or not; "" without a terminal."""
+    if not sys.stdin.isatty():
+        return ""
+    from convo.terminal.raw_terminal import read_pending_input  # not available on all systems
+
+    return read_pending_input(sys.stdin.fileno()).decode(sys.stdin.encoding, "replace").rstrip("\r\n")
 
 
 def write_to_terminal(text: str) -> None:

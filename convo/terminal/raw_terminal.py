@@ -37,6 +37,27 @@ def disable_echo(fd: int) -> Iterator[None]:
             termios.tcsetattr(fd, termios.TCSANOW, old_mode)
 
 
+def read_pending_input(fd: int) -> bytes:
+    """Read the bytes that a terminal has received, also those of a line without its end; b"" if there are none.
+
+    Reads nothing where the process is in the background.
+    """
+    try:
+        if os.tcgetpgrp(fd) != os.getpgrp():
+            return b""
+        old_mode = termios.tcgetattr(fd)
+        mode = termios.tcgetattr(fd)
+        mode[3] &= ~termios.ICANON
+        mode[6][termios.VMIN] = mode[6][termios.VTIME] = 0
+        termios.tcsetattr(fd, termios.TCSANOW, mode)
+        try:
+            return b"".join(iter(lambda: os.read(fd, KEY_READ_BYTES), b""))
+        finally:
+            termios.tcsetattr(fd, termios.TCSANOW, old_mode)
+    except (termios.error, OSError):  # the terminal may be gone, or belong to another job
+        return b""
+
+
 @contextmanager
 def on_key(keys: bytes, callback: Callable[[], None]) -> Iterator[None]:
     """Call `callback` in the running loop when one of `keys` is pressed, until the context exits.

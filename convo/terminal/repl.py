@@ -8,7 +8,7 @@ an empty prompt, or Ctrl-D, exits. Messages that are typed during an answer are 
 import asyncio
 import os
 import signal
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 
@@ -145,7 +145,7 @@ class Repl:
         self._renderer, self._format_reasoning = renderer, format_reasoning
         self._waiting_line = waiting_line or WaitingLine(out, err, is_enabled=False)
         self._input_task: asyncio.Task[Any] | None = None
-        self._has_interrupt = self._has_escape = self._has_answer = False
+        self._has_interrupt = self._has_escape = self._has_answer = self._has_withdrawn_line = False
         chat.notify = self.notify
 
     @property
@@ -161,7 +161,7 @@ class Repl:
                 if not self._quiet:
                     self.show_last_turns()
                 if self.agent_chat:
-                    await self._report_errors(self.agent_chat.resume_open_run())
+                    await self._perform(self.agent_chat.resume_open_run())
                 code = await self._read_loop()
                 if left := len(self.reader.queue.messages):
                     self.print_message(f"{format_count(left, 'queued message')} not sent")
@@ -222,6 +222,14 @@ class Repl:
         """Read a line. Raises the errors of the reader, and Interrupted also for a Ctrl-C before the prompt appears."""
         self.reader.queue.is_open = False
         return await self._read_input(self.reader.read_line(prompt, default))
+
+    async def withdraw_line(self) -> str | None:
+        """End `read_line` without an answer; see `PromptReader`. Messages that are typed next are not sent unseen."""
+        self._has_withdrawn_line = True
+        return await self.reader.withdraw_line()
+
+    async def print_above(self, print_text: Callable[[], None]) -> bool:
+        return await self.reader.print_above(print_text)
 
     @property
     def can_pick(self) -> bool:
@@ -350,13 +358,19 @@ class Repl:
             work = run_shell_line(self, line)
         else:
             work = self._send_message(line)
+        await self._perform(work)
+        if self._has_answer:
+            self._print_empty_line()
+
+    async def _perform(self, work: Awaitable[None]) -> None:
+        """Await `work` while Esc stops it, and report its errors. A message typed meanwhile may be held."""
+        self._has_withdrawn_line = False
         with self.reader.watch_stop_key(self._on_escape):
             has_succeeded = await self._report_errors(work)
             self.reader.queue.is_open = self.reader.queue.is_forwarding = False
-        if not has_succeeded or (self.agent_chat and self.agent_chat.runner.pending_calls):
+        is_paused = self.agent_chat is not None and bool(self.agent_chat.runner.pending_calls)
+        if not has_succeeded or is_paused or self._has_withdrawn_line:
             self.reader.queue.hold()
-        if self._has_answer:
-            self._print_empty_line()
 
     async def _report_errors(self, awaitable: Awaitable[None]) -> bool:
         """Await `awaitable`, and report its errors without ending the chat. Returns whether there was none."""

@@ -241,7 +241,7 @@ def test_a_run_without_undecided_calls_is_listed_until_it_is_resumed(convo: Conv
     assert (got.exit, got.err) == (5, "convo: no pending call 'nobody'\n  try: convo approvals\n")
 
 
-def test_a_session_that_is_open_in_another_process_is_decided_there(convo: Convo, home: Path) -> None:
+def test_a_call_of_a_session_that_is_open_in_a_chat_is_decided(convo: Convo, home: Path) -> None:
     write_chats(home, two_paused_runs)
 
     async def acquire_lease(store: Store) -> None:
@@ -249,11 +249,9 @@ def test_a_session_that_is_open_in_another_process_is_decided_there(convo: Convo
 
     read_from_store(home, acquire_lease)
     got = convo("approvals", "approve", "g1")
-    assert (got.exit, got.out) == (1, "")
-    assert got.err == (
-        "convo: 'shop' is open in another process (process 1 on other)\n  try: decide in that chat, or close it first\n"
-    )
-    assert convo("approvals", "approve", "u1").exit == 0
+    assert (got.exit, got.out) == (0, "")
+    assert got.err.startswith("approved guarded (g1)\n")
+    assert [one["call_id"] for one in convo("approvals", "log", "--json").json()] == ["g1"]
 
 
 def test_show_prints_a_call_completely(convo: Convo, home: Path) -> None:

@@ -25,6 +25,7 @@ from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway
 from tests.stores.chat_transactions import NOW, session
 
+RESUME = "convo resume refund_1 --agent FILE.py:NAME"
 APPROVALS, DECISIONS = "/inspect/api/approvals", "/inspect/api/decisions"
 
 
@@ -99,7 +100,7 @@ def test_a_decision_is_saved_in_the_run_and_logged_under_the_name_of_the_key(des
     assert desk.run() == replace(desk.run(), revision=2, document=expected)
     (entry,) = desk.log()
     assert entry == got.json()["decisions"][0]
-    assert got.json() == {"decisions": [entry], "pending": 2, "resume": "convo resume refund_1 --agent FILE.py:NAME"}
+    assert got.json() == {"decisions": [entry], "pending": 2, "resume": RESUME, "open_in": None}
     assert entry.pop("decided_at") > NOW
     assert entry == {
         "run": "run_1",
@@ -278,17 +279,16 @@ def test_arguments_that_changed_since_they_were_shown_are_not_approved(desk: Des
     assert desk.log() == []
 
 
-def test_a_session_that_is_open_in_another_process_is_decided_there(desk: Desk) -> None:
-    body = desk.body()
-
+def test_a_call_of_a_session_that_is_open_in_a_chat_is_decided_and_the_answer_names_the_chat(desk: Desk) -> None:
     async def open_elsewhere() -> None:
-        await desk.store.acquire_lease("session ses_1", "other:1:0", 60)
+        await desk.store.acquire_lease("session ses_1", "other@elsewhere:1:0", 60)
 
+    assert desk.post(desk.body()).json()["open_in"] is None
     desk.gateway.run(open_elsewhere())
-    got = desk.post(body)
-    assert refusal(got) == (409, "session_open")
-    assert "Decide in that chat, or close it first." in got.json()["error"]["message"]
-    assert desk.log() == []
+    got = desk.post(desk.body("reject", "m1"))
+    assert (got.status_code, got.json()["open_in"]) == (200, "process 1 on other")
+    assert desk.pending() == ["g2"]
+    assert [one["call_id"] for one in desk.log()] == ["m1", "g1"]
 
 
 def test_a_call_that_is_not_pending_is_refused_by_name(desk: Desk) -> None:

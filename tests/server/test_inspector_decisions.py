@@ -143,14 +143,13 @@ def test_hostile_arguments_are_shown_as_text_and_a_second_decider_sees_the_first
 
 async def decide_elsewhere(gateway: RunningGateway) -> None:
     """Reject the first call as another key does."""
-    from convo.chat.run_decisions import lease_run, save_decisions
+    from convo.chat.run_decisions import save_decisions
     from convo.runs.state import ApprovalDecided
 
     row = await gateway.store.agent_run("run_1")
     assert row
-    async with lease_run(gateway.store, row) as current:
-        event = ApprovalDecided(HOSTILE_TEXT, approve=False)
-        await save_decisions(gateway.store, current, [event], now=NOW, decided_by="bob", source="page")
+    event = ApprovalDecided(HOSTILE_TEXT, approve=False)
+    await save_decisions(gateway.store, row, [event], now=NOW, decided_by="bob", source="page")
 
 
 def test_without_keys_the_page_says_how_to_set_one_up(

@@ -19,7 +19,7 @@ Examples:
   convo resume monads                              resume the run with these decisions
 
 CALL is a call id, a tool name, or all. A tool name and all select undecided calls only; use the call id to
-change a decision before the run is resumed. A decision alone runs nothing.
+change a decision before the run is resumed. A decision alone runs nothing; a chat that waits for it continues.
 """
 
 CallsArgument = Annotated[list[str], typer.Argument(metavar="CALL...", help="Call id, tool name, or all.")]

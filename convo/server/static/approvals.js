@@ -89,7 +89,8 @@ function decisionForm(source, call, decision, done, cancel) {
         always: always.checked,
         ...(decision === "reject" && reason.value ? { reason: reason.value } : {}),
       });
-      const left = outcome.pending ? `${formatCount(outcome.pending, "call")} still pending.` : `To continue the run: ${outcome.resume}`;
+      const next = outcome.open_in ? `The open chat continues the run (${outcome.open_in}).` : `To continue the run: ${outcome.resume}`;
+      const left = outcome.pending ? `${formatCount(outcome.pending, "call")} still pending.` : next;
       const others = outcome.decisions.length > 1 ? ` and ${formatCount(outcome.decisions.length - 1, "other call")}` : "";
       done(`${VERBS[decision][1]} ${call.tool_name} (${call.call_id})${others}. ${left}`);
     } catch (error) {
