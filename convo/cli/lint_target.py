@@ -59,6 +59,7 @@ class LintTarget:
     def build_report(self) -> LintReport:
         """Lint the history."""
         report = build_lint_report(self.handle, self.view, item_paths=self.item_paths)
+        report = replace(report, is_run_state=self.run_state is not None)
         if self.conversation:
             file = self.handle if self.conversation.replay_file and is_path_like(self.handle) else None
             return replace(report, node_keys=self.conversation.path.keys, file=file)

@@ -72,6 +72,15 @@ def repair_for_file(view: LintView) -> RepairResult:
     return RepairResult(second.view, first.changes + second.changes)
 
 
+def can_repair(view: LintView, *, to_file: bool) -> bool:
+    """Return whether every finding has a fix, for a copy in a file or in a new session."""
+    try:
+        (repair_for_file if to_file else repair_for_session)(view)
+    except Unrepairable:
+        return False
+    return True
+
+
 def _repair_round(view: LintView, findings: Sequence[LintFinding]) -> tuple[LintView, list[RepairChange]]:
     """Apply the fix of the first rule that can make one; no changes if none can."""
     for rule in LINT_RULES:

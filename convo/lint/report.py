@@ -6,10 +6,12 @@ A report also lists rules that could not be checked because too little is known:
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
+from shlex import quote
+from urllib.parse import quote as quote_url
 
 from convo.history.items import Json, item_type
 from convo.lint.model import LintFinding, LintView, Severity
+from convo.lint.repair import can_repair
 from convo.lint.rules import LINT_RULES, lint_history, list_unchecked_rules
 
 
@@ -23,6 +25,7 @@ class LintReport:
     node_keys:        the key of each item's node in the tree; empty for a file
     item_lines:       the first line of each item in a file, as far as known
     unchecked_rules:  code of each rule that could not check everything, and why
+    is_run_state:     it is a paused run, which has to be resumed and cannot be repaired
     """
 
     handle: str
@@ -33,6 +36,7 @@ class LintReport:
     item_paths: Sequence[str] = ()
     node_keys: Sequence[str] = ()
     item_lines: Sequence[int] = ()
+    is_run_state: bool = False
 
     @property
     def error_count(self) -> int:
@@ -41,6 +45,14 @@ class LintReport:
     @property
     def warning_count(self) -> int:
         return len(self.findings) - self.error_count
+
+    @property
+    def repair_command(self) -> str | None:
+        """The command that writes a repaired copy; None if nothing was found, or if no fix applies."""
+        to_file = self.file is not None or self.view.has_unread_items
+        if not self.findings or self.is_run_state or not can_repair(self.view, to_file=to_file):
+            return None
+        return f"convo repair {quote(self.handle)} --as {'./repaired.json' if to_file else 'repaired'}"
 
     def finding_path(self, finding: LintFinding) -> str:
         """Return the JSON path of a finding; "$" for the whole conversation."""
@@ -154,7 +166,7 @@ def _physical_location(finding: LintFinding, report: LintReport) -> dict[str, Js
         return {}
     line = report.finding_line(finding)
     region = {"region": {"startLine": line}} if line else {}
-    uri = f"file://{quote(report.file)}" if report.file.startswith("/") else quote(report.file)
+    uri = f"file://{quote_url(report.file)}" if report.file.startswith("/") else quote_url(report.file)
     return {"physicalLocation": {"artifactLocation": {"uri": uri}, **region}}
 
 

@@ -325,6 +325,8 @@ def render_lint_report(report: "LintReport", display: DisplayOptions) -> str:
     lines += [f"  {escape_control_chars(f'{code}: {reason}')}" for code, reason in report.unchecked_rules]
     if report.findings:
         lines.append(f"  try: convo lint --explain {report.findings[0].code}")
+    if report.repair_command:
+        lines.append(f"       {escape_control_chars(report.repair_command)}")
     return display.translate_box_chars("\n".join(lines))
 
 

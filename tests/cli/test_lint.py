@@ -24,6 +24,7 @@ EXPECTED_OUTPUT = """\
   ./broken.json:3 $[1].call_id    error    call-without-output: function call c1 has no output
   ./broken.json:4 $[2].call_id    error    output-without-call: this function call output has no earlier call c0
   try: convo lint --explain invalid-arguments
+       convo repair ./broken.json --as ./repaired.json
 """
 
 CODES = ["invalid-arguments", "call-without-output", "output-without-call"]
@@ -32,6 +33,20 @@ CODES = ["invalid-arguments", "call-without-output", "output-without-call"]
 def test_findings_of_a_file_contain_their_lines_and_exit_4(convo: Convo, tmp_path: Path) -> None:
     got = convo("lint", write_items(tmp_path / "broken.json"))
     assert (got.exit, got.out, got.err) == (4, EXPECTED_OUTPUT, "")
+
+
+def test_the_hint_names_a_repair_only_where_all_findings_can_be_fixed(convo: Convo, home: Path, tmp_path: Path) -> None:
+    encrypted = {"type": "compaction", "encrypted_content": "convo1:openai/gpt-5:0:x"}
+    write_chats(home, broken_session("a b"))
+    write_chats(home, broken_session("foreign", [encrypted, HI]))
+    assert convo("lint", "a b").out.endswith("\n       convo repair 'a b' --as repaired\n")
+    assert convo("repair", "a b", "--as", "repaired").exit == 0
+    assert convo("lint", "foreign").out.endswith("\n  try: convo lint --explain sealed-elsewhere\n")
+    assert convo("repair", "foreign", "--as", "other").exit == 1
+    state = json.loads(snapshot(PAUSED))
+    state["context"]["context"] = {"openai": "sk-proj-" + "a1B2" * 8}
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    assert convo("lint", "./state.json").out.endswith("\n  try: convo lint --explain secret-in-state\n")
 
 
 def test_a_clean_history_exits_0(convo: Convo, home: Path) -> None:
