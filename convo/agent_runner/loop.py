@@ -34,6 +34,7 @@ from convo.chat.session_record import RunUpdate
 from convo.chat.turn import ChatTurn
 from convo.errors import ConvoError, RunFailed
 from convo.history.items import Item, Json, StreamEvent
+from convo.inspect.run_timeline import TimelineEntry, append_timeline_entry
 from convo.runs.machine import step_run
 from convo.runs.serialize import pause_interrupted_run, recover_run
 from convo.runs.state import (
@@ -324,6 +325,33 @@ class RunLoop:
         return ToolReturned(call.id, output)
 
     async def _run_guardrail(self, effect: CheckInputGuardrail | CheckOutputGuardrail) -> RunEvent:
+        """Run a guardrail, and add its end to the time line: the next commit of the run stores it."""
+        clock, agent = self._chat.deps.clock, self._graph[effect.agent]
+        is_output = isinstance(effect, CheckOutputGuardrail)
+        guardrail = (agent.output_guardrails if is_output else agent.input_guardrails)[effect.guardrail_index]
+        started_at, begin = clock.now(), clock.monotonic()
+
+        def add_entry(outcome: str, reason: str | None = None) -> None:
+            side, duration_s = "output" if is_output else "input", clock.monotonic() - begin
+            entry = TimelineEntry(
+                "guardrail", started_at, duration_s, effect.agent, guardrail.name, side, outcome, reason
+            )
+            append_timeline_entry(self._repository.timeline, entry)
+
+        try:
+            event = await self._check_guardrail(effect)
+        except USER_CODE_ERRORS as error:
+            add_entry("failed", error.message)
+            raise
+        if isinstance(event, GuardrailTripped):
+            add_entry("tripped", event.reason)
+        else:
+            add_entry("passed")
+        return event
+
+    async def _check_guardrail(
+        self, effect: CheckInputGuardrail | CheckOutputGuardrail
+    ) -> GuardrailPassed | GuardrailTripped:
         agent, context = self._graph[effect.agent], self._make_context(effect.agent)
         if isinstance(effect, CheckOutputGuardrail):
             return await user_code.run_guardrail(
@@ -372,6 +400,9 @@ class RunLoop:
         repository.checkpoint = replace(repository.checkpoint, view=view)
         fields = {"call_id": effect.call.id, "source": effect.source, "target": effect.target}
         self._pending_events.append(make_run_event("handoff", **fields))
+        now = self._chat.deps.clock.now()
+        entry = TimelineEntry("handoff", now, agent=effect.source, target=effect.target, call_id=effect.call.id)
+        append_timeline_entry(repository.timeline, entry)
         await self.dispatch(HandoffCompleted())
 
     def _make_context(self, agent: str) -> Context:

@@ -6,6 +6,7 @@ is written as a call entry; the document in the row may be older, and `load_run`
 A checkpoint has the run's position in the conversation, and the model's input that replaces it.
 """
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
@@ -21,6 +22,7 @@ from convo.errors import DamagedRow, InvalidRunState, InvalidUsage, NotFound
 from convo.history.items import Item, Json, is_client_call, is_item
 from convo.history.records import Session
 from convo.history.tree import Key, Path
+from convo.inspect.run_timeline import read_timeline_members
 from convo.runs.machine import build_missing_outputs
 from convo.runs.serialize import CHANGED_CODE_HINT, STAGE_WORDS, apply_call_log, run_from_json, run_to_json
 from convo.runs.state import (
@@ -181,6 +183,7 @@ class RunRepository:
 
     run_row:     the row of the run as last stored
     checkpoint:  the run's position in the conversation
+    timeline:    the guardrails and handoffs of the run so far, as in its document
     """
 
     def __init__(
@@ -189,16 +192,22 @@ class RunRepository:
         run_row: AgentRun | None,
         checkpoint: RunCheckpoint,
         agents_source: Mapping[str, Json] | None = None,
+        outer_timeline: dict[str, Json] | None = None,
     ) -> None:
         """Store runs of `chat`.
 
-        agents_source:  where the application loaded the agents from; None: as in `run_row`
+        agents_source:   where the application loaded the agents from; None: as in `run_row`
+        outer_timeline:  the `timeline` of the outer run, for a nested one: its guardrails and handoffs belong there
         """
         self.chat, self.run_row, self.checkpoint = chat, run_row, checkpoint
         self._agents_source = (
             run_row.document.get(AGENTS_SOURCE_KEY) if run_row and agents_source is None else agents_source
         )
         self._started_at: dict[str, float] = {}
+        self._is_nested = outer_timeline is not None
+        self.timeline = (
+            read_timeline_members(run_row.document if run_row else {}) if outer_timeline is None else outer_timeline
+        )
 
     @property
     def run_id(self) -> str:
@@ -229,6 +238,8 @@ class RunRepository:
         state_hash:  the content hash of the RunState that the run comes from
         """
         self.run_row, self._started_at = None, {}
+        if not self._is_nested:
+            self.timeline = {}
         head = input_head or conversation_state.path.head
         checkpoint = RunCheckpoint(head, head, view)
         row = self._build_row(run, checkpoint, state_hash)
@@ -335,6 +346,8 @@ class RunRepository:
             call.id for call in run.calls_at(Stage.READY) if make_call_key(run.turn, call.id) in self._started_at
         ]
         document = {**run_to_json(run), "standing": run_checkpoint_to_json(checkpoint), RERUN_CALLS_KEY: rerun_ids}
+        if not self._is_nested:
+            document |= copy.deepcopy(self.timeline)  # it changes while the row is kept
         if self._agents_source is not None:
             document[AGENTS_SOURCE_KEY] = dict(self._agents_source)
         if row is None:
@@ -436,14 +449,21 @@ async def find_open_run_row(chat: Chat) -> AgentRun | None:
 
 
 async def open_run_repository(
-    chat: Chat, run_row: AgentRun | None, agents_source: Mapping[str, Json] | None = None
+    chat: Chat,
+    run_row: AgentRun | None,
+    agents_source: Mapping[str, Json] | None = None,
+    outer_timeline: dict[str, Json] | None = None,
 ) -> RunRepository:
     """Open the repository of a chat's runs at `run_row`. Raises InvalidUsage for a row of another session."""
     if run_row and run_row.session_id != chat.session.id:
         raise InvalidUsage(f"{run_row.id} belongs to another session", hint="convo approvals")
     document = run_row.document.get("standing") or {} if run_row else None
     return RunRepository(
-        chat, run_row, await load_run_checkpoint(document, chat.state.path, chat.deps.store), agents_source
+        chat,
+        run_row,
+        await load_run_checkpoint(document, chat.state.path, chat.deps.store),
+        agents_source,
+        outer_timeline,
     )
 
 

@@ -99,11 +99,13 @@ class AgentRunner:
         run_row: AgentRun | None = None,
         limits: RunLimits | None = None,
         usages: list[Mapping[str, Json]] | None = None,
+        outer_timeline: dict[str, Json] | None = None,
     ) -> "AgentRunner":
         """Load `run_row`, or the session's newest run if it has not ended; nothing is performed.
 
         limits:  replace those that the run began with
         usages:  the list of the outer run, for a nested one; the usage of this run is appended to it
+        outer_timeline:  as for `RunRepository`
         Raises WrongOwner and InvalidUsage for a configuration that the owner does not allow, NotFound and
         InvalidRunState for a stored run that does not match the graph.
         """
@@ -114,7 +116,8 @@ class AgentRunner:
         run_row = run_row or await find_open_run_row(chat)
         run = await load_run(chat.deps.store, run_row, graph) if run_row else create_run(graph, config.limits)
         run = replace(run, limits=limits) if limits else run
-        return cls(chat, graph, config, await open_run_repository(chat, run_row, config.agents_source), run, usages)
+        repository = await open_run_repository(chat, run_row, config.agents_source, outer_timeline)
+        return cls(chat, graph, config, repository, run, usages)
 
     @classmethod
     async def import_run(
@@ -126,13 +129,14 @@ class AgentRunner:
         *,
         state_hash: str | None = None,
         usages: list[Mapping[str, Json]] | None = None,
+        outer_timeline: dict[str, Json] | None = None,
     ) -> "AgentRunner":
         """Import a run from elsewhere, and store it.
 
         items:       the history up to the last response, without outputs of its calls, in place of the history of
                      `chat`; () when the chat's owner already has the history
         state_hash:  the content hash of the RunState that the run comes from
-        usages:      as for `open`
+        usages, outer_timeline:  as for `open`
         """
         config = config or RunConfig()
         validate_run_config(
@@ -143,7 +147,8 @@ class AgentRunner:
             path = Path(state.path.root).append(items)
             state = replace(state, path=path, confirmed_head=path.head)
         input_head = trim_to_last_input(state.path).head
-        repository = RunRepository(chat, None, RunCheckpoint(input_head, input_head), config.agents_source)
+        checkpoint = RunCheckpoint(input_head, input_head)
+        repository = RunRepository(chat, None, checkpoint, config.agents_source, outer_timeline)
         await repository.create(run, state, items, input_head=input_head, state_hash=state_hash)
         return cls(chat, run.graph, config, repository, run, usages)
 
@@ -397,6 +402,7 @@ class AgentRunner:
         Raises RunFailed when the nested run failed and the tool has no failure message for it.
         """
         config, deps, usages = make_nested_config(tool, self._config), self.chat.deps, self._loop.usages
+        timeline = self._repository.timeline
         assert config.open_scratch_store
         store = config.open_scratch_store()
         try:
@@ -406,11 +412,16 @@ class AgentRunner:
             )
             if call.nested_run:
                 nested_runner = await AgentRunner.import_run(
-                    chat, call.nested_run.run, call.nested_run.items, config, usages=usages
+                    chat,
+                    call.nested_run.run,
+                    call.nested_run.items,
+                    config,
+                    usages=usages,
+                    outer_timeline=timeline,
                 )
                 events = nested_runner.resume()
             else:
-                nested_runner = await AgentRunner.open(chat, tool.graph, config, usages=usages)
+                nested_runner = await AgentRunner.open(chat, tool.graph, config, usages=usages, outer_timeline=timeline)
                 events = nested_runner.start([user_message(parse_nested_input(call, tool))])
             outcome = await capture_async(drain_events, events)
             if outcome.exception is not None:

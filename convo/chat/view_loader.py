@@ -28,6 +28,7 @@ from convo.history.items import Json, Response
 from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, Link, Session, Strategy
 from convo.history.tree import Key, Path, root_key
 from convo.inspect.diff import describe_drift
+from convo.inspect.run_timeline import RunTimeline, build_run_timeline
 from convo.inspect.tree import build_remote_chain, order_by_conversation
 from convo.inspect.view import ConversationView, OpenRun, PathIndex
 from convo.runtime import report_progress
@@ -58,7 +59,10 @@ async def load_handle_view(
         )
     if match.kind in SESSION_LOADERS:
         session = await SESSION_LOADERS[match.kind](store, match.id)
-        return await load_session_view(store, session, read_files=read_files, max_links=max_links)
+        view = await load_session_view(store, session, read_files=read_files, max_links=max_links)
+        return (
+            replace(view, run_timeline=await _load_run_timeline(store, match.id, view)) if match.kind == "run" else view
+        )
     if match.kind == "response":
         return await load_response_view(store, match.id, max_links=max_links)
     return await load_conversation_view(store, match.id)
@@ -425,6 +429,15 @@ async def load_open_run(store: Store, session: Session) -> OpenRun | None:
     """Return the agent run of a session that has calls without output; a damaged one is reported."""
     newest = await read_or_report(store, store.agent_runs(session_id=session.id, limit=1))
     return await _to_open_run(store, session, newest[0]) if newest else None
+
+
+async def _load_run_timeline(store: Store, run_id: str, view: ConversationView) -> RunTimeline | None:
+    """Return the time line of a run; None if it has no entries."""
+    run = await store.agent_run(run_id)
+    if run is None:
+        return None
+    timeline = build_run_timeline(run, await store.agent_calls(run_id), view.path.items)
+    return timeline if timeline.entries else None
 
 
 async def _to_open_run(store: Store, session: Session, row: AgentRun) -> OpenRun | None:

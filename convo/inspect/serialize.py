@@ -42,6 +42,7 @@ from convo.history.records import (
     strip_item_secrets,
 )
 from convo.history.tree import Key, Path
+from convo.inspect.run_timeline import run_timeline_to_json
 from convo.inspect.tree import children_by_parent
 from convo.inspect.view import ConversationView, PathIndex, link_cost_usd
 
@@ -68,6 +69,8 @@ def conversation_to_json(view: ConversationView) -> dict[str, Json]:
     }
     if any(isinstance(link["saw"], dict) for link in links):
         document["parents"] = {key: node.parent if node.depth > 1 else None for key, node in path_index}
+    if view.run_timeline:
+        document["run"] = run_timeline_to_json(view.run_timeline)
     return document
 
 

@@ -14,6 +14,7 @@ from convo.config.sections import Price
 from convo.history.items import Item, is_assistant_message, item_preview
 from convo.history.records import Link, Scope, Session, Strategy
 from convo.history.tree import Key, Node, Path
+from convo.inspect.run_timeline import RunTimeline
 from convo.strategies.strategy import STRATEGIES
 from convo.usage.cost import Usage
 from convo.usage.counting import estimate_tokens
@@ -131,6 +132,7 @@ class ConversationView:
     prices:           the user's own prices, by full name of the model
     unreadable_head:  the head of a path that cannot be read because an item of it was deleted
     open_run:         an agent run that is open in the session: no message can be added before it is resumed
+    run_timeline:     the time line of the agent run that the handle names, if it has entries
     """
 
     handle: str
@@ -148,6 +150,7 @@ class ConversationView:
     unreadable_head: Key | None = None
     prices: Mapping[str, Price] = field(default_factory=dict)
     open_run: OpenRun | None = None
+    run_timeline: RunTimeline | None = None
 
     @property
     def replay_file(self) -> str | None:

@@ -19,6 +19,7 @@ from convo.errors import InvalidUsage, NotFound
 from convo.history.items import Item, Json, item_preview, item_type
 from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE
 from convo.history.tree import Key
+from convo.inspect.run_timeline import build_run_timeline
 from convo.inspect.view import ConversationView
 from convo.server import errors, http
 from convo.server.inspector_data import store_for_tenant
@@ -144,6 +145,7 @@ def _build_run(
     """Describe a run; members that another version of convo stored in another form are left out."""
     document = run.document
     guardrails, used, failure = document.get("guards"), document.get("used"), document.get("failure")
+    timeline = build_run_timeline(run, (), ())
     return {
         "id": run.id,
         "status": run.status,
@@ -162,6 +164,8 @@ def _build_run(
             if isinstance(guardrail, dict)
         ],
         "failure": _text_or_none(failure.get("message")) if isinstance(failure, dict) else None,
+        "timeline": [entry._asdict() for entry in timeline.entries if entry.kind != "tool"],
+        "timeline_omitted": timeline.omitted_count,
         "calls": [_build_call(call, calls_by_id, outputs) for call in calls],
     }
 

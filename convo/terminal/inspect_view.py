@@ -33,6 +33,7 @@ from convo.history.records import (
     describe_translation,
     link_provider,
 )
+from convo.inspect.run_timeline import RunTimeline, TimelineEntry
 from convo.inspect.tree import LinkRow, iter_link_rows
 from convo.inspect.view import (
     ChartCell,
@@ -54,7 +55,16 @@ from convo.terminal.status_line import (
     format_share,
     format_token_counts,
 )
-from convo.terminal.statuses import STATUS_MARKS, WARNING, Status, format_sign, open_run_mark, status_column
+from convo.terminal.statuses import (
+    DONE,
+    FAILED,
+    STATUS_MARKS,
+    WARNING,
+    Status,
+    format_sign,
+    open_run_mark,
+    status_column,
+)
 from convo.terminal.terminal import (
     COLUMN_GAP,
     MAX_PAINTED_ROWS,
@@ -96,6 +106,8 @@ def render_conversation(
         lines += paint_lines(table, display)
     else:
         lines += _short_tree_lines(view, display, with_bars=with_chart) if view.links else _item_lines(view, display)
+    if view.run_timeline:
+        lines += ["", *_run_timeline_lines(view.run_timeline, display)]
     if with_chart and display.has_all_columns and display.width is not None and len(view.links) > 1:
         lines += ["", *_token_chart_lines(view, display)]
     return display.translate_box_chars("\n".join(lines).rstrip("\n"))
@@ -107,6 +119,33 @@ DETAILS = ("session", "handle", "endpoint", "last", "each request")
 
 def _is_detail(row: KeyValue) -> bool:
     return row[0] in DETAILS or row == ("unconfirmed", "none")
+
+
+def _run_timeline_lines(timeline: RunTimeline, display: DisplayOptions) -> Iterator[str]:
+    """Yield one line for each tool call, handoff and guardrail of a run; times are seconds since its start."""
+    entries = timeline.entries
+    yield display.apply_style(f"run {escape_control_chars(timeline.run_id)}: {timeline.status}", "bold")
+    columns = [
+        Column("time", [f"+{max(0.0, entry.started_at - timeline.started_at):.1f} s" for entry in entries]),
+        Column("event", [f"{entry.side or ''} {entry.kind}".strip() for entry in entries]),
+        Column("agent", [entry.agent or "-" for entry in entries], drop_order=0),
+        Column("name", [f"to {entry.target}" if entry.target else entry.name or "-" for entry in entries]),
+        status_column("outcome", [_timeline_status(entry) for entry in entries], display),
+        Column("duration", ["-" if entry.duration_s is None else f"{entry.duration_s:.1f} s" for entry in entries]),
+        Column("details", [_timeline_details(entry) for entry in entries], drop_order=1),
+    ]
+    yield from paint_lines(fit_columns(columns, display), display)
+    if timeline.omitted_count:
+        yield f"{format_count(timeline.omitted_count, 'later event')} not stored"
+
+
+def _timeline_details(entry: TimelineEntry) -> str:
+    return " ".join((entry.reason or decode_json_escapes(entry.arguments or "")).split())
+
+
+def _timeline_status(entry: TimelineEntry) -> Status:
+    statuses = {"passed": DONE, "done": DONE, "tripped": FAILED, "failed": FAILED, "not ended": WARNING}
+    return Status(entry.outcome, statuses[entry.outcome]) if entry.outcome in statuses else Status("-")
 
 
 def _header_lines(view: ConversationView, rows: Sequence[KeyValue], display: DisplayOptions) -> Iterator[str]:

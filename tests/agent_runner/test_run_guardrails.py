@@ -9,16 +9,29 @@ from typing import Any
 import pytest
 
 from convo.agents.agent import Agent, Guardrail
+from convo.agents.graph import agent_tool
 from convo.endpoints.base import Endpoint
 from convo.errors import RunFailed, WrongOwner
 from convo.history.items import Json, StreamEvent, user_message
 from convo.history.records import Strategy
+from convo.inspect.run_timeline import (
+    MAX_ENTRY_TEXT_CHARS,
+    MAX_TIMELINE_ENTRIES,
+    OMITTED_COUNT_KEY,
+    TIMELINE_KEY,
+    TimelineEntry,
+    append_timeline_entry,
+    read_timeline_members,
+)
+from convo.runs.state import ApprovalDecided
 from convo.stores.base import Store
 from convo.tools.tool import Context
+from tests.agent_runner.test_agents_as_tools import make_run_config
 from tests.chat.agent_runs import (
     item_lines,
     open_runner,
     own_event_types,
+    read_events,
     request_inputs,
     scripted_model,
     send_message,
@@ -214,3 +227,83 @@ async def test_when_an_agent_with_output_guardrails_runs_under_a_server_owner_it
 ) -> None:
     with pytest.raises(WrongOwner, match="an output guardrail"):
         await open_runner(harness, Agent("desk", output_guardrails=(Guardrail("strict", refuses),)), strategy=strategy)
+
+
+# -- the time line --------------------------------------------------------------------------------
+
+
+def stored_timeline(document: Mapping[str, Json]) -> list[tuple[Json, ...]]:
+    """The entries of a stored run, without their times."""
+    names = ("kind", "side", "agent", "name", "outcome", "reason", "target")
+    entries = sorted(document.get(TIMELINE_KEY, []), key=lambda entry: entry["started_at"])
+    return [tuple(filter(None, map(entry.get, names))) for entry in entries]
+
+
+async def test_ended_guardrails_and_handoffs_are_stored_with_the_run(harness: ChatHarness) -> None:
+    def takes_two_seconds(context: Context, value: Any) -> None:
+        harness.clock.advance(2)
+
+    billing = Agent("billing", output_guardrails=(Guardrail("strict", refuses),))
+    checks = (Guardrail("slow", takes_two_seconds, parallel=False), Guardrail("quick", passes))
+    agent = Agent("desk", handoffs=(billing,), input_guardrails=checks)
+    harness.model = scripted_model(harness.folder, tool_calls("transfer_to_billing"), {"text": "Paid."})
+    one = await open_runner(harness, agent)
+    with pytest.raises(RunFailed, match="strict tripped"):
+        await send_message(one, "hello")
+    (row,) = await harness.store.agent_runs()
+    assert stored_timeline(row.document) == [
+        ("guardrail", "input", "desk", "slow", "passed"),
+        ("guardrail", "input", "desk", "quick", "passed"),
+        ("handoff", "desk", "billing"),
+        ("guardrail", "output", "billing", "strict", "tripped", "not here"),
+    ]
+    slow, quick, *_ = row.document[TIMELINE_KEY]
+    assert (slow["duration_s"], quick["duration_s"], quick["started_at"] - slow["started_at"]) == (2, 0, 2)
+
+
+async def test_a_guardrail_that_raises_is_stored_as_failed_and_a_new_run_begins_a_new_time_line(
+    harness: ChatHarness,
+) -> None:
+    def raises(context: Context, value: Any) -> None:
+        if "fail" in str(value[-1]):
+            raise ValueError("broken")
+
+    harness.model = scripted_model(harness.folder, {"text": "Fine."})
+    one = await open_runner(harness, Agent("desk", input_guardrails=(Guardrail("weak", raises, parallel=False),)))
+    with pytest.raises(RunFailed):
+        await send_message(one, "fail")
+    await send_message(one, "hello")
+    second, first = await harness.store.agent_runs()
+    ((*entry, reason),) = stored_timeline(first.document)
+    assert (entry, "broken" in str(reason)) == (["guardrail", "input", "desk", "weak", "failed"], True)
+    assert stored_timeline(second.document) == [("guardrail", "input", "desk", "weak", "passed")]
+
+
+async def test_the_guardrails_before_a_pause_are_kept_and_those_of_a_nested_run_belong_to_the_outer_one(
+    harness: ChatHarness, tool_log: ToolLog
+) -> None:
+    inner_model = scripted_model(harness.folder, {"text": "Done."}, name="inner.json")
+    inner = Agent("clerk", model=inner_model, input_guardrails=(Guardrail("inner", passes),))
+    tools = (agent_tool(inner, "ask_clerk", "Ask."), tool_log.tool("pay", needs_approval=True))
+    outer = Agent("desk", tools=tools, input_guardrails=(Guardrail("outer", passes),))
+    call = {"name": "ask_clerk", "call_id": "a1", "arguments": {"input": "Hello."}}
+    harness.model = scripted_model(harness.folder, tool_calls("pay"), {"call": call}, {"text": "Paid."})
+    config = make_run_config(harness)
+    await send_message(await open_runner(harness, outer, config), "hello")
+    one = await open_runner(harness, outer, config)
+    await one.apply_decisions(ApprovalDecided("call_1", approve=True))
+    await read_events(one.resume())
+    (row,) = await harness.store.agent_runs()
+    assert [entry[3] for entry in stored_timeline(row.document)] == ["outer", "inner"]
+
+
+def test_a_time_line_is_bounded_and_a_damaged_one_is_read() -> None:
+    document: dict[str, Json] = {}
+    for number in range(MAX_TIMELINE_ENTRIES + 3):
+        append_timeline_entry(document, TimelineEntry("guardrail", number, 0.5, "desk", "x" * 1000))
+    assert (len(document[TIMELINE_KEY]), document[OMITTED_COUNT_KEY]) == (MAX_TIMELINE_ENTRIES, 3)
+    assert document[TIMELINE_KEY][-1]["name"] == "x" * MAX_ENTRY_TEXT_CHARS
+    good = {"kind": "handoff", "started_at": 1, "agent": "desk", "target": "billing"}
+    bad = [None, {}, {**good, "kind": "x"}, {**good, "started_at": "1"}, {**good, "new": "x"}, {**good, "agent": 1}]
+    assert read_timeline_members({TIMELINE_KEY: [*bad, good], OMITTED_COUNT_KEY: -1}) == {TIMELINE_KEY: [good]}
+    assert read_timeline_members({TIMELINE_KEY: 1}) == read_timeline_members({}) == {}

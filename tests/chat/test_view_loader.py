@@ -50,6 +50,7 @@ DEFAULTS: Mapping[str, Any] = {
     "unreadable_head": None,
     "prices": {},
     "open_run": None,
+    "run_timeline": None,
 }
 
 

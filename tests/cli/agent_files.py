@@ -58,12 +58,15 @@ billing = Agent("billing", instructions="Pay back.", tools=(refund, look_up))
 triage = Agent("triage", instructions="Send them on.", handoffs=(billing,))
 desk = Agent("desk", instructions="Help.", tools=(refund, look_up, who))
 guarded = Agent("guarded", input_guardrails=(Guardrail("no_insults", no_insults, parallel=False),))
+payments = Agent("payments", tools=(look_up,), output_guardrails=(Guardrail("no_debts", no_insults),))
+gate = Agent("gate", handoffs=(payments,), input_guardrails=(Guardrail("no_insults", no_insults),))
 final = Agent("final", tools=(look_up,), after_tools="first output")
 """
 
 REFUND = {"call": {"name": "refund", "call_id": "c1", "arguments": {"order": "A1", "cents": 500}}}
 LOOK_UP = {"call": {"name": "look_up", "call_id": "c0", "arguments": {"order": "A1"}}}
 HANDOFF = {"call": {"name": "transfer_to_billing", "call_id": "h0"}}
+PAYMENTS_HANDOFF = {"call": {"name": "transfer_to_payments", "call_id": "h1"}}
 ASK_DESK = {"call": {"name": "ask_desk", "call_id": "a1", "arguments": {"input": "Pay A1 back."}}}
 PAID_BACK = {"text": "Paid back."}
 

@@ -1,11 +1,20 @@
 """A run id is a handle of its conversation in every command that accepts a conversation."""
 
+import re
 import shlex
 from pathlib import Path
 
 import pytest
 
-from tests.cli.agent_files import PAID_BACK, REFUND, agent_flags, stored_runs, tool_runs
+from tests.cli.agent_files import (
+    LOOK_UP,
+    PAID_BACK,
+    PAYMENTS_HANDOFF,
+    REFUND,
+    agent_flags,
+    stored_runs,
+    tool_runs,
+)
 from tests.cli.chat_commands import scripted_flags
 from tests.cli.stored_chats import ChatScript, ChatWriter, write_chats
 from tests.cli.test_approvals import paused_session
@@ -48,6 +57,35 @@ def test_every_command_accepts_a_run_id_or_its_unique_prefix_for_its_session(con
             assert actual == expected, (command, handle)
         unknown = convo(*shlex.split(command.replace("HANDLE", "run_9")))
         assert (unknown.exit, "no session 'run_9'" in unknown.err + unknown.out) == (5, True), command
+
+
+def test_inspect_of_a_run_shows_its_guardrails_handoffs_and_tool_calls_on_a_time_line(
+    convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = scripted_flags(PAYMENTS_HANDOFF, LOOK_UP, {"text": "You fool."})
+    assert convo("chat", *agent_flags("gate"), *model, "-n", "mine", "hello").exit == 1
+    (run,) = stored_runs(home)
+    _, _, shown = convo("inspect", run.id).out.partition(f"run {run.id}: failed\n")
+    assert (
+        re.sub(r"\d+\.\d s", "N s", shown)
+        == """\
+time    event             agent     name         outcome  duration  details
++N s  input guardrail   gate      no_insults   passed   N s
++N s  handoff           gate      to payments  -        -
++N s  tool              -         look_up      done     -         {"order": "A1"}
++N s  output guardrail  payments  no_debts     tripped  N s     an insult
+"""
+    )
+    document = convo("inspect", run.id, "--json").json()["run"]
+    assert (document["id"], document["status"], document["omitted"]) == (run.id, "failed", 0)
+    assert [(one["kind"], one["name"], one["outcome"], one["target"]) for one in document["timeline"]] == [
+        ("guardrail", "no_insults", "passed", None),
+        ("handoff", None, None, "payments"),
+        ("tool", "look_up", "done", None),
+        ("guardrail", "no_debts", "tripped", None),
+    ]
+    assert "run" not in convo("inspect", "mine", "--json").json()
 
 
 def test_a_prefix_of_two_runs_is_refused_with_both_ids(convo: Convo, home: Path) -> None:

@@ -16,7 +16,7 @@ from convo.cli.app import make_root_group
 from convo.cli.commands.schema import SCHEMA_FILES
 from convo.history.records import Strategy
 from convo.models.weights import BUILT_IN_WEIGHTS
-from tests.cli.agent_files import LOOK_UP, PAID_BACK, REFUND, agent_flags
+from tests.cli.agent_files import LOOK_UP, PAID_BACK, REFUND, agent_flags, stored_runs
 from tests.cli.chat_commands import ECHO, LONG, scripted_flags
 from tests.cli.stored_chats import ChatWriter, write_chats
 from tests.command_runner import Convo, write_project_file
@@ -161,7 +161,7 @@ def test_the_json_output_of_every_command_matches_its_schema(check: SchemaChecke
     check_views(check)
     check_transfers(check)
     check_compaction(check)
-    check_decisions(check)
+    check_decisions(check, home)
     check_maintenance(check, home)
     assert "\n".join(check.problems) == ""
     assert check.checked == set(SCHEMA_FILES)
@@ -224,7 +224,7 @@ def check_compaction(check: SchemaChecker) -> None:
     check("compact", "long")
 
 
-def check_decisions(check: SchemaChecker) -> None:
+def check_decisions(check: SchemaChecker, home: Path) -> None:
     refunds = scripted_flags(REFUND, PAID_BACK)
     check("chat --jsonl", *agent_flags(), *scripted_flags(LOOK_UP, REFUND, PAID_BACK), "pay A1 back", exit=3)
     for name in ("first", "second", "third"):
@@ -249,6 +249,7 @@ def check_decisions(check: SchemaChecker) -> None:
     check("approvals log")
     check("resume", "second", *agent_flags(), *refunds)
     check("resume --jsonl", "third", *agent_flags(), *refunds)
+    check("inspect", *(run.id for run in stored_runs(home)))
 
 
 def check_edit(check: SchemaChecker) -> None:

@@ -3,6 +3,7 @@
 Markdown of answers, token bars, compaction preview, agent runs, filters by tool and time.
 """
 
+import re
 import time
 from collections.abc import Iterator
 
@@ -14,7 +15,7 @@ from convo.history.records import Strategy
 from convo.history.tree import Path as ItemPath
 from convo.history.tree import root_key
 from convo.stores.base import AppendItems, Transaction
-from tests.cli.agent_files import LOOK_UP, PAID_BACK, REFUND, agent_flags
+from tests.cli.agent_files import LOOK_UP, PAID_BACK, PAYMENTS_HANDOFF, REFUND, agent_flags
 from tests.cli.chat_commands import scripted_flags
 from tests.cli.stored_chats import DATABASE, ChatWriter
 from tests.command_runner import Launch
@@ -177,6 +178,34 @@ def test_agent_runs_are_shown_on_a_time_line(
         assert events.locator("summary").all_inner_texts() == ["tool look_up", "tool refund"]
         page.locator(".timeline summary").last.click()
         expect(page.locator(".timeline .json").last).to_contain_text("paid 500 cents back for A1")
+        assert accessibility(page) == []
+        assert horizontal_overflow(page) == 0
+
+
+def test_the_time_line_has_ended_guardrails_and_handoffs(
+    browser: Browser, launch: Launch, home: object, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    model = scripted_flags(PAYMENTS_HANDOFF, LOOK_UP, {"text": "You fool."})
+    assert launch("chat", *agent_flags("gate"), *model, "-n", "mine", "hello").exit == 1
+    folder = tmp_path_factory.mktemp("runs")
+    with run_gateway(folder / "served", f"sqlite:{home}/{DATABASE}") as running, open_page(browser, width=360) as page:
+        (run,) = running.http.get("/inspect/api/conversations/mine/runs").json()["data"]
+        assert [(one["kind"], one["outcome"], one["target"]) for one in run["timeline"]] == [
+            ("guardrail", "passed", None),
+            ("handoff", None, "payments"),
+            ("guardrail", "tripped", None),
+        ]
+        assert (run["open_guardrails"], run["timeline_omitted"]) == ([], 0)
+        page.goto(f"{running.root}/#/mine")
+        page.get_by_text("Agent runs").click()
+        expect(page.locator(".timeline > li.guardrail")).to_have_text(
+            [
+                re.compile("input guardrail no_insults of gate: passed"),
+                re.compile("no_debts of payments: tripped.*an insult"),
+            ]
+        )
+        expect(page.locator(".timeline > li.handoff")).to_have_text([re.compile("handoff gate → payments")])
+        expect(page.locator(".timeline > li.call summary")).to_have_text("tool look_up")
         assert accessibility(page) == []
         assert horizontal_overflow(page) == 0
 

@@ -33,15 +33,17 @@ function runTimeline(run, conversation, addressOf) {
   const requests = conversation.data.links
     .filter((link) => link.created_at >= begin - 1 && link.created_at <= end + 1)
     .map((link) => ({ at: link.created_at, duration: link.seconds, node: requestEvent(link, addressOf), kind: "request" }));
-  const calls = run.calls.map((call) => ({
+  const stored = new Set(run.timeline.map(({ call_id: id }) => id).filter(Boolean));
+  const calls = run.calls.filter(({ call_id: id }) => !stored.has(id)).map((call) => ({
     at: call.started_at,
     duration: null,
     node: callEvent(call),
     kind: HANDOFF_NAME.test(call.name ?? "") ? "handoff" : "call",
   }));
-  const logged = new Set(run.calls.map(({ call_id: id }) => id));
-  const handoffs = requests.length ? handoffEvents(conversation, begin, end, logged) : [];
-  const events = [...requests, ...calls, ...handoffs].sort((left, right) => left.at - right.at);
+  const known = new Set([...stored, ...run.calls.map(({ call_id: id }) => id)]);
+  const handoffs = requests.length ? handoffEvents(conversation, begin, end, known) : [];
+  const others = run.timeline.map((entry) => ({ at: entry.started_at, duration: entry.duration_s, node: storedEvent(entry), kind: entry.kind }));
+  const events = [...requests, ...calls, ...handoffs, ...others].sort((left, right) => left.at - right.at);
   const span = Math.max(0.001, end - begin);
   const agents = run.agents.map(({ name, tools }) => `${name}${tools.length ? ` (${tools.join(", ")})` : ""}`);
   const notes = [
@@ -51,6 +53,7 @@ function runTimeline(run, conversation, addressOf) {
     agents.length && `tools used: ${agents.join(", ")}`,
     run.open_guardrails.length && `guardrails running: ${run.open_guardrails.map((name) => name ?? "unnamed").join(", ")}`,
     run.failure && `failed: ${run.failure}`,
+    run.timeline_omitted && `${formatCount(run.timeline_omitted, "later event")} not stored`,
   ];
   const event = ({ at, duration, node, kind }) =>
     element("li", { class: kind }, element("span", { class: "offset" }, `+${formatSeconds(Math.max(0, at - begin))}`), timeBar(at - begin, duration, span, kind), node);
@@ -87,6 +90,13 @@ function callEvent({ name, call_id: id, arguments: text, has_ended: hasEnded, ou
     { toggle },
     element("summary", {}, `${HANDOFF_NAME.test(name ?? "") ? "handoff" : "tool"} ${name ?? id}${hasEnded ? "" : ", not ended"}`),
   );
+}
+
+/** Create the text of a guardrail that ended, or of a handoff. */
+function storedEvent({ kind, agent, name, side, outcome, reason, target, duration_s: duration }) {
+  if (kind === "handoff") return element("div", {}, `handoff ${agent} → ${target}`);
+  const result = [outcome, formatSeconds(duration ?? 0), reason].filter(Boolean).join(", ");
+  return element("div", { class: outcome }, `${side} guardrail ${name} of ${agent}: ${result}`);
 }
 
 /** Create the events of handoffs, which are items of a response and not in the log of calls. */

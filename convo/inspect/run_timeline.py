@@ -1,0 +1,150 @@
+"""The time line of an agent run: its tool calls, handoffs and ended guardrails, in the order of time.
+
+Tool calls are in the call log. Guardrails and handoffs are entries in the run's document, which the agent runner
+appends with `append_timeline_entry`; those of earlier versions have none.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from convo.history.items import Item, Json, item_type
+from convo.stores.base import AgentCall, AgentRun
+
+TIMELINE_KEY, OMITTED_COUNT_KEY = "timeline", "timeline_omitted"
+"""The members of a run's document: the entries, and the number of later ones that were left out."""
+
+MAX_TIMELINE_ENTRIES = 200
+"""Entries that a run's document has at most."""
+
+MAX_ENTRY_TEXT_CHARS = 500
+"""Characters of each text of an entry."""
+
+
+class TimelineEntry(NamedTuple):
+    """One entry of the time line of a run. Members that do not apply are None.
+
+    kind:        "guardrail", "handoff" or "tool"
+    started_at:  seconds since 1970
+    duration_s:  of a guardrail
+    agent:       the identity of the agent: whose guardrail it is, or that hands off
+    name:        of the guardrail, or of the tool
+    side:        of a guardrail: "input" or "output"
+    outcome:     of a guardrail: "passed", "tripped" or "failed"; of a tool call: "done" or "not ended"
+    reason:      of a guardrail that tripped or failed
+    target:      the agent that a handoff leads to
+    """
+
+    kind: str
+    started_at: float
+    duration_s: float | None = None
+    agent: str | None = None
+    name: str | None = None
+    side: str | None = None
+    outcome: str | None = None
+    reason: str | None = None
+    target: str | None = None
+    call_id: str | None = None
+    arguments: str | None = None
+
+
+class RunTimeline(NamedTuple):
+    """The time line of one run.
+
+    omitted_count:  guardrails and handoffs that were not stored, because the run had too many
+    """
+
+    run_id: str
+    status: str
+    started_at: float
+    changed_at: float
+    agent: str | None
+    failure: str | None
+    entries: tuple[TimelineEntry, ...]
+    omitted_count: int = 0
+
+
+def append_timeline_entry(document: dict[str, Json], entry: TimelineEntry) -> None:
+    """Append a guardrail or a handoff to the entries in `document`; a run with too many counts the others."""
+    entries = document.setdefault(TIMELINE_KEY, [])
+    if len(entries) >= MAX_TIMELINE_ENTRIES:
+        document[OMITTED_COUNT_KEY] = document.get(OMITTED_COUNT_KEY, 0) + 1
+        return
+    entries.append(
+        {
+            name: value[:MAX_ENTRY_TEXT_CHARS] if isinstance(value, str) else value
+            for name, value in entry._asdict().items()
+            if value is not None
+        }
+    )
+
+
+def read_timeline_members(document: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the members of a run's document that `append_timeline_entry` changes, without damaged entries."""
+    entries = document.get(TIMELINE_KEY)
+    valid = [entry for entry in (entries if isinstance(entries, list) else ()) if _is_entry(entry)]
+    count = document.get(OMITTED_COUNT_KEY)
+    return {
+        **({TIMELINE_KEY: valid} if valid else {}),
+        **({OMITTED_COUNT_KEY: count} if type(count) is int and count > 0 else {}),
+    }
+
+
+def _is_entry(entry: Any) -> bool:
+    numbers = ("started_at", "duration_s")
+    return (
+        isinstance(entry, dict)
+        and entry.get("kind") in ("guardrail", "handoff")
+        and type(entry.get("started_at")) in (int, float)
+        and all(
+            name in TimelineEntry._fields and type(value) in ((int, float) if name in numbers else (str,))
+            for name, value in entry.items()
+        )
+    )
+
+
+def build_run_timeline(run: AgentRun, calls: Sequence[AgentCall], items: Sequence[Item]) -> RunTimeline:
+    """Build the time line; `calls` is the run's call log, `items` the history with the items of the calls."""
+    document = run.document
+    members = read_timeline_members(document)
+    entries = [TimelineEntry(**entry) for entry in members.get(TIMELINE_KEY, ())]
+    handoff_ids = {entry.call_id for entry in entries if entry.kind == "handoff"}
+    items_by_id = {item.get("call_id"): item for item in items if item_type(item).endswith("_call")}
+    for call in calls:
+        _, _, call_id = call.call_id.partition("/")
+        if call_id not in handoff_ids:
+            entries.append(_build_tool_entry(call, call_id, items_by_id.get(call_id, {})))
+    failure, agent = document.get("failure"), document.get("agent")
+    message = failure.get("message") if isinstance(failure, dict) else None
+    return RunTimeline(
+        *(run.id, run.status, run.created_at, run.changed_at),
+        agent if isinstance(agent, str) else None,
+        message if isinstance(message, str) else None,
+        tuple(sorted(entries, key=lambda entry: entry.started_at)),
+        members.get(OMITTED_COUNT_KEY, 0),
+    )
+
+
+def _build_tool_entry(call: AgentCall, call_id: str, item: Item) -> TimelineEntry:
+    name, arguments = item.get("name"), item.get("arguments", item.get("input"))
+    return TimelineEntry(
+        "tool",
+        call.started_at,
+        name=name if isinstance(name, str) else None,
+        outcome="done" if call.has_ended else "not ended",
+        call_id=call_id,
+        arguments=arguments if isinstance(arguments, str) else None,
+    )
+
+
+def run_timeline_to_json(timeline: RunTimeline) -> dict[str, Json]:
+    """Return the time line for `convo inspect --json`; times are in seconds since 1970."""
+    return {
+        "id": timeline.run_id,
+        "status": timeline.status,
+        "created_at": timeline.started_at,
+        "changed_at": timeline.changed_at,
+        "agent": timeline.agent,
+        "failure": timeline.failure,
+        "timeline": [entry._asdict() for entry in timeline.entries],
+        "omitted": timeline.omitted_count,
+    }
