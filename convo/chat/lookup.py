@@ -11,10 +11,19 @@ from collections.abc import Awaitable, Sequence
 from typing import NamedTuple, TypeVar
 
 from convo.errors import AmbiguousHandle, DamagedRow, InvalidUsage, ItemDeleted, NotFound
-from convo.history.items import Item, Json, is_assistant_message, is_client_output, item_preview, item_type
+from convo.history.items import (
+    Item,
+    Json,
+    conversation_title,
+    is_assistant_message,
+    is_client_output,
+    item_type,
+    typed_text,
+)
 from convo.history.records import RECORDED_SESSION_PREFIX, SCRATCH_PREFIX, Link, Session
-from convo.history.tree import root_key
+from convo.history.tree import Key, root_key
 from convo.stores.base import Conversation, HandleMatch, Store
+from convo.stores.request_list import MAX_TITLE_STEPS
 from convo.strategies.selection import check_handle, owner_of_handle, parse_turn_handle
 from convo.strategies.strategy import STRATEGIES
 
@@ -194,7 +203,7 @@ class SessionSummary(NamedTuple):
     item_count:         items on the path to the head
     unconfirmed_count:  items that the owner has not confirmed
     turn_count:         responses
-    first_words:        the start of the first message
+    first_words:        the title: the start of the first message that a person typed
     """
 
     session: Session
@@ -205,14 +214,16 @@ class SessionSummary(NamedTuple):
 
 
 async def load_session_summary(store: Store, session: Session) -> SessionSummary:
-    """Return the summary of `session`; its history is not read."""
+    """Return the summary of `session`; of its history only the first items are read."""
     stats = await store.session_stats(session.id)
+    has_typed_start = stats.first_item is None or typed_text(stats.first_item)
+    first_items = [stats.first_item] if has_typed_start else await store.first_items(session.head, MAX_TITLE_STEPS)
     return SessionSummary(
         session,
         stats.item_count,
         stats.unconfirmed_count,
         stats.turn_count,
-        "" if stats.first_item is None else item_preview(stats.first_item),
+        conversation_title(filter(None, first_items)),
     )
 
 
@@ -259,7 +270,7 @@ class UnrecordedConversation(NamedTuple):
     handle:       the last response of a chain, or the conversation
     status:       of its last response; "" when it has none
     used_at:      seconds since 1970
-    first_words:  the start of its first message
+    first_words:  the title of a conversation; for a chain, whose branches differ at the end, its last input
     """
 
     handle: str
@@ -305,7 +316,7 @@ async def _load_unrecorded_links(store: Store, responses: Sequence[HandleMatch])
 
 
 def _list_chain_ends(links: Sequence[Link], responses: Sequence[HandleMatch]) -> list[UnrecordedConversation]:
-    """Return the ends of chains: responses that no other one continues."""
+    """Return the ends of chains: responses that no other one continues. Each has the words of its own last input."""
     first_words = {match.id: match.label for match in responses}
     continued_ids = {link.parent_id for link in links}
     ends = [link for link in links if link.id not in continued_ids and link.conversation_id is None]
@@ -313,6 +324,14 @@ def _list_chain_ends(links: Sequence[Link], responses: Sequence[HandleMatch]) ->
         UnrecordedConversation(link.id, str(link.strategy), link.status, link.created_at, first_words[link.id])
         for link in ends
     ]
+
+
+async def _load_title(store: Store, head: Key) -> str:
+    """Return the title of the conversation that ends at `head`; "" for a missing one."""
+    try:
+        return conversation_title(await store.first_items(head, MAX_TITLE_STEPS))
+    except NotFound:
+        return ""
 
 
 async def _list_conversations(
@@ -327,7 +346,8 @@ async def _list_conversations(
         if conversation is not None:
             last_link = next((link for link in links if link.conversation_id == match.id), None)
             status, used_at = (last_link.status, last_link.created_at) if last_link else ("", conversation.created_at)
-            unrecorded.append(UnrecordedConversation(match.id, "conversation", status, used_at, match.label))
+            title = await _load_title(store, conversation.head)
+            unrecorded.append(UnrecordedConversation(match.id, "conversation", status, used_at, title))
     return unrecorded
 
 

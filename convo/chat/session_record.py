@@ -12,7 +12,7 @@ from shlex import quote
 
 from convo.endpoints.base import Endpoint
 from convo.errors import Busy, DamagedRow, InvalidUsage, NotFound
-from convo.history.items import Item, item_preview
+from convo.history.items import Item, conversation_title
 from convo.history.records import SCRATCH_PREFIX, Link, Session
 from convo.history.tree import Path
 from convo.runtime import Clock, NewId, describe_process, is_process_dead, process_identity, shielded
@@ -225,9 +225,12 @@ RESERVED_PREFIXES = (SCRATCH_PREFIX, "-", "ses_", "try_")
 NAME_HINT = "use words with dashes, such as monads-in-haskell"
 
 
-def make_session_name(item: Item) -> str:
-    """Make a name from a message: "what-is-a-monad". It never looks like an id or a file, for any message."""
-    words = re.findall(r"[^\W_]+", item_preview(item, 200).lower())
+def make_session_name(*items: Item) -> str:
+    """Make a name from the title of a conversation with these first items: "what-is-a-monad".
+
+    It never looks like an id or a file, for any message.
+    """
+    words = re.findall(r"[^\W_]+", conversation_title(items, 200).lower())
     return "-".join(words[:NAME_WORDS])[:NAME_MAX_CHARS].rstrip("-") or "chat"
 
 

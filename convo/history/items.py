@@ -6,7 +6,7 @@ item again (`to_resendable`): with `store=false` the server does not know them a
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 Json: TypeAlias = Any
@@ -136,10 +136,52 @@ def _decode_escape(match: re.Match[str]) -> str:
 
 def item_preview(item: Item, width: int = 60) -> str:
     """Return one line of at most `width` characters that describes `item`."""
-    text = " ".join(item_text(item).split(maxsplit=width + 1)[: width + 1])  # more words do not fit
-    if not text:
+    text = item_text(item)
+    if not text.strip():
         text = f"[{item_type(item)}]" + (f" {item['name']}" if isinstance(item.get("name"), str) else "")
-    return text if len(text) <= width else text[: width - 1] + "…"
+    return _shorten_to_line(text, width)
+
+
+def _shorten_to_line(text: str, width: int) -> str:
+    line = " ".join(text.split(maxsplit=width + 1)[: width + 1])  # more words do not fit
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+WRAPPER_START = re.compile(
+    r"\s*(?:<(environment_context|user_instructions|permissions instructions|skills_instructions|system-reminder)>"
+    r"|# AGENTS\.md instructions\b[^\n]*\s*<(INSTRUCTIONS)>)"
+)
+"""The start of a text that Codex or Claude Code adds to a user message; the tag that ends it."""
+
+
+def typed_text(item: Item) -> str:
+    """Return the text of a user message without the parts that a coding agent added; "" for another item."""
+    if not is_user_message(item):
+        return ""
+    return "\n".join(filter(None, map(_remove_wrappers, _field_texts(item))))
+
+
+def _remove_wrappers(text: str) -> str:
+    """Remove the wrapped texts at the start of `text`; one without an end extends to the end of `text`."""
+    start = 0
+    while match := WRAPPER_START.match(text, start):
+        end_tag = f"</{match[1] or match[2]}>"
+        end = text.find(end_tag, match.end())
+        start = len(text) if end < 0 else end + len(end_tag)
+    return text[start:].strip()
+
+
+def conversation_title(items: Iterable[Item], width: int = 60) -> str:
+    """Return the start of the first user message that a person typed, from the first items of a conversation.
+
+    Without one, it describes the first item; "" without items.
+    """
+    first: Item | None = None
+    for item in items:
+        if text := typed_text(item):
+            return _shorten_to_line(text, width)
+        first = item if first is None else first
+    return "" if first is None else item_preview(first, width)
 
 
 def _field_texts(item: Item) -> list[str]:

@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
+from itertools import islice
 
 from convo.chat.lookup import list_store, load_link, store_listing_to_json
 from convo.chat.next_request import rebuild_request_fields
@@ -25,7 +26,7 @@ from convo.config.settings import LOCAL_TENANT
 from convo.errors import InvalidRunState
 from convo.history.accumulator import ResponseAccumulator
 from convo.history.canonical import is_utf8_encodable
-from convo.history.items import Item, Json, StreamEvent, item_preview, item_type
+from convo.history.items import Item, Json, StreamEvent, conversation_title, item_type
 from convo.history.records import IGNORED_PARAMETER, UNFINISHED_STATUSES, Link, describe_client
 from convo.inspect.serialize import conversation_to_json
 from convo.inspect.tree import iter_link_rows
@@ -37,7 +38,7 @@ from convo.server.sse import LiveResponse, join_output_text
 from convo.stores.base import Store
 from convo.stores.codec import parse_search_phrases, tokenize
 from convo.stores.request_charts import CostGroup, CostGroups, TimeBucket
-from convo.stores.request_list import ListedRequest, RequestCursor, RequestQuery
+from convo.stores.request_list import MAX_TITLE_STEPS, ListedRequest, RequestCursor, RequestQuery
 from convo.strategies.strategy import STRATEGIES
 from convo.usage.cost import Usage
 from convo.usage.model_info import find_price
@@ -409,7 +410,7 @@ def _build_list_entry(handle: str, view: ConversationView) -> dict[str, Json]:
         "items": len(items),
         "unacknowledged": len(view.unconfirmed_nodes),
         "used_at": view.session.used_at if view.session else last_created_at,
-        "first_words": item_preview(items[0]) if items else "",
+        "first_words": conversation_title(islice(items, MAX_TITLE_STEPS)),
     }
 
 

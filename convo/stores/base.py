@@ -526,6 +526,13 @@ class Store(Protocol):
         """
         ...
 
+    async def first_items(self, head: Key, limit: int) -> Sequence[Item]:
+        """Return the first items on the path to `head`, at most `limit`; deleted and damaged ones are left out.
+
+        Raises NotFound if there is no such node.
+        """
+        ...
+
     async def session(self, name_or_id: str) -> Session | None:
         """Return the session with this id, or else with this name."""
         ...

@@ -12,7 +12,15 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from convo.config.sections import Price
 from convo.errors import DamagedRow
-from convo.history.items import Item, Json, is_user_message, item_preview, item_type
+from convo.history.items import (
+    Item,
+    Json,
+    conversation_title,
+    is_user_message,
+    item_preview,
+    item_type,
+    typed_text,
+)
 from convo.history.records import Link, LinkStatus
 from convo.stores.codec import decode_json, is_route
 
@@ -277,10 +285,14 @@ def list_tools(bodies: Iterable[str]) -> Sequence[str]:
 
 
 def choose_title(items: Iterable[Item]) -> str:
-    """Return the title of a request from the items of its input, last first; only as many as needed are read."""
-    first: Item | None = None
+    """Return the title of a request from the items of its input, last first; only as many as needed are read.
+
+    It is the last user message that a person typed, else the last user message, else the last item.
+    """
+    fallback: Item | None = None
     for item in items:
-        if is_user_message(item):
-            return item_preview(item, TITLE_WIDTH)
-        first = item if first is None else first
-    return "" if first is None else item_preview(first, TITLE_WIDTH)
+        if typed_text(item):
+            return conversation_title([item], TITLE_WIDTH)
+        if fallback is None or (is_user_message(item) and not is_user_message(fallback)):
+            fallback = item
+    return "" if fallback is None else item_preview(fallback, TITLE_WIDTH)

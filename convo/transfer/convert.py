@@ -27,6 +27,7 @@ from convo.inspect.serialize import ConversationDocument, links_to_json
 from convo.inspect.view import ConversationView
 from convo.runtime import Clock, NewId, report_progress, shielded
 from convo.stores.base import AppendItems, Store, Transaction
+from convo.stores.request_list import MAX_TITLE_STEPS
 from convo.strategies.conversion import (
     UNKNOWN_ORIGIN,
     ItemOrigin,
@@ -358,7 +359,7 @@ def _new_session(source: ConversationSource, target: TransferTarget, path: Path,
     now = writer.clock.now()
     return Session(
         id=writer.new_id("ses"),
-        name=source.name or (make_session_name(path.items[0]) if path.items else "chat"),
+        name=source.name or (make_session_name(*path.items[:MAX_TITLE_STEPS])),
         strategy=target.strategy,
         model=target.model,
         head=path.head,

@@ -40,6 +40,7 @@ from convo.inspect.serialize import (
 from convo.runstate.reader import run_state_from_json
 from convo.runstate.run_state import RunState
 from convo.stores.base import Store
+from convo.stores.request_list import MAX_TITLE_STEPS
 from convo.transfer.convert import SessionWriter
 
 SQLITE_HEADER = b"SQLite format 3\0"
@@ -249,7 +250,7 @@ def imported_session_name(document: ConversationDocument) -> str:
             return validate_session_name(document.name)
         except InvalidUsage:
             return make_session_name(user_message(document.name))
-    return make_session_name(document.items[0]) if document.items else "chat"
+    return make_session_name(*document.items[:MAX_TITLE_STEPS])
 
 
 async def _missing_links(

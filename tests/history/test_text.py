@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from convo.history.items import (
     Item,
+    Json,
     assistant_message,
+    conversation_title,
     decode_json_escapes,
     item_preview,
     item_text,
@@ -104,3 +106,42 @@ def test_a_preview_is_cut_at_its_width(item: Item, width: int, line: str) -> Non
 )
 def test_only_escapes_of_printable_characters_are_decoded(text: str, decoded: str) -> None:
     assert decode_json_escapes(text) == decoded
+
+
+# -- titles ----------------------------------------------------------------------------------------
+
+TOOLS = {"type": "additional_tools", "tools": []}
+DEVELOPER = {"role": "developer", "content": "You are a coding agent."}
+
+
+def parts(*texts: str) -> dict[str, Json]:
+    return {"role": "user", "content": [{"type": "input_text", "text": text} for text in texts]}
+
+
+@pytest.mark.parametrize(
+    ("items", "title"),
+    [
+        ([], ""),
+        ([parts("say hi")], "say hi"),
+        ([TOOLS, DEVELOPER, parts("say hi"), parts("and again")], "say hi"),
+        ([TOOLS, parts("<environment_context>\n<cwd>/x</cwd>\n</environment_context>"), parts("say hi")], "say hi"),
+        ([parts("<user_instructions>\nBe brief.\n</user_instructions>"), parts("say hi")], "say hi"),
+        ([parts("# AGENTS.md instructions for /x\n\n<INSTRUCTIONS>\nBe brief.\n</INSTRUCTIONS>"), parts("hi")], "hi"),
+        ([parts("<system-reminder>\none</system-reminder>", "<system-reminder>\ntwo", "say hi")], "say hi"),
+        ([parts("<system-reminder>one</system-reminder>\n<system-reminder>two</system-reminder> say hi")], "say hi"),
+        ([parts("why is <system-reminder> in my prompt?")], "why is <system-reminder> in my prompt?"),
+        ([parts("<environment_context>only this")], "<environment_context>only this"),
+        ([TOOLS, DEVELOPER], "[additional_tools]"),
+        (
+            [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}, parts("what is it?")],
+            "what is it?",
+        ),
+    ],
+)
+def test_the_title_is_the_first_text_that_a_person_typed(items: list[Item], title: str) -> None:
+    assert conversation_title(items) == title
+
+
+def test_the_title_of_a_long_message_is_found_in_linear_time_and_cut() -> None:
+    wrapped = "<system-reminder>x</system-reminder>" * 20_000
+    assert conversation_title([parts(wrapped + "hello " * 100)], 12) == "hello hello…"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.chat.lookup import load_last_used_session
+from convo.chat.lookup import list_store, load_last_used_session
 from convo.cli.completion import list_completions
 from convo.errors import NotFound
 from convo.history.records import Session, Strategy
@@ -318,3 +318,13 @@ def test_commands_read_recorded_requests_as_convos_own(convo: Convo, home: Path)
         assert "say hi" in exported.out
         assert convo("inspect", name).exit == 0
     assert json.loads(exported.out)
+
+
+@pytest.mark.parametrize("client", ["codex", "claude-code"])
+async def test_the_title_of_a_recording_is_what_the_person_typed_first(store: Store, client: str) -> None:
+    recorder = open_recorder(store, clock=FixedClock())
+    for request, response in captured_exchanges(client):
+        await recorder.finish(request, response)
+    sessions = (await list_store(store, 20)).sessions
+    assert {summary.first_words for summary in sessions} == {"say hi"}
+    assert {listed.title for listed in (await store.list_requests(RequestQuery())).requests} <= {"say hi", "and again"}

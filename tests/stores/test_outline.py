@@ -54,6 +54,17 @@ async def test_a_deleted_item_still_counts(store: Store) -> None:
     )
 
 
+async def test_the_first_items_of_a_path_are_read_in_order_without_deleted_ones(store: Store) -> None:
+    await store_session(store)
+    assert await store.first_items(PATH.head, 2) == list(ITEMS[:2])
+    assert await store.first_items(PATH.nodes[0].key, 9) == list(ITEMS[:1])
+    assert await store.first_items(PATH.root, 9) == []
+    await store.commit(Transaction(erased_nodes=(PATH.nodes[0].key,)))
+    assert await store.first_items(PATH.head, 2) == [ITEMS[1]]
+    with pytest.raises(NotFound):
+        await store.first_items(PATH.append(ITEMS[:1]).head, 2)
+
+
 async def test_all_items_are_unconfirmed_when_the_confirmed_head_is_the_root(store: Store) -> None:
     await store_session(store)
     record = replace(session(head=PATH.head), confirmed_head=PATH.root)

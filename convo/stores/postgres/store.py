@@ -76,6 +76,9 @@ class PostgresStore:
     async def items_after(self, head: Key, after: Key) -> Sequence[Item]:
         return await self._run(tree.select_items_after, head, after)
 
+    async def first_items(self, head: Key, limit: int) -> Sequence[Item]:
+        return self._report(await self._run(tree.select_first_items, head, limit))
+
     async def session(self, name_or_id: str) -> Session | None:
         return await self._run(records.select_session, name_or_id)
 

@@ -11,7 +11,7 @@ from convo.errors import DamagedRow, ItemDeleted
 from convo.history.items import Item, item_preview
 from convo.history.tree import Key, Node, Path, Prefix
 from convo.stores import base
-from convo.stores.codec import decode_items
+from convo.stores.codec import ReadRows, decode_items, decode_rows
 from convo.stores.postgres import tenant_rows
 from convo.stores.postgres.tenant_rows import Row, TenantConnection, decode_body, decompress_body
 
@@ -32,6 +32,19 @@ SELECT key, CASE WHEN id IS DISTINCT FROM $4::uuid THEN (
 FROM up
 """
 """Keys and items from a node back to another one, or else to the root, which is the last row and has no item."""
+
+
+SELECT_FIRST_ITEMS = """
+WITH RECURSIVE up (parent, item, depth) AS (
+    SELECT parent, item, depth FROM convo.nodes WHERE tenant = $1 AND id = $2 AND rest = $3
+    UNION ALL
+    SELECT before.* FROM up JOIN LATERAL (
+        SELECT parent, item, depth FROM convo.nodes WHERE tenant = $1 AND id = up.parent LIMIT 1
+    ) AS before ON true
+)
+SELECT (SELECT body FROM convo.items WHERE tenant = $1 AND hash = item) FROM up WHERE depth <= $4 ORDER BY depth
+"""
+"""The bodies of the first items on the path to a node; the root has none."""
 
 
 async def select_path(t: TenantConnection, head: Key) -> Path:
@@ -77,6 +90,15 @@ def _nodes_from_rows(rows: Sequence[Row]) -> Sequence[Node]:
     if None in bodies:
         raise ItemDeleted(keys[bodies.index(None)])
     return list(map(Node, keys, decode_items(keys, list(map(decompress_body, bodies)))))
+
+
+async def select_first_items(t: TenantConnection, head: Key, limit: int) -> ReadRows[Item]:
+    """Return the first items on the path to `head`. Raises NotFound."""
+    values = tenant_rows.node_id(head), tenant_rows.node_rest(head), limit
+    rows = await t.fetch_all(SELECT_FIRST_ITEMS, *values) if tenant_rows.is_node_key(head) else []
+    if not rows:
+        raise base.node_not_found_error(head)
+    return decode_rows(lambda row: decode_body(f"of {head[:12]}", row[0]), [row for row in rows if row[0] is not None])
 
 
 def first_words_of_body(key: str, body: bytes | None) -> str:

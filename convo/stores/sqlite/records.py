@@ -33,6 +33,7 @@ from convo.stores.sqlite import tenant_rows
 from convo.stores.sqlite.tenant_rows import Columns, Row, TenantConnection, fetch_records, to_query_name
 from convo.stores.sqlite.tree import (
     NO_NODE,
+    SELECT_PATH_ROWIDS,
     delete_unreferenced_link,
     delete_unreferenced_targets,
     find_node,
@@ -82,16 +83,6 @@ FROM up LEFT JOIN items ON items.n = up.item
     LEFT JOIN members ON members.conversation = ? AND members.node = up.n
 """
 """Nodes from a head back to another one or to the root, both included, with the sources of each item's id."""
-
-SELECT_PATH_ROWIDS = """
-WITH RECURSIVE up (n, parent) AS (
-    SELECT n, parent FROM nodes WHERE n = ?
-    UNION ALL
-    SELECT nodes.n, nodes.parent FROM up JOIN nodes ON nodes.n = up.parent
-)
-SELECT n FROM up
-"""
-"""Rowids of the nodes from a head back to the root."""
 
 
 # -- sessions -------------------------------------------------------------------------------------

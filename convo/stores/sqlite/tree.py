@@ -13,7 +13,7 @@ from convo.history.items import Item, item_preview
 from convo.history.tree import Key, Node, Path, Prefix, child_key
 from convo.stores import base
 from convo.stores.base import AppendItems
-from convo.stores.codec import decode_item, decode_items, encode_json, tokenize_item
+from convo.stores.codec import ReadRows, decode_item, decode_items, encode_json, tokenize_item
 from convo.stores.sqlite import tenant_rows
 from convo.stores.sqlite.tenant_rows import Row, TenantConnection, key_to_blob, short_hash
 
@@ -28,6 +28,16 @@ WITH RECURSIVE up (n, parent, item, key) AS (
 SELECT up.n, up.key, items.body FROM up LEFT JOIN items ON items.n = up.item AND up.n <> :after
 """
 """Keys and items from a node back to another one, or else to the root, which is the last row and has no item."""
+
+SELECT_PATH_ROWIDS = """
+WITH RECURSIVE up (n, parent) AS (
+    SELECT n, parent FROM nodes WHERE n = ?
+    UNION ALL
+    SELECT nodes.n, nodes.parent FROM up JOIN nodes ON nodes.n = up.parent
+)
+SELECT n FROM up
+"""
+"""Rowids of the nodes from a head back to the root."""
 
 SELECT_OTHER_NODES_OF_ITEM = """
 WITH RECURSIVE old (n) AS (
@@ -116,6 +126,20 @@ def select_node_item(t: TenantConnection, n: int | None) -> Item | None:
     """Return the item of a node; None if there is none. Raises DamagedRow."""
     rows = t.fetch_records("SELECT key, body FROM nodes JOIN items ON items.n = nodes.item WHERE nodes.n = ?", n)
     return next((decode_item(key.hex()[:12], body) for key, body in rows), None)
+
+
+def select_first_items(t: TenantConnection, head: Key, limit: int) -> ReadRows[Item]:
+    """Return the first items on the path to `head`. Raises NotFound."""
+    rows = t.fetch_all(SELECT_PATH_ROWIDS, node_rowid(t, head))[:-1]
+    read: ReadRows[Item] = ReadRows([], [])
+    for (n,) in rows[: -limit - 1 : -1]:
+        try:
+            item = select_node_item(t, n)
+        except DamagedRow as error:
+            read.damaged.append(error)
+        else:
+            read.rows.extend([item] if item is not None else [])
+    return read
 
 
 def select_first_words(t: TenantConnection, n: int | None) -> str:
