@@ -213,14 +213,19 @@ def _select_counted_fields(body: Mapping[str, Json]) -> dict[str, Json]:
     return {name: body[name] for name in body if name in INPUT_TOKENS_FIELDS}
 
 
+def find_branch_links(view: ConversationView) -> Sequence[Link]:
+    """Return the links of the branch that leads to the handle, oldest first; no forks."""
+    branch_ids = ancestor_ids(view.current_link_id, view.links)
+    return [link for link in view.links if link.id in branch_ids]
+
+
 def rebuild_request(view: ConversationView, request_number: int | None) -> SentRequest:
     """Rebuild a request that was sent from its link.
 
     request_number:  from 1, along the branch that leads to the handle; None for the last one
     Raises NotFound when there are fewer requests or an item of the input was deleted.
     """
-    branch_ids = ancestor_ids(view.current_link_id, view.links)
-    branch_links = [link for link in view.links if link.id in branch_ids]
+    branch_links = find_branch_links(view)
     index = (
         len(branch_links) - 1
         if request_number is None

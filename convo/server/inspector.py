@@ -46,6 +46,20 @@ called, so the tokens of the summary are not known:
                "failure": null, "calls": [{"call_id", "turn", "name", "arguments", "started_at", "has_ended",
                "output"}]}]}
 
+`GET /inspect/api/compare?a=HANDLE&b=HANDLE` compares the histories that end at two heads: two branches of one tree, or two
+conversations. The object begins as that of `convo diff --json`; at most 200 rows after the first difference, with their
+items by index:
+
+    {"a": {"handle": "resp_...", "name": "resp_...", "head": "resp_...", "model": "openai/gpt-5-mini", "items": 6,
+           "requests": 3, "own_requests": 1,       requests that the other side does not have, with
+           "own_usage": {"input_tokens", "cached_tokens", "output_tokens"}, "own_cost_usd": 0.0001},    their figures
+     "b": {...},
+     "same": 4, "first": {"at": 4, "path": "content[0].text", "a": {...}, "b": {...}},
+     "rest": [{"a": 4, "b": 4, "mark": "changed"}], "omitted": 0, "items": {"a": {"4": {...}}, "b": {...}},
+     "tokens": {"same": 1200, "a": 80, "b": 90, "estimated": false},
+     "request": {...}}       the last requests as in `convo diff --wire --json`, b as the later one, and "missed_cost_usd":
+                             the cost of tokens that could have come from the cache and did not; null without requests
+
 `POST /inspect/api/markdown` with `{"texts": [...]}`, at most 20, returns `{"data": [{"nodes": [...], "note": ""}]}`:
 the nodes of `markdown_nodes`, or null and a note that says why a text is plain.
 
@@ -251,6 +265,16 @@ APPROVAL_PARAMETERS = (
     QueryParameter("run", parse_text_value, {"type": "string"}, "The id of the run.", is_required=True),
     QueryParameter("call", parse_text_value, {"type": "string"}, "The id of the call.", is_required=True),
 )
+COMPARISON_PARAMETERS = tuple(
+    QueryParameter(
+        name,
+        parse_text_value,
+        {"type": "string"},
+        "A response, a conversation, or a session by name or id.",
+        is_required=True,
+    )
+    for name in ("a", "b")
+)
 DECISION_LIST_PARAMETERS = (
     QueryParameter("run", parse_text_value, {"type": "string"}, "A run id: return its decisions only."),
     QueryParameter(
@@ -333,6 +357,13 @@ async def serve_compaction_preview(context: HandlerContext) -> HandlerResult:
     from convo.server import inspector_details
 
     return make_uncached_response(await inspector_details.encode_compaction_preview(context))
+
+
+async def serve_comparison(context: HandlerContext) -> HandlerResult:
+    """Serve the comparison of two branches. Raises NotFound, AmbiguousHandle and ItemDeleted."""
+    from convo.server import inspector_details
+
+    return make_uncached_response(await inspector_details.encode_comparison(context))
 
 
 async def serve_agent_runs(context: HandlerContext) -> HandlerResult:
@@ -424,6 +455,21 @@ APPROVAL_ROUTES = (
     ),
 )
 """The calls that decide approvals; `inspector_approvals` describes them."""
+
+COMPARISON_ROUTES = (
+    ApiRoute(
+        "GET",
+        "/inspect/api/compare",
+        serve_comparison,
+        "Retrieve the comparison of the histories that end at two heads.",
+        "Comparison",
+        query=COMPARISON_PARAMETERS,
+        operation_id="comparisons_retrieve",
+    ),
+)
+
+DOCUMENTED_ROUTES = (*APPROVAL_ROUTES, *COMPARISON_ROUTES)
+"""The calls of the page that are in the OpenAPI document."""
 
 INSPECTOR_ROUTES = (
     ApiRoute("GET", "/", serve_page, "The inspector page.", "Text", query=PAGE_PARAMETERS, is_public=True),

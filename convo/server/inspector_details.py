@@ -1,11 +1,13 @@
-"""JSON data of parts of the inspector page that are loaded when they are opened: Markdown, compaction, agent runs.
+"""JSON data of parts of the inspector page that are loaded when they are opened.
 
-Nothing is changed, and no model is called.
+Markdown, the preview of a compaction, agent runs, and the comparison of two branches. Nothing is changed, and no model
+is called.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from convo.chat.next_request import find_branch_links, rebuild_link_request
 from convo.chat.view_loader import load_handle_view
 from convo.compaction.planning import (
     CompactionMethod,
@@ -14,18 +16,29 @@ from convo.compaction.planning import (
     build_replacements,
     plan_compaction,
 )
+from convo.config.sections import Price
 from convo.config.settings import LOCAL_TENANT
-from convo.errors import InvalidUsage, NotFound
+from convo.errors import InvalidUsage, ItemDeleted, NotFound
 from convo.history.items import Item, Json, item_preview, item_type
 from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE
 from convo.history.tree import Key
+from convo.inspect.diff import (
+    HistoryDiff,
+    RequestDiff,
+    diff_histories,
+    diff_requests,
+    history_diff_to_json,
+    request_diff_to_json,
+)
 from convo.inspect.run_timeline import build_run_timeline
-from convo.inspect.view import ConversationView
+from convo.inspect.view import ConversationView, sum_link_usage
 from convo.server import errors, http
-from convo.server.inspector_data import store_for_tenant
+from convo.server.inspector_data import MAX_LINKS, store_for_tenant
 from convo.server.routes import HandlerContext
 from convo.stores.base import AgentCall, AgentRun
+from convo.usage.cost import TOKENS_PER_PRICE
 from convo.usage.counting import count_item_tokens, count_tokens
+from convo.usage.model_info import find_price
 
 MAX_MARKDOWN_TEXTS = 20
 """Texts of one call that are rendered."""
@@ -115,6 +128,110 @@ MAX_RUNS, MAX_CALLS = 20, 500
 
 MAX_OUTPUT_CHARACTERS = 2_000
 """Characters of the arguments and the output of a call that the page shows."""
+
+
+# -- comparison of two branches --------------------------------------------------------------------
+
+MAX_COMPARED_PAIRS = 200
+"""Rows after the first difference that a comparison has, with their items."""
+
+
+async def encode_comparison(context: HandlerContext) -> bytes:
+    """Serialize the comparison of the histories that end at two heads.
+
+    Raises NotFound, AmbiguousHandle, and ItemDeleted if an item of one of them was deleted.
+    """
+    store, prices = store_for_tenant(context), context.inspector.prices
+    views = list[ConversationView]()
+    async with context.inspector.query_locks.for_tenant(context.tenant):
+        for name in ("a", "b"):
+            view = await load_handle_view(
+                store, context.query[name], read_files=context.tenant == LOCAL_TENANT, max_links=MAX_LINKS
+            )
+            if view.unreadable_head:
+                raise ItemDeleted(view.unreadable_head)
+            views.append(view)
+        return await asyncio.to_thread(lambda: http.serialize_strict_json(compare_branches(*views, prices)))
+
+
+def compare_branches(a: ConversationView, b: ConversationView, prices: Mapping[str, Price]) -> dict[str, Json]:
+    """Compare the histories of two views, their last requests, and the requests that only one of them has."""
+    diff = diff_histories(a.path.items, b.path.items)
+    rows, shown = history_diff_to_json(diff), diff.pairs[:MAX_COMPARED_PAIRS]
+    ids_a, ids_b = ({link.id for link in find_branch_links(view)} for view in (a, b))
+    return {
+        "a": _build_branch(a, ids_b, prices),
+        "b": _build_branch(b, ids_a, prices),
+        **rows,
+        "rest": rows["rest"][:MAX_COMPARED_PAIRS],
+        "omitted": len(diff.pairs) - len(shown),
+        "items": {
+            "a": {str(pair.a): diff.a[pair.a] for pair in shown if pair.a is not None},
+            "b": {str(pair.b): diff.b[pair.b] for pair in shown if pair.b is not None},
+        },
+        "tokens": _count_different_tokens(diff),
+        "request": _compare_last_requests(a, b, prices),
+    }
+
+
+def _build_branch(view: ConversationView, other_ids: set[str], prices: Mapping[str, Price]) -> Json:
+    """Describe one side, with the figures of its requests that the other side does not have."""
+    links = find_branch_links(view)
+    own = [link for link in links if link.id not in other_ids]
+    total = sum_link_usage(own, prices)
+    return {
+        "handle": view.handle,
+        "name": view.session.name if view.session else view.handle,
+        "head": links[-1].id if links else None,
+        "model": links[-1].model if links else view.model,
+        "items": len(view.path),
+        "requests": len(links),
+        "own_requests": len(own),
+        "own_usage": total
+        and {
+            "input_tokens": total.usage.input_tokens,
+            "cached_tokens": total.usage.cached_tokens,
+            "output_tokens": total.usage.output_tokens,
+        },
+        "own_cost_usd": total.cost_usd if total else None,
+    }
+
+
+def _count_different_tokens(diff: HistoryDiff) -> Json:
+    """Count the tokens of the common start, and of the rest of each history."""
+    parts = {"same": diff.a[: diff.common_count], "a": diff.a[diff.common_count :], "b": diff.b[diff.common_count :]}
+    counts = {name: count_tokens(items) for name, items in parts.items()}
+    return {
+        **{name: count.tokens for name, count in counts.items()},
+        "estimated": any(count.is_estimate for count in counts.values()),
+    }
+
+
+def _compare_last_requests(a: ConversationView, b: ConversationView, prices: Mapping[str, Price]) -> Json:
+    """Compare the last request of each branch as `convo diff --wire`, the second one as the later; null without them."""
+    links = [find_branch_links(view)[-1:] for view in (a, b)]
+    if not all(links):
+        return None
+    try:
+        first, second = (rebuild_link_request(link, view) for (link,), view in zip(links, (a, b), strict=True))
+    except NotFound:  # an item of its input was deleted, or is in another tree
+        return None
+    diff = diff_requests(first, second)
+    return {
+        "requests": [first.name, second.name],
+        **request_diff_to_json(diff),
+        "missed_cost_usd": _cost_of_missed_cache(diff, find_price(second.model, prices)),
+    }
+
+
+def _cost_of_missed_cache(diff: RequestDiff, price: Price | None) -> float | None:
+    """Return the cost of the common prefix that could have been cached and was not; None if it is unknown."""
+    if price is None or diff.reported_usage is None:
+        return None
+    missed = max(
+        0, min(diff.expected_cached_tokens, diff.reported_usage.input_tokens) - diff.reported_usage.cached_tokens
+    )
+    return missed * (price.input - price.cached) / TOKENS_PER_PRICE
 
 
 # -- agent runs ------------------------------------------------------------------------------------

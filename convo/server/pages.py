@@ -28,7 +28,7 @@ from convo.inspect.serialize import (
 
 SCRIPT_FILES = (
     *("make.js", "approvals.js", "charts.js", "paged.js", "conversation.js", "json.js", "markdown.js", "items.js"),
-    *("difference.js", "code.js", "compaction.js", "export.js", "fork.js", "link.js", "list.js"),
+    *("list.js", "difference.js", "code.js", "compaction.js", "export.js", "fork.js", "link.js"),
     *("requests.js", "detail.js", "keys.js", "tree.js", "usage.js", "runs.js", "source.js", "start.js", "inspector.js"),
 )
 """The page's scripts, each module after those that it imports."""

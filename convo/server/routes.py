@@ -488,15 +488,15 @@ class ApiRoute:
 
 
 async def serve_openapi_document(context: HandlerContext) -> HandlerResult:
-    """Serve the OpenAPI document of `API_ROUTES` and of the approvals on the inspector page."""
+    """Serve the OpenAPI document of `API_ROUTES` and of the documented calls of the inspector page."""
     return load_openapi_document()
 
 
 @cache
 def load_openapi_document() -> Mapping[str, Json]:
-    from convo.server.inspector import APPROVAL_ROUTES  # it imports this module
+    from convo.server.inspector import DOCUMENTED_ROUTES  # it imports this module
 
-    return build_openapi_document((*API_ROUTES, *APPROVAL_ROUTES))
+    return build_openapi_document((*API_ROUTES, *DOCUMENTED_ROUTES))
 
 
 RESPONSE_PATH = "/v1/responses/{response_id}"

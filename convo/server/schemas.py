@@ -381,6 +381,58 @@ SCHEMAS: Mapping[str, Schema] = {
         {"decisions": array_schema(schema_ref("Decision")), "pending": COUNT_SCHEMA, "resume": STRING_SCHEMA},
         {"open_in": STRING_SCHEMA},
     ),
+    "ComparedBranch": object_schema(
+        {
+            "handle": STRING_SCHEMA,
+            "name": STRING_SCHEMA,
+            **dict.fromkeys(("items", "requests", "own_requests"), COUNT_SCHEMA),
+        },
+        {
+            "head": STRING_SCHEMA,
+            "model": STRING_SCHEMA,
+            "own_usage": object_schema(dict.fromkeys(("input_tokens", "cached_tokens", "output_tokens"), COUNT_SCHEMA)),
+            "own_cost_usd": {"type": "number"},
+        },
+    ),
+    "Comparison": object_schema(
+        {
+            "a": schema_ref("ComparedBranch"),
+            "b": schema_ref("ComparedBranch"),
+            "same": COUNT_SCHEMA,
+            "rest": array_schema(
+                object_schema(
+                    {"mark": enum_schema("same", "changed", "only a", "only b")}, {"a": COUNT_SCHEMA, "b": COUNT_SCHEMA}
+                ),
+                200,
+            ),
+            "omitted": COUNT_SCHEMA,
+            "items": object_schema({"a": OBJECT_SCHEMA, "b": OBJECT_SCHEMA}),
+            "tokens": object_schema({**dict.fromkeys(("same", "a", "b"), COUNT_SCHEMA), "estimated": BOOLEAN_SCHEMA}),
+        },
+        {
+            "first": object_schema(
+                {"at": COUNT_SCHEMA}, {"path": STRING_SCHEMA, "a": OBJECT_SCHEMA, "b": OBJECT_SCHEMA}
+            ),
+            "request": object_schema(
+                {
+                    "requests": array_schema(STRING_SCHEMA, 2),
+                    "a": STRING_SCHEMA,
+                    "b": STRING_SCHEMA,
+                    "bytes": array_schema(COUNT_SCHEMA, 2),
+                    "prefix_tokens": COUNT_SCHEMA,
+                    "estimated": BOOLEAN_SCHEMA,
+                    "expected_cached_tokens": COUNT_SCHEMA,
+                },
+                {
+                    "byte": COUNT_SCHEMA,
+                    "path": STRING_SCHEMA,
+                    "reported_cached_tokens": COUNT_SCHEMA,
+                    "reported_input_tokens": COUNT_SCHEMA,
+                    "missed_cost_usd": {"type": "number"},
+                },
+            ),
+        },
+    ),
     "Part": object_schema({"type": STRING_SCHEMA}),
     "ProviderResponse": {"type": "object", "description": "The provider's response, unchanged."},
     "ResponseResource": RESPONSE_SCHEMA,

@@ -12,12 +12,12 @@ from convo import __version__
 from convo.errors import ConvoError
 from convo.history.items import Json
 from convo.responses_api import validation
-from convo.server.inspector import APPROVAL_ROUTES
+from convo.server.inspector import DOCUMENTED_ROUTES
 from convo.server.routes import API_ROUTES, load_openapi_document
 from convo.server.schemas import COMPACT_PROPERTIES, COUNT_PROPERTIES, CREATE_PROPERTIES, SCHEMAS, Schema
 from tests.server.gateway import RunningGateway
 
-ROUTES = (*API_ROUTES, *APPROVAL_ROUTES)
+ROUTES = (*API_ROUTES, *DOCUMENTED_ROUTES)
 DOCUMENT: dict[str, Any] = json.loads(json.dumps(load_openapi_document()))
 
 
@@ -105,6 +105,7 @@ def test_operation_ids_are_stable() -> None:
             ("get", "/inspect/api/approvals", "approvals_retrieve"),
             ("post", "/inspect/api/approvals", "approvals_decide"),
             ("get", "/inspect/api/decisions", "approvals_decisions"),
+            ("get", "/inspect/api/compare", "comparisons_retrieve"),
             ("get", "/healthz", "standing_healthz"),
             ("get", "/readyz", "standing_readyz"),
             ("get", "/openapi.json", "routes_document"),

@@ -1,11 +1,12 @@
-// The difference of two requests: in their fields, and in their models' input.
+// The difference of two requests, in their fields and in their models' input; and of two branches.
 //
 // Histories with a common prefix share the keys of that part, so the prefix is compared by key;
-// a common suffix is compared by content. The rest is shown side by side.
+// a common suffix is compared by content. The rest is shown side by side. The server compares two branches.
 
 import { tokenUsage } from "./conversation.js";
 import { formatJson, itemList, itemText, itemTitle } from "./items.js";
-import { element, formatCount, formatNumber } from "./make.js";
+import { address } from "./list.js";
+import { element, formatCost, formatCount, formatNumber } from "./make.js";
 
 const [CHARS_BEFORE, CHARS_AFTER] = [30, 60];
 
@@ -106,4 +107,114 @@ function cacheNote(link) {
   if (!usage) return element("p", { class: "aside" }, `${link.response_id} reported no usage.`);
   const [cached, input] = [usage.cached, usage.input].map(formatNumber);
   return element("p", {}, `${cached} of the ${input} input tokens of ${link.response_id} were cached.`);
+}
+
+// -- two branches ----------------------------------------------------------------------------------
+
+/** Return the address of the comparison of two handles. */
+export function comparisonAddress(a, b) {
+  return `#compare${address(a, b).slice(1)}`;
+}
+
+/** Create the form that chooses two branches; `handles` are proposed, `choose` is called with both. */
+export function comparisonForm({ a, b }, handles, choose) {
+  const field = (name, value) => {
+    const input = element("input", { id: `compare-${name}`, list: "compare-handles", autocomplete: "off", spellcheck: "false", required: true });
+    input.value = value;
+    return input;
+  };
+  const [first, second] = [field("a", a), field("b", b)];
+  const submit = (event) => {
+    event.preventDefault();
+    choose(first.value.trim(), second.value.trim());
+  };
+  const swap = () => choose(second.value.trim(), first.value.trim());
+  return element(
+    "form",
+    { class: "filters", "aria-label": "Branches to compare", submit },
+    element("div", { class: "search" }, element("label", { for: "compare-a" }, "A"), first),
+    element("div", { class: "search" }, element("label", { for: "compare-b" }, "B"), second),
+    element("button", { type: "submit" }, "Compare"),
+    element("button", { type: "button", id: "compare-swap", click: swap, hidden: !a || !b }, "Swap"),
+    element("datalist", { id: "compare-handles" }, ...handles.map(([handle, name]) => element("option", { value: handle }, name))),
+  );
+}
+
+/** Show the comparison of two branches, as the server returned it. */
+export function branchDifference(comparison) {
+  const { a, b, first, rest, omitted, tokens, same, items, request } = comparison;
+  const about = tokens.estimated ? "about " : "";
+  const common = `Common start: ${formatCount(same, "item")}, ${about}${formatCount(tokens.same, "token")}.`;
+  const entriesOf = (side) =>
+    rest
+      .filter((row) => row.mark !== "same" && row[side] !== null)
+      .map((row) => ({ item: items[side][row[side]], number: row[side] + 1, note: row.mark === "changed" ? "changed" : "" }));
+  const column = (side, name) =>
+    element(
+      "section",
+      { "aria-labelledby": `only-${side}-title` },
+      element("h3", { id: `only-${side}-title` }, `Only in ${side.toUpperCase()}: ${about}${formatCount(tokens[side], "token")}`, element("span", { class: "note" }, ` ${name}`)),
+      ...itemList(`only-${side}`, entriesOf(side), "h4"),
+    );
+  const equalLater = rest.filter((row) => row.mark === "same").length;
+  const notes = [
+    equalLater > 0 && `${formatCount(equalLater, "later item")} equal in both.`,
+    omitted > 0 && `${formatCount(omitted, "more row")} not shown; convo diff shows all.`,
+  ];
+  return [
+    branchTable(a, b),
+    element("p", { id: "compare-start" }, first ? `${common} ${describeFirst(first)}` : `The histories are equal: ${formatCount(same, "item")}.`),
+    ...cacheEffect(request),
+    ...(first ? textDifference(first.a && { item: first.a, number: first.at + 1 }, first.b && { item: first.b }) : []),
+    first && element("div", { class: "side-by-side" }, column("a", a.name), column("b", b.name)),
+    ...notes.filter(Boolean).map((note) => element("p", { class: "note" }, note)),
+  ].filter(Boolean);
+}
+
+function describeFirst({ at, path, a, b }) {
+  if (!a || !b) return `${a ? "B" : "A"} ends there.`;
+  return `The first difference is item ${formatNumber(at + 1)}${path ? `, at ${path}` : ""}.`;
+}
+
+function branchTable(a, b) {
+  const usage = (name) => ({ own_usage: own }) => formatNumber(own?.[name]);
+  const head = ({ handle, head: id, name }) => element("a", { href: id && id !== handle ? address(handle, id) : address(handle) }, name);
+  const rows = [
+    ["Branch", head],
+    ["Model", ({ model }) => model ?? "-"],
+    ["Items", ({ items }) => formatNumber(items)],
+    ["Requests", ({ requests }) => formatNumber(requests)],
+    ["Requests of this side only", ({ own_requests: own }) => formatNumber(own)],
+    ["their input tokens", usage("input_tokens")],
+    ["their cached tokens", usage("cached_tokens")],
+    ["their output tokens", usage("output_tokens")],
+    ["their cost", ({ own_cost_usd: cost }) => (cost === null ? "-" : formatCost(cost))],
+  ];
+  return element(
+    "div",
+    { class: "scrollable", tabindex: "0", role: "region", "aria-label": "Figures of both branches" },
+    element(
+      "table",
+      { class: "branches" },
+      element("caption", { class: "hidden" }, "Figures of both branches"),
+      element("thead", {}, element("tr", {}, element("td"), ...["A", "B"].map((name) => element("th", { scope: "col" }, name)))),
+      element("tbody", {}, ...rows.map(([name, content]) => element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, content(a)), element("td", {}, content(b))))),
+    ),
+  );
+}
+
+/** Describe the effect on the prompt cache and its cost: the last request of B after that of A. */
+function cacheEffect(request) {
+  if (!request) return [element("p", { class: "aside" }, "The cache cannot be compared: one side has no stored request.")];
+  const { prefix_tokens: prefix, estimated, expected_cached_tokens: expected, path, missed_cost_usd: missed } = request;
+  const { reported_cached_tokens: cached, reported_input_tokens: input } = request;
+  const [, last] = request.requests;
+  const sentences = [
+    `Cache: the last request of B begins with ${estimated ? "about " : ""}${formatCount(prefix, "token")} of the last request of A`,
+    path ? ` and differs from ${path} on.` : ".",
+    ` Of them ${formatNumber(expected)} can come from the provider's cache.`,
+    cached === null ? ` ${last} reported no usage.` : ` ${last} reported ${formatNumber(cached)} cached of ${formatCount(input, "input token")}.`,
+    missed > 0 && ` The missed cache cost ${formatCost(missed)}.`,
+  ];
+  return [element("p", { id: "compare-cache" }, sentences.filter(Boolean).join(""))];
 }

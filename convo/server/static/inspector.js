@@ -1,7 +1,7 @@
 // The inspector: a table of requests, a list of conversations, and one conversation as a tree of requests.
 //
 // The query of the address is the view of the table; #conversations is the list, #/HANDLE or #/HANDLE/RESPONSE a
-// conversation. The page draws what it fetches, and fetches again while it is visible: the table when the
+// conversation, #compare/A/B two branches. The page draws what it fetches, and fetches again while it is visible: the table when the
 // feed of changes reports one (every second without the feed), a conversation often while a response is in
 // progress and seldom otherwise, and never for more than a tenth of the time.
 
@@ -9,6 +9,7 @@ import { approvalButtons, showDecisions } from "./approvals.js";
 import { RequestCharts } from "./charts.js";
 import { Conversation } from "./conversation.js";
 import { knownTab, requestDetail } from "./detail.js";
+import { branchDifference, comparisonAddress, comparisonForm } from "./difference.js";
 import { compactionPreview } from "./compaction.js";
 import { exportLinks } from "./export.js";
 import { itemList, itemText } from "./items.js";
@@ -46,9 +47,10 @@ let feed = null;
 let charts = null; // those of the table on the page
 let isOutdated = false; // the feed reported a change after the last poll started
 
-/** Return the kind of the page in the address, with the handle and the response id of a conversation. */
+/** Return the kind of the page in the address, with the handle and the response id of a conversation, or two handles. */
 function parseAddress() {
   const [start, handle = source.onlyHandle ?? "", responseId = ""] = location.hash.split("/").map(decodePart);
+  if (start === "#compare" && source.isLive) return { kind: "compare", handle, responseId };
   const isList = start === "#conversations" || !source.isLive;
   return { kind: handle ? "conversation" : isList ? "conversations" : "requests", handle, responseId };
 }
@@ -63,7 +65,7 @@ function decodePart(text) {
 
 /** Open the page in the address, and move the focus there, as a browser does with a page. */
 async function openAddress() {
-  if (!["", "#conversations"].includes(location.hash) && !location.hash.startsWith("#/")) return;
+  if (!["", "#conversations", "#compare"].includes(location.hash) && !/^#(compare)?\//.test(location.hash)) return;
   const { kind, handle, responseId } = parseAddress();
   const isFirst = page.kind === "";
   const hasMoved = kind !== page.kind || handle !== page.handle || responseId !== page.responseId;
@@ -72,14 +74,14 @@ async function openAddress() {
   Object.assign(page, { kind, handle, responseId, other: undefined, mainVersion: "", view: parseView(location.search) });
   resetRanges();
   document.body.dataset.kind = kind;
-  for (const name of ["requests", "conversations"]) {
-    const isCurrent = name === (kind === "requests" ? "requests" : "conversations");
+  for (const name of ["requests", "conversations", "compare"]) {
+    const isCurrent = name === (kind === "conversation" ? "conversations" : kind);
     if (isCurrent) byId(`view-${name}`).setAttribute("aria-current", "page");
     else byId(`view-${name}`).removeAttribute("aria-current");
   }
-  if (page.conversation) drawMain();
+  if (page.conversation && kind !== "compare") drawMain();
   const polled = poll();
-  if (!page.conversation) await polled;
+  if (!page.conversation || kind === "compare") await polled;
   if (!hasMoved || (isFirst && kind === "requests")) return;
   (byId("link-title") ?? byId("conversation-title"))?.focus();
 }
@@ -93,7 +95,7 @@ async function poll() {
   isOutdated = false;
   byId("forget").hidden = !source.hasKey;
   try {
-    await (page.kind === "requests" ? updateRequests(isCurrent) : update(isCurrent));
+    await ({ requests: updateRequests, compare: updateComparison }[page.kind] ?? update)(isCurrent);
   } catch (error) {
     if (!isCurrent()) return;
     if (error instanceof KeyRequired) return askForKey(error);
@@ -102,6 +104,7 @@ async function poll() {
   if (!source.isLive || !isCurrent()) return;
   pollDurationMs = performance.now() - polledAt;
   followChanges();
+  if (page.kind === "compare") return;
   const isGrowing = page.kind === "requests" ? byId("detail-text") : page.running.length;
   const idleMs = feed && page.kind === "requests" ? Infinity : IDLE_POLL_MS;
   schedulePoll(isOutdated ? CHANGE_POLL_MS : isGrowing ? RUNNING_POLL_MS : idleMs);
@@ -162,6 +165,29 @@ function followEnded(before, running) {
     const hasContinuedEnd = previousId && previousId === (page.followed || data.at);
     if (hasContinuedEnd && !runningIds.has(id) && links.has(id) && data.at !== id) page.followed = id;
   }
+}
+
+/** Fetch the comparison of two branches once, and the conversations that the form proposes. */
+async function updateComparison(isCurrent) {
+  const [a, b] = [page.handle, page.responseId];
+  const [{ sessions, others }, comparison] = await Promise.all([source.list(page.limit), a && b ? source.compare(a, b) : null]);
+  if (!isCurrent()) return;
+  const version = JSON.stringify([a, b, comparison]);
+  if (version !== page.mainVersion) {
+    drawComparison([...sessions, ...others], comparison ? branchDifference(comparison) : [element("p", {}, COMPARE_HELP)]);
+    page.mainVersion = version;
+  }
+  setStatus("Up to date");
+}
+
+const COMPARE_HELP = "Enter two sessions, conversations or responses. The page of a conversation has boxes to choose two of its requests.";
+
+function drawComparison(conversations, content) {
+  const choose = (a, b) => (location.hash = comparisonAddress(a, b));
+  const handles = conversations.map(({ id, name, first_words: firstWords }) => [id, name === id ? firstWords : name]);
+  const form = comparisonForm({ a: page.handle, b: page.responseId }, handles, choose);
+  document.title = "Compare · convo";
+  byId("main").replaceChildren(titleHeading("Compare two branches"), form, ...content);
 }
 
 // -- the table of requests -----------------------------------------------------------------------
@@ -447,7 +473,8 @@ function conversationTitle(conversation) {
 }
 
 function requestTree(conversation) {
-  const elements = linkTree(conversation, { selected: page.responseId, address: (id) => address(page.handle, id) });
+  const compareBranches = source.isLive ? (a, b) => (location.hash = comparisonAddress(a, b)) : undefined;
+  const elements = linkTree(conversation, { selected: page.responseId, address: (id) => address(page.handle, id), compare: compareBranches });
   const open = (id) => (location.hash = address(page.handle, id));
   return [element("h3", {}, "Requests"), ...usageChart(conversation, page.responseId, open), ...elements];
 }
@@ -546,13 +573,17 @@ function compare(other) {
 
 /** Report an error; a conversation that is already drawn stays. */
 function showError(error) {
+  if (page.kind === "compare") {
+    drawComparison([], [element("p", { role: "alert" }, error.message)]);
+    return setStatus("Cannot compare");
+  }
   if (page.kind === "requests" ? !page.requests : !page.conversation) {
     page.mainVersion = "";
     const message = element("p", {}, error.message);
     const heading = page.kind === "requests" ? "Cannot show the requests" : "Cannot show the conversation";
     byId("main").replaceChildren(titleHeading(heading), message);
   }
-  setStatus(error.message);
+  return setStatus(error.message);
 }
 
 /** Draw the responses in progress; their text grows in place. */

@@ -69,6 +69,11 @@ class ServerSource {
     return this.#fetchJson(`inspect/api/requests/${encodeURIComponent(id.toWellFormed())}${query}`);
   }
 
+  /** Fetch the comparison of the branches that end at two handles. */
+  compare(a, b) {
+    return this.#fetchJson(`inspect/api/compare?${new URLSearchParams({ a: a.toWellFormed(), b: b.toWellFormed() })}`);
+  }
+
   /** Fetch the preview of a compaction that keeps the last turns. */
   compaction(handle, keptTurns) {
     return this.#fetchJson(`inspect/api/conversations/${encodeURIComponent(handle.toWellFormed())}/compaction?keep_last=${keptTurns}`);

@@ -20,21 +20,46 @@ const [MAX_BAR_WIDTH, BAR_HEIGHT] = [120, 5];
  *
  * selected:  the id of the link that is shown in full; its row is always drawn
  * address:   returns the page's address of a link
+ * compare:   called with the ids of two links whose boxes are checked; without it the rows have no boxes
  */
-export function linkTree(conversation, { selected, address }) {
+export function linkTree(conversation, { selected, address, compare }) {
   const { rows, data, shortIds } = conversation;
   const maxTokens = rows.reduce((max, link) => Math.max(max, ...BARS.map(([, , tokens]) => tokens(link) ?? 0)), 1);
   const body = element("tbody");
+  const checked = compare && rows.length > 1 ? comparedLinks(data.handle) : null;
   const selectedIndex = selected ? data.rows.indexOf(selected) : -1;
   const parts = pagedList({
     name: "tree",
     list: body,
     count: rows.length,
-    draw: (index) => linkRow(rows[index], { maxTokens, selected, address, head: data.at, shortIds }),
+    draw: (index) => linkRow(rows[index], { maxTokens, selected, address, head: data.at, shortIds, checked }),
     around: selectedIndex < 0 ? undefined : selectedIndex,
     wrap: () => linkTable(body),
   });
-  return [legend(), ...parts];
+  return [legend(), checked && compareControl(checked, body, compare), ...parts].filter(Boolean);
+}
+
+// The ids of at most two links whose boxes are checked, by handle: they stay when the page is drawn again.
+const checkedLinks = new Map();
+
+function comparedLinks(handle) {
+  if (!checkedLinks.has(handle)) checkedLinks.set(handle, []);
+  return checkedLinks.get(handle);
+}
+
+/** Create the button that compares the two checked links; a third check replaces the first. */
+function compareControl(checked, body, compare) {
+  const button = element("button", { type: "button", id: "compare-checked", click: () => compare(...checked) }, "Compare the two branches");
+  const show = () => (button.disabled = checked.length < 2);
+  body.addEventListener("change", ({ target }) => {
+    if (target.checked) checked.push(target.value);
+    else checked.splice(checked.indexOf(target.value), 1);
+    if (checked.length > 2) checked.shift();
+    for (const box of body.querySelectorAll("input[type=checkbox]")) box.checked = checked.includes(box.value);
+    show();
+  });
+  show();
+  return element("p", { class: "note compare-control" }, button, " Check two requests to compare the branches that end there.");
 }
 
 function linkTable(body) {
@@ -72,16 +97,19 @@ function linkRow(link, { maxTokens, ...options }) {
   );
 }
 
-function rowHeading(link, { selected, address, head, shortIds }) {
+function rowHeading(link, { selected, address, head, shortIds, checked }) {
   const id = link.response_id;
   const lines = "│ ".repeat(Math.max(0, link.depth - (link.begins ? 1 : 0))) + (link.begins ? "├─" : "");
   const mark = id === head ? "@" : link.status === "completed" ? "●" : "○";
   const notes = [link.begins && "fork", id === head && "head", link.status !== "completed" && link.status];
   const preview = [link.said, link.answered].filter(Boolean).join(" → ");
   const current = id === selected && "true";
+  const box = checked && element("input", { type: "checkbox", id: `check-${id}`, value: id, "aria-label": `Compare ${id}` });
+  if (box) box.checked = checked.includes(id);
   return [
     element("span", { class: "tree-lines", "aria-hidden": "true" }, `${lines}${mark} `),
     element("a", { href: address(id), id: `link-${id}`, title: id, "aria-current": current }, shortIds.get(id)),
+    box,
     element("span", { class: "note" }, ` ${notes.filter(Boolean).join(", ")}`),
     element("span", { class: "preview" }, preview),
   ];
