@@ -38,7 +38,7 @@ from convo.server.sse import LiveResponse, join_output_text
 from convo.stores.base import Store
 from convo.stores.codec import parse_search_phrases, tokenize
 from convo.stores.request_charts import CostGroup, CostGroups, TimeBucket
-from convo.stores.request_list import MAX_TITLE_STEPS, ListedRequest, RequestCursor, RequestQuery
+from convo.stores.request_list import MAX_TITLE_STEPS, TEXT_SORTS, ListedRequest, RequestCursor, RequestQuery
 from convo.strategies.strategy import STRATEGIES
 from convo.usage.cost import Usage
 from convo.usage.model_info import find_price
@@ -222,7 +222,7 @@ def decode_cursor(text: str, sort: str) -> RequestCursor:
     """Decode a cursor of the list in this order. Raises RequestRefused."""
     with suppress(ValueError, TypeError, binascii.Error, RecursionError):
         value, request_id = json.loads(urlsafe_b64decode(text.encode()))
-        is_valid = _is_storable_text(value) if sort in ("model", "status") else _is_storable_number(value)
+        is_valid = _is_storable_text(value) if sort in TEXT_SORTS else _is_storable_number(value)
         if is_valid and isinstance(request_id, str):
             return RequestCursor(value, request_id)
     raise errors.http_parameter_type_error("after", "a cursor of this list")

@@ -208,7 +208,7 @@ def _count_different_tokens(diff: HistoryDiff) -> Json:
 
 
 def _compare_last_requests(a: ConversationView, b: ConversationView, prices: Mapping[str, Price]) -> Json:
-    """Compare the last request of each branch as `convo diff --wire`, the second one as the later; null without them."""
+    """Compare the last request of each branch, the second one as the later; null if one of them has none."""
     links = [find_branch_links(view)[-1:] for view in (a, b)]
     if not all(links):
         return None

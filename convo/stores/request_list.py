@@ -2,13 +2,15 @@
 
 The tokens of a link are stored as integers without names; the shared route of the link has their names. So a query
 by tokens, cost or model first reads the distinct routes, and gets them back as a table of positions and prices.
+Titles are not stored: an order by title reads each of them once, and keeps the newest in memory.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from heapq import nlargest, nsmallest
+from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from convo.config.sections import Price
 from convo.errors import DamagedRow
@@ -24,7 +26,9 @@ from convo.history.items import (
 from convo.history.records import Link, LinkStatus
 from convo.stores.codec import decode_json, is_route
 
-RequestSort: TypeAlias = Literal["created_at", "model", "status", "latency", "input", "cached", "output", "cost"]
+RequestSort: TypeAlias = Literal[
+    "created_at", "model", "status", "latency", "input", "cached", "output", "cost", "title"
+]
 REQUEST_SORTS: tuple[RequestSort, ...] = get_args(RequestSort)
 
 MAX_MATCHING_ITEMS = 1000
@@ -45,8 +49,14 @@ MAX_LISTED_TOOLS, MAX_TOOL_CHARS = 200, 100
 MAX_MODEL_ROUTES = 1000
 """Routes, or parameters, that are read for the list of models, or of tools."""
 
-BEYOND_ALL = 1e300
-"""Sorts an unknown figure after every known one in ascending order; -1 does in descending order."""
+BEYOND_ALL, BEYOND_ALL_TEXT = 1e300, "\U0010ffff"
+"""Sort an unknown figure or title after every known one in ascending order; -1 and "" do in descending order."""
+
+TEXT_SORTS: tuple[RequestSort, ...] = ("model", "status", "title")
+"""Orders whose values are texts."""
+
+MAX_KEPT_TITLES, TITLES_PER_READ = 200_000, 2000
+"""Titles that a process keeps in memory for the order by title, and that are read with one statement."""
 
 
 class RequestCursor(NamedTuple):
@@ -218,7 +228,7 @@ def list_models(bodies: Iterable[str]) -> Sequence[str]:
 
 
 def sort_expression(query: RequestQuery, tokens: Callable[[str], str]) -> str:
-    """Return the SQL expression by which the rows are sorted; it is never null.
+    """Return the SQL expression by which the rows are sorted, except by title; it is never null.
 
     tokens:  returns the expression of the tokens at a column of the table `routes`, 0 if there are none
     """
@@ -296,3 +306,64 @@ def choose_title(items: Iterable[Item]) -> str:
         if fallback is None or (is_user_message(item) and not is_user_message(fallback)):
             fallback = item
     return "" if fallback is None else item_preview(fallback, TITLE_WIDTH)
+
+
+# -- the order by title -----------------------------------------------------------------------------
+
+Row = TypeVar("Row")
+
+
+class KeptTitles:
+    """The titles by which requests were sorted, by the first half of the key of their input's last node.
+
+    A key is a hash of all items up to its node, so the title of a key never changes and stores can share them.
+    """
+
+    def __init__(self, max_count: int = MAX_KEPT_TITLES) -> None:
+        self._titles: dict[bytes, str] = {}
+        self._max_count = max_count
+
+    def find_missing(self, keys: Iterable[bytes]) -> list[bytes]:
+        return [key for key in dict.fromkeys(keys) if key not in self._titles]
+
+    def add(self, key: bytes, title: str) -> None:
+        """Keep a title in the form that is compared: without the difference of upper and lower case."""
+        self._titles[key] = title.casefold().replace("\0", "").encode("utf-8", "replace").decode()
+
+    def get(self, key: bytes) -> str:
+        return self._titles.get(key, "")
+
+    def trim(self) -> None:
+        """Forget the titles that were read first."""
+        for key in list(self._titles)[: max(0, len(self._titles) - self._max_count)]:
+            self._titles.pop(key, None)
+
+
+kept_titles = KeptTitles()
+"""The titles of all stores of this process."""
+
+
+class TitledRow(NamedTuple, Generic[Row]):
+    """A request that passes the filters: its id as stored, the key of its title, and the row that the store needs."""
+
+    id: str
+    key: bytes
+    row: Row
+
+
+def choose_page_by_title(
+    rows: Iterable[TitledRow[Row]], query: RequestQuery, after_id: str | None
+) -> tuple[list[Row], tuple[str, str] | None]:
+    """Return the rows of a page, and the title and the id of the last of them if there are more; titles must be kept.
+
+    after_id:  the id of the cursor as stored
+    """
+    unknown = "" if query.is_descending else BEYOND_ALL_TEXT
+    places = ((kept_titles.get(each.key) or unknown, each.id, each.row) for each in rows)
+    if query.after is not None:
+        cursor = (str(query.after.value), after_id or "")
+        places = (place for place in places if (place[:2] < cursor if query.is_descending else place[:2] > cursor))
+    choose = nlargest if query.is_descending else nsmallest
+    chosen = choose(query.limit + 1, places, key=lambda place: place[:2])
+    page = chosen[: query.limit]
+    return [row for _, _, row in page], page[-1][:2] if len(chosen) > query.limit else None

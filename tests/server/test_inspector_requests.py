@@ -100,6 +100,37 @@ def test_the_order_is_kept_in_the_address(page: Page) -> None:
     expect(page.locator("th[aria-sort=descending]")).to_contain_text("Input")
 
 
+def test_the_order_by_title_is_alphabetical_at_first(page: Page) -> None:
+    page.get_by_role("button", name="Request").click()
+    expect(page.locator("th[aria-sort=ascending]")).to_contain_text("Request")
+    assert query_of(page) == {"sort": ["title"], "order": ["asc"]}
+    titles = page.locator("tbody th a").all_inner_texts()
+    assert titles[1:] == ["And in Haskell, a language with many monads?", "And in Rust?", "What is a monad?"]
+    assert accessibility(page) == []
+
+
+def test_in_a_narrow_window_one_button_shows_the_filters_and_counts_the_active_ones(
+    browser: Browser, gateway: RunningGateway
+) -> None:
+    with open_page(browser, width=360) as page:
+        page.goto(f"{gateway.root}/?q=monad&from=2020-01-01T00:00&to=2030-01-01T00:00&sort=title")
+        button = page.get_by_role("button", name="Filters: 2 active")
+        expect(button).to_have_attribute("aria-expanded", "false")
+        expect(page.get_by_label("Search")).to_be_hidden()
+        assert page.locator("tbody tr").first.bounding_box()["y"] < 300  # type: ignore[index]
+        button.press("Enter")
+        expect(button).to_have_attribute("aria-expanded", "true")
+        expect(page.get_by_label("Search")).to_be_visible()
+        assert accessibility(page) == []
+        assert horizontal_overflow(page) == 0
+        page.get_by_role("button", name="Clear filters").click()
+        expect(page.get_by_role("button", name="Filters", exact=True)).to_be_visible()
+        expect(page.get_by_label("Search")).to_be_visible()
+        page.set_viewport_size({"width": 1280, "height": 900})
+        expect(page.locator("#filters-toggle")).to_be_hidden()
+        expect(page.get_by_label("Search")).to_be_visible()
+
+
 def test_filters_are_combined_and_kept_in_the_address(page: Page) -> None:
     search = page.get_by_label("Search")
     search.press_sequentially("monad")
@@ -243,6 +274,7 @@ def test_the_pane_is_beside_the_table_on_a_wide_screen_and_in_its_place_on_a_nar
             assert horizontal_overflow(page) == 0
             if width == 360:
                 expect(page.locator("tbody .facts").first).to_be_visible()
+                page.get_by_role("button", name="Filters").click()
                 page.get_by_label("Order").select_option("input asc")
                 expect(page.locator("tbody tr").first).to_contain_text("What is a monad?")
 

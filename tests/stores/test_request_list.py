@@ -104,6 +104,7 @@ EXPECTED_ORDER: dict[RequestSort, str] = {
     "cached": "cabde",
     "output": "acbde",
     "cost": "acbde",
+    "title": "bcdae",
 }
 """Ascending; requests without the figure are last in either order."""
 
@@ -113,9 +114,34 @@ async def test_requests_are_sorted_by_each_column_over_several_pages(store: Stor
     await store_requests(store)
     expected = [f"resp_{letter}" for letter in EXPECTED_ORDER[sort]]
     assert await list_ids(store, sort=sort, is_descending=False) == expected
-    unknown = [] if sort in ("created_at", "model", "status") else ["resp_e", "resp_d"]
+    unknown = {"title": ["resp_e"]}.get(sort, [] if sort in ("created_at", "model", "status") else ["resp_e", "resp_d"])
     known = [row_id for row_id in expected if row_id not in unknown]
     assert await list_ids(store, sort=sort) == [*reversed(known), *unknown]
+
+
+async def test_equal_titles_differ_by_id_on_every_page_and_case_does_not_matter(store: Store) -> None:
+    titles = ["Same", "same", "SAME", "Same", "apple", "Zebra", "\ud800\0"]
+    paths = [Path(ROOT).append([user_message(text), user_message(text)]) for text in dict.fromkeys(titles)]
+    by_text = dict(zip(dict.fromkeys(titles), paths, strict=True))
+    links = tuple(link(f"resp_{number}", by_text[text].head) for number, text in enumerate(titles))
+    await store.commit(Transaction(tuple(AppendItems(ROOT, path.items) for path in paths), links))
+    ascending = await list_ids(store, sort="title", is_descending=False)
+    assert [name for name in ascending if name != "resp_6"] == [f"resp_{number}" for number in (4, 0, 1, 2, 3, 5)]
+    assert sorted(ascending) == [f"resp_{number}" for number in range(7)]
+    assert await list_ids(store, sort="title") == ascending[::-1]
+    assert await list_ids(store, sort="title", status="failed") == []
+
+
+async def test_the_order_by_title_reads_the_titles_of_new_requests_and_forgets_the_oldest(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("convo.stores.request_list.kept_titles._max_count", 2)
+    await store_requests(store)
+    for _ in range(2):
+        assert await list_ids(store, sort="title", is_descending=False) == [f"resp_{name}" for name in "bcdae"]
+    path = Path(ROOT).append([user_message("A first one")])
+    await store.commit(Transaction((AppendItems(ROOT, path.items),), (link("resp_f", path.head),)))
+    assert (await list_ids(store, sort="title", is_descending=False))[0] == "resp_f"
 
 
 async def test_the_order_by_cost_is_that_of_the_costs(store: Store) -> None:

@@ -272,7 +272,7 @@ function requestsPage() {
       "section",
       { class: "request-list", "aria-labelledby": "conversation-title" },
       titleHeading("Requests"),
-      requestFilters(page.view, changeFilters),
+      ...requestFilters(page.view, changeFilters),
       charts.details,
       element("div", { id: "request-rows" }),
     ),

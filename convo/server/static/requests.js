@@ -32,14 +32,17 @@ const COLUMNS = [
   ["Output", "output", "number output", (row) => formatNumber(row.output_tokens)],
   ["Cost", "cost", "number cost", (row) => (row.cost_usd === null ? "-" : formatCost(row.cost_usd))],
 ];
-const ASCENDING_FIRST = ["model", "status"];
+const TITLE_COLUMN = ["Request", "title", "title"];
+const SORTABLE_COLUMNS = [TITLE_COLUMN, ...COLUMNS];
+const ORDER_WORDS = { created_at: ["newest", "oldest"], title: ["Z", "A"], model: ["Z", "A"], status: ["Z", "A"] };
+const ASCENDING_FIRST = ["title", "model", "status"];
 
 /** Return the view in the query of an address; unknown names and values are left out. */
 export function parseView(search) {
   const given = new URLSearchParams(search);
   const view = { ...DEFAULT_VIEW };
   for (const name of Object.keys(view)) view[name] = given.get(name) ?? view[name];
-  if (!COLUMNS.some(([, sort]) => sort === view.sort)) view.sort = DEFAULT_VIEW.sort;
+  if (!SORTABLE_COLUMNS.some(([, sort]) => sort === view.sort)) view.sort = DEFAULT_VIEW.sort;
   if (!["asc", "desc"].includes(view.order)) view.order = DEFAULT_VIEW.order;
   if (view.status && !(view.status in STATUSES)) view.status = "";
   if (view.charts !== "open") view.charts = "";
@@ -72,7 +75,12 @@ function serverView(view) {
 }
 
 export function hasFilters(view) {
-  return FILTERS.some((name) => view[name] !== "");
+  return countFilters(view) > 0;
+}
+
+/** Count the filters that are set; the times from and to are one. */
+function countFilters(view) {
+  return FILTERS.filter((name) => view[name] !== "" && !(name === "to" && view.from)).length;
 }
 
 /** Create the sign and the word of a status. */
@@ -88,7 +96,9 @@ export function statusLabel(status) {
 
 // -- filters ---------------------------------------------------------------------------------------
 
-/** Create the filters; `change` is called with the changed parts of the view. */
+let areFiltersOpen = false; // in a narrow window, where a button shows them
+
+/** Create the filters, and the button that shows them in a narrow window; `change` is called with the changed parts of the view. */
 export function requestFilters(view, change) {
   const onChange = (name) => (event) => change({ [name]: event.target.value.trim() });
   const search = element("input", { id: "filter-q", type: "search", input: onChange("q"), autocomplete: "off" });
@@ -99,9 +109,10 @@ export function requestFilters(view, change) {
   const labelled = (text, control, className) =>
     element("div", { class: className }, element("label", { for: control.id }, text), control);
   const clear = ({ target }) => (target.form.dataset.moments = "") || change(Object.fromEntries(FILTERS.map((name) => [name, ""])));
-  return element(
+  const toggle = element("button", { type: "button", id: "filters-toggle", "aria-controls": "filters", click: () => show(!areFiltersOpen) });
+  const form = element(
     "form",
-    { class: "filters", role: "search", "aria-label": "Filter requests", submit: (event) => event.preventDefault() },
+    { id: "filters", class: "filters", role: "search", "aria-label": "Filter requests", submit: (event) => event.preventDefault() },
     labelled("Search", search, "search"),
     labelled("Status", select("status")),
     labelled("Model", select("model")),
@@ -113,6 +124,13 @@ export function requestFilters(view, change) {
     labelled("Order", order, "order"),
     element("button", { type: "button", id: "filter-clear", click: clear }, "Clear filters"),
   );
+  function show(isOpen) {
+    areFiltersOpen = isOpen;
+    toggle.setAttribute("aria-expanded", String(isOpen));
+    form.classList.toggle("open", isOpen);
+  }
+  show(areFiltersOpen);
+  return [toggle, form];
 }
 
 /** A time until now replaces the times from and to; "between" shows their fields. */
@@ -139,9 +157,9 @@ function parseOrder(text) {
 /** Update the choices of the filters to those of the server, and their values to the view. */
 export function updateFilters(form, view, { models = [], sessions = [], tools = [] }) {
   const statuses = Object.entries(STATUSES).map(([status, [, word]]) => [status, word]);
-  const orders = COLUMNS.flatMap(([heading, sort]) => [
-    [`${sort} desc`, `${heading}, ${sort === "created_at" ? "newest" : "highest"} first`],
-    [`${sort} asc`, `${heading}, ${sort === "created_at" ? "oldest" : "lowest"} first`],
+  const orders = [...COLUMNS, TITLE_COLUMN].flatMap(([heading, sort]) => [
+    [`${sort} desc`, `${heading}, ${ORDER_WORDS[sort]?.[0] ?? "highest"} first`],
+    [`${sort} asc`, `${heading}, ${ORDER_WORDS[sort]?.[1] ?? "lowest"} first`],
   ]);
   const plain = (values) => values.map((value) => [value, value]);
   setOptions(form, "status", [["", "all"], ...statuses], view.status);
@@ -161,6 +179,10 @@ export function updateFilters(form, view, { models = [], sessions = [], tools = 
   const search = form.querySelector("#filter-q");
   if (document.activeElement !== search) search.value = view.q;
   form.querySelector("#filter-clear").hidden = !hasFilters(view);
+  const count = countFilters(view);
+  const label = count ? `Filters: ${formatNumber(count)} active` : "Filters";
+  const toggle = form.parentElement.querySelector("#filters-toggle");
+  if (toggle.textContent !== label) toggle.textContent = label;
 }
 
 function setOptions(form, name, choices, value) {
@@ -198,8 +220,7 @@ export function requestTable(rows, view, { open, changeView }) {
         element(
           "tr",
           {},
-          element("th", { scope: "col", class: "title" }, "Request"),
-          ...COLUMNS.map((column) => columnHeading(column, view, changeView)),
+          ...SORTABLE_COLUMNS.map((column) => columnHeading(column, view, changeView)),
         ),
       ),
       body,

@@ -10,9 +10,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from convo.errors import DamagedRow
-from convo.history.items import Item
+from convo.history.items import Item, is_user_message
 from convo.history.records import Link
-from convo.history.tree import Key
 from convo.stores.codec import encode_json, parse_search_phrases, phrase_density, tokenize_item
 from convo.stores.postgres import tenant_rows
 from convo.stores.postgres.commit import hash_terms
@@ -25,15 +24,20 @@ from convo.stores.request_list import (
     MAX_TITLE_STEPS,
     MAX_TOOL_CALLS,
     ROUTE_COLUMNS,
+    TEXT_SORTS,
+    TITLES_PER_READ,
     ListedRequest,
     RequestCursor,
     RequestPage,
     RequestQuery,
+    TitledRow,
     build_route_row,
+    choose_page_by_title,
     choose_title,
     decode_offered_tools,
     decode_route_usage,
     is_call_of,
+    kept_titles,
     list_models,
     list_tools,
     sort_expression,
@@ -95,6 +99,12 @@ WITH RECURSIVE up (start, parent, item, steps) AS (
     WHERE steps < $3
 )
 SELECT start, body FROM up JOIN convo.items ON tenant = $1 AND hash = up.item ORDER BY start, steps
+"""
+
+
+SELECT_LAST_INPUTS = """
+SELECT id, body FROM convo.nodes JOIN convo.items ON items.tenant = $1 AND hash = item
+WHERE nodes.tenant = $1 AND id = ANY($2::uuid[])
 """
 
 
@@ -172,9 +182,13 @@ async def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPa
     with_clause, source, conditions, values, is_search_limited = await filter_links(
         t, query, with_routes=query.needs_routes, with_prices=query.sort == "cost"
     )
+    if query.sort == "title":
+        return await _select_requests_by_title(
+            t, query, FilteredLinks(with_clause, source, conditions, values, is_search_limited)
+        )
     bind = values.bind
     sort = sort_expression(query, tokens_expression)
-    sort_type = "text" if query.sort in ("model", "status") else "double precision"
+    sort_type = "text" if query.sort in TEXT_SORTS else "double precision"
     sort = f'({sort})::text COLLATE "C"' if sort_type == "text" else f"({sort})::{sort_type}"
     if query.after is not None:
         row_id = bind(tenant_rows.escape_name(query.after.id))
@@ -194,6 +208,38 @@ async def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPa
     damaged: list[DamagedRow] = []
     requests = await _load_requests(t, [row[0] for row in page], damaged)
     return RequestPage(requests, next_cursor, is_search_limited, damaged)
+
+
+async def _select_requests_by_title(t: TenantConnection, query: RequestQuery, filtered: FilteredLinks) -> RequestPage:
+    rows = await t.fetch_all(
+        f"{filtered.with_clause}SELECT links.id, links.saw FROM {filtered.source}"
+        f" WHERE {' AND '.join(filtered.conditions)}",
+        *filtered.values,
+    )
+    missing = [UUID(bytes=key) for key in kept_titles.find_missing(node.bytes for _, node in rows)]
+    for begin in range(0, len(missing), TITLES_PER_READ):
+        await _keep_titles(t, missing[begin : begin + TITLES_PER_READ])
+    after_id = tenant_rows.escape_name(query.after.id) if query.after else None
+    page, last = choose_page_by_title((TitledRow(row_id, node.bytes, row_id) for row_id, node in rows), query, after_id)
+    kept_titles.trim()
+    damaged: list[DamagedRow] = []
+    requests = await _load_requests(t, page, damaged)
+    next_cursor = RequestCursor(last[0], tenant_rows.unescape_name(last[1])) if last else None
+    return RequestPage(requests, next_cursor, filtered.is_search_limited, damaged)
+
+
+async def _keep_titles(t: TenantConnection, nodes: Sequence[UUID]) -> None:
+    """Read the titles of inputs by their last node; most end with a user message, so that one item is enough."""
+    unread = set(nodes)
+    for node, body in await t.fetch_all(SELECT_LAST_INPUTS, list(nodes)):
+        with suppress(DamagedRow):
+            message = decode_body(str(node), body)
+            if is_user_message(message):
+                kept_titles.add(node.bytes, choose_title([message]))
+                unread.discard(node)
+    titles = await _load_titles(t, list(unread), []) if unread else {}
+    for node in unread:
+        kept_titles.add(node.bytes, titles.get(node, ""))
 
 
 async def select_models(t: TenantConnection) -> Sequence[str]:
@@ -263,7 +309,7 @@ async def _load_requests(t: TenantConnection, ids: Sequence[str], damaged: list[
         "SELECT id, name FROM convo.sessions WHERE tenant = $1 AND id = ANY($2::text[])", sessions
     )
     names = {tenant_rows.unescape_name(row_id): tenant_rows.unescape_name(name) for row_id, name in name_rows}
-    titles = await _load_titles(t, [link.input_head for link in links.values()], damaged)
+    titles = await _load_titles(t, [tenant_rows.node_id(link.input_head) for link in links.values()], damaged)
     ordered = [links[row_id] for row_id in ids if row_id in links]
     return [
         ListedRequest(link, names.get(link.session_id or ""), titles.get(tenant_rows.node_id(link.input_head), ""))
@@ -271,7 +317,7 @@ async def _load_requests(t: TenantConnection, ids: Sequence[str], damaged: list[
     ]
 
 
-async def _load_titles(t: TenantConnection, heads: Sequence[Key], damaged: list[DamagedRow]) -> dict[UUID, str]:
+async def _load_titles(t: TenantConnection, nodes: Sequence[UUID], damaged: list[DamagedRow]) -> dict[UUID, str]:
     def iter_items(group: Iterable[tuple[UUID, bytes]]) -> Iterator[Item]:
         for start, body in group:
             try:
@@ -279,6 +325,5 @@ async def _load_titles(t: TenantConnection, heads: Sequence[Key], damaged: list[
             except DamagedRow as error:
                 damaged.append(error)
 
-    nodes = [tenant_rows.node_id(head) for head in heads]
-    rows = await t.fetch_all(SELECT_INPUTS_BACKWARDS, nodes, MAX_TITLE_STEPS)
+    rows = await t.fetch_all(SELECT_INPUTS_BACKWARDS, list(nodes), MAX_TITLE_STEPS)
     return {start: choose_title(iter_items(group)) for start, group in groupby(rows, key=lambda row: row[0])}

@@ -3,12 +3,12 @@
 The rows of a page are chosen by rowid first; only their links and titles are read.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from convo.errors import DamagedRow
-from convo.history.items import Item
+from convo.history.items import Item, is_user_message
 from convo.stores.codec import (
     decode_item,
     decode_link,
@@ -23,15 +23,19 @@ from convo.stores.request_list import (
     MAX_TITLE_STEPS,
     MAX_TOOL_CALLS,
     ROUTE_COLUMNS,
+    TITLES_PER_READ,
     ListedRequest,
     RequestCursor,
     RequestPage,
     RequestQuery,
+    TitledRow,
     build_route_row,
+    choose_page_by_title,
     choose_title,
     decode_offered_tools,
     decode_route_usage,
     is_call_of,
+    kept_titles,
     list_models,
     list_tools,
     sort_expression,
@@ -83,6 +87,12 @@ WITH RECURSIVE up (parent, item, steps) AS (
     SELECT nodes.parent, nodes.item, steps + 1 FROM up JOIN nodes ON nodes.n = up.parent WHERE steps < ?
 )
 SELECT items.n, items.body FROM up JOIN items ON items.n = up.item
+"""
+
+
+SELECT_LAST_INPUTS = """
+SELECT links.n, items.n, items.body FROM json_each(?) JOIN links ON links.n = value
+    JOIN nodes ON nodes.n = links.saw JOIN items ON items.n = nodes.item
 """
 
 
@@ -152,6 +162,8 @@ def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPage:
     tables, source, conditions, values, is_search_limited = filter_links(
         t, query, with_routes=query.needs_routes, with_prices=query.sort == "cost"
     )
+    if query.sort == "title":
+        return _select_requests_by_title(t, query, FilteredLinks(tables, source, conditions, values, is_search_limited))
     values["limit"] = query.limit + 1
     sort = sort_expression(query, tokens_expression)
     if query.after is not None:
@@ -166,13 +178,48 @@ def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPage:
     ).fetchall()
     page = chosen[: query.limit]
     next_cursor = RequestCursor(*page[-1][1:]) if len(chosen) > query.limit else None
+    return _load_page(t, [n for n, _, _ in page], next_cursor, is_search_limited)
+
+
+def _load_page(
+    t: TenantConnection, rowids: Sequence[int], next_cursor: RequestCursor | None, is_search_limited: bool
+) -> RequestPage:
     requests, damaged = list[ListedRequest](), list[DamagedRow]()
-    for n, _, _ in page:
+    for n in rowids:
         try:
             requests.append(_load_request(t, n, damaged))
         except DamagedRow as error:
             damaged.append(error)
     return RequestPage(requests, next_cursor, is_search_limited, damaged)
+
+
+def _select_requests_by_title(t: TenantConnection, query: RequestQuery, filtered: FilteredLinks) -> RequestPage:
+    with_clause = f"WITH RECURSIVE {', '.join(filtered.tables)} " if filtered.tables else ""
+    rows = t.db.execute(
+        f"{with_clause}SELECT links.n, links.id, substr(nodes.key, 1, 16) FROM {filtered.source}"  # noqa: S608 - constant names
+        f" JOIN nodes ON nodes.n = links.saw WHERE {' AND '.join(filtered.conditions)}",
+        filtered.values,
+    ).fetchall()
+    rowids = {key: n for n, _, key in rows}
+    missing = kept_titles.find_missing(rowids)
+    for begin in range(0, len(missing), TITLES_PER_READ):
+        _keep_titles(t, {rowids[key]: key for key in missing[begin : begin + TITLES_PER_READ]})
+    after_id = to_query_name(query.after.id) if query.after else None
+    page, last = choose_page_by_title((TitledRow(row_id, key, n) for n, row_id, key in rows), query, after_id)
+    kept_titles.trim()
+    return _load_page(t, page, RequestCursor(*last) if last else None, filtered.is_search_limited)
+
+
+def _keep_titles(t: TenantConnection, keys: Mapping[int, bytes]) -> None:
+    """Read the titles of links, by rowid; most inputs end with a user message, so that one item is enough."""
+    unread = dict(keys)
+    for n, item, body in t.execute(SELECT_LAST_INPUTS, encode_json(list(keys))):
+        with suppress(DamagedRow):
+            message = decode_item(str(item), body)
+            if is_user_message(message):
+                kept_titles.add(unread.pop(n), choose_title([message]))
+    for n, key in unread.items():
+        kept_titles.add(key, choose_title(_iter_input_backwards(t, n, [])))
 
 
 def select_models(t: TenantConnection) -> Sequence[str]:
