@@ -47,8 +47,8 @@ called, so the tokens of the summary are not known:
                "output"}]}]}
 
 `GET /inspect/api/compare?a=HANDLE&b=HANDLE` compares the histories that end at two heads: two branches of one tree,
-or two conversations. The object begins as that of `convo diff --json`; at most 200 rows after the first difference, with their
-items by index:
+or two conversations. The object begins as that of `convo diff --json`; at most 200 rows after the first difference,
+with their items by index:
 
     {"a": {"handle": "resp_...", "name": "resp_...", "head": "resp_...", "model": "openai/gpt-5-mini", "items": 6,
            "requests": 3, "own_requests": 1,       requests that the other side does not have, with
@@ -57,8 +57,8 @@ items by index:
      "same": 4, "first": {"at": 4, "path": "content[0].text", "a": {...}, "b": {...}},
      "rest": [{"a": 4, "b": 4, "mark": "changed"}], "omitted": 0, "items": {"a": {"4": {...}}, "b": {...}},
      "tokens": {"same": 1200, "a": 80, "b": 90, "estimated": false},
-     "request": {...}}       the last requests as in `convo diff --wire --json`, b as the later one, with
-                             "missed_cost_usd": of tokens that could have been cached and were not; null without requests
+     "request": {...}}       the last requests as in `convo diff --wire --json`, b as the later one, with the cost
+                             "missed_cost_usd" of tokens that could have been cached and were not; null without them
 
 `POST /inspect/api/markdown` with `{"texts": [...]}`, at most 20, returns `{"data": [{"nodes": [...], "note": ""}]}`:
 the nodes of `markdown_nodes`, or null and a note that says why a text is plain.

@@ -151,7 +151,8 @@ async def encode_comparison(context: HandlerContext) -> bytes:
             if view.unreadable_head:
                 raise ItemDeleted(view.unreadable_head)
             views.append(view)
-        return await asyncio.to_thread(lambda: http.serialize_strict_json(compare_branches(*views, prices)))
+        a, b = views
+        return await asyncio.to_thread(lambda: http.serialize_strict_json(compare_branches(a, b, prices)))
 
 
 def compare_branches(a: ConversationView, b: ConversationView, prices: Mapping[str, Price]) -> dict[str, Json]:

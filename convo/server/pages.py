@@ -66,10 +66,19 @@ class PageFile(NamedTuple):
 def load_page_files() -> dict[str, PageFile]:
     """Load the files of the page by name; the page itself is under ""."""
     file_names = {"": PAGE_FILE, **{name: name for name in (*SCRIPT_FILES, STYLE_FILE)}}
+    texts = {key: _read_static_text(name) for key, name in file_names.items()}
+    texts[""] = texts[""].replace(STYLE_LINK, f"{STYLE_LINK}\n{_render_preload_links()}")
     return {
-        key: PageFile(_read_static_text(name).encode(), CONTENT_TYPES[name.rpartition(".")[2]] + b"; charset=utf-8")
-        for key, name in file_names.items()
+        key: PageFile(text.encode(), CONTENT_TYPES[file_names[key].rpartition(".")[2]] + b"; charset=utf-8")
+        for key, text in texts.items()
     }
+
+
+def _render_preload_links() -> str:
+    """Render links to all scripts: a browser then fetches them at once, not each after those that import it."""
+    return "\n".join(
+        f'<link rel="modulepreload" href="{INSPECTOR_FILES_PATH[1:]}{name}">' for name in reversed(SCRIPT_FILES)
+    )
 
 
 def render_inspector_page(data: Json) -> str:

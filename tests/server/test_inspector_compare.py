@@ -38,10 +38,28 @@ def store_branches(gateway: RunningGateway) -> None:
     other = Path(root).append([user_message("What is hail?")])
     links = (
         link("resp_start", start.first(1).head, start.head, model=model, usage=usage(4000), created_at=NOW),
-        link("resp_left", left.first(3).head, left.head, parent_id="resp_start", model=model, usage=usage(4020, 4000), created_at=NOW + 1, strategy=Strategy.CHAIN),
-        link("resp_right", right.first(3).head, right.head, parent_id="resp_start", model=model, usage=usage(4030), created_at=NOW + 2, strategy=Strategy.CHAIN),
+        link(
+            "resp_left",
+            left.first(3).head,
+            left.head,
+            parent_id="resp_start",
+            model=model,
+            usage=usage(4020, 4000),
+            created_at=NOW + 1,
+            strategy=Strategy.CHAIN,
+        ),
+        link(
+            "resp_right",
+            right.first(3).head,
+            right.head,
+            parent_id="resp_start",
+            model=model,
+            usage=usage(4030),
+            created_at=NOW + 2,
+            strategy=Strategy.CHAIN,
+        ),
         link("resp_hail", other.head, other.head, session_id="ses_hail", created_at=NOW + 3),
-    )  # fmt: skip
+    )
     appends = (
         AppendItems(root, left.items),
         AppendItems(start.head, right.items[2:]),

@@ -14,7 +14,7 @@ from convo.history.items import user_message
 from convo.history.records import Strategy
 from convo.inspect.view import ConversationView
 from convo.server.inspector_data import build_inspector_data
-from convo.server.pages import PAGE_FILE, SCRIPT_FILES, STYLE_FILE, render_inspector_page
+from convo.server.pages import PAGE_FILE, SCRIPT_FILES, STYLE_FILE, load_page_files, render_inspector_page
 from tests.command_runner import ROOT
 from tests.inspect.conversation_builder import START_TIME, ConversationBuilder, build_chain
 
@@ -87,6 +87,13 @@ def test_every_file_is_served_and_every_module_comes_after_its_imports() -> None
         for names, other in imports:
             exported = set(EXPORTED.findall(static(other)))
             assert set(names.split(", ")) <= exported
+
+
+def test_the_served_page_preloads_every_module_and_a_file_none() -> None:
+    served = load_page_files()[""].body.decode()
+    preloaded = re.findall(r'<link rel="modulepreload" href="inspector/([a-z]+\.js)">', served)
+    assert sorted(preloaded) == sorted(SCRIPT_FILES)
+    assert "modulepreload" not in render_inspector_page({"list": {}, "conversations": {}})
 
 
 def test_a_name_means_one_thing_in_all_modules() -> None:

@@ -195,6 +195,20 @@ def test_keys_move_open_and_close(page: Page) -> None:
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
+def test_a_request_opens_without_the_list_and_the_rows_stay(page: Page) -> None:
+    page.evaluate("window.rows = [...document.querySelectorAll('tbody tr')]")
+    page.route("**/inspect/api/requests?*", lambda route: None)  # the list is never answered
+    page.locator("#request-resp_2").click()
+    expect(page.get_by_role("tabpanel")).to_contain_text("And in Haskell")
+    expect(page.locator("tr.selected a")).to_have_attribute("id", "request-resp_2")
+    page.locator("#request-resp_3").click()
+    expect(page.get_by_role("tabpanel")).to_contain_text("And in Rust?")
+    expect(page.locator("tr.selected a[aria-current=true]")).to_have_attribute("id", "request-resp_3")
+    expect(page.locator("tr.selected")).to_have_count(1)
+    assert page.evaluate("rows.every((row) => row.isConnected)")
+    page.unroute("**/inspect/api/requests?*")
+
+
 def test_the_keys_of_the_table_work_in_the_tree_of_a_conversation(page: Page, gateway: RunningGateway) -> None:
     page.goto(f"{gateway.root}/#/monads")
     expect(page.locator("#link-resp_3")).to_be_visible()

@@ -7,7 +7,7 @@ import { element, formatCost, formatCount, formatNumber, formatTime, svgElement 
 
 const [MIN_CHART_PAUSE_MS, CHART_PAUSE_FACTOR] = [1000, 10];
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [360, 190, 46, 6, 20, 34];
-const [BAR_ROW, BAR_LABEL_CHARS] = [18, 26];
+const [BAR_ROW, BAR_LABEL_CHARS] = [18, 36];
 const UNITS = [
   [86400, "day"],
   [3600, "hour"],

@@ -184,11 +184,11 @@ function branchTable(a, b) {
     ["Model", ({ model }) => model ?? "-"],
     ["Items", ({ items }) => formatNumber(items)],
     ["Requests", ({ requests }) => formatNumber(requests)],
-    ["Requests of this side only", ({ own_requests: own }) => formatNumber(own)],
-    ["their input tokens", usage("input_tokens")],
-    ["their cached tokens", usage("cached_tokens")],
-    ["their output tokens", usage("output_tokens")],
-    ["their cost", ({ own_cost_usd: cost }) => (cost === null ? "-" : formatCost(cost))],
+    ["Requests only here", ({ own_requests: own }) => formatNumber(own)],
+    ["Their input tokens", usage("input_tokens")],
+    ["Their cached tokens", usage("cached_tokens")],
+    ["Their output tokens", usage("output_tokens")],
+    ["Their cost", ({ own_cost_usd: cost }) => (cost === null ? "-" : formatCost(cost))],
   ];
   return element(
     "div",
@@ -209,10 +209,11 @@ function cacheEffect(request) {
   const { prefix_tokens: prefix, estimated, expected_cached_tokens: expected, path, missed_cost_usd: missed } = request;
   const { reported_cached_tokens: cached, reported_input_tokens: input } = request;
   const [, last] = request.requests;
+  const from = path ? ` and differs from ${path} on` : "";
   const sentences = [
-    `Cache: the last request of B begins with ${estimated ? "about " : ""}${formatCount(prefix, "token")} of the last request of A`,
-    path ? ` and differs from ${path} on.` : ".",
-    ` Of them ${formatNumber(expected)} can come from the provider's cache.`,
+    prefix
+      ? `Cache: the last request of B begins with ${estimated ? "about " : ""}${formatCount(prefix, "token")} of the last request of A${from}. Of them ${formatNumber(expected)} can come from the provider's cache.`
+      : `Cache: the last request of B can use nothing of the last request of A: it differs from ${path || "its start"} on.`,
     cached === null ? ` ${last} reported no usage.` : ` ${last} reported ${formatNumber(cached)} cached of ${formatCount(input, "input token")}.`,
     missed > 0 && ` The missed cache cost ${formatCost(missed)}.`,
   ];

@@ -19,7 +19,7 @@ import { linkSection } from "./link.js";
 import { address, conversationList } from "./list.js";
 import { definitionList, element, formatCost, formatCount, formatNumber, formatTokens } from "./make.js";
 import { resetRanges } from "./paged.js";
-import { filterQuery, hasFilters, listQuery, parseView, requestFilters, requestTable, updateFilters, updateTimes, viewAddress } from "./requests.js";
+import { filterQuery, hasFilters, listQuery, markOpenRow, parseView, requestFilters, requestTable, updateFilters, updateTimes, viewAddress } from "./requests.js";
 import { agentRuns } from "./runs.js";
 import { KeyRequired, openSource } from "./source.js";
 import { firstRequests } from "./start.js";
@@ -231,6 +231,18 @@ async function updateDetail(isCurrent) {
   drawDetail();
 }
 
+/** Fetch the request in the pane without the table; one in progress grows with the table. */
+async function loadDetail() {
+  const { request: id } = page.view;
+  if (page.requests.running.some((row) => row.id === id)) return poll();
+  try {
+    await updateDetail(() => page.kind === "requests" && page.requests !== null);
+  } catch (error) {
+    if (error instanceof KeyRequired) askForKey(error);
+    else setStatus(error.message);
+  }
+}
+
 function allRows() {
   return [...page.requests.running, ...page.requests.data];
 }
@@ -251,14 +263,16 @@ function drawRequests() {
   }
   if (!byId("request-list")) byId("main").replaceChildren(requestsPage());
   updateFilters(byId("request-list").querySelector("form"), view, requests);
-  const version = JSON.stringify([view, rows, requests.next, requests.is_search_limited, requests.paused]);
+  const tableView = { ...view, request: "", compare: "" }; // the open request is marked in place
+  const version = JSON.stringify([tableView, rows, requests.next, requests.is_search_limited, requests.paused]);
   if (version !== page.mainVersion) {
     page.mainVersion = version;
     const table = requestTable(rows, view, { open: openRequest, changeView });
     const parts = [...pausedRuns(requests.paused), ...(rows.length ? [table] : []), ...tableNotes(rows)];
     keepFocus(() => byId("request-rows").replaceChildren(...parts));
-    drawDetail();
   }
+  markOpenRow(byId("request-rows"), view.request);
+  drawDetail();
   const runningCount = rows.filter(({ status }) => status === "in_progress" || status === "queued").length;
   setStatus(runningCount ? `${formatCount(runningCount, "request")} in progress` : "Up to date");
 }
@@ -343,7 +357,7 @@ function drawDetail() {
   };
   const chooseOther = (other) => {
     changeView({ compare: other }, { replace: true });
-    poll();
+    loadDetail();
   };
   const actions = { close: closeRequest, chooseTab, source, openRequest, chooseOther };
   keepFocus(() => pane.replaceChildren(...requestDetail(state, actions)));
@@ -377,7 +391,7 @@ function changeFilters(changes) {
 function openRequest(id) {
   resetRanges();
   changeView({ request: id, compare: "" }, { replace: Boolean(page.view.request) });
-  poll();
+  loadDetail();
   byId("detail-title")?.focus();
 }
 
@@ -399,7 +413,7 @@ function moveRow(step) {
   const { id } = target;
   resetRanges();
   changeView({ request: id.slice("request-".length), compare: "" }, { replace: true });
-  poll();
+  loadDetail();
   byId(id)?.focus();
 }
 

@@ -37,7 +37,7 @@ function listEntry(conversation, selected) {
     {},
     element("a", { href: address(id), id: `open-${id}`, "aria-current": current }, isUnnamed ? firstWords : name),
     element("span", { class: "note" }, summarize(conversation)),
-    element("span", { class: "preview" }, isUnnamed ? name : firstWords),
+    element("span", { class: isUnnamed ? "preview id" : "preview" }, isUnnamed ? name : firstWords),
   );
 }
 

@@ -248,30 +248,41 @@ function columnHeading([heading, sort, className], view, changeView) {
 }
 
 function requestRow(row, view, open) {
-  const isOpen = row.id === view.request;
   const click = (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.button || String(getSelection())) return;
     event.preventDefault();
     open(row.id);
   };
-  const facts = [row.model, formatSeconds(row.latency_s)];
+  const facts = [row.session, row.client, row.model, formatSeconds(row.latency_s)].filter(Boolean);
   return element(
     "tr",
-    { click, class: isOpen && "selected" },
+    { click },
     element(
       "th",
       { scope: "row", class: "title" },
       element(
         "a",
-        { href: viewAddress({ ...view, request: row.id }), id: `request-${row.id}`, "aria-current": isOpen && "true" },
+        { href: viewAddress({ ...view, request: row.id, compare: "" }), id: `request-${row.id}` },
         row.title || row.id,
       ),
       row.session && element("span", { class: "note" }, ` ${row.session}`),
       row.client && element("span", { class: "note" }, ` ${row.client}`),
-      element("span", { class: "facts" }, requestAge(row), ` · ${facts.filter(Boolean).join(" · ")}`),
+      element("span", { class: "facts" }, requestAge(row), ...facts.flatMap((fact) => [" · ", element("span", {}, fact)])),
     ),
     ...COLUMNS.map(([, , className, content]) => element("td", { class: className }, content(row))),
   );
+}
+
+/** Mark the row of the open request; the other rows stay as they are. */
+export function markOpenRow(root, id) {
+  for (const row of root.querySelectorAll("tr.selected")) {
+    row.classList.remove("selected");
+    row.querySelector("a").removeAttribute("aria-current");
+  }
+  const link = id && [...root.querySelectorAll("tbody th a")].find((each) => each.id === `request-${id}`);
+  if (!link) return;
+  link.setAttribute("aria-current", "true");
+  link.closest("tr").classList.add("selected");
 }
 
 function requestAge({ created_at: createdAt }) {

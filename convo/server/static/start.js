@@ -27,7 +27,7 @@ export function firstRequests(hasKey) {
     ["Python", python.join("\n")],
   ];
   return examples.map(([name, text]) =>
-    element("section", {}, element("h3", {}, name), codeBlock(text, name), copyButton(name, text)),
+    element("section", { class: "example" }, element("h3", {}, name), codeBlock(text, name), copyButton(name, text)),
   );
 }
 
