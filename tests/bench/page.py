@@ -4,20 +4,22 @@
 
 Measures in the page itself. "first content" is the time from the navigation to the first contentful paint and to the
 first drawn row. Each interaction is a real key or click: the time from its event to the next frame, as the Event Timing
-API reports it (in steps of 8 ms, 0 below 16 ms), its longest task, and the time until its result is drawn, which
-includes the call of the server. The table has the median and the worst of all rounds. Without a URL the store is SQLite
-in a temporary folder; a URL of a store that `tests.bench.requests` filled is read as it is.
+API reports it (in steps of 8 ms, 0 below 16 ms), its longest task, the time until its result is drawn, which includes
+the call of the server, and the processor time of the page's main thread, which does not depend on other processes. The
+table has the median and the worst of all rounds. Without a URL the store is SQLite in a temporary folder; a URL of a
+store that `tests.bench.requests` filled is read as it is.
 """
 
 import argparse
 import asyncio
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, CDPSession, Page
 
 from convo.stores.factory import open_store
 from tests.bench.requests import fill_store
@@ -44,7 +46,8 @@ READ_TIMES = """
 }
 """
 
-HEADING, ROW = "{:<34}{:>12}{:>10}{:>14}{:>12}", "{:<34}{:>12.0f}{:>10.0f}{:>14.0f}{:>12.0f}"
+HEADING = "{:<34}{:>10}{:>8}{:>14}{:>8}{:>8}{:>8}"
+ROW = "{:<34}{:>10.0f}{:>8.0f}{:>14.0f}{:>8.0f}{:>8.0f}{:>8.0f}"
 
 
 def wait_until(page: Page, condition: str) -> float:
@@ -92,42 +95,55 @@ INTERACTIONS: Sequence[tuple[str, Callable[[Page], None], str]] = (
 )
 """By name: what the user does, and the condition in the page that its result is drawn."""
 
-Figures = dict[str, list[tuple[float, float, float]]]
+Figures = dict[str, list[tuple[float, float, float, float]]]
 
 
-def measure_round(browser: Browser, root: str, first: list[tuple[float, float]], figures: Figures) -> None:
+def processor_ms(client: CDPSession) -> float:
+    """Return the processor time of the page's main thread so far."""
+    metrics: Any = client.send("Performance.getMetrics")["metrics"]
+    return next(float(metric["value"]) for metric in metrics if metric["name"] == "TaskDuration") * 1000
+
+
+def measure_round(browser: Browser, root: str, first: list[tuple[float, ...]], figures: Figures) -> None:
     """Open the page once, and perform each interaction."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.add_init_script(WATCH_TIMES)
+    client = context.new_cdp_session(page)
+    client.send("Performance.enable", {"timeDomain": "threadTicks"})
+    server_before = time.process_time()
     page.goto(root)
     wait_until(page, "times.rowAt !== null")
     paint: Any = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? NaN")
-    first.append((float(paint), float(page.evaluate("times.rowAt"))))
+    server_ms = (time.process_time() - server_before) * 1000
+    first.append((float(paint), float(page.evaluate("times.rowAt")), processor_ms(client), server_ms))
     page.wait_for_timeout(500)
     for name, act, condition in INTERACTIONS:
-        started_at = float(page.evaluate("performance.now()"))
+        started_at, processor_before = float(page.evaluate("performance.now()")), processor_ms(client)
         act(page)
         drawn_at = wait_until(page, condition)
+        processor = processor_ms(client) - processor_before
         page.wait_for_timeout(100)  # the observers report after the frame
         times: Any = page.evaluate(READ_TIMES, started_at)
-        figures.setdefault(name, []).append((times["event"], times["task"], drawn_at - started_at))
+        figures.setdefault(name, []).append((times["event"], times["task"], drawn_at - started_at, processor))
     context.close()
 
 
 def measure(root: str, rounds: int) -> None:
-    first: list[tuple[float, float]] = []
+    first: list[tuple[float, ...]] = []
     figures: Figures = {}
     with chromium() as browser:
         for _ in range(rounds):
             measure_round(browser, root, first, figures)
     print(f"\n{'first content, ms':<34}{'median':>12}{'worst':>10}")
-    for name, times in zip(("first contentful paint", "first row drawn"), zip(*first, strict=True), strict=True):
+    names = ("first contentful paint", "first row drawn", "CPU of the page until then", "CPU of the server until then")
+    for name, times in zip(names, zip(*first, strict=True), strict=True):
         print(f"{name:<34}{statistics.median(times):>12.0f}{max(times):>10.0f}")
-    print("\n" + HEADING.format("interaction, ms", "event", "worst", "longest task", "drawn"))
+    print("\n" + HEADING.format("interaction, ms", "event", "worst", "longest task", "drawn", "CPU", "worst"))
     for name, rows in figures.items():
-        events, tasks, drawn = zip(*rows, strict=True)
-        print(ROW.format(name, statistics.median(events), max(events), max(tasks), statistics.median(drawn)))
+        events, tasks, drawn, cpu = zip(*rows, strict=True)
+        middle = statistics.median
+        print(ROW.format(name, middle(events), max(events), max(tasks), middle(drawn), middle(cpu), max(cpu)))
 
 
 async def fill(url: str, count: int) -> None:

@@ -123,7 +123,7 @@ def take_home_screenshot() -> bytes:
         page = browser.new_page(viewport={"width": WIDE, "height": HOME_HIGH})
         page.goto(str(server.http.base_url))
         page.get_by_role("link", name="And if it rains?").first.click()
-        page.get_by_role("heading", name="And if it rains?").first.wait_for()
+        page.get_by_role("tabpanel").get_by_role("article").first.wait_for()
         return page.screenshot()
 
 

@@ -86,7 +86,7 @@ function pendingText(text, message) {
   const article = { class: "assistant running", "aria-label": "Response in progress" };
   return [
     text !== undefined && element("article", article, element("p", { id: "detail-text" }, text || "…")),
-    (message || text === undefined) && element("p", { class: "aside" }, message),
+    (message || text === undefined) && element("p", { class: "aside" }, message || "Loading…"),
   ].filter(Boolean);
 }
 

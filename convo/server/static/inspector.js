@@ -370,8 +370,10 @@ function changeView(changes, { replace = false } = {}) {
   page.view = { ...before, ...changes };
   const url = `${location.pathname}${viewAddress(page.view)}`;
   history[replace ? "replaceState" : "pushState"](null, "", url);
-  if (listQuery(before) !== listQuery(page.view)) poll();
-  else if (page.requests) drawRequests();
+  if (listQuery(before) !== listQuery(page.view)) {
+    setStatus("Loading…"); // drawn in the next frame, also if the server takes its time
+    poll();
+  } else if (page.requests) drawRequests();
 }
 
 function toggleCharts(isOpen) {
