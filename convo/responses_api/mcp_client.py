@@ -34,6 +34,12 @@ MAX_TOOLS = 256
 """Tools of one server; further ones are an error."""
 
 MAX_TOOL_LIST_CHARS = 512 * 1024
+MAX_TOOL_PAGES = 64
+"""Pages of the list of one server's tools; a server may send an endless list."""
+
+MAX_ERROR_CHARS = 2000
+"""Characters of an error message of a server; the rest is cut off."""
+
 MAX_OUTPUT_CHARS = 256 * 1024
 """Characters of the output of one call; the rest is cut off, with a note."""
 
@@ -99,16 +105,23 @@ class McpConnection:
 
             tools: list[dict[str, Json]] = []
             cursor: str | None = None
-            while True:
+            size_chars = 0
+            for _ in range(MAX_TOOL_PAGES):
                 page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
-                tools += [_tool_to_json(tool) for tool in page.tools]
+                page_tools = [_tool_to_json(tool) for tool in page.tools]
+                tools += page_tools
+                try:
+                    size_chars += len(json.dumps(page_tools, allow_nan=False))
+                except ValueError as error:
+                    raise self._unavailable("its list of tools has a number that JSON cannot represent") from error
+                if len(tools) > MAX_TOOLS or size_chars > MAX_TOOL_LIST_CHARS:
+                    break
                 cursor = page.next_cursor
-                if not cursor or len(tools) > MAX_TOOLS:
+                if not cursor:
                     return tools
+            raise self._unavailable("its list of tools is too long; allowed_tools of the server does not shorten it")
 
         tools: list[dict[str, Json]] = await self._run(collect)
-        if len(tools) > MAX_TOOLS or len(json.dumps(tools)) > MAX_TOOL_LIST_CHARS:
-            raise self._unavailable("its list of tools is too long; allowed_tools of the server does not shorten it")
         return tools
 
     async def call_tool(self, name: str, arguments: Mapping[str, Json]) -> McpResult:
@@ -127,6 +140,8 @@ class McpConnection:
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task], timeout=CLOSE_TIMEOUT_S)
+            if self._target.url is not None:  # the request that ends the session may take forever
+                self._task.cancel()
 
     async def _run(self, job: "SessionJob") -> Any:
         """Run `job` in the task of the connection. Raises EndpointFault."""
@@ -154,9 +169,15 @@ class McpConnection:
         """Open the session, and run jobs until the task is cancelled or the connection breaks."""
         from mcp import ClientSession, MCPError
 
+        class UncheckedSession(ClientSession):
+            """Checks no structured output: a pattern in the server's own schema can block the event loop for hours."""
+
+            async def validate_tool_result(self, name: str, result: object) -> None:
+                """Accept the result."""
+
         async with AsyncExitStack() as exit_stack:
             read, write = await self._open_transport(exit_stack)
-            session = await exit_stack.enter_async_context(ClientSession(read, write))
+            session = await exit_stack.enter_async_context(UncheckedSession(read, write))
             await session.initialize()
             while True:
                 job, future = await self._jobs.get()
@@ -164,9 +185,10 @@ class McpConnection:
                     continue
                 try:
                     result = await job(session)
-                except MCPError as error:
+                except (MCPError, EndpointFault) as error:
                     if not future.done():
-                        future.set_exception(self._unavailable(str(error)))
+                        fault = error if isinstance(error, EndpointFault) else self._unavailable(_cut_error(str(error)))
+                        future.set_exception(fault)
                 else:
                     if not future.done():
                         future.set_result(result)
@@ -199,6 +221,12 @@ class McpConnection:
             param="tools",
             hint="check the MCP server, then retry",
         )
+
+
+def _cut_error(message: str) -> str:
+    if len(message) <= MAX_ERROR_CHARS:
+        return message
+    return f"{message[:MAX_ERROR_CHARS]} [cut off: the message has {len(message):,} characters]"
 
 
 def _retrieve_exception(task: asyncio.Task[None]) -> None:
@@ -297,6 +325,9 @@ def _make_http_client(target: McpTarget) -> "httpx2.AsyncClient":
                 request.url = request.url.copy_with(host=addresses[0])
             response = await super().handle_async_request(request)
             assert isinstance(response.stream, httpx2.AsyncByteStream)
+            if response.headers.get("content-encoding", "identity").lower() != "identity":
+                await response.stream.aclose()
+                raise httpx2.ReadError("the response is compressed")  # its size is unknown
             response.stream = LimitedStream(response.stream)
             return response
 
