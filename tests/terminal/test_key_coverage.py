@@ -102,7 +102,7 @@ COMMAND_TESTS = {
 
 
 def find_line_editor_keys() -> set[str]:
-    bindings = build_key_bindings(lambda text: None, CollapsedPastes(), lambda: False, lambda: "")
+    bindings = build_key_bindings(lambda text: None, CollapsedPastes(), lambda: False, lambda: "", lambda task: None)
     return {" ".join(str(getattr(key, "value", key)) for key in binding.keys) for binding in bindings.bindings}
 
 
