@@ -188,6 +188,14 @@ def ambiguous_call_error(call_id: str) -> RequestRefused:
     )
 
 
+def session_open_error(name: str, process: str) -> RequestRefused:
+    return RequestRefused(
+        f"The session {name} is open in another process ({process}), which has continued or ended the run",
+        code="session_open",
+        status=409,
+    )
+
+
 def run_changed_error(run_id: str) -> RequestRefused:
     return RequestRefused(f"The run {run_id} changed meanwhile. Load the call again", code="run_changed", status=409)
 

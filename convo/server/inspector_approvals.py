@@ -33,6 +33,7 @@ itself. It refuses with
     409 approval_decided     decided before; `error.decision` is the logged decision
         arguments_changed    the arguments are not those that were shown
         ambiguous_call       several pending calls have this id
+        session_open         the process that has the session open has continued or ended the run without a decision
         run_changed          the run changed meanwhile
 
 `GET /inspect/api/decisions?run=run_...&limit=100` returns the log, newest first:
@@ -129,7 +130,7 @@ async def decide(context: HandlerContext) -> dict[str, Json]:
 
     store = context.inspector.store.for_tenant(context.tenant)
     run = await _load_run(store, body["run_id"])
-    call = await _find_pending_call(store, run, body["call_id"])
+    call = await _require_pending_call(store, run, body["call_id"])
     if not hmac.compare_digest(arguments_digest(call.arguments).encode(), _encode(body["arguments_digest"])):
         raise errors.arguments_changed_error(call.call_id)
     event = ApprovalDecided(call.call_id, approve, reason or None, is_sticky)
@@ -141,7 +142,7 @@ async def decide(context: HandlerContext) -> dict[str, Json]:
             source="page",
         )
     except (AlreadyDecided, Conflict, IllegalTransition) as error:
-        await _find_pending_call(store, await _load_run(store, run.id), call.call_id)  # raises the decision, if any
+        await _require_pending_call(store, await _load_run(store, run.id), call.call_id)  # raises the decision, if any
         raise errors.run_changed_error(run.id) from error
     stored = await _load_run(store, run.id)
     session = await store.session(run.session_id)
@@ -159,6 +160,18 @@ async def _load_run(store: Store, run_id: str) -> AgentRun:
     if run is None:
         raise NotFound("run", run_id)
     return run
+
+
+async def _require_pending_call(store: Store, run: AgentRun, call_id: str) -> PendingApproval:
+    """Return a pending call to decide. Raises RequestRefused also for a call that an open chat has performed."""
+    try:
+        return await _find_pending_call(store, run, call_id)
+    except NotFound:
+        session = await store.session(run.session_id)
+        writer = await describe_session_writer(store, session) if session and run.status != "paused" else ""
+        if session and writer:
+            raise errors.session_open_error(session.name, writer) from None
+        raise
 
 
 async def _find_pending_call(store: Store, run: AgentRun, call_id: str) -> PendingApproval:

@@ -291,6 +291,20 @@ def test_a_call_of_a_session_that_is_open_in_a_chat_is_decided_and_the_answer_na
     assert [one["call_id"] for one in desk.log()] == ["m1", "g1"]
 
 
+def test_a_decision_on_a_run_that_an_open_chat_continued_names_the_chat(desk: Desk) -> None:
+    async def continue_elsewhere() -> None:
+        await desk.store.acquire_lease("session ses_1", "other@elsewhere:1:0", 60)
+        row = replace(desk_run, revision=2, status="running", document={**desk_run.document, "phase": "WORKING"})
+        await desk.store.commit(Transaction(agent_run=row))
+
+    body, desk_run = desk.body(), desk.run()
+    desk.gateway.run(continue_elsewhere())
+    got = desk.post(body)
+    assert refusal(got) == (409, "session_open")
+    assert "(process 1 on other), which has continued or ended the run" in got.json()["error"]["message"]
+    assert desk.log() == []
+
+
 def test_a_call_that_is_not_pending_is_refused_by_name(desk: Desk) -> None:
     assert refusal(desk.post({**desk.body(), "call_id": "nope"}))[0] == 404
     assert refusal(desk.post({**desk.body(), "run_id": "run_9"}))[0] == 404
