@@ -11,13 +11,10 @@ from tests.docs.pictures import FOLDER, PICTURES, picture_conversations, picture
 LARGEST = 12_000
 """Maximum size of a picture, in characters."""
 
-CHART = "response owner input cached ~sent context"
 
-
-def differing_lines(name: str, picture: str) -> list[str]:
-    """The lines to compare, without those that depend on durations: the tree of `inspect`, the fastest owner."""
-    lines = [line for line in picture_lines(picture) if not line.startswith("fastest ")]
-    return lines[lines.index(CHART) :] if name == "inspect" else lines
+def differing_lines(picture: str) -> list[str]:
+    """The lines to compare, without the one that depends on durations: the fastest owner."""
+    return [line for line in picture_lines(picture) if not line.startswith("fastest ")]
 
 
 @pytest.mark.needs("terminal")
@@ -29,7 +26,7 @@ def test_a_picture_shows_what_the_command_shows(is_typed: bool, tmp_path: Path) 
         for name, picture in PICTURES.items():
             if bool(picture.input) == is_typed:
                 svg = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
-                assert differing_lines(name, render_picture(picture, server)) == differing_lines(name, svg)
+                assert differing_lines(render_picture(picture, server)) == differing_lines(svg)
 
 
 def test_pictures_are_small_well_formed_and_hold_nothing_that_runs() -> None:

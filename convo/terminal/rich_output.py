@@ -145,7 +145,17 @@ def _render(renderable: object, display: DisplayOptions) -> list[str]:
     with console.capture() as capture:
         console.print(renderable)
     lines = LINK_ID.sub("\x1b]8;;", capture.get()).rstrip("\n").split("\n")
-    return [BLANK_END.sub(r"\1", line) for line in lines]
+    return [_merge_styles(BLANK_END.sub(r"\1", line)) for line in lines]
+
+
+def _merge_styles(line: str) -> str:
+    """Write a style once that several pieces in a row have: rich ends and begins it at each cell."""
+    while (merged := REPEATED_STYLE.sub(r"\1\2", line)) != line:
+        line = merged
+    return line
+
+
+REPEATED_STYLE = re.compile(r"(\x1b\[[\d;]*[1-9]m)([^\x1b]*)\x1b\[0m\1")
 
 
 LINK_ID = re.compile(r"\x1b\]8;id=\d+;")

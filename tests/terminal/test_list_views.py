@@ -83,7 +83,7 @@ def test_sessions_are_listed_one_on_a_line() -> None:
         "a\\x1bb   chain    2 days ago  hello",
     ]
     assert render_session_list(summaries, DisplayOptions(38, has_color=True), NOW).splitlines() == [
-        "\x1b[2msession\x1b[0m\x1b[2m  \x1b[0m\x1b[2mused      \x1b[0m\x1b[2m  \x1b[0m\x1b[2mfirst message\x1b[0m",
+        "\x1b[2msession  used        first message\x1b[0m",
         "\x1b[36mmine\x1b[0m     1 day ago   what is a monad",
         "\x1b[36ma\\x1bb\x1b[0m   2 days ago  hello",
     ]

@@ -170,7 +170,7 @@ def test_a_long_table_has_plain_lines() -> None:
 def test_a_painted_cell_has_its_style_and_its_start_another_one() -> None:
     columns = [Column("id", ["├── a", "bc"], style="id", start_styles=[(4, "dim"), None]), Column("n", ["1", "2"])]
     assert render_table(columns, DisplayOptions(40, has_color=True)).splitlines() == [
-        "\x1b[2mid   \x1b[0m\x1b[2m  \x1b[0m\x1b[2mn\x1b[0m",
+        "\x1b[2mid     n\x1b[0m",
         "\x1b[2m├── \x1b[0m\x1b[36ma\x1b[0m  1",
         "\x1b[36mbc\x1b[0m     2",
     ]
