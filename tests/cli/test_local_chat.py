@@ -16,7 +16,12 @@ QUESTIONS = ("My name is Anna. Say hello.", "What is my name?", "And where do bi
 @pytest.mark.needs("weights")
 @pytest.mark.parametrize(
     ("strategy", "questions"),
-    [(strategy, QUESTIONS[: 3 if strategy is Strategy.CHAIN else 2]) for strategy in Strategy]
+    [(Strategy.CHAIN, QUESTIONS[:3])]
+    + [
+        pytest.param(strategy, QUESTIONS[:2], marks=pytest.mark.full(every_commit=True))
+        for strategy in Strategy
+        if strategy is not Strategy.CHAIN
+    ]
     + [pytest.param(strategy, QUESTIONS, marks=pytest.mark.full) for strategy in Strategy],
 )
 def test_each_process_continues_from_the_turns_of_earlier_processes(
