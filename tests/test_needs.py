@@ -3,6 +3,7 @@
 import pytest
 
 from tests.command_runner import ROOT
+from tests.conftest import pytest_xdist_auto_num_workers
 
 SUITE = """
 import pytest
@@ -119,3 +120,15 @@ def test_a_part_that_nobody_wrote_down_is_an_error(suite: pytest.Pytester) -> No
     result = suite.runpytest_subprocess("-n", "0")
     assert result.ret != 0
     assert "a pony" in result.stdout.str() + result.stderr.str()
+
+
+@pytest.mark.parametrize(("cores", "workers"), [(1, 1), (2, 3), (4, 6)])
+def test_two_cores_have_three_workers(monkeypatch: pytest.MonkeyPatch, cores: int, workers: int) -> None:
+    monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS", raising=False)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)), raising=False)
+    assert pytest_xdist_auto_num_workers() == workers
+
+
+def test_the_variable_of_xdist_overrides_the_number_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_AUTO_NUM_WORKERS", "1")
+    assert pytest_xdist_auto_num_workers() is None
