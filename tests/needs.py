@@ -8,7 +8,7 @@ such a run selects a quarter of them by the hash of the commit, so that about fo
 `@pytest.mark.clients` and `@pytest.mark.browser` mark large matrices (`MATRICES`): the cells of the table of clients,
 the inspector page in Chromium. They run only with `-m`, each in a step of `.ci/run`. `by_default=True` marks the one
 case of each area that every run includes.
-`@pytest.mark.full(every_commit=True)` marks long variants that every quarter includes, as those without a short version.
+`@pytest.mark.full(every_commit=True)` marks long variants that every quarter includes.
 
 Under xdist the workers collect and the controller prints, so the workers send their counts in `workeroutput`.
 """

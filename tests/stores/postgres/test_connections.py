@@ -53,8 +53,10 @@ def query(url: str, sql: str) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("call", ["a read", "a change"])
 async def test_a_silent_server_times_out_and_is_retried_later(url: str, call: str) -> None:
     """Another client locks the tables. A network that drops all packets has the same effect on the store."""
-    postgres = PostgresStore(PostgresDatabase(url, transaction_timeout_s=0.3))
-    await postgres.commit(everything("local"))
+    writer = PostgresStore(PostgresDatabase(url))
+    await writer.commit(everything("local"))
+    await writer.aclose()
+    postgres = PostgresStore(PostgresDatabase(url, transaction_timeout_s=1.0))
     with psycopg.connect(url) as other:
         other.execute("LOCK TABLE convo.sessions, convo.links IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(StoreUnavailable, match="did not respond within"):
@@ -104,7 +106,7 @@ async def test_a_server_that_returns_serves_again() -> None:
 
 async def test_transactions_during_a_server_restart_are_complete_or_absent() -> None:
     with databases.start_server() as server:
-        store = PostgresStore(PostgresDatabase(server.url(), connect_timeout_s=1.0))
+        store = PostgresStore(PostgresDatabase(server.url(), connect_timeout_s=3.0))
         await store.admin.migrate()
         confirmed: list[str] = []
 
