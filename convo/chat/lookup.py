@@ -20,7 +20,8 @@ from convo.history.items import (
     item_type,
     typed_text,
 )
-from convo.history.records import RECORDED_SESSION_PREFIX, SCRATCH_PREFIX, Link, Session
+from convo.history.records import RECORDED_SESSION_PREFIX, RECORDING_PARAMETER, SCRATCH_PREFIX, Link, Session
+from convo.history.request_body import API_PATHS, SentBody, join_request_body
 from convo.history.tree import Key, root_key
 from convo.stores.base import Conversation, HandleMatch, Store
 from convo.stores.request_list import MAX_TITLE_STEPS
@@ -155,6 +156,28 @@ async def read_or_report(store: Store, read: Awaitable[Result]) -> Result | None
     except DamagedRow as error:
         store.report_damaged_row(error)
         return None
+
+
+async def load_sent_body(store: Store, link: Link) -> SentBody | None:
+    """Return the body of a recorded request as its client sent it; None if it is not stored, or cannot be read."""
+    recording = link.parameters.get(RECORDING_PARAMETER)
+    if link.body_head is None or not isinstance(recording, dict):
+        return None
+    try:
+        path = await read_or_report(store, store.path(link.body_head))
+    except (NotFound, ItemDeleted):  # the recording was deleted meanwhile
+        return None
+    body = join_request_body(path.items) if path is not None else None
+    if body is None:
+        return None
+    protocol = str(recording.get("protocol"))
+    headers = recording.get("headers")
+    return SentBody(
+        protocol,
+        str(recording.get("path") or API_PATHS.get(protocol, "")),
+        headers if isinstance(headers, dict) else {},
+        body,
+    )
 
 
 def to_absolute_path(path: str) -> str:

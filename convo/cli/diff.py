@@ -6,12 +6,12 @@ A side is a history, a request, or what the server has; each handle is resolved 
 import json
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from convo.chat.conversation import get_items_up_to_turn
 from convo.chat.files import format_os_error
-from convo.chat.lookup import split_turn_suffix
+from convo.chat.lookup import load_sent_body, split_turn_suffix
 from convo.chat.next_request import rebuild_request
 from convo.chat.view_loader import load_handle_view
 from convo.cli.deps import open_configured_store
@@ -22,7 +22,14 @@ from convo.config.loader import load_settings
 from convo.errors import InvalidUsage, ItemDeleted, Unreadable
 from convo.history.items import Json
 from convo.history.records import EMBEDDED_SCOPE
-from convo.inspect.diff import SentRequest, diff_histories, diff_requests, history_diff_to_json, request_diff_to_json
+from convo.inspect.diff import (
+    SentRequest,
+    compared_bodies,
+    diff_histories,
+    diff_requests,
+    history_diff_to_json,
+    request_diff_to_json,
+)
 from convo.inspect.view import ConversationView
 from convo.stores.base import Store
 from convo.strategies.selection import parse_turn_handle
@@ -143,7 +150,9 @@ async def load_sent_request(handle: str, resolver: CachingHandleResolver, store:
     request = None if not is_path_like(handle) and await store.session(handle) else read_request_file(handle)
     if request is not None:
         return SentRequest(handle, str(request.get("model") or ""), request)
-    return rebuild_request(*await resolve_handle_with_turn(handle, resolver, store))
+    rebuilt = rebuild_request(*await resolve_handle_with_turn(handle, resolver, store))
+    link = await store.link(rebuilt.name)
+    return replace(rebuilt, sent=await load_sent_body(store, link) if link else None)
 
 
 def read_request_file(file_name: str) -> dict[str, Json] | None:
@@ -171,7 +180,8 @@ def _print_history_diff(a: DiffSide, b: DiffSide, as_json: bool) -> bool:
 
 
 def _print_request_diff(a: SentRequest, b: SentRequest, as_json: bool) -> bool:
-    for request in dict.fromkeys((a.name, b.name)):
+    is_as_sent = compared_bodies(a, b) != (a.body, b.body)
+    for request in () if is_as_sent else dict.fromkeys((a.name, b.name)):
         if translation := next(each.translation for each in (a, b) if each.name == request):
             print_notice(f"{request} was {translation}")
     diff = diff_requests(a, b)

@@ -70,7 +70,9 @@ def _render_json(view: ConversationView, display: DisplayOptions) -> str:
 
 
 def _render_items_json(view: ConversationView, display: DisplayOptions) -> str:
-    """Render a JSON list with one item a line, as in a replay file."""
+    """Render a JSON list with one item a line, as in a replay file; of a recorded request its body as it was sent."""
+    if view.sent_body is not None:
+        return json.dumps(view.sent_body.body, indent=2)
     lines = [json.dumps(dict(item)) for item in view.path.items]
     return "[\n" + ",\n".join(lines) + "\n]" if lines else "[]"
 

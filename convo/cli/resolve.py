@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from convo.chat.lookup import resolve_handle
+from convo.chat.lookup import load_sent_body, resolve_handle
 from convo.chat.view_loader import fetch_remote_view, load_file_view, load_handle_view
 from convo.cli.deps import endpoint_session, make_recorded_endpoint, open_configured_store, read_from_store
 from convo.cli.output import print_line, print_notice
@@ -46,11 +46,13 @@ class LookupOptions:
     config:    a settings file of the user
     provider:  the provider whose endpoint is called
     remote:    call it even if the store has the handle
+    with_body: load the body of a recorded request that a handle names
     """
 
     config: Path | None = None
     provider: str | None = None
     remote: bool = False
+    with_body: bool = False
 
 
 async def resolve_handles(handles: Sequence[str], options: LookupOptions) -> list[ConversationView]:
@@ -106,6 +108,9 @@ class HandleResolver:
             view = await load_handle_view(self._store, handle)
         except NotFound as error:
             return await self._resolve_unstored(handle, error)
+        if self._options.with_body and view.handle == view.current_link_id:
+            link = await self._store.link(view.handle)
+            view = replace(view, sent_body=await load_sent_body(self._store, link) if link else None)
         return await self._refresh_from_owner(view) if self._options.remote else view
 
     async def _resolve_unstored(self, handle: str, error: NotFound) -> ConversationView:

@@ -113,8 +113,14 @@ def item_text(item: Item) -> str:
     return "\n".join(part for part in _field_texts(item) if part)
 
 
+BODY_PART_TYPE, REQUEST_BODY_TYPE = "convo.body_part", "convo.request_body"
+"""The types of stored items with the body of a recorded request; see `convo.history.request_body`."""
+
+
 def searchable_text(item: Item) -> str:
     """Return the text by which a search finds `item`: its text, and the names and arguments of calls."""
+    if item.get("type") in (BODY_PART_TYPE, REQUEST_BODY_TYPE):
+        return ""
     fields = (item.get(field) for field in ("name", "arguments", "input"))
     return "\n".join(text for text in (item_text(item), *fields) if isinstance(text, str) and text)
 

@@ -130,6 +130,8 @@ class Link:
     error:            {"code", "message"} of a call that did not succeed
     is_stored:        whether the endpoint stores the response, so that a chain can continue it
     reported:         fields of the response that only its provider can know; see `REPORTED_FIELDS`
+    body_head:        the last node of the request's body as its client sent it, in the form of
+                      `convo.history.request_body`; recorded requests only
     """
 
     id: str
@@ -152,6 +154,7 @@ class Link:
     error: Mapping[str, Json] | None = None
     is_stored: bool = True
     reported: Mapping[str, Json] = field(default_factory=dict)
+    body_head: Key | None = None
 
 
 REPORTED_FIELDS = ("prompt_cache_diagnostics", "input_transformations", "tool_usage")
@@ -191,7 +194,8 @@ RECORDING_PARAMETER = "convo.recording"
 """The member of a link's parameters that describes a recorded request of another client.
 
 {"client", "version": its name and version, null if unknown, "protocol": of `convo.recording.exchange`,
-"notes": what the record lacks}
+"notes": what the record lacks, "path": behind the base URL, with the query, "headers": those that select a version of
+the API}. The last three are left out where they are empty, "path" also where it is the usual one.
 """
 
 INTERNAL_PARAMETERS = frozenset({IGNORED_PARAMETER, PROVIDER_PARAMETER, RECORDING_PARAMETER})
@@ -277,14 +281,14 @@ def strip_secret_fields(value: Json) -> Json:
     """Return `value` without the fields of `SECRET_TOOL_FIELDS`, at any depth."""
     if isinstance(value, Mapping):
         return {
-            key: _strip_server_url(member) if key == "server_url" else strip_secret_fields(member)
+            key: strip_server_url(member) if key == "server_url" else strip_secret_fields(member)
             for key, member in value.items()
             if key not in SECRET_TOOL_FIELDS
         }
     return [strip_secret_fields(member) for member in value] if isinstance(value, list) else value
 
 
-def _strip_server_url(url: Json) -> Json:
+def strip_server_url(url: Json) -> Json:
     """Return the URL of a tool's server as the real API shows it: its path or query may contain a credential."""
     try:
         parts = urlsplit(url if isinstance(url, str) else "")

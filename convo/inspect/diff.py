@@ -13,6 +13,7 @@ from typing import AnyStr, Literal, NamedTuple
 
 from convo.history.canonical import digest, normalize_item
 from convo.history.items import Item, Json, searchable_text
+from convo.history.request_body import SentBody
 from convo.history.tree import first_difference
 from convo.usage.cost import Usage
 from convo.usage.counting import TOKENIZER_ENCODING, TokenCount, count_tokens
@@ -174,7 +175,10 @@ def _is_same_scalar(first: Json, second: Json) -> bool:
     return type(first) is type(second) and first == second
 
 
-PROMPT_FIELD_ORDER = ("model", "tools", "text", "instructions", "conversation", "previous_response_id", "input")
+PROMPT_FIELD_ORDER = (
+    *("model", "tools", "functions", "text", "response_format", "instructions", "system"),
+    *("conversation", "previous_response_id", "input", "messages"),
+)
 """The fields of a request in the order in which a model receives them; other fields follow by name."""
 
 MIN_CACHED_TOKENS, CACHE_STEP_TOKENS = 1024, 128
@@ -200,6 +204,7 @@ class SentRequest:
     prepended_items:  the items that its owner prepended to its input
     usage:            as the endpoint reported it
     translation:      a note, if it was recorded in the form of another API than the Responses API
+    sent:             the body as its client sent it, of a recorded request
     """
 
     name: str
@@ -208,6 +213,7 @@ class SentRequest:
     prepended_items: Sequence[Item] = ()
     usage: Usage | None = None
     translation: str | None = None
+    sent: SentBody | None = None
 
     @property
     def input_items(self) -> list[Item]:
@@ -255,16 +261,24 @@ def _canonical_request_bytes(body: Mapping[str, Json]) -> bytes:
     return ("{" + ",".join(fields) + "}").encode("utf-8", "surrogatepass")
 
 
+def compared_bodies(first: SentRequest, second: SentRequest) -> tuple[Mapping[str, Json], Mapping[str, Json]]:
+    """Return the bodies as their clients sent them if both were recorded in one protocol, else the rebuilt ones."""
+    if first.sent and second.sent and first.sent.protocol == second.sent.protocol:
+        return first.sent.body, second.sent.body
+    return first.body, second.body
+
+
 def diff_requests(first: SentRequest, second: SentRequest) -> RequestDiff:
     """Compare two requests. `second` is the later one, whose prefix may have been cached."""
-    first_bytes, second_bytes = _canonical_request_bytes(first.body), _canonical_request_bytes(second.body)
-    path = _first_difference_path(dict(first.body), dict(second.body), sort_request_fields)
+    first_body, second_body = compared_bodies(first, second)
+    first_bytes, second_bytes = _canonical_request_bytes(first_body), _canonical_request_bytes(second_body)
+    path = _first_difference_path(dict(first_body), dict(second_body), sort_request_fields)
     prefix = _count_common_prefix_tokens(first, second)
     return RequestDiff(
         byte_offset=None if path is None else _common_prefix_size(first_bytes, second_bytes),
         path="" if path is None else _format_json_path(path),
-        a="" if path is None else _excerpt(first.body, second.body, path),
-        b="" if path is None else _excerpt(second.body, first.body, path),
+        a="" if path is None else _excerpt(first_body, second_body, path),
+        b="" if path is None else _excerpt(second_body, first_body, path),
         sizes_bytes=(len(first_bytes), len(second_bytes)),
         common_prefix=prefix,
         expected_cached_tokens=_max_cached_tokens(prefix.tokens, second.model),

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from convo.config.sections import Price
 from convo.history.items import Item, is_assistant_message, item_preview
 from convo.history.records import Link, Scope, Session, Strategy
+from convo.history.request_body import SentBody
 from convo.history.tree import Key, Node, Path
 from convo.inspect.run_timeline import RunTimeline
 from convo.strategies.strategy import STRATEGIES
@@ -133,6 +134,7 @@ class ConversationView:
     unreadable_head:  the head of a path that cannot be read because an item of it was deleted
     open_run:         an agent run that is open in the session: no message can be added before it is resumed
     run_timeline:     the time line of the agent run that the handle names, if it has entries
+    sent_body:        the body of the handle's own request, if that is a recorded one and its body was loaded
     """
 
     handle: str
@@ -151,6 +153,7 @@ class ConversationView:
     prices: Mapping[str, Price] = field(default_factory=dict)
     open_run: OpenRun | None = None
     run_timeline: RunTimeline | None = None
+    sent_body: SentBody | None = None
 
     @property
     def replay_file(self) -> str | None:

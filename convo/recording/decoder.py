@@ -22,6 +22,7 @@ from convo.history.accumulator import SERVER_TERMINAL_EVENTS, ResponseAccumulato
 from convo.history.canonical import is_utf8_encodable
 from convo.history.items import ENCRYPTED_FIELD, Item, Json, is_item, is_valid_id, user_message
 from convo.history.records import LINK_STATUSES, LinkStatus, strip_secret_fields, strip_tool_secrets
+from convo.history.request_body import split_request_body, strip_body_secrets
 from convo.inspect.redaction import SECRET_RULES, Redactor
 from convo.models.stream import merge_anthropic_counts, usage_from_anthropic, usage_from_chat
 from convo.recording.exchange import ExchangeRequest, ExchangeResponse
@@ -45,6 +46,8 @@ class DecodedRequest:
                  without the secrets of tools
     is_stored:   whether the client asked the server to store the response
     notes:       what the record lacks
+    body_parts:  the body as the client sent it, from `split_request_body`, without the secrets of tools; empty if it is
+                 damaged
     """
 
     model: str
@@ -54,6 +57,7 @@ class DecodedRequest:
     conversation_id: str | None = None
     is_stored: bool = False
     notes: tuple[str, ...] = ()
+    body_parts: tuple[Item, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,10 +87,11 @@ def decode_request(request: ExchangeRequest) -> DecodedRequest:
         return DecodedRequest(UNKNOWN_MODEL, notes=(f"the body of the request {reason}",))
     try:
         decoded = _PROTOCOLS[request.protocol].decode_request(document)
+        decoded = replace(decoded, body_parts=split_request_body(strip_body_secrets(document)))
     except RecursionError:
         return DecodedRequest(_as_name(document.get("model")), notes=("the request is nested too deeply",))
     if len(decoded.items) > MAX_ITEMS:
-        return replace(decoded, items=(), notes=(f"the request has more than {MAX_ITEMS:,} items",))
+        return replace(decoded, items=(), body_parts=(), notes=(f"the request has more than {MAX_ITEMS:,} items",))
     return decoded
 
 

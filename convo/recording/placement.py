@@ -14,14 +14,15 @@ with calls that wait for their outputs (a subagent).
 """
 
 import json
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import NamedTuple
 
-from convo.history.canonical import CANONICAL_ENCODER, SERVER_FIELDS, SERVER_PART_FIELDS
+from convo.history.canonical import CANONICAL_ENCODER, SERVER_FIELDS, SERVER_PART_FIELDS, Hash
 from convo.history.items import Item, Json, is_client_call, is_client_output, item_text, item_type
-from convo.history.tree import Key, Node, Path
+from convo.history.tree import Key, Node, Path, child_key
 
 Chain = tuple[bytes, ...]
 """For each unit of a history, the digest of all units up to it."""
@@ -33,6 +34,9 @@ TEXT_PARTS = ("input_text", "output_text", "text")
 
 MIN_SUMMARY_CHARS = 40
 """Characters; a shorter answer may be contained in another conversation by chance."""
+
+MAX_BODY_PATHS = 4
+"""Bodies of requests whose nodes are known to be stored: the latest ones, of an agent and of its subagents."""
 
 RECENT_REQUESTS = 8
 """Requests whose answers are compared with the items of a new branch."""
@@ -185,6 +189,7 @@ class ConversationIndex:
     requests: dict[str, PlacedRequest] = field(default_factory=dict)
     _positions: dict[bytes, _Position] = field(default_factory=dict)
     _forms: dict[Key, bytes] = field(default_factory=dict)
+    _body_paths: "deque[tuple[Key, ...]]" = field(default_factory=lambda: deque(maxlen=MAX_BODY_PATHS))
 
     @property
     def main_line(self) -> str | None:
@@ -234,6 +239,22 @@ class ConversationIndex:
             self._positions.setdefault(digest, _Position(placed.id, is_output=False))
         for digest in output_chain:
             self._positions[digest] = _Position(placed.id, is_output=True)
+
+    def place_body(self, part_hashes: Sequence[Hash]) -> tuple[tuple[Key, ...], int]:
+        """Return the keys of a request's body, and how many of its first nodes a recent body has."""
+        keys, key = list[Key](), self.root
+        for part_hash in part_hashes:
+            key = child_key(key, part_hash)
+            keys.append(key)
+        shared_counts = (
+            next((index for index, pair in enumerate(zip(keys, known, strict=False)) if pair[0] != pair[1]), len(known))
+            for known in self._body_paths
+        )
+        return tuple(keys), min(max(shared_counts, default=0), len(keys))
+
+    def add_body(self, keys: tuple[Key, ...]) -> None:
+        """Add the keys of a body that is stored."""
+        self._body_paths.append(keys)
 
     def _share_nodes(self, owner: PlacedRequest | None, items: Sequence[Item]) -> tuple[Path, int]:
         """Return the path of `items`, and how many of its nodes are those of the owner's path."""

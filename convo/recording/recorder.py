@@ -10,16 +10,17 @@ failed.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from typing import TypeVar
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from convo.config.sections import KNOWN_PROVIDERS
-from convo.errors import Conflict, ConvoError, ItemDeleted, NotFound
+from convo.errors import Conflict, ConvoError, ItemDeleted, NotCanonical, NotFound
+from convo.history.canonical import Hash, item_hash
 from convo.history.items import Json, is_user_message
 from convo.history.records import (
     EMBEDDED_URL,
@@ -31,6 +32,7 @@ from convo.history.records import (
     Session,
     Strategy,
 )
+from convo.history.request_body import API_PATHS, VERSION_HEADERS
 from convo.history.tree import Path, root_key
 from convo.recording.client import ClientIdentity, find_session_key, identify_client
 from convo.recording.decoder import DecodedRequest, DecodedResponse, decode_request, decode_response
@@ -56,6 +58,10 @@ MAX_INDEXED_REQUESTS = 200
 DECODE_IN_THREAD_BYTES = 64 * 1024
 LEASE_TTL_S = 30.0
 MAX_ABANDONED = 200
+
+MAX_VERSION_CHARS = 1000
+VERSION_PARAMETERS = ("beta", "api-version")
+"""Parameters of a URL that select a version of an API."""
 
 ENDPOINT_PATHS = {
     "responses": ("/responses",),
@@ -98,10 +104,10 @@ class StoreRecorder:
 
     async def begin(self, request: ExchangeRequest) -> None:
         """Write a request as in progress. Raises StoreFault."""
-        decoded = await _run(partial(decode_request, request), request.body)
+        decoded, body_hashes = await _run(partial(_decode_and_hash, request), request.body)
         async with self._lock:
             await self._prepare()
-            await shielded(self._begin(request, decoded))
+            await shielded(self._begin(request, decoded, body_hashes))
 
     async def finish(self, request: ExchangeRequest, response: ExchangeResponse) -> None:
         """Write the response to `request`. Raises StoreFault."""
@@ -158,7 +164,7 @@ class StoreRecorder:
             if await self.store.lease_holder(_lease_name(recorder)) is None:
                 await self.store.commit(Transaction(links=(_to_failed(link),)))
 
-    async def _begin(self, request: ExchangeRequest, decoded: DecodedRequest) -> None:
+    async def _begin(self, request: ExchangeRequest, decoded: DecodedRequest, body_hashes: Sequence[Hash]) -> None:
         client, scope = identify_client(request.headers), _make_scope(request)
         if scope.url == EMBEDDED_URL:  # a recording of the server itself stays unknown to its API
             decoded = replace(decoded, is_stored=False)
@@ -176,16 +182,23 @@ class StoreRecorder:
             placement = await self._place(index, decoded, previous, setup)
             link = self._build_link(request, decoded, placement, client, scope, session_id)
             new_items = placement.path.items[placement.shared_count :]
-            appends = (AppendItems(placement.path.key_at(placement.shared_count), new_items),) if new_items else ()
+            appends = [AppendItems(placement.path.key_at(placement.shared_count), new_items)] if new_items else []
+            body_keys, shared_count = index.place_body(body_hashes)
+            if len(body_keys) > shared_count:
+                after = body_keys[shared_count - 1] if shared_count else index.root
+                appends.append(AppendItems(after, decoded.body_parts[shared_count:]))
+            link = replace(link, body_head=body_keys[-1] if body_keys else None)
             try:
                 session = await self._build_session(link, index, placement, client, decoded)
-                await self.store.commit(Transaction(appends=appends, links=(link,), session=session))
+                await self.store.commit(Transaction(appends=tuple(appends), links=(link,), session=session))
             except (NotFound, ItemDeleted):
                 if attempt == 2:
                     raise
                 self._indexes.pop(session_id, None)  # its session was deleted in the meantime
                 previous = None
             else:
+                if body_keys:
+                    index.add_body(body_keys)
                 self._open[request.id] = OpenExchange(link, index, placement, setup)
                 self.last_session = session.name
                 return
@@ -280,7 +293,15 @@ class StoreRecorder:
         notes = list(decoded.notes)
         if is_chained and placement.shared_count == 0:
             notes.append("the previous response was not recorded, so the history before the input is unknown")
-        recording = {"client": client.name, "version": client.version, "protocol": request.protocol}
+        recording: dict[str, Json] = {"client": client.name, "version": client.version, "protocol": request.protocol}
+        path = _api_path(request, scope)
+        recording |= {"path": path} if path != API_PATHS[request.protocol] else {}
+        headers = {
+            name: request.headers[name]
+            for name in VERSION_HEADERS
+            if 0 < len(request.headers.get(name, "")) <= MAX_VERSION_CHARS
+        }
+        recording |= {"headers": headers} if headers else {}
         return Link(
             id=f"try_{self._name}_{sha256(request.id.encode()).hexdigest()[:24]}",
             input_head=placement.path.head,
@@ -420,6 +441,15 @@ def open_recorder(
     return StoreRecorder(store, clock or SystemClock(), provider, ttl_s)
 
 
+def _decode_and_hash(request: ExchangeRequest) -> tuple[DecodedRequest, tuple[Hash, ...]]:
+    """Decode a request, and hash the parts of its body."""
+    decoded = decode_request(request)
+    try:
+        return decoded, tuple(map(item_hash, decoded.body_parts))
+    except NotCanonical:  # nested too deeply
+        return replace(decoded, body_parts=()), ()
+
+
 async def _run(decode: Callable[[], Decoded], body: bytes) -> Decoded:
     """Decode `body`: a large one in a thread, because it would block the event loop."""
     return await asyncio.to_thread(decode) if len(body) > DECODE_IN_THREAD_BYTES else decode()
@@ -439,6 +469,19 @@ def _make_scope(request: ExchangeRequest) -> Scope:
             path = base
             break
     return Scope(urlunsplit((parts.scheme, host, path, "", "")) or "unknown")
+
+
+def _api_path(request: ExchangeRequest, scope: Scope) -> str:
+    """Return the path of a request behind its base URL, with the parameters that select a version of the API."""
+    if scope.url == EMBEDDED_URL:
+        return API_PATHS[request.protocol]
+    try:
+        parts = urlsplit(request.url)
+        path = parts.path.removeprefix(urlsplit(scope.url).path).rstrip("/") or API_PATHS[request.protocol]
+    except ValueError:
+        return API_PATHS[request.protocol]
+    query = urlencode([pair for pair in parse_qsl(parts.query) if pair[0] in VERSION_PARAMETERS])
+    return f"{path}?{query}" if query else path
 
 
 def _to_failed(link: Link) -> Link:

@@ -18,6 +18,7 @@ from convo.errors import ConvoError, StoreFault
 from convo.history.accumulator import START_EVENTS, TERMINAL_EVENTS, ResponseAccumulator
 from convo.history.items import Json, StreamEvent
 from convo.history.records import EMBEDDED_URL
+from convo.history.request_body import VERSION_HEADERS
 from convo.models.pass_through import PassThroughApi
 from convo.recording.client import RECORDED_HEADERS
 from convo.recording.exchange import ExchangeRequest, ExchangeResponse, Protocol
@@ -236,6 +237,6 @@ def _make_request(
     received_at: float,
 ) -> ExchangeRequest:
     """Return the exchange of a request, with those headers that identify its client."""
-    names = [name for name in RECORDED_HEADERS if name.encode() in headers]
+    names = [name for name in (*RECORDED_HEADERS, *VERSION_HEADERS) if name.encode() in headers]
     kept = {name: headers[name.encode()].decode("latin-1") for name in names}
     return ExchangeRequest(exchange_id, protocol, EMBEDDED_URL, kept, body, received_at, is_truncated=False)

@@ -788,6 +788,7 @@ def iter_referenced_keys(transaction: Transaction) -> Iterator[Key]:
     """Iterate over the key of every node that a record of the transaction references."""
     for link in transaction.links:
         yield from (link.input_head, link.head)
+        yield from (link.body_head,) if link.body_head else ()
     if transaction.session:
         yield from (transaction.session.head, transaction.session.confirmed_head)
         yield from (transaction.session.file_head,) if transaction.session.file_head else ()

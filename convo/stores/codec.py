@@ -109,7 +109,7 @@ def decode_link(row: Sequence[Any]) -> Link:
     """Build a link from its columns. Raises DamagedRow.
 
     row:  id, parent, session, saw, head, sent, route, status, created_at, previous, seconds,
-          first_token_s, parameters, usage, error; keys as bytes, JSON as text
+          first_token_s, parameters, usage, error, body; keys as bytes, JSON as text
     """
     try:
         return _build_link(*row)
@@ -119,7 +119,7 @@ def decode_link(row: Sequence[Any]) -> Link:
 
 def _build_link(
     link_id: Any, parent: Any, session: Any, saw: Any, head: Any, sent: Any, route: Any, status: Any, created_at: Any,
-    previous: Any, seconds: Any, first_token_s: Any, parameters: Any, figures: Any, error: Any,
+    previous: Any, seconds: Any, first_token_s: Any, parameters: Any, figures: Any, error: Any, body: Any,
 ) -> Link:  # fmt: skip
     route = _decode_text("route", route, (list,))
     if not is_route(route):
@@ -157,6 +157,7 @@ def _build_link(
         error=fields if fields or not (error is None or reported) else None,
         is_stored=is_stored,
         reported=reported,
+        body_head=None if body is None else _decode_key("body", body),
     )
 
 

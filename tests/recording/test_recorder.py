@@ -2,17 +2,19 @@
 
 import asyncio
 import json
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from convo.chat.lookup import list_store, load_last_used_session
+from convo.chat.lookup import list_store, load_last_used_session, load_sent_body
 from convo.cli.completion import list_completions
 from convo.errors import NotFound
 from convo.history.records import Session, Strategy
 from convo.history.tree import root_key
 from convo.inspect.view import link_cost_usd
+from convo.recording.exchange import ExchangeResponse, Protocol
 from convo.recording.recorder import DEFAULT_TTL_S, open_recorder
 from convo.stores.base import Store, Transaction
 from convo.stores.factory import open_store
@@ -20,6 +22,7 @@ from convo.stores.request_list import RequestQuery
 from tests.clock import FixedClock
 from tests.command_runner import Convo
 from tests.recording.exchanges import captured_exchanges, make_request, make_response
+from tests.stores.chat_transactions import prose
 
 SECRET = "sk-planted-0123456789abcdef0123456789"
 
@@ -167,6 +170,68 @@ async def test_secrets_in_headers_queries_and_tools_are_never_in_the_store(store
     assert SECRET.encode() not in stored
 
 
+def size_bytes(file: Path) -> int:
+    return file.stat().st_size
+
+
+async def record_growing_history(file: Path, protocol: Protocol, count: int) -> tuple[int, int]:
+    """Record `count` requests with the whole history in each, of 2 KB a turn; return the bytes stored and sent last."""
+    store, chance = open_store(f"sqlite:{file}"), random.Random(count)
+    await store.admin.migrate()
+    recorder = open_recorder(store, clock=FixedClock())
+    tools = [{"name": f"tool_{number}", "description": prose(chance, 500), "input_schema": {}} for number in range(20)]
+    history: list[dict[str, str]] = []
+    for number in range(count):
+        history.append({"role": "user", "content": prose(chance, 1000)})
+        name = "input" if protocol == "responses" else "messages"
+        body = {"model": "m", name: history, "tools": tools, "stream": True, "event_id": f"event_{number}"}
+        request = make_request(body, protocol=protocol, id=f"exch_{number}")
+        await recorder.begin(request)
+        answer = prose(chance, 1000)
+        await recorder.finish(request, answer_in(protocol, answer, f"id_{number}"))
+        history.append({"role": "assistant", "content": answer})
+    await recorder.aclose()
+    last_link = await store.link(f"id_{count - 1}")
+    assert last_link
+    latest = await load_sent_body(store, last_link)
+    assert latest
+    assert latest.body == json.loads(request.body)
+    await store.aclose()
+    stored_bytes = size_bytes(file)
+
+    store = open_store(f"sqlite:{file}")
+    for session in await store.sessions():
+        await store.remove_session(session.id)
+    assert await store.admin.tenant_stats() == []
+    await store.aclose()
+    return stored_bytes - size_bytes(file), len(request.body)
+
+
+def answer_in(protocol: Protocol, text: str, response_id: str) -> ExchangeResponse:
+    fields = {"id": response_id, "model": "m"}
+    match protocol:
+        case "responses":
+            part = {"type": "output_text", "text": text, "annotations": []}
+            item = {"type": "message", "id": "msg", "role": "assistant", "status": "completed", "content": [part]}
+            return make_response({**fields, "status": "completed", "output": [item]})
+        case "chat_completions":
+            choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+            return make_response({**fields, "choices": [choice]})
+        case "messages":
+            content = [{"type": "text", "text": text}]
+            return make_response({**fields, "stop_reason": "end_turn", "content": content})
+
+
+@pytest.mark.parametrize("protocol", ["responses", "chat_completions", "messages"])
+@pytest.mark.parametrize("count", [24, pytest.param(100, marks=pytest.mark.full)])
+async def test_the_bodies_of_a_growing_history_are_stored_once(tmp_path: Path, protocol: Protocol, count: int) -> None:
+    """The rows grow with the history, not with the number of requests that repeat it; with the session they go."""
+    half_stored, _ = await record_growing_history(tmp_path / "half.db", protocol, count // 2)
+    stored, last_body = await record_growing_history(tmp_path / "all.db", protocol, count)
+    assert stored < 2.4 * half_stored
+    assert stored < 12 * last_body
+
+
 async def test_recordings_expire_and_other_sessions_do_not(store: Store) -> None:
     clock = FixedClock()
     root = root_key(store.tenant)
@@ -311,7 +376,8 @@ def test_commands_read_recorded_requests_as_convos_own(convo: Convo, home: Path)
     claude = next(name for name in names if name.startswith("claude-code-"))
     translation = "sent to Anthropic Messages; shown in the form of the Responses API"
     assert f"  form         {translation}\n" in convo("inspect", claude).out
-    assert f"was {translation}\n" in convo("diff", "--wire", f"{claude}@1", f"{claude}@2").err
+    rebuilt = convo("diff", "--wire", f"{claude}@1", last)  # of two protocols, so no body has the form of the other
+    assert f"was {translation}\n" in rebuilt.err
     for name in names:
         exported = convo("export", name, "--format", "replay")
         assert exported.exit == 0
@@ -328,3 +394,47 @@ async def test_the_title_of_a_recording_is_what_the_person_typed_first(store: St
     sessions = (await list_store(store, 20)).sessions
     assert {summary.first_words for summary in sessions} == {"say hi"}
     assert {listed.title for listed in (await store.list_requests(RequestQuery())).requests} <= {"say hi", "and again"}
+
+
+@pytest.mark.parametrize(
+    ("client", "first_id", "second_id", "changed"),
+    [
+        ("codex", "resp_" + "0".zfill(32), "resp_" + "1".zfill(32), "input[4]"),
+        ("claude-code", "msg_00000000000000000001", "msg_00000000000000000002", "messages[3].content[0].cache_control"),
+        ("opencode", "chatcmpl-1", "chatcmpl-2", "messages[2]"),
+    ],
+)
+def test_every_command_reads_the_recording_of_each_protocol(
+    convo: Convo, home: Path, client: str, first_id: str, second_id: str, changed: str
+) -> None:
+    """`--raw` and `diff --wire` have the bodies as the client sent them; costs, rules and exports the rebuilt form."""
+    asyncio.run(write_captured(home / "recorded.db"))
+    names = ("models.example/gpt-5", "models.example/claude-opus-5-5", "models.example/m")
+    prices = "".join(f'[prices."{name}"]\ninput = 1000000\noutput = 2000000\n' for name in names)
+    (home / "config").mkdir(exist_ok=True)
+    (home / "config" / "config.toml").write_text(
+        f'{prices}[state_storage]\ntype = "sqlite"\nconnection_string = "{home / "recorded.db"}"\n'
+    )
+    sent = [json.loads(request.body) for request, _ in captured_exchanges(client)]
+    bodies = [convo("inspect", handle, "--raw").json() for handle in (first_id, second_id)]
+    assert all(body in sent for body in bodies)
+    assert all(list(body) == list(sent[sent.index(body)]) for body in bodies)
+
+    difference = convo("diff", "--wire", first_id, second_id)
+    assert (difference.exit, difference.err) == (0, "")
+    assert f"in {changed}\n" in difference.out
+    assert convo("diff", "--wire", first_id, first_id, "--exit-code").exit == 0
+    assert convo("diff", "--wire", first_id, second_id, "--json", "--exit-code").exit == 1
+
+    link = next(
+        each for each in convo("inspect", second_id, "--json").json()["links"] if each["response_id"] == second_id
+    )
+    assert link["usage"]["input_tokens"] > 0
+    assert "$" in convo("inspect", second_id).out
+    assert convo("lint", second_id).exit == 0
+    exported = convo("export", second_id, "--format", "replay")
+    assert exported.exit == 0
+    assert "say hi" in exported.out
+    following = convo("next", second_id, "And now?", "--provider", "nope", "--json")
+    assert following.exit in (0, 1, 2)
+    assert "Traceback" not in following.err

@@ -56,6 +56,7 @@ def ids(links: Sequence[Link]) -> list[str]:
         replace(FULL, parent_id=None, previous_response_id="resp_elsewhere"),
         replace(FULL, previous_response_id=None),
         replace(FULL, usage={}, error={}, parameters={}),
+        replace(FULL, body_head=HEAD),
         replace(FULL, usage={"a": [2**70, -1, 0, True, 1.0, None, "x"], "b": {"c": 0}}),
     ],
 )
@@ -238,3 +239,34 @@ async def test_forks_beyond_the_limit_are_left_out_and_reported(store: Store) ->
     assert {one.id for one in await store.child_links("resp_0", limit=3)} <= {f"resp_{n}" for n in range(1, 10)}
     assert len(await store.child_links("resp_0", limit=3)) == 3
     assert await store.child_links("resp_unknown", limit=3) == []
+
+
+async def test_the_body_of_a_request_is_kept_with_its_link_and_deleted_with_it(store: Store) -> None:
+    """Also when the request ends under another id, and when its session is removed or pruned."""
+    parts = [
+        {"type": "convo.body_part", "value": {"role": "user", "content": f"secretive {number}"}} for number in (1, 2)
+    ]
+    body = Path(ROOT).append(parts)
+    running = link("try_1", INPUT_HEAD, session_id="ses_1", status="in_progress", body_head=body.head)
+    await store.commit(
+        Transaction((AppendItems(ROOT, PATH.items), AppendItems(ROOT, body.items)), (running,), session(head=PATH.head))
+    )
+    final = replace(running, id="resp_1", status="completed", head=HEAD)
+    await store.commit(Transaction(links=(final,)))
+    await store.remove_link("try_1")
+    assert await store.link("resp_1") == final
+    assert (await store.path(body.head)).items == body.items
+    assert await store.search_items("secretive") == []
+
+    longer = body.append([{"type": "convo.body_part", "value": 3}])
+    second = link("try_2", INPUT_HEAD, session_id="ses_1", status="in_progress", body_head=longer.head)
+    await store.commit(Transaction((AppendItems(body.head, longer.items[2:]),), (second,)))
+    await store.commit(Transaction(links=(replace(second, body_head=None),)))
+    with pytest.raises(NotFound):
+        await store.path(longer.head)
+    assert (await store.path(body.head)).items == body.items
+
+    await store.remove_session("ses_1")
+    for key in body.keys:
+        with pytest.raises(NotFound):
+            await store.path(key)

@@ -54,7 +54,7 @@ class InspectFormatFlags:
     """The output format; the default is the tree."""
 
     items: bool = flag_option("--items", "Show the items with their complete text.")
-    raw: bool = flag_option("--raw", "Print the stored items as JSON.")
+    raw: bool = flag_option("--raw", "Print the stored items as JSON; of a recorded request its body as it was sent.")
     as_json: bool = flag_option("--json", "Print requests and items as JSON, one object per handle.")
     html: OptionalText = value_option("--html", "FILE", "Write one self-contained HTML page; - for stdout.")
     chart: bool = flag_option("--chart", "Show the tokens of each request as bars: sent, context, cached.")
@@ -138,7 +138,8 @@ def inspect_command(
     from convo.cli.resolve import LookupOptions, resolve_handles
 
     store_handles = [handle for handle in handles if not states[handle]]
-    resolved = iter(asyncio.run(resolve_handles(store_handles, LookupOptions(config, provider, remote))))
+    lookup = LookupOptions(config, provider, remote, with_body=output.raw)
+    resolved = iter(asyncio.run(resolve_handles(store_handles, lookup)))
     views = [states[handle] or next(resolved) for handle in handles]
     if output.html is not None:
         from convo.cli.inspect import write_html_page

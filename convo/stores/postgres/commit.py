@@ -170,7 +170,8 @@ WHERE tenant = $1 AND (id = $2 OR name = $3) ORDER BY id FOR UPDATE
 LOCK_CONVERSATION = "SELECT head FROM convo.conversations WHERE tenant = $1 AND id = $2 FOR UPDATE"
 
 LOCK_LINKS = """
-SELECT id, status, saw, head FROM convo.links WHERE tenant = $1 AND id = ANY($2::text[]) ORDER BY id FOR UPDATE
+SELECT id, status, saw, head, sent_body FROM convo.links WHERE tenant = $1 AND id = ANY($2::text[])
+ORDER BY id FOR UPDATE
 """
 
 LOCK_OPEN_RUN = "SELECT 1 FROM convo.runs WHERE tenant = $1 AND id = $2 AND ended_at IS NULL FOR UPDATE"
@@ -225,9 +226,7 @@ async def begin_commit(t: TenantConnection, plan: CommitPlan, *, exclusive: bool
     runs.check_agent_run_revision(plan.transaction, results)
     reads = CommitReads(
         existing_nodes={Key(key.hex()): ExistingNode(depth, is_empty) for key, _, depth, is_empty in results["places"]},
-        link_statuses={
-            tenant_rows.unescape_name(link_id): status for link_id, status, _, _ in results.get("links", [])
-        },
+        link_statuses={tenant_rows.unescape_name(link_id): status for link_id, status, *_ in results.get("links", [])},
         session_exists=_check_session_head(plan, results.get("sessions", [])),
         conversation_head=_check_conversation_head(plan, results.get("conversation", [])),
         conversation_nodes=results.get("behind", []),
@@ -537,6 +536,7 @@ UNREFERENCED_NODE_SQL = """
 parent IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM convo.links WHERE links.tenant = $1 AND saw = nodes.id)
     AND NOT EXISTS (SELECT 1 FROM convo.links WHERE links.tenant = $1 AND head = nodes.id)
+    AND NOT EXISTS (SELECT 1 FROM convo.links WHERE links.tenant = $1 AND sent_body = nodes.id)
     AND NOT EXISTS (SELECT 1 FROM convo.sessions WHERE sessions.tenant = $1 AND head = nodes.id)
     AND NOT EXISTS (SELECT 1 FROM convo.sessions WHERE sessions.tenant = $1 AND mark = nodes.id)
     AND NOT EXISTS (SELECT 1 FROM convo.sessions WHERE sessions.tenant = $1 AND written = nodes.id)

@@ -356,7 +356,7 @@ def _shorten_message(message: str) -> str:
     return CONNECTION_ERROR_PREFIX.sub("", message.strip().partition("\n")[0], count=1)
 
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Number of the last migration."""
 
 MIGRATION_LOCK_ID = 0x636F6E76

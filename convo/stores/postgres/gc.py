@@ -37,7 +37,7 @@ WHERE removed.tenant = $1 AND links.id NOT IN (SELECT id FROM chained)
 """The links of removed sessions that are in no session's chain."""
 
 DELETE_LINKS = """
-DELETE FROM convo.links WHERE tenant = $1 AND id = ANY($2::text[]) RETURNING saw, head, route, parameters
+DELETE FROM convo.links WHERE tenant = $1 AND id = ANY($2::text[]) RETURNING saw, head, sent_body, route, parameters
 """
 
 DELETE_MEMBERS = "DELETE FROM convo.members WHERE tenant = $1 AND conversation = ANY($2::text[])"
@@ -113,8 +113,8 @@ async def _delete_conversations(t: TenantConnection, ids: Sequence[str]) -> list
 
 async def _delete_unreferenced_and_commit(t: TenantConnection, node_rows: Sequence[Row], links: Sequence[Row]) -> None:
     """Delete the rows that nothing references any more, and commit."""
-    nodes = [node for row in node_rows for node in row] + [node for link in links for node in link[:2]]
-    repeated: set[UUID] = {json_id for link in links for json_id in link[2:] if json_id}
+    nodes = [node for row in node_rows for node in row] + [node for link in links for node in link[:3]]
+    repeated: set[UUID] = {json_id for link in links for json_id in link[3:] if json_id}
     await delete_unreferenced_nodes(t, {node for node in nodes if node})
     await t.run_pipeline(
         t.statement(DELETE_REMOVED_MARKERS), t.statement(DELETE_UNREFERENCED_JSON, sorted(repeated)), COMMIT

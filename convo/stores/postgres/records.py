@@ -254,7 +254,8 @@ SELECT id, parent, session,
     (SELECT {NODE_KEY_SQL} FROM convo.nodes WHERE nodes.tenant = $1 AND nodes.id = links.head),
     sent, (SELECT body FROM convo.repeated WHERE repeated.tenant = $1 AND hash = route), status, created_at, previous,
     seconds, first_token_s,
-    (SELECT body FROM convo.repeated WHERE repeated.tenant = $1 AND hash = parameters), usage, error
+    (SELECT body FROM convo.repeated WHERE repeated.tenant = $1 AND hash = parameters), usage, error,
+    (SELECT {NODE_KEY_SQL} FROM convo.nodes WHERE nodes.tenant = $1 AND nodes.id = links.sent_body)
 FROM convo.links
 """
 
@@ -289,8 +290,8 @@ ON CONFLICT DO NOTHING
 
 LINK_COLUMNS = """
 id, parent, session, saw, head, sent, route, status, created_at, previous, seconds, first_token_s, parameters,
-    usage, error"""
-LINK_PLACEHOLDERS = "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16"
+    usage, error, sent_body"""
+LINK_PLACEHOLDERS = "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17"
 INSERT_LINK = f"INSERT INTO convo.links (tenant, {LINK_COLUMNS}) VALUES ($1, {LINK_PLACEHOLDERS})"
 UPDATE_FINAL_LINK = """
 UPDATE convo.links SET session = coalesce(nullif(session, ''), $3), parent = coalesce(nullif(parent, ''), $4),
@@ -400,6 +401,7 @@ def build_link_upsert(t: TenantConnection, link: Link, stored_status: LinkStatus
             link.first_token_s,
         ),
         *(hashes.get("parameters"), figures, encode_error(link)),
+        tenant_rows.node_id(link.body_head) if link.body_head else None,
     )
 
 

@@ -31,14 +31,15 @@ WITH RECURSIVE chained (n) AS (
     SELECT link FROM sessions WHERE tenant = :tenant AND link IS NOT NULL
     UNION SELECT links.parent FROM chained JOIN links ON links.n = chained.n WHERE links.parent IS NOT NULL
 )
-SELECT links.n, saw, links.head, parent, session, route, parameters
+SELECT links.n, saw, links.head, sent_body, parent, session, route, parameters
 FROM links JOIN sessions ON sessions.n = links.session
 WHERE links.tenant = :tenant AND saw IS NOT NULL AND sessions.removed AND links.n NOT IN (SELECT n FROM chained)
 """
 """The links of removed sessions that are in no session's chain."""
 
 SELECT_LINK_TO_REMOVE = """
-SELECT n, saw, head, parent, session, route, parameters FROM links WHERE tenant = ? AND id = ? AND saw IS NOT NULL
+SELECT n, saw, head, sent_body, parent, session, route, parameters FROM links
+WHERE tenant = ? AND id = ? AND saw IS NOT NULL
 """
 
 SELECT_SESSION_TO_REMOVE = """
@@ -97,9 +98,9 @@ def _clear_link(t: TenantConnection, link: int) -> None:
     """Clear the row of a link except for its id, which its children may reference."""
     runs.delete_response_run(t.db, link)
     t.execute(
-        "UPDATE links SET (parent, session, saw, head, sent, route, status, created_at, previous, seconds,"
+        "UPDATE links SET (parent, session, saw, head, sent_body, sent, route, status, created_at, previous, seconds,"
         " first_token_s, parameters, usage, error)"
-        " = (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL) WHERE n = ?",
+        " = (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL) WHERE n = ?",
         link,
     )
 
@@ -110,14 +111,19 @@ def _delete_unreferenced_rows(
     """Delete the rows that nothing references any more after these rows were cleared.
 
     sessions:       rowid, link, head, mark, written
-    links:          rowid, saw, head, parent, session, route, parameters
+    links:          rowid, saw, head, sent_body, parent, session, route, parameters
     conversations:  rowid, head
     """
     session_nodes = [n for _, _, *nodes in sessions for n in nodes if n is not None]
     delete_unreferenced_nodes(
-        t, [*session_nodes, *(n for link in links for n in link[1:3]), *(head for _, head in conversations)]
+        t,
+        [
+            *session_nodes,
+            *(n for link in links for n in link[1:4] if n is not None),
+            *(head for _, head in conversations),
+        ],
     )
-    for n, _, _, *targets in links:
+    for n, _, _, _, *targets in links:
         delete_unreferenced_targets(t, *targets)
         delete_unreferenced_link(t, n)
     for n, link, *_ in sessions:
@@ -146,7 +152,7 @@ SELECT_OLD_LINKS = """
     SELECT link FROM sessions WHERE tenant = :tenant AND link IS NOT NULL AND n NOT IN (SELECT n FROM old)
     UNION SELECT links.parent FROM chained JOIN links ON links.n = chained.n WHERE links.parent IS NOT NULL
 )
-SELECT links.n, saw, links.head, parent, session, route, parameters
+SELECT links.n, saw, links.head, sent_body, parent, session, route, parameters
 FROM links LEFT JOIN sessions ON sessions.n = links.session
 WHERE links.tenant = :tenant AND saw IS NOT NULL
     AND links.n NOT IN (SELECT n FROM chained) AND links.n NOT IN (SELECT link FROM running)

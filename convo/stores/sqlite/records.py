@@ -323,10 +323,12 @@ def _insert_assigned_ids(t: TenantConnection, conversation: int, nodes: Iterable
 
 SELECT_LINKS = """
 SELECT links.id, parents.id, sessions.id, saw.key, head.key, links.sent, routes.body, links.status, links.created_at,
-    links.previous, links.seconds, links.first_token_s, parameters.body, links.usage, links.error
+    links.previous, links.seconds, links.first_token_s, parameters.body, links.usage, links.error,
+    bodies.key
 FROM links
     LEFT JOIN nodes AS saw ON saw.n = links.saw
     LEFT JOIN nodes AS head ON head.n = links.head
+    LEFT JOIN nodes AS bodies ON bodies.n = links.sent_body
     LEFT JOIN repeated AS routes ON routes.n = links.route
     LEFT JOIN links AS parents ON parents.n = links.parent
     LEFT JOIN sessions ON sessions.n = links.session
@@ -350,8 +352,8 @@ WITH RECURSIVE above (n) AS (
 
 ORDER_OLDEST_FIRST = "ORDER BY links.created_at, links.n"
 
-LINK_REFERENCE_COLUMNS = ("saw", "head", "parent", "session", "route", "parameters")
-"""Columns of a link that reference other rows."""
+LINK_REFERENCE_COLUMNS = ("saw", "head", "sent_body", "parent", "session", "route", "parameters")
+"""Columns of a link that reference other rows; the first three reference nodes."""
 
 SELECT_LINK_REFERENCES = f"SELECT n, {', '.join(LINK_REFERENCE_COLUMNS)} FROM links WHERE tenant = ? AND id = ?"  # noqa: S608 - constant columns
 
@@ -421,9 +423,9 @@ def upsert_link(t: TenantConnection, new: Link) -> tuple[int, ...]:
     if stored is None:
         return ()
     delete_unreferenced_targets(
-        t, *(before[column] if before[column] != row[column] else None for column in LINK_REFERENCE_COLUMNS[2:])
+        t, *(before[column] if before[column] != row[column] else None for column in LINK_REFERENCE_COLUMNS[3:])
     )
-    return before["saw"], before["head"]
+    return tuple(before[column] for column in LINK_REFERENCE_COLUMNS[:3] if before[column] is not None)
 
 
 def _link_columns(t: TenantConnection, link: Link) -> Columns:
@@ -437,6 +439,7 @@ def _link_columns(t: TenantConnection, link: Link) -> Columns:
         "parameters": parameters,
         "saw": node_rowid(t, link.input_head),
         "head": node_rowid(t, link.head),
+        "sent_body": node_rowid(t, link.body_head) if link.body_head else None,
         "sent": link.sent_count,
         "status": link.status,
         "created_at": link.created_at,

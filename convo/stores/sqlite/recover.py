@@ -81,6 +81,7 @@ SELECT up.n, up.parent, up.item, broken.why, broken.item FROM up LEFT JOIN broke
 INSERT_REFERENCED_NODES = """
 INSERT OR IGNORE INTO referenced
 SELECT saw FROM links WHERE saw IS NOT NULL UNION SELECT head FROM links WHERE head IS NOT NULL
+UNION SELECT sent_body FROM links WHERE sent_body IS NOT NULL
 UNION SELECT head FROM sessions WHERE head IS NOT NULL UNION SELECT mark FROM sessions WHERE mark IS NOT NULL
 UNION SELECT written FROM sessions WHERE written IS NOT NULL UNION SELECT head FROM conversations
 UNION SELECT parent FROM nodes WHERE parent IS NOT NULL
@@ -341,8 +342,8 @@ class _RowRepair:
     def _merge_nodes(self, n: int, target: int) -> None:
         """Move all references from a node to another node with the same key."""
         for table, column in (
-            ("nodes", "parent"), ("links", "saw"), ("links", "head"), ("sessions", "head"), ("sessions", "mark"),
-            ("sessions", "written"), ("conversations", "head"),
+            ("nodes", "parent"), ("links", "saw"), ("links", "head"), ("links", "sent_body"), ("sessions", "head"),
+            ("sessions", "mark"), ("sessions", "written"), ("conversations", "head"),
         ):  # fmt: skip
             self._execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", target, n)
         self._execute("DELETE FROM members WHERE node = ?", n)
@@ -381,9 +382,9 @@ class _RowRepair:
 
     def _repair_links(self) -> None:
         """Let every link reference existing nodes, a route and parameters; a row with only an id stays one."""
-        columns = "n, tenant, parent, saw, head, route, parameters, previous, usage, status"
+        columns = "n, tenant, parent, saw, head, sent_body, route, parameters, previous, usage, status"
         for row in self._iter_rows(f"SELECT {columns} FROM links WHERE n > ? ORDER BY n LIMIT ?"):
-            n, tenant, parent, saw, head, route, parameters, previous, usage, status = row
+            n, tenant, parent, saw, head, sent_body, route, parameters, previous, usage, status = row
             if tenant not in self._tenants:
                 self._execute("DELETE FROM links WHERE n = ?", n)
                 continue
@@ -395,11 +396,15 @@ class _RowRepair:
             new_previous = None if new_parent is None and previous == "" else previous
             new_parameters = parameters if self._is_parameters(parameters, tenant) else None
             self._execute(
-                "UPDATE links SET saw = ?, head = ?, parent = ?, previous = ?, parameters = ? WHERE n = ?",
-                *(new_saw, new_head, new_parent, new_previous, new_parameters, n),
+                "UPDATE links SET saw = ?, head = ?, sent_body = ?, parent = ?, previous = ?, parameters = ?"
+                " WHERE n = ?",
+                *(new_saw, new_head, self._find_rowid("nodes", sent_body, tenant)),
+                *(new_parent, new_previous, new_parameters, n),
             )
             if new_saw is None:
-                self._execute("UPDATE links SET route = NULL, parameters = NULL, status = NULL WHERE n = ?", n)
+                self._execute(
+                    "UPDATE links SET sent_body = NULL, route = NULL, parameters = NULL, status = NULL WHERE n = ?", n
+                )
                 continue
             route_members = self._load_route(route, tenant)
             has_usage = usage is not None and route_members is not None and is_usage(route_members, usage)

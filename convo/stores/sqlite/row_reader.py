@@ -19,7 +19,7 @@ TABLE_SHAPES = {
     "nodes": "I#iiBt",
     "repeated": "I#BT",
     "sessions": "I#Ttiiiiriti",
-    "links": "I#Tiiiiiitrtrritt",
+    "links": "I#Tiiiiiitrtrritti",
     "conversations": "I#TIIRT",
     "runs": "I#r",
     "agent_runs": "I#TIITtRR",
@@ -47,7 +47,7 @@ INDEX_SHAPES = {
 RECOVERY_INDEXES = ("nodes_by_parent", "nodes_by_item", "sessions_by_head", "sessions_by_id", "sessions_by_name")
 """Indexes from which a lost row can be restored; each of their rows ends in the rowid of the indexed row."""
 
-ADDED_COLUMN_COUNTS = {"sessions": 1}
+ADDED_COLUMN_COUNTS = {"sessions": 1, "links": 1}
 """Number of last columns that rows of an older schema do not have."""
 
 COLUMN_TYPES: dict[str, tuple[type, ...]] = {"I": (int,), "T": (str,), "B": (bytes,), "R": (int, float)}
@@ -59,7 +59,7 @@ TABLE_COLUMNS = {
     "repeated": "tenant, n, hash, body",
     "sessions": "tenant, n, id, name, head, mark, written, link, used_at, removed, record, used",
     "links": "tenant, n, id, parent, session, saw, head, sent, route, status, created_at, previous, seconds,"
-    " first_token_s, parameters, usage, error",
+    " first_token_s, parameters, usage, error, sent_body",
     "conversations": "tenant, n, id, head, length, created_at, metadata",
     "runs": "tenant, link, ended_at",
     "agent_runs": "tenant, n, id, session, revision, status, state, created_at, changed_at",

@@ -57,6 +57,7 @@ SELECT_NODE_USE = """
 SELECT parent, item, parent IS NULL
     OR EXISTS (SELECT 1 FROM nodes AS child WHERE child.parent = nodes.n)
     OR EXISTS (SELECT 1 FROM links WHERE saw = nodes.n) OR EXISTS (SELECT 1 FROM links WHERE head = nodes.n)
+    OR EXISTS (SELECT 1 FROM links WHERE sent_body = nodes.n)
     OR EXISTS (SELECT 1 FROM sessions WHERE head = nodes.n) OR EXISTS (SELECT 1 FROM sessions WHERE mark = nodes.n)
     OR EXISTS (SELECT 1 FROM sessions WHERE written = nodes.n)
     OR EXISTS (SELECT 1 FROM conversations WHERE head = nodes.n)

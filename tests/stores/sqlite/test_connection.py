@@ -159,7 +159,7 @@ def test_an_empty_store_has_the_settings_of_a_file() -> None:
             "foreign_keys": 1,
             "secure_delete": 1,
             "temp_store": 2,
-            "user_version": 6,
+            "user_version": 7,
             "application_id": 0x636F6E76,
         }
         assert db.isolation_level is None
@@ -191,7 +191,7 @@ def test_the_statements_of_the_schema_make_a_store(tmp_path: Path) -> None:
         assert {"tenants", "items", "nodes", "runs", "agent_runs"} <= tables
     with closing(open_empty_store()) as db:
         assert tables == {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    assert schema_sql().endswith("\nPRAGMA application_id = 1668247158;\nPRAGMA user_version = 6;")
+    assert schema_sql().endswith("\nPRAGMA application_id = 1668247158;\nPRAGMA user_version = 7;")
 
 
 def names(db: sqlite3.Connection) -> list[str]:

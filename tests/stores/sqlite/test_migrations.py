@@ -28,6 +28,7 @@ LINK = link("resp_1", PATH.head, session_id="ses_1", conversation_id="conv_1")
 TRANSACTION = Transaction((AppendItems(ROOT, PATH.items),), (LINK,), session(head=PATH.head), conversation=CONVERSATION)
 
 DOWNGRADE_TO_4 = """
+DROP INDEX links_by_body; ALTER TABLE links DROP COLUMN sent_body;
 DROP TABLE approval_decisions; DROP TABLE files; DROP TABLE file_contents;
 PRAGMA user_version = 4;
 """
@@ -140,7 +141,7 @@ async def test_a_file_of_schema_2_keeps_its_rows_and_gains_agent_runs(file: File
         assert read_schema(db) == read_schema(second_db) != current_schema
 
     store = SqliteStore(SqliteDatabase(file))
-    assert list(await store.admin.migrate()) == [3, 4, 5, 6]
+    assert list(await store.admin.migrate()) == [3, 4, 5, 6, 7]
     assert await store.path(PATH.head) == PATH
     await store.commit(Transaction(agent_run=RUN, agent_calls=(AGENT_CALL,)))
     assert await store.agent_run("run_1") == RUN
@@ -158,7 +159,7 @@ async def test_sessions_of_schema_3_keep_their_order(file: File) -> None:
         db.executescript(DOWNGRADE_TO_3)
 
     store = SqliteStore(SqliteDatabase(file))
-    assert list(await store.admin.migrate()) == [4, 5, 6]
+    assert list(await store.admin.migrate()) == [4, 5, 6, 7]
     assert [one.name for one in await store.sessions()] == ["late", "between", "early"]
     early = await store.session("early")
     assert early
