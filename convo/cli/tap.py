@@ -30,7 +30,7 @@ from convo.runtime import SystemClock, random_id
 
 if TYPE_CHECKING:
     from convo.server.relay import Relay, Upstream
-    from convo.server.relay_recording import RecordingQueue
+    from convo.server.relay_recording import RelayRecording
 
 
 REQUIRED_MODULES = (
@@ -91,7 +91,7 @@ async def _relay_until_done(
     from convo.recording.recorder import open_recorder
     from convo.server import server
     from convo.server.relay import Relay, run_relay
-    from convo.server.relay_recording import RecordingQueue
+    from convo.server.relay_recording import RelayRecording
 
     if settings.storage.type == "none":
         raise InvalidUsage("convo tap needs a store to record in", hint="use --store sqlite:PATH or postgresql://...")
@@ -103,7 +103,8 @@ async def _relay_until_done(
         with server.open_listening_socket(LOOPBACK, serve.port) as listening_socket:
             root = server.local_base_url(listening_socket).removesuffix("/v1")
             recorder = open_recorder(store, provider=target.provider, ttl_s=serve.record_ttl_s)
-            recordings = RecordingQueue(
+            await recorder.close_abandoned()
+            recordings = RelayRecording(
                 recorder, clock=clock, new_id=random_id, max_body_bytes=serve.max_body_bytes,
                 report=notices.add, report_error=notices.add_error,
             )  # fmt: skip
@@ -179,16 +180,16 @@ class NoticeBuffer:
         self._lines = dict.fromkeys(self._lines, True)
 
 
-def summarize_counts(relay: "Relay", recordings: "RecordingQueue") -> str:
+def summarize_counts(relay: "Relay", recordings: "RelayRecording") -> str:
     """Return the counts of a relay that ended, as one line."""
     counts = relay.counts
     parts = [
         f"{counts.relayed:,} {'request' if counts.relayed == 1 else 'requests'} relayed",
-        f"{recordings.recorded:,} recorded",
+        f"{recordings.queue.recorded:,} recorded",
     ]
     parts += [f"{counts.unrecorded:,} to other paths"] if counts.unrecorded else []
     parts += [f"{counts.failed:,} without a complete response"] if counts.failed else []
-    parts += [f"{recordings.dropped:,} lost for the recording"] if recordings.dropped else []
+    parts += [f"{recordings.queue.dropped:,} lost for the recording"] if recordings.queue.dropped else []
     return ", ".join(parts)
 
 

@@ -25,7 +25,7 @@ from convo.history.records import LINK_STATUSES, LinkStatus, strip_secret_fields
 from convo.history.request_body import split_request_body, strip_body_secrets
 from convo.inspect.redaction import SECRET_RULES, Redactor
 from convo.models.stream import merge_anthropic_counts, usage_from_anthropic, usage_from_chat
-from convo.recording.exchange import ExchangeRequest, ExchangeResponse
+from convo.recording.exchange import ExchangeRequest, ExchangeResponse, Protocol
 
 MAX_ITEMS = 20_000
 """Items of one request or response; a longer one is recorded without items."""
@@ -121,6 +121,56 @@ def decode_response(request: ExchangeRequest, response: ExchangeResponse) -> Dec
             error = {"code": "invalid_response", "message": "the body of the response is neither JSON nor events"}
             decoded = replace(decoded, error=error)
     return replace(decoded, notes=(*decoded.notes, *notes))
+
+
+MAX_EVENT_BYTES = 1024 * 1024
+"""Bytes of one event of a stream whose text is shown as it arrives."""
+
+
+class StreamedText:
+    """Returns the text in the events of a stream as they arrive, of one response."""
+
+    def __init__(self, protocol: Protocol) -> None:
+        self._find_text = _TEXT_OF_EVENT[protocol]
+        self._rest = b""
+
+    def add(self, piece: bytes) -> str:
+        """Add bytes of the response, and return the text of the events that they complete."""
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        if len(self._rest) > MAX_EVENT_BYTES:
+            self._rest = b""
+        return "".join(map(self._read_line, lines))
+
+    def _read_line(self, line: bytes) -> str:
+        text = line.removeprefix(b"data:")
+        if len(text) == len(line) and not line.startswith(b"{"):
+            return ""
+        event = _parse_json(text) if b'"delta"' in text else None
+        try:
+            delta = self._find_text(event) if isinstance(event, dict) else None
+        except RecursionError:
+            return ""
+        return delta if isinstance(delta, str) else ""
+
+
+def _text_of_responses_event(event: dict[str, Json]) -> Json:
+    return event.get("delta") if event.get("type") == "response.output_text.delta" else None
+
+
+def _text_of_chat_chunk(chunk: dict[str, Json]) -> Json:
+    choices = [choice for choice in _as_dicts(chunk.get("choices")) if not _as_count(choice.get("index"))]
+    return _as_dict(choices[0].get("delta")).get("content") if choices else None
+
+
+def _text_of_messages_event(event: dict[str, Json]) -> Json:
+    return _as_dict(event.get("delta")).get("text") if event.get("type") == "content_block_delta" else None
+
+
+_TEXT_OF_EVENT: Mapping[Protocol, Callable[[dict[str, Json]], Json]] = {
+    "responses": _text_of_responses_event,
+    "chat_completions": _text_of_chat_chunk,
+    "messages": _text_of_messages_event,
+}
 
 
 _ENDED_EARLY = {"code": "stream_ended", "message": "the response ended before it was complete"}

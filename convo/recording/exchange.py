@@ -63,6 +63,10 @@ class Recorder(typing.Protocol):
         """Record a request whose response is not complete."""
         ...
 
+    async def add_text(self, request: ExchangeRequest, text: str) -> None:
+        """Record text of the response to a request that `begin` was called with, as it arrived so far."""
+        ...
+
     async def finish(self, request: ExchangeRequest, response: ExchangeResponse) -> None:
         """Record the response to a request; `begin` was called with it before."""
         ...

@@ -4,8 +4,8 @@
 the final one, under the id of the response if the server sent one. Each conversation of a client is a session, whose
 id is a hash of the client's own id of it, or of its first message: so every process finds it again.
 
-A recorder that ends without `aclose` leaves requests in progress. Its lease expires, and the next one marks them as
-failed.
+A recorder that is killed leaves requests in progress. Its lease expires, or its process is known to be dead, and the
+next recorder closes them.
 """
 
 import asyncio
@@ -20,8 +20,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from convo.config.sections import KNOWN_PROVIDERS
 from convo.errors import Conflict, ConvoError, ItemDeleted, NotCanonical, NotFound
+from convo.history.accumulator import ResponseAccumulator
 from convo.history.canonical import Hash, item_hash
-from convo.history.items import Json, is_user_message
+from convo.history.items import Json, StreamEvent, is_user_message
 from convo.history.records import (
     EMBEDDED_URL,
     RECORDED_SESSION_PREFIX,
@@ -38,7 +39,7 @@ from convo.recording.client import ClientIdentity, find_session_key, identify_cl
 from convo.recording.decoder import DecodedRequest, DecodedResponse, decode_request, decode_response
 from convo.recording.exchange import ExchangeRequest, ExchangeResponse
 from convo.recording.placement import ConversationIndex, PlacedRequest, Placement, hash_setup, item_units
-from convo.runtime import Clock, SystemClock, process_identity, random_id, shielded
+from convo.runtime import Clock, SystemClock, is_process_dead, process_identity, random_id, shielded
 from convo.stores.base import AppendItems, Store, Transaction
 from convo.stores.lease import LeaseGuard
 from convo.stores.request_list import RequestQuery
@@ -58,6 +59,11 @@ MAX_INDEXED_REQUESTS = 200
 DECODE_IN_THREAD_BYTES = 64 * 1024
 LEASE_TTL_S = 30.0
 MAX_ABANDONED = 200
+ABANDONED_CHECK_S = 60.0
+"""Seconds between two searches for requests of recorders that were killed."""
+
+MAX_LIVE_TEXT_CHARS = 1_000_000
+"""Characters of a response in progress that are written before its end."""
 
 MAX_VERSION_CHARS = 1000
 VERSION_PARAMETERS = ("beta", "api-version")
@@ -73,12 +79,18 @@ ENDPOINT_PATHS = {
 
 @dataclass
 class OpenExchange:
-    """A request whose response has not arrived."""
+    """A request whose response has not arrived.
+
+    event_count:  events with its text so far in the store's event log
+    text_chars:   characters of this text
+    """
 
     link: Link
     index: ConversationIndex
     placement: Placement
     setup: str
+    event_count: int = 0
+    text_chars: int = 0
 
 
 @dataclass
@@ -101,6 +113,7 @@ class StoreRecorder:
     _name: str = field(default_factory=lambda: random_id("rec")[4:12])
     _lease: LeaseGuard | None = None
     _pruned_at: float | None = None
+    _checked_at: float | None = None
 
     async def begin(self, request: ExchangeRequest) -> None:
         """Write a request as in progress. Raises StoreFault."""
@@ -108,6 +121,34 @@ class StoreRecorder:
         async with self._lock:
             await self._prepare()
             await shielded(self._begin(request, decoded, body_hashes))
+
+    async def add_text(self, request: ExchangeRequest, text: str) -> None:
+        """Append text of the response to the event log, as the server's own responses do. Raises StoreFault."""
+        async with self._lock:
+            exchange = self._open.get(request.id)
+            if exchange is None or exchange.text_chars > MAX_LIVE_TEXT_CHARS:
+                return
+            await shielded(self._add_text(exchange, text.encode("utf-8", "replace").decode()))
+
+    async def _add_text(self, exchange: OpenExchange, text: str) -> None:
+        link_id, events = exchange.link.id, list[StreamEvent]()
+        if not exchange.event_count:
+            await self.store.commit(Transaction(started_run_id=link_id))
+            item: dict[str, Json] = {"type": "message", "role": "assistant", "content": []}
+            events += [
+                {"type": "response.output_item.added", "output_index": 0, "item": item},
+                {
+                    "type": "response.content_part.added",
+                    "output_index": 0,
+                    "content_index": 0,
+                    "part": {"type": "output_text", "text": "", "annotations": []},
+                },
+            ]
+        events.append({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": text})
+        numbered = [{**event, "sequence_number": exchange.event_count + index} for index, event in enumerate(events)]
+        await self.store.append_events(link_id, numbered)
+        exchange.event_count += len(events)
+        exchange.text_chars += len(text)
 
     async def finish(self, request: ExchangeRequest, response: ExchangeResponse) -> None:
         """Write the response to `request`. Raises StoreFault."""
@@ -121,7 +162,7 @@ class StoreRecorder:
         """Write every request without a response as failed. Raises StoreFault."""
         async with self._lock:
             for exchange in list(self._open.values()):
-                await self.store.commit(Transaction(links=(_to_failed(exchange.link),)))
+                await self._close_interrupted(exchange.link)
             self._open.clear()
             if self._lease is not None:
                 await self._lease.release()
@@ -145,7 +186,7 @@ class StoreRecorder:
         return min((self.ttl_s or MAX_PRUNE_INTERVAL_S) / PRUNES_PER_TTL, MAX_PRUNE_INTERVAL_S)
 
     async def _prepare(self) -> None:
-        """Prune if that is due; at first, mark the requests of ended recorders as failed."""
+        """Prune if that is due; close the requests of recorders that were killed, at first and then if that is due."""
         now = self.clock.monotonic()
         if self._pruned_at is None or now - self._pruned_at > self.prune_interval_s():
             self._pruned_at = now
@@ -153,16 +194,37 @@ class StoreRecorder:
         if self._lease is None:
             holder = f"{process_identity()}:{self._name}"
             self._lease = await LeaseGuard.acquire(self.store, _lease_name(self._name), holder, LEASE_TTL_S)
-            await self._close_abandoned()
+        if self._checked_at is None or now - self._checked_at > ABANDONED_CHECK_S:
+            self._checked_at = now
+            await self.close_abandoned()
 
-    async def _close_abandoned(self) -> None:
+    async def close_abandoned(self) -> None:
+        """Close the requests in progress of recorders that were killed. Raises StoreFault."""
         page = await self.store.list_requests(RequestQuery(status="in_progress", limit=MAX_ABANDONED))
         for link in (listed.link for listed in page.requests):
             recorder = _recorder_of(link.id)
             if RECORDING_PARAMETER not in link.parameters or recorder in ("", self._name):
                 continue
-            if await self.store.lease_holder(_lease_name(recorder)) is None:
-                await self.store.commit(Transaction(links=(_to_failed(link),)))
+            holder = await self.store.lease_holder(_lease_name(recorder))
+            if holder is None or is_process_dead(holder):
+                await self._close_interrupted(link)
+
+    async def _close_interrupted(self, link: Link) -> None:
+        """Write a request whose response will not come: as incomplete with its text so far, as failed without text."""
+        error = {"code": "recording_ended", "message": "the recording ended before the response"}
+        accumulator, events = ResponseAccumulator(), await self.store.events(link.id)
+        for event in events:
+            accumulator.add(event)
+        output = tuple(accumulator.incomplete_output)
+        head = Path(link.head).append(output).head
+        closed = replace(link, status="incomplete" if output else "failed", error=error, head=head)
+        await self.store.commit(
+            Transaction(
+                appends=(AppendItems(link.head, output),) if output else (),
+                links=(closed,),
+                ended_run_id=link.id if events else None,
+            )
+        )
 
     async def _begin(self, request: ExchangeRequest, decoded: DecodedRequest, body_hashes: Sequence[Hash]) -> None:
         client, scope = identify_client(request.headers), _make_scope(request)
@@ -412,8 +474,11 @@ class StoreRecorder:
                 session, head=link.head, confirmed_head=link.head, link_id=link.id, used_at=self.clock.now()
             )
         appends = (AppendItems(started.head, tuple(output)),) if output else ()
+        ended_run_id = link.id if exchange.event_count and link.id == started.id else None
         try:
-            await self.store.commit(Transaction(appends=appends, links=(link,), session=session))
+            await self.store.commit(
+                Transaction(appends=appends, links=(link,), session=session, ended_run_id=ended_run_id)
+            )
         except NotFound:  # the session was deleted while the response arrived: so is its record
             return
         if link.id != started.id:
@@ -482,11 +547,6 @@ def _api_path(request: ExchangeRequest, scope: Scope) -> str:
         return API_PATHS[request.protocol]
     query = urlencode([pair for pair in parse_qsl(parts.query) if pair[0] in VERSION_PARAMETERS])
     return f"{path}?{query}" if query else path
-
-
-def _to_failed(link: Link) -> Link:
-    error = {"code": "recording_ended", "message": "the recording ended before the response"}
-    return replace(link, status="failed", error=error)
 
 
 def _lease_name(recorder: str) -> str:

@@ -16,7 +16,7 @@ from convo.config.values import Secret
 from convo.endpoints.base import IsSteered, ItemPage, SortOrder
 from convo.errors import ConvoError, StoreFault
 from convo.history.items import Item, Json, Response, StreamEvent
-from convo.history.records import EMBEDDED_SCOPE, UNFINISHED_STATUSES, Link, Scope
+from convo.history.records import EMBEDDED_SCOPE, RECORDING_PARAMETER, UNFINISHED_STATUSES, Link, Scope
 from convo.responses_api import background, errors, history, validation
 from convo.responses_api import compaction as compacting
 from convo.responses_api.background import follow_response, load_output
@@ -290,7 +290,10 @@ class EmbeddedEndpoint:
         await opened_model.warm(name)
 
     async def mark_abandoned(self, response_id: str) -> None:
-        """End an open run without a process as failed."""
+        """End an open run without a process as failed; a recorded request belongs to its recorder."""
+        link = await self._deps.store.link(response_id)
+        if link is not None and RECORDING_PARAMETER in link.parameters:
+            return
         await background.close_detached_run(response_id, abandoned_result, self._deps)
 
     async def aclose(self) -> None:

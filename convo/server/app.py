@@ -322,6 +322,8 @@ class Gateway:
         if self._upstreams is None:
             raise errors.unknown_url_error(exchange.method, exchange.scope["path"])
         client, provider_model = self._upstreams.open_pass_through(passed.api, passed.model)
+        if self.is_shutting_down:  # since the body was read, the connections to providers may have been closed
+            raise errors.server_shutting_down_error()
         with self.recording.track_passed(exchange, passed):
             await relay_upstream(exchange, passed, client, provider_model, self._metrics_for(exchange.tenant))
 

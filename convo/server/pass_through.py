@@ -5,7 +5,7 @@ The request keeps its bytes, except for the model's name; the response keeps its
 response.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -61,6 +61,7 @@ class PassedExchange:
     usage:            token counts in the form of the Responses API; None if there are none
     is_complete:      the whole response was sent
     error:            the reason why there is no response, or why it is incomplete
+    before_response:  awaited before the first bytes of the response are sent on
     """
 
     api: PassThroughApi
@@ -76,6 +77,7 @@ class PassedExchange:
     usage: Json = None
     is_complete: bool = False
     error: str | None = None
+    before_response: Callable[[], Awaitable[None]] | None = None
 
     @property
     def model(self) -> str:
@@ -119,6 +121,8 @@ async def relay_upstream(
     )
     async with CancelOnDisconnect(exchange), request as response:
         passed.response_status, passed.response_headers = response.status, response.headers
+        if passed.before_response is not None:
+            await passed.before_response()
         if is_streamed and response.is_event_stream:
             await _relay_events(exchange, passed, response, metrics)
         else:

@@ -3,15 +3,13 @@
 These are requests with store=false, and those that are passed through with a conversation in them: chat completions
 and Anthropic's Messages, but not embeddings and token counts.
 
-Exchanges wait in a bounded queue and are written by one task, so recording neither delays nor fails a response. When
-the queue is full, or the store fails, exchanges are dropped and counted. Another task deletes recordings after the TTL.
+Exchanges are written by the queue of `convo.recording.exchange_queue`. Another task deletes recordings after the TTL.
 """
 
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass
 
 from convo.config.settings import ServeSettings
 from convo.errors import ConvoError, StoreFault
@@ -21,7 +19,9 @@ from convo.history.records import EMBEDDED_URL
 from convo.history.request_body import VERSION_HEADERS
 from convo.models.pass_through import PassThroughApi
 from convo.recording.client import RECORDED_HEADERS
-from convo.recording.exchange import ExchangeRequest, ExchangeResponse, Protocol
+from convo.recording.decoder import StreamedText
+from convo.recording.exchange import ExchangeRequest, ExchangeResponse, Protocol, Recorder
+from convo.recording.exchange_queue import QueuedExchange, RecordingQueue
 from convo.recording.recorder import StoreRecorder, open_recorder
 from convo.runtime import Clock
 from convo.server.http import HttpExchange
@@ -44,33 +44,50 @@ DRAIN_TIMEOUT_S = 10.0
 """Seconds in which the waiting exchanges are written at shutdown."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingExchange:
-    """A request, or with `response` its response, that waits to be written."""
+class GatewayExchange(QueuedExchange):
+    """One exchange of the server.
 
-    tenant: str
-    request: ExchangeRequest
-    response: ExchangeResponse | None = None
+    get_text:  returns the text of the response that arrived since its last call
+    """
+
+    def __init__(self, recorder: Recorder, request: ExchangeRequest, get_text: Callable[[], str]) -> None:
+        super().__init__(recorder)
+        self.response: ExchangeResponse | None = None
+        self._request, self._get_text = request, get_text
 
     @property
-    def size_bytes(self) -> int:
-        return len(self.request.body) if self.response is None else len(self.response.body)
+    def request_bytes(self) -> int:
+        return len(self._request.body)
+
+    @property
+    def response_bytes(self) -> int:
+        return len(self.response.body) if self.response else 0
+
+    async def load_request(self) -> ExchangeRequest:
+        return self._request
+
+    async def load_response(self) -> ExchangeResponse:
+        assert self.response
+        return self.response
+
+    def take_text(self) -> str:
+        return self._get_text()
 
 
 class GatewayRecording:
     """Records exchanges of the tenants whose keys the settings name.
 
-    dropped_count:  exchanges that were not recorded, because the queue was full or the store failed
-    report:         called with the reason of the first of them
+    report:  called with a line about exchanges that were not recorded: at the first one, and at the end with their
+             number
     """
 
     def __init__(self, store: Store, serve: ServeSettings, clock: Clock, report: Callable[[str], None]) -> None:
-        self.dropped_count = 0
+        self.queue = RecordingQueue(
+            report=report, report_error=self._report_error, max_waiting=MAX_WAITING, max_waiting_bytes=MAX_WAITING_BYTES
+        )
         self._store, self._serve, self._clock, self._report = store, serve, clock, report
         self._recorders: dict[str, StoreRecorder] = {}
-        self._queue: asyncio.Queue[WaitingExchange | None] = asyncio.Queue()
-        self._waiting_bytes = 0
-        self._tasks: list[asyncio.Task[None]] = []
+        self._prune_task: asyncio.Task[None] | None = None
 
     def is_recorded(self, tenant: str) -> bool:
         """Return whether the requests of this key are recorded."""
@@ -82,25 +99,21 @@ class GatewayRecording:
         return (b"x-convo-recorded", b"ttl=%d" % self._serve.record_ttl_s)
 
     def start(self) -> None:
-        """Start the tasks; later calls have no effect."""
-        if not self._tasks:
-            self._tasks = [asyncio.create_task(self._write_forever()), asyncio.create_task(self._prune_forever())]
+        """Start to delete expired recordings; later calls have no effect."""
+        if self._prune_task is None:
+            self._prune_task = asyncio.create_task(self._prune_forever())
 
-    def begin(self, tenant: str, request: ExchangeRequest) -> bool:
-        """Queue a request; return whether it will be recorded. `finish` must follow then."""
+    def _begin(
+        self, tenant: str, request: ExchangeRequest, get_text: Callable[[], str] = lambda: ""
+    ) -> GatewayExchange | None:
+        """Queue a request; return its exchange, whose response must be queued later, if it will be recorded."""
         self.start()
-        if self._tasks[0].done():
-            self._drop("the task that writes them has ended")
-            return False
-        if self._queue.qsize() >= MAX_WAITING or self._waiting_bytes + len(request.body) > MAX_WAITING_BYTES:
-            self._drop("too many requests wait to be recorded")
-            return False
-        self._put(WaitingExchange(tenant, request))
-        return True
+        exchange = GatewayExchange(self._recorder_for(tenant), request, get_text)
+        return exchange if self.queue.begin(exchange) else None
 
-    def finish(self, tenant: str, request: ExchangeRequest, response: ExchangeResponse) -> None:
-        """Queue the response to a request that `begin` has queued."""
-        self._put(WaitingExchange(tenant, request, response))
+    def _finish(self, exchange: GatewayExchange, response: ExchangeResponse) -> None:
+        exchange.response = response
+        self.queue.finish(exchange)
 
     async def track(
         self,
@@ -111,36 +124,46 @@ class GatewayRecording:
     ) -> AsyncGenerator[StreamEvent, None]:
         """Yield the events of a response and record it, also if its client disconnects."""
         started_s, received_at = self._clock.monotonic(), self._clock.now()
-        request: ExchangeRequest | None = None
-        accumulator = ResponseAccumulator()
+        recorded: GatewayExchange | None = None
+        accumulator, deltas = ResponseAccumulator(), list[str]()
+        response_id = ""
+
+        def take_text() -> str:
+            text = "".join(deltas)
+            deltas.clear()
+            return text
+
         first_s: float | None = None
         last_event: StreamEvent | None = None
         try:
             async with aclosing(events):
                 async for event in events:
-                    if request is None and event["type"] in START_EVENTS:
-                        raw = json.dumps(body).encode()
-                        candidate = _make_request(event["response"]["id"], "responses", headers, raw, received_at)
-                        request = candidate if self.begin(tenant, candidate) else None
+                    if not response_id and event["type"] in START_EVENTS:
+                        response_id, raw = event["response"]["id"], json.dumps(body).encode()
+                        request = _make_request(response_id, "responses", headers, raw, received_at)
+                        recorded = self._begin(tenant, request, take_text)
+                        await self.queue.wait_for_room()
                     elif event["type"] in TERMINAL_EVENTS:
                         last_event = event
                     elif event["type"] not in START_EVENTS:
                         first_s = self._clock.monotonic() - started_s if first_s is None else first_s
                         accumulator.add(event)
+                        if recorded is not None and event["type"] == "response.output_text.delta":
+                            deltas.append(event["delta"])
                     yield event
         finally:
-            if request is not None:
+            if recorded is not None:
                 duration_s = self._clock.monotonic() - started_s
                 final = last_event or {
                     "type": "response.incomplete",
                     "response": {
-                        "id": request.id,
+                        "id": response_id,
                         "output": accumulator.incomplete_output,
                         "incomplete_details": {"reason": "client_disconnected"},
                     },
                 }
                 raw = json.dumps(final).encode()
-                self.finish(tenant, request, ExchangeResponse(200, {}, raw, first_s, duration_s, False, None))
+                self._finish(recorded, ExchangeResponse(200, {}, raw, first_s, duration_s, False, None))
 
     @contextmanager
     def track_passed(self, exchange: HttpExchange, passed: PassedExchange) -> Iterator[None]:
@@ -154,10 +177,20 @@ class GatewayRecording:
             return
         received_at = self._clock.now() - exchange.duration_s
         request = _make_request(exchange.id, protocol, exchange.headers, passed.request_body, received_at)
-        if not self.begin(exchange.tenant, request):
+        text, taken_bytes = StreamedText(protocol), 0
+
+        def take_text() -> str:
+            nonlocal taken_bytes
+            piece = bytes(passed.response_body[taken_bytes:])
+            taken_bytes += len(piece)
+            return text.add(piece)
+
+        recorded = self._begin(exchange.tenant, request, take_text)
+        if recorded is None:
             yield
             return
         passed.keeps_response = exchange.records_errors = True
+        passed.before_response = self.queue.wait_for_room
         exchange.recording_header = self.header
         try:
             yield
@@ -175,32 +208,23 @@ class GatewayRecording:
                 is_truncated=passed.response_bytes > len(passed.response_body),
                 error=reason,
             )
-            self.finish(exchange.tenant, request, response)
+            self._finish(recorded, response)
 
     async def aclose(self) -> None:
         """Write the waiting exchanges, for at most `DRAIN_TIMEOUT_S` seconds, and close the recorders."""
-        if not self._tasks:
+        if self._prune_task is None:
             return
-        self._queue.put_nowait(None)
-        writer, pruner = self._tasks
-        pruner.cancel()
-        await asyncio.wait({writer}, timeout=DRAIN_TIMEOUT_S)
-        writer.cancel()
-        outcome, _ = await asyncio.gather(writer, pruner, return_exceptions=True)
-        if isinstance(outcome, Exception):
-            self._report(f"the recording ended early: {type(outcome).__name__}")
+        self._prune_task.cancel()
+        await self.queue.aclose(DRAIN_TIMEOUT_S)
+        await asyncio.gather(self._prune_task, return_exceptions=True)
         for recorder in self._recorders.values():
             with suppress(StoreFault):
                 await recorder.aclose()
+        if self.queue.dropped:
+            self._report(f"requests that were not recorded: {self.queue.dropped:,}")
 
-    def _put(self, exchange: WaitingExchange) -> None:
-        self._waiting_bytes += exchange.size_bytes
-        self._queue.put_nowait(exchange)
-
-    def _drop(self, reason: str) -> None:
-        self.dropped_count += 1
-        if self.dropped_count == 1:
-            self._report(f"some requests are not recorded: {reason}")
+    def _report_error(self, error: BaseException) -> None:
+        self._report(f"the recording ended early: {type(error).__name__}")
 
     def _recorder_for(self, tenant: str) -> StoreRecorder:
         if tenant not in self._recorders:
@@ -208,24 +232,14 @@ class GatewayRecording:
             self._recorders[tenant] = open_recorder(store, ttl_s=self._serve.record_ttl_s, clock=self._clock)
         return self._recorders[tenant]
 
-    async def _write_forever(self) -> None:
-        while (exchange := await self._queue.get()) is not None:
-            self._waiting_bytes -= exchange.size_bytes
-            recorder = self._recorder_for(exchange.tenant)
-            try:
-                if exchange.response is None:
-                    await recorder.begin(exchange.request)
-                else:
-                    await recorder.finish(exchange.request, exchange.response)
-            except ConvoError as error:
-                self._drop(error.message)
-
     async def _prune_forever(self) -> None:
-        """Delete expired recordings of all tenants, also of those without requests since the start."""
+        """Close interrupted recordings and delete expired ones, also of tenants without requests since the start."""
         while True:
             with suppress(StoreFault):
                 for tenant in await self._store.admin.tenant_names():
-                    await self._recorder_for(tenant).prune()
+                    recorder = self._recorder_for(tenant)
+                    await recorder.close_abandoned()
+                    await recorder.prune()
             await self._clock.sleep(self._recorder_for(self._store.tenant).prune_interval_s())
 
 

@@ -31,7 +31,7 @@ from convo.server.relay_recording import (
     CREDENTIAL_HEADERS,
     ExchangeCopy,
     ExchangeHead,
-    RecordingQueue,
+    RelayRecording,
     WebSocketCopies,
     recordable_headers,
     recordable_url,
@@ -172,7 +172,7 @@ class Relay:
     """
 
     def __init__(
-        self, upstreams: Sequence[Upstream], serve: ServeSettings, recordings: RecordingQueue, *, clock: Clock,
+        self, upstreams: Sequence[Upstream], serve: ServeSettings, recordings: RelayRecording, *, clock: Clock,
         new_id: NewId, idle_s: float, report: Callable[[str], None],
     ) -> None:  # fmt: skip
         self.counts = RelayCounts()
@@ -329,6 +329,9 @@ class Relay:
         if aiohttp.hdrs.TRANSFER_ENCODING in response.headers:  # it overrides a length (RFC 9112, 6.3)
             headers = [pair for pair in headers if pair[0].lower() != b"content-length"]
         exchange.status = response.status
+        if copy:
+            copy.is_encoded = aiohttp.hdrs.CONTENT_ENCODING in response.headers
+            await self._recordings.queue.wait_for_room()
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         try:
             async for piece in response.content.iter_any():
@@ -432,6 +435,8 @@ class Relay:
                 message = await connection.recv()
             except ConnectionClosed:
                 break
+            if copies:
+                await self._recordings.queue.wait_for_room()
             if isinstance(message, str):
                 await send({"type": "websocket.send", "text": message})
                 if copies:

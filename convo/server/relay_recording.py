@@ -1,8 +1,7 @@
-"""Copies of relayed requests and responses, and the queue between a relay and a recorder.
+"""Copies of relayed requests and responses for a recorder.
 
-A relay passes bodies on as they arrive and adds each piece to a copy, which ends at a limit. Complete copies
-wait in a bounded queue; one task decodes them and calls the recorder. So a slow or failing recorder delays
-no request: its exchanges are dropped and counted.
+A relay passes bodies on as they arrive and adds each piece to a copy, which ends at a limit. The queue of
+`convo.recording.exchange_queue` decodes the copies and calls the recorder.
 """
 
 import asyncio
@@ -12,19 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from convo.errors import ConvoError
 from convo.history.accumulator import TERMINAL_EVENTS
 from convo.models.http import DamagedBody, Decompressor
 from convo.recording import exchange
+from convo.recording.decoder import StreamedText
 from convo.recording.exchange import ExchangeRequest, ExchangeResponse, Recorder
+from convo.recording.exchange_queue import MAX_WAITING, QueuedExchange, RecordingQueue
 from convo.runtime import Clock, NewId
 from convo.server.http import DECODE_IN_THREAD_BYTES, Header, InvalidJson, parse_strict_json
 
 MAX_COPIED_BYTES = 128 * 1024 * 1024
 """Bytes of all copies together: of exchanges in progress and of those that wait for the recorder."""
-
-MAX_WAITING = 10_000
-"""Requests and responses that wait for the recorder; when so many wait, new requests are not recorded."""
 
 DRAIN_TIMEOUT_S = 30.0
 """Seconds that the recorder gets at the end for the exchanges that wait."""
@@ -96,7 +93,7 @@ class BodyCopy:
         self.is_truncated = False
         self._budget, self._max_bytes = budget, max_bytes
         self._pieces: list[bytes] = []
-        self._size_bytes = 0
+        self._size_bytes = self._taken_count = 0
 
     def add(self, piece: bytes) -> None:
         if self.is_truncated:
@@ -107,6 +104,12 @@ class BodyCopy:
         self._budget.free_bytes -= len(piece)
         self._size_bytes += len(piece)
         self._pieces.append(piece)
+
+    def take_new_pieces(self) -> list[bytes]:
+        """Return the pieces that were added since the last call; they stay in the copy."""
+        pieces = self._pieces[self._taken_count :]
+        self._taken_count += len(pieces)
+        return pieces
 
     def take(self) -> bytes:
         """Return the copy, and give its bytes back to the budget."""
@@ -185,26 +188,35 @@ class ExchangeHead:
     encoding: str = ""
 
 
-class ExchangeCopy:
-    """The copy of one exchange while it passes through a relay."""
+class ExchangeCopy(QueuedExchange):
+    """The copy of one exchange while it passes through a relay.
 
-    def __init__(self, queue: "RecordingQueue", head: ExchangeHead, id: str, now: float, started_s: float) -> None:  # noqa: A002
-        self.request_body, self.response_body = queue.new_body(), queue.new_body()
+    is_encoded:  the response has a content encoding, so its text is known at its end only
+    """
+
+    def __init__(self, recording: "RelayRecording", head: ExchangeHead, id: str, now: float, started_s: float) -> None:  # noqa: A002
+        super().__init__(recording.recorder)
+        self.request_body, self.response_body = recording.new_body(), recording.new_body()
         self.head, self.id, self.received_at, self.started_s = head, id, now, started_s
         self.first_byte_s: float | None = None
-        self.request: ExchangeRequest | None = None
-        self._queue = queue
+        self.is_encoded = False
+        self._recording = recording
         self._is_begun = self._is_recorded = self._is_finished = False
+        self._status: int | None = None
+        self._headers: tuple[Header, ...] = ()
+        self._duration_s = 0.0
+        self._error: str | None = None
+        self._text = StreamedText(head.protocol)
 
     def begin(self) -> None:
         """Record the request. Later calls have no effect."""
         if not self._is_begun:
             self._is_begun = True
-            self._is_recorded = self._queue.put_request(self)
+            self._is_recorded = self._recording.queue.begin(self)
 
     def add_response_piece(self, piece: bytes) -> None:
         if self.first_byte_s is None and piece:
-            self.first_byte_s = self._queue.clock.monotonic() - self.started_s
+            self.first_byte_s = self._recording.clock.monotonic() - self.started_s
         self.response_body.add(piece)
 
     def finish(self, status: int | None, headers: Iterable[Header] = (), error: str | None = None) -> None:
@@ -213,121 +225,60 @@ class ExchangeCopy:
             return
         self._is_finished = True
         self.begin()
-        duration_s = self._queue.clock.monotonic() - self.started_s
+        self._status, self._headers, self._error = status, tuple(headers), error
+        self._duration_s = self._recording.clock.monotonic() - self.started_s
         if self._is_recorded:
-            self._queue.put_response(ResponseCopy(self, status, tuple(headers), duration_s, error))
+            self._recording.queue.finish(self)
         else:
             self.release()
+
+    async def load_request(self) -> ExchangeRequest:
+        head, max_bytes = self.head, self._recording.max_body_bytes
+        body, is_truncated = await decode_copy(self.request_body, head.encoding, max_bytes)
+        return ExchangeRequest(
+            self.id, head.protocol, head.url, head.headers, body, self.received_at, is_truncated
+        )  # fmt: skip
+
+    async def load_response(self) -> ExchangeResponse:
+        headers = recordable_headers(self._headers)
+        encoding, max_bytes = headers.get("content-encoding", ""), self._recording.max_body_bytes
+        body, is_truncated = await decode_copy(self.response_body, encoding, max_bytes)
+        return ExchangeResponse(
+            self._status, headers, body, self.first_byte_s, self._duration_s, is_truncated, self._error
+        )
+
+    def take_text(self) -> str:
+        pieces = self.response_body.take_new_pieces()
+        return "" if self.is_encoded else "".join(map(self._text.add, pieces))
 
     def release(self) -> None:
         self.request_body.release()
         self.response_body.release()
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseCopy:
-    """A response that waits for the recorder."""
-
-    copy: ExchangeCopy
-    status: int | None
-    headers: tuple[Header, ...]
-    duration_s: float
-    error: str | None
-
-
-class RecordingQueue:
-    """Passes copies to a recorder, in order, in a task of its own.
-
-    recorded:  exchanges that the recorder stored
-    dropped:   exchanges that it did not store, because it was too slow or failed
-    """
+class RelayRecording:
+    """Copies exchanges of a relay, and passes them to one recorder, which it closes."""
 
     def __init__(
         self, recorder: Recorder, *, clock: Clock, new_id: NewId, max_body_bytes: int, report: Callable[[str], None],
         report_error: Callable[[BaseException], None], max_waiting: int = MAX_WAITING, budget: CopyBudget | None = None,
     ) -> None:  # fmt: skip
-        self.clock = clock
-        self.recorded = self.dropped = 0
-        self._recorder, self._new_id, self._max_body_bytes = recorder, new_id, max_body_bytes
-        self._report, self._report_error, self._max_waiting = report, report_error, max_waiting
+        self.recorder, self.clock, self.max_body_bytes = recorder, clock, max_body_bytes
+        self.queue = RecordingQueue(report=report, report_error=report_error, max_waiting=max_waiting)
+        self._new_id = new_id
         self._budget = budget or CopyBudget()
-        self._entries: asyncio.Queue[ExchangeCopy | ResponseCopy | None] = asyncio.Queue()
-        self._task = asyncio.create_task(self._run())
 
     def open_copy(self, head: ExchangeHead) -> ExchangeCopy:
         """Start the copy of an exchange whose request begins now."""
         return ExchangeCopy(self, head, self._new_id("exch"), self.clock.now(), self.clock.monotonic())
 
     def new_body(self) -> BodyCopy:
-        return BodyCopy(self._budget, self._max_body_bytes)
-
-    def put_request(self, copy: ExchangeCopy) -> bool:
-        """Queue a request; return whether it will be recorded."""
-        if self._task.done() or self._entries.qsize() >= self._max_waiting:
-            self._count_dropped("the recorder is too slow, so some requests are not recorded")
-            return False
-        self._entries.put_nowait(copy)
-        return True
-
-    def put_response(self, response: ResponseCopy) -> None:
-        """Queue the response of a queued request."""
-        self._entries.put_nowait(response)
+        return BodyCopy(self._budget, self.max_body_bytes)
 
     async def aclose(self, timeout_s: float = DRAIN_TIMEOUT_S) -> None:
         """Record the waiting exchanges, for at most `timeout_s` seconds, and close the recorder."""
-        self._entries.put_nowait(None)
-        await asyncio.wait({self._task}, timeout=timeout_s)
-        if not self._task.done():
-            self._task.cancel()
-            await asyncio.wait({self._task})
-        while not self._entries.empty():
-            entry = self._entries.get_nowait()
-            if isinstance(entry, ResponseCopy):
-                self._count_dropped("the recorder is too slow, so some requests are not recorded")
-        if not self._task.cancelled() and (error := self._task.exception()):
-            self._report_error(error)
-        await self._recorder.aclose()
-
-    async def _run(self) -> None:
-        while (entry := await self._entries.get()) is not None:
-            try:
-                if isinstance(entry, ExchangeCopy):
-                    entry.request = await self._begin(entry)
-                else:
-                    await self._finish(entry)
-            except ConvoError as error:
-                self._count_dropped(f"requests are not recorded: {error.message}")
-
-    async def _begin(self, copy: ExchangeCopy) -> ExchangeRequest:
-        head = copy.head
-        body, is_truncated = await decode_copy(copy.request_body, head.encoding, self._max_body_bytes)
-        request = ExchangeRequest(
-            copy.id, head.protocol, head.url, head.headers, body, copy.received_at, is_truncated
-        )  # fmt: skip
-        await self._recorder.begin(request)
-        return request
-
-    async def _finish(self, response: ResponseCopy) -> None:
-        copy = response.copy
-        if copy.request is None:  # `begin` failed and was counted
-            copy.release()
-            return
-        headers = recordable_headers(response.headers)
-        encoding = headers.get("content-encoding", "")
-        body, is_truncated = await decode_copy(copy.response_body, encoding, self._max_body_bytes)
-        request, copy.request = copy.request, None
-        await self._recorder.finish(
-            request,
-            ExchangeResponse(
-                response.status, headers, body, copy.first_byte_s, response.duration_s, is_truncated, response.error
-            ),
-        )
-        self.recorded += 1
-
-    def _count_dropped(self, reason: str) -> None:
-        if not self.dropped:
-            self._report(reason)
-        self.dropped += 1
+        await self.queue.aclose(timeout_s)
+        await self.recorder.aclose()
 
 
 # -- WebSocket ------------------------------------------------------------------------------------
@@ -347,8 +298,8 @@ class WebSocketCopies:
     Events belong to the oldest request that is open, or to the one with their `stream_id`.
     """
 
-    def __init__(self, queue: RecordingQueue, head: ExchangeHead, headers: Iterable[Header]) -> None:
-        self._queue, self._head, self._headers = queue, head, tuple(headers)
+    def __init__(self, recording: RelayRecording, head: ExchangeHead, headers: Iterable[Header]) -> None:
+        self._recording, self._head, self._headers = recording, head, tuple(headers)
         self._open: list[tuple[Any, ExchangeCopy]] = []
 
     def add_client_message(self, text: str) -> bool:
@@ -356,7 +307,7 @@ class WebSocketCopies:
         message = _parse_message(text) if '"stream_id"' in text or not LEADING_TYPE.match(text) else None
         if _read_type(text, message) != CREATE_TYPE:
             return False
-        copy = self._queue.open_copy(self._head)
+        copy = self._recording.open_copy(self._head)
         copy.request_body.add(text.encode("utf-8", "replace"))
         copy.begin()
         self._open.append(((message or {}).get("stream_id"), copy))

@@ -11,6 +11,8 @@ import pytest
 from convo.chat.lookup import list_store, load_last_used_session, load_sent_body
 from convo.cli.completion import list_completions
 from convo.errors import NotFound
+from convo.history.accumulator import ResponseAccumulator
+from convo.history.items import item_text
 from convo.history.records import Session, Strategy
 from convo.history.tree import root_key
 from convo.inspect.view import link_cost_usd
@@ -280,6 +282,51 @@ async def test_requests_without_a_response_are_failed_at_the_end_and_after_a_kil
     }  # fmt: skip
     assert {(entry.link.error or {}).get("code") for entry in listed} == {"recording_ended", None}
     await recorder.aclose()
+
+
+async def load_running_text(store: Store, link_id: str) -> str:
+    accumulator = ResponseAccumulator()
+    for event in await store.events(link_id):
+        accumulator.add(event)
+    return "".join(map(item_text, accumulator.output))
+
+
+async def test_text_is_stored_while_a_response_runs_and_gone_with_its_end(store: Store) -> None:
+    recorder = open_recorder(store, clock=FixedClock())
+    request = make_request(
+        {"model": "m", "messages": [{"role": "user", "content": "Hi."}]}, protocol="chat_completions"
+    )
+    await recorder.begin(request)
+    (running,) = (await store.list_requests(RequestQuery())).requests
+    assert await load_running_text(store, running.link.id) == ""
+    await recorder.add_text(request, "Once upon ")
+    await recorder.add_text(request, "a time \ud83d")
+    assert await load_running_text(store, running.link.id) == "Once upon a time ?"
+    await recorder.finish(request, answer_in("chat_completions", "Once upon a time.", "chatcmpl-1"))
+    await recorder.add_text(request, "late")
+    (final,) = (await store.list_requests(RequestQuery())).requests
+    assert (final.link.id, final.link.status) == ("chatcmpl-1", "completed")
+    assert await store.events(running.link.id) == []
+    assert list(await store.admin.abandoned_runs()) == []
+    await recorder.aclose()
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+async def test_an_interrupted_response_keeps_its_text_as_incomplete(store: Store, is_killed: bool) -> None:
+    recorder = open_recorder(store, clock=FixedClock())
+    request = make_request({"model": "m", "input": "Hi."})
+    await recorder.begin(request)
+    await recorder.add_text(request, "Once upon a time")
+    if is_killed:
+        assert recorder._lease is not None
+        await recorder._lease.release()  # as if it had expired
+        await open_recorder(store, clock=FixedClock()).close_abandoned()
+    else:
+        await recorder.aclose()
+    (listed,) = (await store.list_requests(RequestQuery())).requests
+    assert (listed.link.status, (listed.link.error or {}).get("code")) == ("incomplete", "recording_ended")
+    assert item_text((await store.path(listed.link.head)).items[-1]) == "Once upon a time"
+    assert list(await store.admin.abandoned_runs()) == []
 
 
 async def test_two_responses_with_one_id_are_both_kept(store: Store) -> None:

@@ -13,7 +13,7 @@ from convo.config.settings import ServeSettings
 from convo.recording.exchange import ExchangeRequest, ExchangeResponse
 from convo.runtime import SystemClock, random_id
 from convo.server.relay import Relay, Upstream, run_relay
-from convo.server.relay_recording import CopyBudget, RecordingQueue
+from convo.server.relay_recording import CopyBudget, RelayRecording
 from convo.server.server import open_listening_socket
 
 Headers = Sequence[tuple[str, str]]
@@ -155,10 +155,14 @@ class MemoryRecorder:
     def __init__(self) -> None:
         self.begun: list[ExchangeRequest] = []
         self.finished: list[tuple[ExchangeRequest, ExchangeResponse]] = []
+        self.texts: dict[str, str] = {}
         self.is_closed = False
 
     async def begin(self, request: ExchangeRequest) -> None:
         self.begun.append(request)
+
+    async def add_text(self, request: ExchangeRequest, text: str) -> None:
+        self.texts[request.id] = self.texts.get(request.id, "") + text
 
     async def finish(self, request: ExchangeRequest, response: ExchangeResponse) -> None:
         assert request in self.begun
@@ -180,7 +184,7 @@ class RunningRelay:
     """
 
     relay: Relay
-    recordings: RecordingQueue
+    recordings: RelayRecording
     recorder: MemoryRecorder
     port: int
     notices: list[str]
@@ -240,7 +244,7 @@ async def run_test_relay(
     errors: list[BaseException] = []
     recorder = recorder or MemoryRecorder()
     clock = SystemClock()
-    recordings = RecordingQueue(
+    recordings = RelayRecording(
         recorder, clock=clock, new_id=random_id, max_body_bytes=serve.max_body_bytes, report=notices.append,
         report_error=errors.append, max_waiting=max_waiting, budget=budget,
     )  # fmt: skip

@@ -14,7 +14,9 @@ import pytest
 
 from convo.config.values import Secret
 from convo.errors import InvalidSettings, StoreFault
+from convo.recording import exchange_queue
 from convo.recording.exchange import ExchangeRequest, ExchangeResponse
+from convo.recording.exchange_queue import MAX_UNWRITTEN
 from convo.server.relay import Upstream
 from convo.server.relay_recording import CopyBudget, decode_body, recordable_headers, recordable_url
 from tests.server.relay_peers import (
@@ -22,6 +24,7 @@ from tests.server.relay_peers import (
     Answer,
     MemoryRecorder,
     Message,
+    RunningRelay,
     encode_chunk,
     encode_head,
     iterate_body,
@@ -555,10 +558,113 @@ async def test_a_recorder_that_is_too_slow_loses_records_and_delays_nothing() ->
             assert (await relay.send("POST /up/v1/responses", body=b"{}")).status == 200
         recorder.release.set()
         await relay.wait_for_records(2)
-    assert relay.recordings.recorded == len(recorder.finished) == len(recorder.begun)
-    assert relay.recordings.recorded + relay.recordings.dropped == 10
-    assert relay.recordings.dropped > 0
+    assert relay.recordings.queue.recorded == len(recorder.finished) == len(recorder.begun)
+    assert relay.recordings.queue.recorded + relay.recordings.queue.dropped == 10
+    assert relay.recordings.queue.dropped > 0
     assert relay.notices == ["the recorder is too slow, so some requests are not recorded"]
+
+
+async def send_until_held_back(relay: RunningRelay) -> tuple[int, "asyncio.Task[Message]"]:
+    """Send requests one after another; return the number of responses, and the request whose response is held back."""
+    for number in range(3 * MAX_UNWRITTEN):
+        sending = asyncio.create_task(relay.send("POST /up/v1/responses", body=b"{}"))
+        await asyncio.wait({sending}, timeout=0.5)
+        if not sending.done():
+            return number, sending
+    raise AssertionError("no response was held back")
+
+
+async def test_responses_are_held_back_while_too_many_records_wait_so_a_kill_loses_few() -> None:
+    recorder = StuckRecorder()
+    async with (
+        run_upstream(answer_with()) as upstream,
+        run_test_relay(up(upstream.port), recorder=recorder) as relay,
+    ):
+        count, held_back = await send_until_held_back(relay)
+        assert 2 * count <= MAX_UNWRITTEN + 2  # the entries of requests and of responses
+        assert len(upstream.requests) == count + 1  # it reached the upstream at once
+        recorder.release.set()
+        assert (await held_back).status == 200
+        await relay.wait_for_records(count + 1)
+    assert relay.recordings.queue.dropped == 0
+
+
+async def test_a_recorder_that_stays_too_slow_holds_no_response_back_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange_queue, "MAX_HELD_BACK_S", 0.01)
+    recorder = StuckRecorder()
+    async with (
+        run_upstream(answer_with()) as upstream,
+        run_test_relay(up(upstream.port), recorder=recorder) as relay,
+    ):
+        for _ in range(2 * MAX_UNWRITTEN):
+            assert (await relay.send("POST /up/v1/responses", body=b"{}")).status == 200
+        assert recorder.begun == []
+        recorder.release.set()
+        await relay.wait_for_records(2 * MAX_UNWRITTEN)
+
+
+async def test_records_that_were_not_written_at_the_end_are_counted_once_each() -> None:
+    recorder = StuckRecorder()
+    async with run_upstream(answer_with()) as upstream, run_test_relay(up(upstream.port), recorder=recorder) as relay:
+        for _ in range(3):
+            assert (await relay.send("POST /up/v1/responses", body=b"{}")).status == 200
+        await relay.recordings.queue.aclose(0.01)
+        assert relay.recordings.queue.dropped == 2 + 1  # one was being written
+        recorder.release.set()
+    assert relay.recordings.queue.recorded == 0
+
+
+CHAT_DELTA = b'data: {"choices": [{"index": 0, "delta": {"content": "%b"}}]}\n\n'
+MESSAGES_DELTA = (
+    b'event: x\r\ndata: {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "%b"}}\r\n\r\n'
+)
+RESPONSES_DELTA = b'data: {"type": "response.output_text.delta", "delta": "%b"}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("path", "delta"), [("chat/completions", CHAT_DELTA), ("messages", MESSAGES_DELTA), ("responses", RESPONSES_DELTA)]
+)
+async def test_the_text_of_a_stream_is_recorded_while_it_arrives(
+    monkeypatch: pytest.MonkeyPatch, path: str, delta: bytes
+) -> None:
+    monkeypatch.setattr(exchange_queue, "TEXT_INTERVAL_S", 0.005)
+    recorder, go_on = TextRecorder(), asyncio.Event()
+
+    async def answer(request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        first, second = delta % b"Once upon ", delta % b"a time"
+        writer.write(STREAM_HEAD + encode_chunk(first) + encode_chunk(second[:30]))
+        await go_on.wait()
+        writer.write(encode_chunk(second[30:]))
+        await recorder.has_text("Once upon a time")
+        writer.write(b"0\r\n\r\n")
+        return True
+
+    async with run_upstream(answer) as upstream, run_test_relay(up(upstream.port), recorder=recorder) as relay:
+        async with asyncio.timeout(10):
+            sending = asyncio.create_task(relay.send(f"POST /up/v1/{path}", body=b"{}"))
+            await recorder.has_text("Once upon ")
+            assert recorder.finished == []
+            go_on.set()
+            await sending
+        await relay.wait_for_records(1)
+    assert recorder.finished[0][1].body.count(b"data: ") == 2
+
+
+class TextRecorder(MemoryRecorder):
+    """Notifies a test of new text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_changed = asyncio.Condition()
+
+    async def add_text(self, request: ExchangeRequest, text: str) -> None:
+        await super().add_text(request, text)
+        async with self._has_changed:
+            self._has_changed.notify_all()
+
+    async def has_text(self, text: str) -> None:
+        async with self._has_changed:
+            await self._has_changed.wait_for(lambda: text in self.texts.values())
 
 
 class FailingRecorder(MemoryRecorder):
@@ -583,5 +689,5 @@ async def test_a_recorder_that_fails_is_reported_once_and_used_again() -> None:
         for body in (b"begin", b"finish", b"{}"):
             assert (await relay.send("POST /up/v1/responses", body=body)).status == 200
         await relay.wait_for_records(1)
-    assert (relay.recordings.recorded, relay.recordings.dropped) == (1, 2)
+    assert (relay.recordings.queue.recorded, relay.recordings.queue.dropped) == (1, 2)
     assert relay.notices == ["requests are not recorded: the disk is full"]
