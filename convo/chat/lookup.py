@@ -11,12 +11,14 @@ from collections.abc import Awaitable, Sequence
 from typing import NamedTuple, TypeVar
 
 from convo.errors import AmbiguousHandle, DamagedRow, InvalidUsage, ItemDeleted, NotFound
+from convo.history.accumulator import ResponseAccumulator
 from convo.history.items import (
     Item,
     Json,
     conversation_title,
     is_assistant_message,
     is_client_output,
+    item_text,
     item_type,
     typed_text,
 )
@@ -156,6 +158,14 @@ async def read_or_report(store: Store, read: Awaitable[Result]) -> Result | None
     except DamagedRow as error:
         store.report_damaged_row(error)
         return None
+
+
+async def load_running_text(link: Link, store: Store) -> str:
+    """Return the text of a response in progress, as far as the event log has it."""
+    accumulator = ResponseAccumulator()
+    for event in await store.events(link.id):
+        accumulator.add(event)
+    return "\n".join(filter(None, map(item_text, accumulator.output)))
 
 
 async def load_sent_body(store: Store, link: Link) -> SentBody | None:

@@ -6,11 +6,12 @@ only when it changed.
 
 import os
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import NamedTuple
 
-from convo.chat.lookup import read_or_report
+from convo.chat.lookup import is_recorded_session, load_running_text, read_or_report
 from convo.chat.view_loader import load_file_view, load_handle_view
-from convo.history.records import UNFINISHED_STATUSES, Session
+from convo.history.records import UNFINISHED_STATUSES, Session, is_recording_in_progress
 from convo.history.tree import Key
 from convo.inspect.view import ConversationView
 from convo.runtime import Clock
@@ -26,6 +27,7 @@ class ConversationVersion(NamedTuple):
     session:            its record, which every input and every response changes
     head:               of the conversation at the embedded endpoint, which other clients change too
     response_statuses:  (id, status) of each related response
+    running_texts:      (id, text so far) of each recorded response in progress
     run_revision:       (id, revision) of the session's newest agent run
     file_stamp:         modification time and size of its replay file
     """
@@ -33,6 +35,7 @@ class ConversationVersion(NamedTuple):
     session: Session | None
     head: Key | None
     response_statuses: tuple[tuple[str, str], ...]
+    running_texts: tuple[tuple[str, str], ...]
     run_revision: tuple[str, int] | None
     file_stamp: tuple[int, int] | None
 
@@ -51,7 +54,7 @@ async def watch_conversation(
     version = await load_conversation_version(store, view)
     view = await load_view(store, handle)  # again: it may have changed before its version was read
     while True:
-        yield view
+        yield replace(view, running_texts=dict(version.running_texts))
         new_version = version
         while new_version == version:
             await clock.sleep(POLL_INTERVAL_S)
@@ -70,10 +73,13 @@ async def load_conversation_version(store: Store, view: ConversationView) -> Con
     link_id = session.link_id if session else view.current_link_id
     related_links = await store.related_links(link_id) if link_id else ()
     statuses = tuple((link.id, link.status) for link in related_links)
+    own_links = await store.links(session.id) if session and is_recorded_session(session) else related_links
+    running = [link for link in own_links if is_recording_in_progress(link)]
+    texts = [(link.id, await load_running_text(link, store)) for link in running]
     runs = await read_or_report(store, store.agent_runs(session_id=session.id, limit=1)) if session else ()
     run = (runs[0].id, runs[0].revision) if runs else None
     return ConversationVersion(
-        session, conversation.head if conversation else None, statuses, run, read_replay_stamp(view)
+        session, conversation.head if conversation else None, statuses, tuple(texts), run, read_replay_stamp(view)
     )
 
 

@@ -216,6 +216,11 @@ def describe_client(parameters: Mapping[str, Json]) -> str | None:
     return " ".join(filter(None, (recording.get("client"), recording.get("version")))) or "unknown client"
 
 
+def is_recording_in_progress(link: Link) -> bool:
+    """Return whether a recorded request of another client runs; its text so far is in the event log."""
+    return link.status in UNFINISHED_STATUSES and RECORDING_PARAMETER in link.parameters
+
+
 OTHER_API_NAMES = {"chat_completions": "Chat Completions", "messages": "Anthropic Messages"}
 """The APIs of recorded requests besides the Responses API, by the name in their record."""
 

@@ -18,23 +18,28 @@ from dataclasses import replace
 from hashlib import sha256
 from itertools import islice
 
-from convo.chat.lookup import list_store, load_link, store_listing_to_json
+from convo.chat.lookup import list_store, load_link, load_running_text, load_sent_body, store_listing_to_json
 from convo.chat.next_request import rebuild_request_fields
 from convo.chat.view_loader import load_handle_view, load_request_view
 from convo.config.sections import Price
 from convo.config.settings import LOCAL_TENANT
 from convo.errors import InvalidRunState
-from convo.history.accumulator import ResponseAccumulator
 from convo.history.canonical import is_utf8_encodable
 from convo.history.items import Item, Json, StreamEvent, conversation_title, item_type
-from convo.history.records import IGNORED_PARAMETER, UNFINISHED_STATUSES, Link, describe_client
+from convo.history.records import (
+    IGNORED_PARAMETER,
+    UNFINISHED_STATUSES,
+    Link,
+    describe_client,
+    is_recording_in_progress,
+)
 from convo.inspect.serialize import conversation_to_json
 from convo.inspect.tree import iter_link_rows
 from convo.inspect.view import ConversationView, OpenRun, compute_link_stats, link_cost_usd, sum_link_usage
 from convo.runs.stored_approvals import PendingApproval, list_pending_approvals
 from convo.server import errors, http
 from convo.server.routes import HandlerContext
-from convo.server.sse import LiveResponse, join_output_text
+from convo.server.sse import LiveResponse
 from convo.stores.base import Store
 from convo.stores.codec import parse_search_phrases, tokenize
 from convo.stores.request_charts import CostGroup, CostGroups, TimeBucket
@@ -67,6 +72,9 @@ MAX_LINKS = 2000
 MAX_CONTINUATIONS = 20
 """Requests that continue the one in the pane, of which the pane has links."""
 
+MAX_LIST_TEXTS, MAX_LIST_TEXT_CHARS = 20, 100_000
+"""Recorded requests in progress whose text is in the list, and the characters of each text."""
+
 MAX_PAUSED_RUNS = 20
 """Number of paused agent runs that the page lists above the requests."""
 
@@ -98,9 +106,16 @@ async def encode_request_list(context: HandlerContext) -> bytes:
     async with context.inspector.query_locks.for_tenant(context.tenant):
         page = await store.list_requests(request_query)
     stored_ids = {request.link.id for request in page.requests}
+    running = [request.link for request in page.requests if is_recording_in_progress(request.link)]
+    texts = {
+        link.id: {"text": (await load_running_text(link, store))[:MAX_LIST_TEXT_CHARS]}
+        for link in running[:MAX_LIST_TEXTS]
+    }
     return http.serialize_strict_json(
         {
-            "data": [_build_request_row(request, prices) for request in page.requests],
+            "data": [
+                {**_build_request_row(request, prices), **texts.get(request.link.id, {})} for request in page.requests
+            ],
             "next": encode_cursor(page.next_cursor) if page.next_cursor else None,
             "running": [
                 live_response.to_row()
@@ -312,8 +327,14 @@ async def encode_request_view(context: HandlerContext) -> bytes:
     children = await store.child_links(link_id, limit=MAX_CONTINUATIONS)
     view = replace(view, prices=context.inspector.prices)
     continued = [child.id for child in children]
+    sent = await load_sent_body(store, link)
+    sent_request = (
+        {"protocol": sent.protocol, "path": sent.path, "headers": sent.headers, "body": sent.body} if sent else None
+    )
     return await asyncio.to_thread(
-        lambda: http.serialize_strict_json({**_build_conversation_data(view), "continued": continued})
+        lambda: http.serialize_strict_json(
+            {**_build_conversation_data(view), "continued": continued, "sent": sent_request}
+        )
     )
 
 
@@ -327,16 +348,13 @@ def iter_live_responses(view: ConversationView, context: HandlerContext) -> Iter
 
 
 async def load_background_response(link: Link, store: Store) -> Json:
-    """Load a background response as far as it is stored, whichever process runs it."""
-    accumulator = ResponseAccumulator()
-    for event in await store.events(link.id):
-        accumulator.add(event)
+    """Load a background or recorded response as far as it is stored, whichever process runs it."""
     return {
         "response_id": link.id,
         "previous_response_id": link.parent_id,
         "status": link.status,
         "model": link.model,
-        "text": join_output_text(accumulator),
+        "text": await load_running_text(link, store),
     }
 
 

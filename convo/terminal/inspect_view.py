@@ -8,7 +8,7 @@ every fact about the conversation and every column.
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from shlex import quote
 
@@ -402,6 +402,9 @@ def build_tree_rows(view: ConversationView) -> list[TreeRow]:
 def build_tree_row(row: LinkRow, short_id: str, view: ConversationView, *, is_first: bool) -> TreeRow:
     """Build one row of the tree; `is_first`: it is the first one."""
     stats = compute_link_stats(row.link, view.path_index)
+    if text := " ".join(view.running_texts.get(row.link.id, "").split()):
+        tail = text if len(text) <= RUNNING_TEXT_CHARS else f"…{text[1 - RUNNING_TEXT_CHARS :]}"
+        stats = replace(stats, output_preview=tail)
     return TreeRow(row, stats, short_id, row.link.id == view.current_link_id, is_first)
 
 
@@ -409,6 +412,9 @@ CHART_HEADING = "context"
 
 MIN_SHORT_BAR_CELLS, MAX_SHORT_BAR_CELLS = len(CHART_HEADING), 12
 """Cells of the longest bar beside the tree."""
+
+RUNNING_TEXT_CHARS = 60
+"""Characters at the end of the text of a response in progress that are shown."""
 
 FORK_WORD, FORK_INDENT = "fork ", "     "
 """Before the first request of a branch, if one has several; the others of the branch are indented by as much."""

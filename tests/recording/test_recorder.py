@@ -4,23 +4,26 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
-from convo.chat.lookup import list_store, load_last_used_session, load_sent_body
+from convo.chat.lookup import list_store, load_last_used_session, load_running_text, load_sent_body
+from convo.chat.watch import watch_conversation
 from convo.cli.completion import list_completions
 from convo.errors import NotFound
-from convo.history.accumulator import ResponseAccumulator
 from convo.history.items import item_text
 from convo.history.records import Session, Strategy
 from convo.history.tree import root_key
 from convo.inspect.view import link_cost_usd
-from convo.recording.exchange import ExchangeResponse, Protocol
-from convo.recording.recorder import DEFAULT_TTL_S, open_recorder
+from convo.recording.exchange import ExchangeRequest, ExchangeResponse, Protocol
+from convo.recording.recorder import DEFAULT_TTL_S, StoreRecorder, open_recorder
 from convo.stores.base import Store, Transaction
 from convo.stores.factory import open_store
 from convo.stores.request_list import RequestQuery
+from convo.terminal.inspect_view import render_conversation
+from convo.terminal.terminal import DisplayOptions
 from tests.clock import FixedClock
 from tests.command_runner import Convo
 from tests.recording.exchanges import captured_exchanges, make_request, make_response
@@ -284,13 +287,6 @@ async def test_requests_without_a_response_are_failed_at_the_end_and_after_a_kil
     await recorder.aclose()
 
 
-async def load_running_text(store: Store, link_id: str) -> str:
-    accumulator = ResponseAccumulator()
-    for event in await store.events(link_id):
-        accumulator.add(event)
-    return "".join(map(item_text, accumulator.output))
-
-
 async def test_text_is_stored_while_a_response_runs_and_gone_with_its_end(store: Store) -> None:
     recorder = open_recorder(store, clock=FixedClock())
     request = make_request(
@@ -298,10 +294,11 @@ async def test_text_is_stored_while_a_response_runs_and_gone_with_its_end(store:
     )
     await recorder.begin(request)
     (running,) = (await store.list_requests(RequestQuery())).requests
-    assert await load_running_text(store, running.link.id) == ""
+    assert await load_running_text(running.link, store) == ""
     await recorder.add_text(request, "Once upon ")
     await recorder.add_text(request, "a time \ud83d")
-    assert await load_running_text(store, running.link.id) == "Once upon a time ?"
+    assert await load_running_text(running.link, store) == "Once upon a time ?"
+    await check_watch(store, recorder, request)
     await recorder.finish(request, answer_in("chat_completions", "Once upon a time.", "chatcmpl-1"))
     await recorder.add_text(request, "late")
     (final,) = (await store.list_requests(RequestQuery())).requests
@@ -309,6 +306,16 @@ async def test_text_is_stored_while_a_response_runs_and_gone_with_its_end(store:
     assert await store.events(running.link.id) == []
     assert list(await store.admin.abandoned_runs()) == []
     await recorder.aclose()
+
+
+async def check_watch(store: Store, recorder: StoreRecorder, request: ExchangeRequest) -> None:
+    """`inspect --watch` shows the text of a response in progress, and each addition to it."""
+    display = DisplayOptions(width=200)
+    async with aclosing(watch_conversation(store, "@recorded", FixedClock())) as views:
+        view = await anext(views)
+        assert "Once upon a time ?" in render_conversation(view, display)
+        await recorder.add_text(request, " in the " + "very " * 20 + "west")
+        assert "very very west" in render_conversation(await anext(views), display)
 
 
 @pytest.mark.parametrize("is_killed", [True, False])

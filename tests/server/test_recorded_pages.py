@@ -73,15 +73,19 @@ def live_row_delay_ms(page: Page, upstream: ChatServer, base_url: str, model: st
         started_ms = time.time() * 1000
         row = page.locator("tbody tr", has_text=title)
         expect(row).to_contain_text("in progress")
+        row.click()
+        expect(page.locator("#detail-text")).to_have_text("Once")
+        page.get_by_role("tab", name="Request", exact=True).click()
+        expect(page.get_by_role("tabpanel")).to_contain_text("As sent: POST /chat/completions")
         may_end.set()
         list(lines)
         ended_ms = time.time() * 1000
     expect(row).to_contain_text("done")
     seen = page.evaluate("seen")
-    row.click()
-    page.get_by_role("tab", name="Response", exact=True).click()
+    page.get_by_role("tab", name="Response", exact=True).click()  # the pane follows the request to its final id
     pane = page.get_by_role("tabpanel")
     expect(pane).to_contain_text("openai-python 3.54.0")
+    expect(page.locator("#detail-text")).to_have_count(0)
     expect(pane).to_contain_text("sent to Chat Completions; shown, and copied as code, in the form of")
     return float(max(seen[f"{title} ◐ in progress"] - started_ms, seen[f"{title} ● done"] - ended_ms))
 

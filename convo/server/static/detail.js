@@ -60,6 +60,7 @@ export function requestDetail({ id, tab, row, rows, text, conversation, message,
     ),
     ...continuations(id, conversation, rows, openRequest),
     ...(link ? [...copyAs(source, id, "h3"), ...forkForm(source, conversation, link, openRequest), ...compactionPreview(source, id)] : []),
+    ...(link && status === "in_progress" && text !== undefined ? pendingText(text, "") : []),
     ...(link ? tabs(tab, chooseTab, conversation, link, { rows, compare, chooseOther }) : pendingText(text, message)),
   ];
 }
@@ -135,6 +136,7 @@ const TAB_CONTENTS = {
         ["Sent", formatCount(link.items_sent, "item")],
         ["Model input", link.items_saw === null ? null : formatCount(link.items_saw, "item")],
       ]),
+      ...sentBody(conversation.data.sent),
       codeBlock(formatJson(conversation.request(link)), "the request without its items"),
       ...(sent ? itemList("detail-sent", sent, "h3") : [element("p", { class: "aside" }, "an item was deleted")]),
     ];
@@ -190,6 +192,19 @@ const TAB_CONTENTS = {
     ];
   },
 };
+
+/** Show the body of a recorded request as its client sent it, above the form of the Responses API. */
+function sentBody(sent) {
+  if (!sent) return [];
+  const headers = Object.entries(sent.headers).map(([name, value]) => [name, value]);
+  return [
+    element("h3", {}, `As sent: POST ${sent.path}`),
+    ...(headers.length ? [definitionList(headers)] : []),
+    jsonTree(sent.body, "the body as it was sent"),
+    jsonText(sent.body, "Body as text"),
+    element("h3", {}, "In the form of the Responses API"),
+  ];
+}
 
 /** Create the JSON as text to copy; it is created when it is opened. */
 function jsonText(value, title) {

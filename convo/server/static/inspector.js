@@ -210,8 +210,21 @@ async function updateRequests(isCurrent) {
   await updateDetail(isCurrent);
 }
 
+/** Follow a recorded request to its final id, which it gets when it ends. */
+function followRecording() {
+  const { request: id } = page.view;
+  const row = findRow(id);
+  if (row) page.openRow = { id, created_at: row.created_at, isRunning: row.text !== undefined };
+  if (row || !id || page.openRow?.id !== id || !page.openRow.isRunning) return;
+  const ended = page.requests.data.find((other) => other.created_at === page.openRow.created_at);
+  if (!ended) return;
+  page.streamed = null;
+  changeView({ request: ended.id }, { replace: true });
+}
+
 /** Fetch the request in the pane unless it is there with its present status. */
 async function updateDetail(isCurrent) {
+  followRecording();
   const { request: id, compare } = page.view;
   const status = findRow(id)?.status;
   const isKnown = page.detail?.id === id && page.detail.status === status && page.detail.compare === compare;
