@@ -27,17 +27,17 @@ class ConversationVersion(NamedTuple):
     session:            its record, which every input and every response changes
     head:               of the conversation at the embedded endpoint, which other clients change too
     response_statuses:  (id, status) of each related response
-    running_texts:      (id, text so far) of each recorded response in progress
     run_revision:       (id, revision) of the session's newest agent run
     file_stamp:         modification time and size of its replay file
+    running_texts:      (id, text so far) of each recorded response in progress
     """
 
     session: Session | None
     head: Key | None
     response_statuses: tuple[tuple[str, str], ...]
-    running_texts: tuple[tuple[str, str], ...]
     run_revision: tuple[str, int] | None
     file_stamp: tuple[int, int] | None
+    running_texts: tuple[tuple[str, str], ...] = ()
 
 
 async def watch_conversation(
@@ -79,7 +79,7 @@ async def load_conversation_version(store: Store, view: ConversationView) -> Con
     runs = await read_or_report(store, store.agent_runs(session_id=session.id, limit=1)) if session else ()
     run = (runs[0].id, runs[0].revision) if runs else None
     return ConversationVersion(
-        session, conversation.head if conversation else None, statuses, tuple(texts), run, read_replay_stamp(view)
+        session, conversation.head if conversation else None, statuses, run, read_replay_stamp(view), tuple(texts)
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convo.chat.files import load_attachment
-from convo.chat.lookup import find_session_by_handle
+from convo.chat.lookup import find_session_by_handle, load_sent_body
 from convo.chat.next_request import (
     NextRequest,
     RequestTokenCounter,
@@ -46,7 +46,15 @@ from convo.config.settings import ModelChoice, Settings
 from convo.endpoints.base import Endpoint, HttpRequest
 from convo.history.items import user_message
 from convo.history.records import EMBEDDED_SCOPE, Link
-from convo.inspect.request_code import SERVER_KEY_VARIABLE, build_curl_command
+from convo.history.request_body import SentBody
+from convo.inspect.request_code import (
+    SERVER_KEY_VARIABLE,
+    UNKNOWN_KEY_VARIABLE,
+    CodeTarget,
+    build_curl_command,
+    render_request_code,
+    to_sent_target,
+)
 from convo.inspect.view import ConversationView
 from convo.stores.base import Store
 from convo.strategies.selection import owner_of_handle
@@ -262,12 +270,26 @@ def render_curl_command(
     return build_curl_command(request.url, request.headers, request.body, key_env)
 
 
+def _render_recorded_curl(link: Link, sent: SentBody, settings: Settings) -> str:
+    """Render a recorded request as its client sent it; the key is read from the variable of its provider."""
+    provider = next((each for each in settings.providers.values() if each.base_url == link.scope.url), None)
+    is_own, serve = link.scope == EMBEDDED_SCOPE, settings.serve
+    own_key = SERVER_KEY_VARIABLE if serve.keys_file is not None else None
+    key_env = own_key if is_own else (provider and provider.key_env) or UNKNOWN_KEY_VARIABLE
+    target = CodeTarget(f"http://{serve.host}:{serve.port}/v1" if is_own else link.scope.url, key_env)
+    return render_request_code("curl", to_sent_target(target, sent), sent.body).rstrip("\n")
+
+
 async def render_sent_curl_command(link: Link, view: ConversationView, settings: Settings) -> str:
     """Render the request of `link` as it was sent, as `convo next --curl` rendered it before.
 
     Raises NotFound when an item of its input was deleted, and InvalidSettings, WrongOwner or KeyRefused when its
     endpoint is not in the settings.
     """
+    async with open_configured_store(settings) as store:
+        sent = await load_sent_body(store, link)
+    if sent is not None:
+        return _render_recorded_curl(link, sent, settings)
     body = rebuild_link_request(link, view).body
     if link.scope == EMBEDDED_SCOPE:
         return render_curl_command(HttpRequest("", body, {}), None, settings)

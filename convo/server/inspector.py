@@ -8,7 +8,8 @@ The files are public; the data needs the same key as the API. The calls are not 
     {"data": [{"id": "resp_...", "title": "What is rain?", "created_at": 1700000000.0, "model": "openai/gpt-5-mini",
                "status": "completed", "session": "weather", "client": null, "latency_s": 1.5,
                "input_tokens": 120, "cached_tokens": 64, "output_tokens": 30, "cost_usd": 0.0001,
-               "parent": "resp_..."}],      the request that it continues, or null
+               "parent": "resp_..."}],      the request that it continues, or null; a recorded request in progress
+                                            also has its "text" so far
      "next": "WzE3...",            the value of `after` for the next page; null on the last one
      "running": [...],             rows of responses in progress that are not stored yet, with their "text" so far
      "paused": [{"run_id": "run_...", "session": "refunds", "pending": [{"call_id", "name", "arguments"}]}],
@@ -19,10 +20,12 @@ The files are public; the data needs the same key as the API. The calls are not 
 
 `GET /inspect/api/requests/{id}?compare=ID` returns one request as the object of a conversation, below, with only this
 request, its parent and the one to compare it with in `links`, and with `continued`: the ids of at most 20 requests
-that continue it. Forks are not read, so the time does not depend on their number.
+that continue it. Forks are not read, so the time does not depend on their number. `sent` has the body of a recorded
+request as its client sent it, or is null: {"protocol": "messages", "path": "/v1/messages", "headers", "body"}.
 
 `GET /inspect/api/requests/{id}/code?language=curl|python|javascript` returns a stored request as code, as plain text:
-a curl command, or a program for the openai package, which sends the same body again. A request to convo's own endpoint
+a curl command, or a program for the openai package, which sends the same body again. A recorded request is sent to the
+API of its client: a program for Anthropic Messages uses the anthropic package. A request to convo's own endpoint
 goes to `base_url`, without it to the host that the call names; the key is read from the variable `CONVO_KEY`, that of
 another server from the variable in the settings.
 

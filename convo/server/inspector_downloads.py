@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from convo.chat.lookup import load_sent_body
 from convo.chat.next_request import rebuild_link_request
 from convo.chat.view_loader import load_handle_view, load_request_view
 from convo.config.sections import Provider, is_keyless
@@ -16,7 +17,13 @@ from convo.config.settings import LOCAL_TENANT
 from convo.endpoints.base import Endpoint
 from convo.errors import RequestRefused
 from convo.history.records import EMBEDDED_SCOPE, Link
-from convo.inspect.request_code import SERVER_KEY_VARIABLE, CodeTarget, render_request_code
+from convo.inspect.request_code import (
+    SERVER_KEY_VARIABLE,
+    UNKNOWN_KEY_VARIABLE,
+    CodeTarget,
+    render_request_code,
+    to_sent_target,
+)
 from convo.inspect.serialize import ConversationDocument
 from convo.inspect.view import ConversationView
 from convo.server import pages
@@ -26,9 +33,6 @@ from convo.strategies.strategy import STRATEGIES
 from convo.transfer.convert import load_source
 from convo.transfer.export import render_jsonl, render_markdown_export, render_replay
 
-UNKNOWN_KEY_VARIABLE = "API_KEY"
-"""The variable of a key for a server that is not in the settings."""
-
 
 async def encode_code(context: HandlerContext) -> bytes:
     """Render a stored request as code.
@@ -37,13 +41,16 @@ async def encode_code(context: HandlerContext) -> bytes:
     to a server that the openai package reaches with other classes only.
     """
     link_id = context.path_params["id"]
-    view = await load_request_view(store_for_tenant(context), link_id)
+    store = store_for_tenant(context)
+    view = await load_request_view(store, link_id)
     link = next(link for link in view.links if link.id == link_id)
-    target = _find_target(link, context)
+    target = to_sent_target(_find_target(link, context), await load_sent_body(store, link))
     return await asyncio.to_thread(_render_link_code, context.query.get("language", "curl"), target, link, view)
 
 
 def _render_link_code(language: str, target: CodeTarget, link: Link, view: ConversationView) -> bytes:
+    if target.sent is not None:
+        return render_request_code(language, target, target.sent.body).encode()
     request = rebuild_link_request(link, view)
     comment = "//" if language == "javascript" else "#"
     note = f"{comment} The client's own request was {request.translation}.\n" if request.translation else ""

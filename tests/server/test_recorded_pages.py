@@ -86,7 +86,10 @@ def live_row_delay_ms(page: Page, upstream: ChatServer, base_url: str, model: st
     pane = page.get_by_role("tabpanel")
     expect(pane).to_contain_text("openai-python 3.54.0")
     expect(page.locator("#detail-text")).to_have_count(0)
-    expect(pane).to_contain_text("sent to Chat Completions; shown, and copied as code, in the form of")
+    expect(pane).to_contain_text("sent to Chat Completions; shown in the form of the Responses API")
+    request_id = page.url.partition("request=")[2].partition("&")[0]
+    code = f"/inspect/api/requests/{request_id}/code?language=python"
+    assert "client.chat.completions.create(" in page.evaluate("(url) => fetch(url).then((got) => got.text())", code)
     return float(max(seen[f"{title} ◐ in progress"] - started_ms, seen[f"{title} ● done"] - ended_ms))
 
 

@@ -691,3 +691,87 @@ async def test_a_recorder_that_fails_is_reported_once_and_used_again() -> None:
         await relay.wait_for_records(1)
     assert (relay.recordings.queue.recorded, relay.recordings.queue.dropped) == (1, 2)
     assert relay.notices == ["requests are not recorded: the disk is full"]
+
+
+POST = b"POST /up/v1/responses HTTP/1.1\r\nhost: 127.0.0.1:%d\r\n"
+
+
+async def test_odd_requests_of_http_are_relayed_as_they_are_or_refused() -> None:
+    """HTTP/1.0, pipelined requests, a client that waits for 100 Continue, and chunks with trailers."""
+    async with run_upstream(answer_with()) as upstream, run_test_relay(up(upstream.port)) as relay:
+        head = POST % relay.port
+        old = head.replace(b"HTTP/1.1", b"HTTP/1.0") + b"content-length: 3\r\n\r\nold"
+        pipelined = (head + b"content-length: 5\r\n\r\nfirst") + (head + b"content-length: 6\r\n\r\nsecond")
+        trailers = head + b"transfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n3\r\nsum\r\n0\r\nx-sum: 1\r\n\r\n"
+        for data, count in ((old, 1), (pipelined, 2), (trailers, 1)):
+            async with asyncio.timeout(10), await relay.open() as client:
+                await client.write(data)
+                responses = [await client.read_response() for _ in range(count)]
+                assert [(response.status, response.body) for response in responses] == [(200, b"{}")] * count
+
+        async with await relay.open() as client:
+            await client.write(head + b"expect: 100-continue\r\ncontent-length: 6\r\n\r\n")
+            async with asyncio.timeout(10):
+                assert (await client.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
+                await client.write(b"waited")
+                assert (await client.read_response()).status == 200
+        await relay.wait_for_records(5)
+    assert [request.body for request in upstream.requests] == [b"old", b"first", b"second", b"sum", b"waited"]
+    assert [request.body for request, _ in relay.recorder.finished] == [b"old", b"first", b"second", b"sum", b"waited"]
+    assert not any(request.header("expect") for request in upstream.requests)
+
+
+def count_relay_tasks() -> int:
+    """Return the number of tasks, except for the scripted upstream's, whose connections the relay keeps open."""
+    names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
+    return len([name for name in names if name != "ScriptedUpstream.serve_connection"])
+
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(40, marks=pytest.mark.full)])
+async def test_many_streams_with_disconnects_and_resets_leave_no_task_and_no_copy(rounds: int) -> None:
+    """50 parallel streams: whole ones are identical, clients and upstreams that leave disturb no other."""
+    pieces = [b"data: %d %b\n\n" % (number, bytes([97 + number % 26]) * 500) for number in range(20)]
+
+    async def answer(request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        writer.write(STREAM_HEAD)
+        for number, piece in enumerate(pieces):
+            writer.write(encode_chunk(piece))
+            await writer.drain()
+            if request.body == b"reset" and number == 10:
+                writer.transport.abort()
+                return False
+        writer.write(b"0\r\n\r\n")
+        return True
+
+    async def send_whole(relay: RunningRelay) -> None:
+        response = await relay.send("POST /up/v1/responses", body=b"whole")
+        assert (response.is_complete, response.body) == (True, b"".join(pieces))
+
+    async def send_and_leave(relay: RunningRelay) -> None:
+        async with await relay.open() as client:
+            await client.write(POST % relay.port + b"content-length: 5\r\n\r\nleave")
+            assert await read_head(client.reader)
+
+    async def send_until_reset(relay: RunningRelay) -> None:
+        response = await relay.send("POST /up/v1/responses", body=b"reset")
+        assert not response.is_complete
+
+    budget = CopyBudget()
+    free_bytes = budget.free_bytes
+    async with run_upstream(answer) as upstream, run_test_relay(up(upstream.port), budget=budget) as relay:
+        await send_whole(relay)
+        task_count = count_relay_tasks()
+        for _ in range(rounds):
+            async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+                for number in range(50):
+                    group.create_task((send_whole, send_and_leave, send_until_reset)[number % 3](relay))
+        await relay.wait_for_records(1 + 50 * rounds)
+        async with asyncio.timeout(10):
+            while count_relay_tasks() > task_count:  # noqa: ASYNC110 - connections that end
+                await asyncio.sleep(0.005)
+        assert budget.free_bytes == free_bytes
+    assert relay.recordings.queue.dropped == 0
+    whole = [response for request, response in relay.recorder.finished if request.body == b"whole"]
+    assert {(response.body, response.error) for response in whole} == {(b"".join(pieces), None)}
+    reset = [response for request, response in relay.recorder.finished if request.body == b"reset"]
+    assert all(response.error and b"".join(pieces).startswith(response.body) for response in reset)

@@ -28,7 +28,7 @@ const OTHER_APIS = { chat_completions: "Chat Completions", messages: "Anthropic 
 /** Return a note about a recorded request of another API than the Responses API; null for all others. */
 function translationNote(link) {
   const api = OTHER_APIS[link.recording?.protocol];
-  return api ? `sent to ${api}; shown, and copied as code, in the form of the Responses API` : null;
+  return api ? `sent to ${api}; shown in the form of the Responses API` : null;
 }
 
 /** Create the list of facts of `link`. */
