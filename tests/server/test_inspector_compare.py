@@ -17,7 +17,6 @@ from tests.server.gateway import RunningGateway, run_gateway
 from tests.stores.chat_transactions import NOW, link, session
 
 COMPARE = "/inspect/api/compare"
-expect.set_options(timeout=20_000)
 
 
 def usage(input_tokens: int, cached: int = 0) -> dict[str, Any]:
@@ -137,6 +136,7 @@ def test_a_comparison_needs_two_stored_branches(gateway: RunningGateway, query: 
 
 
 @pytest.mark.needs("chromium")
+@pytest.mark.browser(by_default=True)
 def test_two_checked_requests_of_the_tree_are_compared_at_an_address(page: Page, gateway: RunningGateway) -> None:
     page.goto(f"{gateway.root}/#/resp_left")
     button = page.get_by_role("button", name="Compare the two branches")
@@ -163,6 +163,7 @@ def test_two_checked_requests_of_the_tree_are_compared_at_an_address(page: Page,
 
 
 @pytest.mark.needs("chromium")
+@pytest.mark.browser
 def test_two_conversations_are_compared_by_name_and_an_unknown_one_is_reported(
     page: Page, gateway: RunningGateway
 ) -> None:

@@ -17,9 +17,7 @@ from tests.server.browser import HOSTILE_TEXT, MARKUP, accessibility, horizontal
 from tests.server.gateway import RunningGateway, run_gateway
 from tests.stores.chat_transactions import NOW, USAGE, link, session
 
-pytestmark = pytest.mark.needs("chromium")
-
-expect.set_options(timeout=20_000)
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.browser]
 
 FIRST, SECOND = (f"resp_{text}".replace("/", "") for text in (HOSTILE_TEXT, MARKUP))
 IMAGES = ("javascript:planted.push(5)", f"https://tracker.invalid/{MARKUP}", "data:image/svg+xml;base64,PHN2Zz4=")
