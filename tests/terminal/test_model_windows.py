@@ -44,8 +44,10 @@ def test_user_settings_come_first_with_their_source() -> None:
 
 def test_an_unknown_price_is_a_dash_or_null() -> None:
     rows = {row["model"]: row for row in known_models_to_json(EMPTY_SETTINGS)["models"]}
-    assert rows["o1"]["price"] is None
+    assert rows["gpt-5.4"]["price"] is None
     line = next(
-        line for line in render_known_models(EMPTY_SETTINGS, DisplayOptions()).splitlines() if line.startswith("o1 ")
+        line
+        for line in render_known_models(EMPTY_SETTINGS, DisplayOptions()).splitlines()
+        if line.startswith("gpt-5.4 ")
     )
     assert line.split()[2:5] == ["-", "-", "-"]

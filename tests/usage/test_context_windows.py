@@ -10,6 +10,32 @@ def test_every_window_names_its_source() -> None:
     assert [name for name, window in load_model_windows().items() if not window.source] == []
 
 
+@pytest.mark.parametrize(
+    ("name", "context", "output"),
+    [
+        ("gpt-6.1-sol", 1_050_000, 128_000),
+        ("gpt-5.4", 1_050_000, None),
+        ("claude-fable-5-1", 1_000_000, 128_000),
+        ("claude-opus-5-5", 1_000_000, 128_000),
+        ("claude-sonnet-5-5", 1_000_000, 128_000),
+        ("claude-haiku-5-5", 1_000_000, 128_000),
+        ("deepseek-flash", 1_000_000, 384_000),
+        ("deepseek-v4-flash", 1_000_000, 384_000),
+    ],
+)
+def test_the_current_models_have_the_windows_of_their_vendors_pages(
+    name: str, context: int, output: int | None
+) -> None:
+    window = find_model_window(name)
+    assert window is not None
+    assert (window.context, window.output) == (context, output)
+
+
+@pytest.mark.parametrize("name", ["gpt-5", "gpt-5.2", "gpt-4o", "gpt-4.1", "o3", "codex-mini-latest"])
+def test_a_model_without_a_page_of_its_vendor_has_no_window(name: str) -> None:
+    assert find_model_window(f"openai/{name}") is None
+
+
 def test_no_maximum_output_exceeds_its_context_window() -> None:
     assert [
         name for name, window in load_model_windows().items() if not 0 < (window.output or 1) < window.context
@@ -34,9 +60,9 @@ def test_a_similar_name_has_no_window(name: str) -> None:
 
 
 def test_settings_without_a_window_change_nothing() -> None:
-    other = {"openai/gpt-5": ContextLimits(1_000)}
+    other = {"openai/gpt-5.1": ContextLimits(1_000)}
     assert find_model_window("openai/gpt-5-mini-2025-08-07", other) == load_model_windows()["gpt-5-mini"]
-    assert find_model_window("gpt-5", other) == load_model_windows()["gpt-5"]
+    assert find_model_window("gpt-5.1", other) == load_model_windows()["gpt-5.1"]
 
 
 def test_a_window_of_ones_own_needs_no_more_than_its_size() -> None:
@@ -47,4 +73,4 @@ def test_a_window_in_the_settings_overrides_the_table_and_counts_as_exact() -> N
     own = {"openai/gpt-5-mini": ContextLimits(1_000), "local/mine.gguf": ContextLimits(4_096, 512)}
     assert find_model_window("openai/gpt-5-mini", own) == ModelWindow(1_000, None, "o200k_base", "your settings")
     assert find_model_window("local/mine.gguf", own) == ModelWindow(4_096, 512, None, "your settings")
-    assert find_model_window("openai/gpt-5", own) == load_model_windows()["gpt-5"]
+    assert find_model_window("openai/gpt-5.1", own) == load_model_windows()["gpt-5.1"]

@@ -1,12 +1,13 @@
 """The prices of models, from the bundled table and from the user's settings."""
 
 from datetime import date
+from urllib.parse import urlsplit
 
 import pytest
 
 from convo.config.sections import Price
 from convo.usage.cost import Usage
-from convo.usage.model_info import find_price, load_model_data, load_prices
+from convo.usage.model_info import find_price, load_model_data, load_model_windows, load_prices
 
 OWN = {"openai/gpt-5-mini": Price(1.0, 2.0, 0.5), "groq/x": Price(3.0, 4.0, 3.0)}
 
@@ -14,6 +15,28 @@ OWN = {"openai/gpt-5-mini": Price(1.0, 2.0, 0.5), "groq/x": Price(3.0, 4.0, 3.0)
 def test_every_price_names_its_source_and_provider_and_the_file_its_date() -> None:
     assert [name for name, price in load_prices().items() if not price.source or name.count("/") != 1] == []
     assert isinstance(load_model_data()["as_of"], date)
+
+
+VENDOR_HOSTS = {
+    "gpt-": ("developers.openai.com", "platform.openai.com"),
+    "claude-": ("platform.claude.com", "docs.anthropic.com", "www.anthropic.com"),
+    "deepseek-": ("api-docs.deepseek.com",),
+}
+"""The hosts of the vendors' own pages, by the beginning of the model's name."""
+
+
+def test_every_source_is_a_page_of_the_models_own_vendor() -> None:
+    sources = [(name.rpartition("/")[2], price.source) for name, price in load_prices().items()]
+    sources += [(name, window.source) for name, window in load_model_windows().items()]
+    others = []
+    for name, source in sources:
+        url, hosts = (
+            urlsplit(source),
+            next((VENDOR_HOSTS[start] for start in VENDOR_HOSTS if name.startswith(start)), ()),
+        )
+        if url.scheme != "https" or url.hostname not in hosts or len(url.path) < 2 or " " in source:
+            others.append((name, source))
+    assert others == []
 
 
 def test_cached_input_never_costs_more_and_output_never_less_than_input() -> None:
@@ -68,13 +91,51 @@ def test_cache_writes_are_billed_once() -> None:
         # all for an hour: 1,000 x 2 x $5, and 100 uncached
         ("claude-opus-5-20260724", Usage(1_100, 0, 0, 0, 1_000, 1_000), 0.01 + 0.0005),
         ("claude-fable-5-1", Usage(2_000_000, 1_000_000, 0, 0, 1_000_000), 0.25 + 12.5),
-        # up to 100,000 input tokens, and above, where the whole call costs five times as much
-        ("claude-haiku-5-5", Usage(100_000, 40_000, 1_000, 0, 20_000), 0.004 + 0.0004 + 0.0025 + 0.0005),
-        ("claude-haiku-5-5", Usage(200_000, 140_000, 1_000, 0, 20_000, 20_000), 0.02 + 0.007 + 0.02 + 0.0025),
+        # cached since 7 October 2026 at 0.05 x $2
+        ("claude-sonnet-5-5", Usage(38_000, 30_000, 500, 0, 6_000), 0.004 + 0.003 + 0.015 + 0.005),
     ],
 )
 def test_cache_writes_of_claude_cost_more_the_longer_they_are_kept(model: str, usage: Usage, cost_usd: float) -> None:
     assert usage.cost_usd(find_price(f"anthropic/{model}", {})) == pytest.approx(cost_usd, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("usage", "cost_usd"),
+    [
+        # up to 100,000 input tokens, and above, where the whole call costs five times as much
+        (Usage(100_000, 40_000, 1_000, 0, 20_000), 0.004 + 0.0004 + 0.0025 + 0.0005),
+        (Usage(200_000, 140_000, 1_000, 0, 20_000, 20_000), 0.02 + 0.007 + 0.02 + 0.0025),
+    ],
+)
+def test_a_long_call_of_claude_has_its_factors_on_the_cache_prices_too(usage: Usage, cost_usd: float) -> None:
+    price = Price(0.1, 0.5, 0.01, 0.125, 100_000, long_input_factors=(5.0, 5.0), written_1h=0.2)
+    assert usage.cost_usd(price) == pytest.approx(cost_usd, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("model", "short_usd", "long_usd"),
+    [
+        # of 200,000 input tokens 100,000 cached and 50,000 written, 1,000 of output; the same with 300,000 uncached
+        ("openai/gpt-6-sol", 0.1 + 0.02 + 0.125 + 0.01, 2 * 0.6 + 0.015),
+        ("openai/gpt-6-luna", 0.005 + 0.001 + 0.00625 + 0.0005, 2 * 0.03 + 0.00075),
+        ("openai/gpt-6.1-sol", 0.1 + 0.01 + 0.125 + 0.01, 2 * 0.6 + 0.015),
+        ("openai/gpt-6.1-terra", 0.05 + 0.005 + 0.0625 + 0.005, 2 * 0.3 + 0.0075),
+        ("openai/gpt-6.2-sol", 0.1 + 0.01 + 0.125 + 0.01, 2 * 0.6 + 0.015),
+        # the page that shows its cache prices has no price of long requests
+        ("openai/gpt-6-astra", 0.5 + 0.1 + 0.625 + 0.05, None),
+    ],
+)
+def test_gpt_6_has_the_prices_of_its_pages(model: str, short_usd: float, long_usd: float | None) -> None:
+    price = find_price(model, {})
+    assert Usage(200_000, 100_000, 1_000, 0, 50_000).cost_usd(price) == pytest.approx(short_usd, rel=1e-9)
+    assert Usage(300_000, 0, 1_000).cost_usd(price) == (long_usd and pytest.approx(long_usd, rel=1e-9))
+
+
+@pytest.mark.parametrize(
+    "model", ["anthropic/claude-haiku-5-5", "openai/gpt-5.6-sol", "openai/gpt-5.4-mini", "deepseek/deepseek-v4-flash"]
+)
+def test_a_model_has_no_price_unless_a_page_of_its_vendor_shows_all_of_it(model: str) -> None:
+    assert find_price(model, {}) is None
 
 
 def test_claude_writes_to_the_cache_at_one_and_a_quarter_of_the_input_price_and_twice_for_an_hour() -> None:
