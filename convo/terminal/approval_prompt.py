@@ -178,7 +178,9 @@ async def ask_for_decisions(
 class _DecisionDialog:
     """The questions about the pending calls of one pause.
 
-    unprinted:  decisions of others on other calls than the one that is asked about
+    unprinted:     decisions of others on other calls than the one that is asked about
+    has_replaced:  the last question was replaced by a decision of others. The first decision after that has to be
+                   entered twice: it may have been typed for the question before
     """
 
     def __init__(
@@ -186,6 +188,7 @@ class _DecisionDialog:
     ) -> None:
         self._runner, self._reader, self._print_message, self._display = runner, reader, print_message, display
         self._unprinted: list[ApprovalDecision] = []
+        self._has_replaced = False
 
     async def run(self) -> bool:
         self._print_decisions(await self._runner.load_decisions())
@@ -211,12 +214,17 @@ class _DecisionDialog:
             except (EOFError, Interrupted):
                 return False
             if answer is None:
+                self._has_replaced = True
                 return True
             name, detail = parse_choice(answer)
             if name == LEAVE_CHOICE:
                 return False
             if name not in choices:
                 self._print_message(f"enter {', '.join(choices[:-1])} or {choices[-1]} (no decision)")
+                continue
+            if self._has_replaced:
+                self._has_replaced = False
+                self._print_message(f"this question is about {call.tool} ({call.call_id}): enter {name} again")
                 continue
             try:
                 if name == ABORT_CHOICE:

@@ -128,6 +128,21 @@ def test_a_decision_on_another_call_is_shown_and_keeps_the_typed_answer(page: Pa
     assert page.log() == [("c1", True, "run"), ("c2", False, "page")]
 
 
+def test_an_answer_typed_for_a_replaced_question_does_not_decide_the_next_call(page: Page) -> None:
+    with at_terminal("chat", *agent_flags(), *two_refund_calls(), "-n", "mine", columns=120) as terminal:
+        open_approval_prompt(terminal)
+        page.decide("reject", "c1")
+        terminal.wait_for_text("refund (c1) rejected on the page by local")
+        terminal.wait_for_text(QUESTION)
+        answer_prompt(terminal, "y", "this question is about refund (c2): enter approve again")
+        assert page.log() == [("c1", False, "page")]
+        answer_prompt(terminal, "reject", "Paid back.")
+        terminal.wait_for_prompt()
+        assert terminal.end_session() == 0
+    assert tool_runs() == []
+    assert page.log() == [("c2", False, "run"), ("c1", False, "page")]
+
+
 def test_a_plain_prompt_tells_the_decision_on_another_call_after_the_answer(page: Page, launch: Launch) -> None:
     with at_terminal("chat", *agent_flags(), *two_refund_calls(), "-n", "mine", columns=120, term="dumb") as terminal:
         open_approval_prompt(terminal)
