@@ -410,6 +410,9 @@ def build_tree_row(row: LinkRow, short_id: str, view: ConversationView, *, is_fi
 
 CHART_HEADING = "context"
 
+MIN_TREE_PREVIEW_COLUMNS = 18
+"""Columns of the preview, before which other columns are left out on a terminal of usual width."""
+
 MIN_SHORT_BAR_CELLS, MAX_SHORT_BAR_CELLS = len(CHART_HEADING), 12
 """Cells of the longest bar beside the tree."""
 
@@ -462,7 +465,9 @@ def _short_columns(rows: Sequence[TreeRow], view: ConversationView, display: Dis
         yield Column("time", [_format_time(row.link, "%H:%M") for row in rows], drop_order=2)
         yield _status_cells(rows, display)
         yield Column("seconds", [_duration_cell(row.link) for row in rows], align_right=True, drop_order=1)
-    yield _preview_column(rows, display, with_status=not is_wide)
+    preview = _preview_column(rows, display, with_status=not is_wide)
+    is_narrow = (display.width or 0) < MIN_ALIGNED_COLUMNS
+    yield preview if is_narrow else preview._replace(min_width=MIN_TREE_PREVIEW_COLUMNS)
 
 
 def _painted_tree_labels(rows: Sequence[TreeRow]) -> tuple[list[str], list[tuple[int, str]]]:

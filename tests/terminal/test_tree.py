@@ -231,3 +231,17 @@ def test_a_short_tree_fits_into_every_terminal_and_has_a_line_for_each_request()
         assert max(map(text_width, lines[:122])) <= columns
     long = render_short_tree(build_chain(2_000), "resp_2000", DisplayOptions(80)).splitlines()
     assert [line[:2] for line in long[1:-1]] == ["● "] * 1_999 + ["@ "]
+
+
+def test_less_important_columns_of_a_short_tree_make_room_for_the_preview() -> None:
+    builder = ConversationBuilder()
+    builder.turn("resp_1", "What is a monad?", "yes", session_id="ses_1")
+    builder.turn("resp_2", "And in Haskell, with words?", "no", after="resp_1", session_id="ses_2")
+    view = builder.view("resp_2", session_names={"ses_1": "a-session-named", "ses_2": "another"})
+    headings = {}
+    for columns in (80, 100):
+        text = render_conversation(view, DisplayOptions(columns), with_panel=False).partition("\n\n")[2]
+        headings[columns] = text.partition("\n")[0].split()
+        assert "And in Haskell" in text
+    assert headings[100] == ["response", "session", "sent", "input", "output", "context", "preview"]
+    assert len(headings[80]) < len(headings[100])
