@@ -132,6 +132,15 @@ async def test_equal_titles_differ_by_id_on_every_page_and_case_does_not_matter(
     assert await list_ids(store, sort="title", status="failed") == []
 
 
+async def test_the_order_by_title_is_that_of_the_shown_titles(store: Store) -> None:
+    reminder = user_message("<system-reminder>Zebra</system-reminder>")
+    paths = [Path(ROOT).append([user_message(text), reminder]) for text in ("banana", "apple")]
+    links = tuple(link(f"resp_{number}", path.head) for number, path in enumerate(paths))
+    await store.commit(Transaction(tuple(AppendItems(ROOT, path.items) for path in paths), links))
+    page = await store.list_requests(RequestQuery("title", is_descending=False))
+    assert [request.title for request in page.requests] == ["apple", "banana"]
+
+
 async def test_the_order_by_title_reads_the_titles_of_new_requests_and_forgets_the_oldest(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from convo.errors import DamagedRow
-from convo.history.items import Item, is_user_message
+from convo.history.items import Item, typed_text
 from convo.history.records import Link
 from convo.stores.codec import encode_json, parse_search_phrases, phrase_density, tokenize_item
 from convo.stores.postgres import tenant_rows
@@ -229,12 +229,12 @@ async def _select_requests_by_title(t: TenantConnection, query: RequestQuery, fi
 
 
 async def _keep_titles(t: TenantConnection, nodes: Sequence[UUID]) -> None:
-    """Read the titles of inputs by their last node; most end with a user message, so that one item is enough."""
+    """Read the titles of inputs by their last node; most end with a typed message, so that one item is enough."""
     unread = set(nodes)
     for node, body in await t.fetch_all(SELECT_LAST_INPUTS, list(nodes)):
         with suppress(DamagedRow):
             message = decode_body(str(node), body)
-            if is_user_message(message):
+            if typed_text(message):
                 kept_titles.add(node.bytes, choose_title([message]))
                 unread.discard(node)
     titles = await _load_titles(t, list(unread), []) if unread else {}

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from convo.errors import DamagedRow
-from convo.history.items import Item, is_user_message
+from convo.history.items import Item, typed_text
 from convo.stores.codec import (
     decode_item,
     decode_link,
@@ -211,12 +211,12 @@ def _select_requests_by_title(t: TenantConnection, query: RequestQuery, filtered
 
 
 def _keep_titles(t: TenantConnection, keys: Mapping[int, bytes]) -> None:
-    """Read the titles of links, by rowid; most inputs end with a user message, so that one item is enough."""
+    """Read the titles of links, by rowid; most inputs end with a typed message, so that one item is enough."""
     unread = dict(keys)
     for n, item, body in t.execute(SELECT_LAST_INPUTS, encode_json(list(keys))):
         with suppress(DamagedRow):
             message = decode_item(str(item), body)
-            if is_user_message(message):
+            if typed_text(message):
                 kept_titles.add(unread.pop(n), choose_title([message]))
     for n, key in unread.items():
         kept_titles.add(key, choose_title(_iter_input_backwards(t, n, [])))
