@@ -24,6 +24,25 @@ CANONICAL_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensu
 
 SERVER_PART_FIELDS = frozenset({"annotations", "logprobs"})
 
+MAX_JSON_VALUES = 500_000
+"""Maximum number of values in a document, nested ones included: fifty for each of the maximum number of items."""
+
+
+def has_too_many_values(raw: bytes) -> bool:
+    """Whether a JSON document has more than `MAX_JSON_VALUES` values: parsed, they would take fifty times its size."""
+    if len(raw) <= MAX_JSON_VALUES or count_value_signs(raw) <= MAX_JSON_VALUES:
+        return False
+    return count_value_signs(_remove_strings(raw)) > MAX_JSON_VALUES  # slower, so only if the first count is too high
+
+
+def _remove_strings(raw: bytes) -> bytes:
+    return b"".join(raw.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2])
+
+
+def count_value_signs(raw: bytes) -> int:
+    """Count the characters that precede a value, also in strings."""
+    return sum(map(raw.count, (b",", b"[", b"{")))
+
 
 def item_hash(item: Item) -> Hash:
     """Hash the exact form of `item`; the order of its keys does not count.

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from convo.errors import StreamBroken
 from convo.history.accumulator import SERVER_TERMINAL_EVENTS, ResponseAccumulator, validate_stream_event
-from convo.history.canonical import is_utf8_encodable
+from convo.history.canonical import count_value_signs, has_too_many_values, is_utf8_encodable
 from convo.history.items import ENCRYPTED_FIELD, Item, Json, is_item, is_valid_id, user_message
 from convo.history.records import LINK_STATUSES, LinkStatus, strip_secret_fields, strip_tool_secrets
 from convo.history.request_body import split_request_body, strip_body_secrets
@@ -29,6 +29,10 @@ from convo.recording.exchange import ExchangeRequest, ExchangeResponse, Protocol
 
 MAX_ITEMS = 20_000
 """Items of one request or response; a longer one is recorded without items."""
+
+MAX_LINES = 1_000_000
+MAX_EVENT_VALUES = 2_000_000
+"""Lines of a stream, and values in its events, that are decoded; the rest is left out."""
 
 MAX_NAME_CHARS = 200
 MAX_ERROR_CHARS = 2000
@@ -81,16 +85,20 @@ class DecodedResponse:
 
 def decode_request(request: ExchangeRequest) -> DecodedRequest:
     """Decode a request. A body that is cut off or damaged gives a request without items, and a note."""
+    if has_too_many_values(request.body):
+        return DecodedRequest(UNKNOWN_MODEL, notes=("the request has too many values",))
     document = _parse_json(request.body)
     if not isinstance(document, dict):
         reason = "was cut off at the size limit" if request.is_truncated else "is not a JSON object"
         return DecodedRequest(UNKNOWN_MODEL, notes=(f"the body of the request {reason}",))
+    lists = [name for name in ("input", "messages") if len(_as_list(document.get(name))) > MAX_ITEMS]
+    document |= dict.fromkeys(lists)
     try:
         decoded = _PROTOCOLS[request.protocol].decode_request(document)
         decoded = replace(decoded, body_parts=split_request_body(strip_body_secrets(document)))
     except RecursionError:
         return DecodedRequest(_as_name(document.get("model")), notes=("the request is nested too deeply",))
-    if len(decoded.items) > MAX_ITEMS:
+    if lists or len(decoded.items) > MAX_ITEMS:
         return replace(decoded, items=(), body_parts=(), notes=(f"the request has more than {MAX_ITEMS:,} items",))
     return decoded
 
@@ -101,7 +109,9 @@ def decode_response(request: ExchangeRequest, response: ExchangeResponse) -> Dec
     A response that ended early has the status "incomplete" and the output so far, or "failed" without output.
     """
     notes = ("the body of the response was cut off at the size limit",) if response.is_truncated else ()
-    document, events = _parse_response_body(response.body)
+    document, events, is_whole = _parse_response_body(response.body)
+    if not is_whole:
+        notes = (*notes, "the response has too many events or values: the rest was left out")
     is_refused = response.status is not None and response.status >= 400
     if is_refused or (document is not None and document.get("error") and not document.get("output")):
         error = _make_error((document or {}).get("error"), f"HTTP status {response.status}")
@@ -201,28 +211,37 @@ def _parse_json(raw: bytes | str) -> Json:
         return None
 
 
-def _parse_response_body(body: bytes) -> tuple[dict[str, Json] | None, list[dict[str, Json]]]:
+def _parse_response_body(body: bytes) -> tuple[dict[str, Json] | None, list[dict[str, Json]], bool]:
     """Return the one object of a response, or its events: server-sent ones, or JSON objects, one a line.
 
-    Damaged events are left out: a stream may be cut off anywhere.
+    The last member is whether all events were parsed. Damaged events are left out: a stream may be cut off anywhere.
     """
-    document = _parse_json(body)
+    document = None if has_too_many_values(body) else _parse_json(body)
     if isinstance(document, dict):
         is_event = isinstance(document.get("type"), str) and str(document["type"]).startswith("response.")
-        return (None, [document]) if is_event else (document, [])
-    lines = body.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    texts: list[str] = []
-    data: list[str] = []
-    for line in [*lines, ""]:
-        if line.startswith("data:"):
-            data.append(line[5:].removeprefix(" "))
-        elif line.startswith("{"):
-            texts.append(line)
+        return (None, [document], True) if is_event else (document, [], True)
+    lines = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n", MAX_LINES)
+    is_whole = len(lines) <= MAX_LINES
+    events: list[dict[str, Json]] = []
+    value_count = 0
+    data: list[bytes] = []
+    for line in [*lines[:MAX_LINES], b""]:
+        text = None
+        if line.startswith(b"data:"):
+            data.append(line[5:].removeprefix(b" "))
+        elif line.startswith(b"{"):
+            text = line
         elif not line and data:
-            texts.append("\n".join(data))
-            data = []
-    events = (_parse_json(text) for text in texts)
-    return None, [event for event in events if isinstance(event, dict)]
+            text, data = b"\n".join(data), []
+        if text is None:
+            continue
+        value_count += count_value_signs(text)
+        if value_count > MAX_EVENT_VALUES:
+            return None, events, False
+        event = _parse_json(text.decode("utf-8", "replace"))
+        if isinstance(event, dict):
+            events.append(event)
+    return None, events, is_whole
 
 
 # -- values: any type may be in any place -----------------------------------------------------------
@@ -473,6 +492,7 @@ def _decode_chat_events(chunks: Sequence[dict[str, Json]]) -> DecodedResponse:
     """Assemble the chunks of the first choice, and decode the completion."""
     message: dict[str, Json] = {"role": "assistant"}
     calls: dict[int | str | None, dict[str, Json]] = {}
+    call_texts: dict[tuple[int | str | None, str], list[str]] = {}
     lists: dict[str, list[Json]] = {}
     head: dict[str, Json] = {}
     texts: dict[str, list[str]] = {}
@@ -495,7 +515,9 @@ def _decode_chat_events(chunks: Sequence[dict[str, Json]]) -> DecodedResponse:
                         if not isinstance(index, int):
                             index = _as_text(piece.get("id")) or last_call
                         last_call = index
-                        _add_chat_call_piece(calls.setdefault(index, {}), piece)
+                        call = calls.setdefault(index, {})
+                        for kind, text in _add_chat_call_piece(call, piece):
+                            call_texts.setdefault((index, kind), []).append(text)
                 elif name == "role" or value is None:
                     continue
                 elif isinstance(value, str):
@@ -507,22 +529,30 @@ def _decode_chat_events(chunks: Sequence[dict[str, Json]]) -> DecodedResponse:
             finish_reason = choice.get("finish_reason") or finish_reason
     message |= lists
     message |= {name: "".join(pieces) for name, pieces in texts.items()}
+    for (index, kind), pieces in call_texts.items():
+        calls[index][kind][_CALL_TEXTS[kind]] = "".join(pieces)
     if calls:
         message["tool_calls"] = list(calls.values())
     choices = [{"index": index, "message": message, "finish_reason": finish_reason} for index in choice_indexes]
     return _decode_chat_response({**head, "choices": choices})
 
 
-def _add_chat_call_piece(call: dict[str, Json], piece: Mapping[str, Json]) -> None:
-    """Add a part of a call: names and ids replace the earlier ones, arguments and input are appended."""
-    call |= _without(piece, "index", "function", "custom")
-    for kind, field_name in (("function", "arguments"), ("custom", "input")):
+_CALL_TEXTS = {"function": "arguments", "custom": "input"}
+"""The field of each kind of call whose pieces are appended."""
+
+
+def _add_chat_call_piece(call: dict[str, Json], piece: Mapping[str, Json]) -> list[tuple[str, str]]:
+    """Add a part of a call: names and ids replace the earlier ones. Return the kind and text of what is appended."""
+    call |= _without(piece, "index", *_CALL_TEXTS)
+    texts: list[tuple[str, str]] = []
+    for kind, field_name in _CALL_TEXTS.items():
         fields = piece.get(kind)
         if isinstance(fields, dict):
-            target = _as_dict(call.setdefault(kind, {}))
-            earlier = target.get(field_name, "")
+            target = call.setdefault(kind, {})
             target |= _without(fields, field_name)
-            target[field_name] = earlier + (fields.get(field_name) if isinstance(fields.get(field_name), str) else "")
+            text = fields.get(field_name)
+            texts.append((kind, text if isinstance(text, str) else ""))
+    return texts
 
 
 _CHAT_INCOMPLETE_REASONS = {

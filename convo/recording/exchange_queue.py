@@ -59,7 +59,7 @@ class QueuedExchange:
         return ""
 
     def release(self) -> None:
-        """Free the copies of an exchange that is not recorded."""
+        """Free what is kept of an exchange that was recorded, or will not be. Later calls have no effect."""
 
 
 class _Entry(NamedTuple):
@@ -173,7 +173,10 @@ class RecordingQueue:
             return
         response = await exchange.load_response()
         request, exchange.request = exchange.request, None
-        await exchange.recorder.finish(request, response)
+        try:
+            await exchange.recorder.finish(request, response)
+        finally:
+            exchange.release()
         self.recorded += 1
 
     async def _write_texts(self) -> None:

@@ -15,7 +15,7 @@ with calls that wait for their outputs (a subagent).
 
 import json
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import NamedTuple
@@ -38,8 +38,8 @@ MIN_SUMMARY_CHARS = 40
 MAX_BODY_PATHS = 4
 """Bodies of requests whose nodes are known to be stored: the latest ones, of an agent and of its subagents."""
 
-RECENT_REQUESTS = 8
-"""Requests whose answers are compared with the items of a new branch."""
+RECENT_REQUESTS, RECENT_OUTPUTS = 8, 16
+"""Requests whose answers, and the last items of each of them that, are compared with the items of a new branch."""
 
 
 def item_units(item: Item) -> list[bytes]:
@@ -71,14 +71,17 @@ def item_form(item: Item) -> bytes:
     return sha256(b"\0".join([item_type(item).encode("utf-8", "replace"), *units])).digest()
 
 
-def chain_units(items: Iterable[Item], previous: bytes = b"") -> Chain:
-    """Return the chain of `items` after a history that ends with the digest `previous`."""
-    chain: list[bytes] = []
+def chain_units(items: Iterable[Item]) -> Chain:
+    """Return the chain of `items`."""
+    return tuple(digest for digest, _ in iterate_chain(items))
+
+
+def iterate_chain(items: Iterable[Item], previous: bytes = b"") -> Iterator[tuple[bytes, int]]:
+    """Yield the chain of `items` after a history that ends with the digest `previous`, and the size of each unit."""
     for item in items:
         for unit in item_units(item):
             previous = sha256(previous + unit).digest()
-            chain.append(previous)
-    return tuple(chain)
+            yield previous, len(unit)
 
 
 def _normalize_parts(content: Json) -> list[Json]:
@@ -181,12 +184,15 @@ class _Position(NamedTuple):
 class ConversationIndex:
     """The requests of one recorded session.
 
-    is_keyed:  the client has an id for the session, so all requests belong together
+    is_keyed:    the client has an id for the session, so all requests belong together
+    size_bytes:  of the units of all requests; a unit that several requests share counts once
     """
 
     root: Key
     is_keyed: bool
     requests: dict[str, PlacedRequest] = field(default_factory=dict)
+    size_bytes: int = 0
+    _sizes: dict[str, int] = field(default_factory=dict)
     _positions: dict[bytes, _Position] = field(default_factory=dict)
     _forms: dict[Key, bytes] = field(default_factory=dict)
     _body_paths: "deque[tuple[Key, ...]]" = field(default_factory=lambda: deque(maxlen=MAX_BODY_PATHS))
@@ -233,12 +239,28 @@ class ConversationIndex:
         )  # fmt: skip
         self.requests[placed.id] = placed
         input_items = placed.path.items[: len(placed.path) - len(placed.output)]
-        input_chain = chain_units(input_items)
-        output_chain = chain_units(placed.output, input_chain[-1] if input_chain else b"")
-        for digest in input_chain:
-            self._positions.setdefault(digest, _Position(placed.id, is_output=False))
-        for digest in output_chain:
+        last, size_bytes = b"", 0
+        for last, unit_bytes in iterate_chain(input_items):
+            size_bytes += unit_bytes if last not in self._positions else 0
+            self._positions.setdefault(last, _Position(placed.id, is_output=False))
+        for digest, unit_bytes in iterate_chain(placed.output, last):
+            size_bytes += unit_bytes if digest not in self._positions else 0
             self._positions[digest] = _Position(placed.id, is_output=True)
+        self._sizes[placed.id] = size_bytes
+        self.size_bytes += size_bytes
+
+    def drop_oldest(self, max_bytes: int) -> None:
+        """Drop the oldest requests until the others have at most `max_bytes`; the latest one is kept."""
+        if self.size_bytes <= max_bytes:
+            return
+        for request_id in list(self.requests)[:-1]:
+            del self.requests[request_id]
+            self.size_bytes -= self._sizes.pop(request_id, 0)
+            if self.size_bytes <= max_bytes:
+                break
+        kept = self.requests
+        self._positions = {digest: one for digest, one in self._positions.items() if one.request_id in kept}
+        self._forms.clear()
 
     def place_body(self, part_hashes: Sequence[Hash]) -> tuple[tuple[Key, ...], int]:
         """Return the keys of a request's body, and how many of its first nodes a recent body has."""
@@ -277,7 +299,7 @@ class ConversationIndex:
         texts = [item_text(item) for item in items if item_type(item) == "message"]
         forms = {item_form(item) for item in items if item_type(item).startswith("compaction")}
         for request in list(self.requests.values())[: -RECENT_REQUESTS - 1 : -1]:
-            for output in request.output:
+            for output in request.output[-RECENT_OUTPUTS:]:
                 answer = item_text(output).strip() if item_type(output) == "message" else ""
                 if len(answer) >= MIN_SUMMARY_CHARS and any(answer in text for text in texts):
                     return request

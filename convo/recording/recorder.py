@@ -56,6 +56,9 @@ MAX_INDEXES = 64
 MAX_INDEXED_REQUESTS = 200
 """Requests of a session that are loaded into its index: the newest ones."""
 
+MAX_INDEXED_BYTES = 64 * 1024 * 1024
+"""Bytes of all indexes; the oldest requests are dropped first."""
+
 DECODE_IN_THREAD_BYTES = 64 * 1024
 LEASE_TTL_S = 30.0
 MAX_ABANDONED = 200
@@ -114,6 +117,11 @@ class StoreRecorder:
     _lease: LeaseGuard | None = None
     _pruned_at: float | None = None
     _checked_at: float | None = None
+
+    @property
+    def indexed_bytes(self) -> int:
+        """Bytes of the requests that are kept in memory to place later ones."""
+        return sum(index.size_bytes for index in self._indexes.values())
 
     async def begin(self, request: ExchangeRequest) -> None:
         """Write a request as in progress. Raises StoreFault."""
@@ -231,7 +239,8 @@ class StoreRecorder:
         if scope.url == EMBEDDED_URL:  # a recording of the server itself stays unknown to its API
             decoded = replace(decoded, is_stored=False)
         try:
-            setup, units = hash_setup(decoded.parameters), [item_units(item) for item in decoded.items]
+            setup = hash_setup(decoded.parameters)
+            units = await _run(lambda: [item_units(item) for item in decoded.items], request.body)
         except (ValueError, RecursionError):
             decoded = replace(decoded, items=(), parameters={}, notes=("the request is nested too deeply",))
             setup, units = "", []
@@ -241,7 +250,7 @@ class StoreRecorder:
             session_id = previous.session_id
         for attempt in (1, 2):
             index = await self._load_index(session_id, is_keyed=is_keyed)
-            placement = await self._place(index, decoded, previous, setup)
+            placement = await self._place(index, decoded, previous, setup, request.body)
             link = self._build_link(request, decoded, placement, client, scope, session_id)
             new_items = placement.path.items[placement.shared_count :]
             appends = [AppendItems(placement.path.key_at(placement.shared_count), new_items)] if new_items else []
@@ -302,8 +311,7 @@ class StoreRecorder:
             index = ConversationIndex(root_key(self.store.tenant), is_keyed)
         self._indexes[session_id] = index
         self._indexes.move_to_end(session_id)
-        while len(self._indexes) > MAX_INDEXES:
-            self._indexes.popitem(last=False)
+        self._limit_indexes(index)
         session = await self.store.session(session_id)
         if session is None:
             index = self._indexes[session_id] = ConversationIndex(index.root, is_keyed)
@@ -323,7 +331,14 @@ class StoreRecorder:
                         bool(link.parameters.get("tools")),
                     )
                 )  # fmt: skip
+                self._limit_indexes(index)
         return index
+
+    def _limit_indexes(self, current: ConversationIndex) -> None:
+        """Drop the indexes that were not used for the longest time, then the oldest requests of the current one."""
+        while len(self._indexes) > MAX_INDEXES or (self.indexed_bytes > MAX_INDEXED_BYTES and len(self._indexes) > 1):
+            self._indexes.popitem(last=False)
+        current.drop_oldest(MAX_INDEXED_BYTES)
 
     async def _load_path(self, index: ConversationIndex, link: Link) -> Path:
         """Return the path of a link; only its part that no loaded path has is read."""
@@ -333,10 +348,10 @@ class StoreRecorder:
         return await self.store.path(link.head)
 
     async def _place(
-        self, index: ConversationIndex, decoded: DecodedRequest, previous: Link | None, setup: str
+        self, index: ConversationIndex, decoded: DecodedRequest, previous: Link | None, setup: str, body: bytes
     ) -> Placement:
         if decoded.previous_response_id is None:
-            return index.place(decoded.items, setup)
+            return await _run(partial(index.place, decoded.items, setup), body)
         path = await self.store.path(previous.head) if previous is not None else Path(index.root)
         parent = index.requests.get(decoded.previous_response_id)
         line = parent.line if parent is not None else None
@@ -484,12 +499,12 @@ class StoreRecorder:
         if link.id != started.id:
             with suppress(NotFound):
                 await self.store.remove_link(started.id)
-        exchange.index.add(
-            PlacedRequest(
-                link.id, link.parent_id, exchange.placement.line, exchange.setup, path, tuple(output),
-                bool(link.parameters.get("tools")),
-            )
+        placed = PlacedRequest(
+            link.id, link.parent_id, exchange.placement.line, exchange.setup, path, tuple(output),
+            bool(link.parameters.get("tools")),
         )  # fmt: skip
+        await _run(partial(exchange.index.add, placed), request.body)
+        self._limit_indexes(exchange.index)
 
 
 def open_recorder(
@@ -515,9 +530,9 @@ def _decode_and_hash(request: ExchangeRequest) -> tuple[DecodedRequest, tuple[Ha
         return replace(decoded, body_parts=()), ()
 
 
-async def _run(decode: Callable[[], Decoded], body: bytes) -> Decoded:
-    """Decode `body`: a large one in a thread, because it would block the event loop."""
-    return await asyncio.to_thread(decode) if len(body) > DECODE_IN_THREAD_BYTES else decode()
+async def _run(work: Callable[[], Decoded], body: bytes) -> Decoded:
+    """Run `work` on a decoded `body`: on a large one in a thread, because it would block the event loop."""
+    return await asyncio.to_thread(work) if len(body) > DECODE_IN_THREAD_BYTES else work()
 
 
 def _make_scope(request: ExchangeRequest) -> Scope:

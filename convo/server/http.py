@@ -19,6 +19,7 @@ from convo.config.settings import ServeSettings
 from convo.endpoints.base import INCLUDABLE, LIMIT_FIELD, error_object
 from convo.errors import AlreadyDecided, ConvoError, KeyRefused, LimitReached
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS
+from convo.history.canonical import MAX_JSON_VALUES, has_too_many_values
 from convo.history.items import Json, StreamEvent
 from convo.runtime import Clock
 from convo.server import errors
@@ -317,10 +318,6 @@ def serialize_raw_error(fault: ConvoError, headers: bytes = b"") -> bytes:
     return head % (JSON_CONTENT_TYPE, len(body), headers) + body
 
 
-MAX_JSON_VALUES = 500_000
-"""Maximum number of values in a document, nested ones included: fifty for each of the maximum number of items."""
-
-
 class InvalidJson(ValueError):
     """Bytes that are not acceptable JSON; the message ends a sentence."""
 
@@ -336,7 +333,7 @@ def parse_strict_json(raw: bytes, *, depth: int) -> Json:
 
     Raises InvalidJson and JsonTooDeep.
     """
-    if len(raw) > MAX_JSON_VALUES and _has_too_many_values(raw):
+    if has_too_many_values(raw):
         raise InvalidJson(f"it contains more than {MAX_JSON_VALUES:,} values")
     try:
         value = JSON_DECODER.decode(raw.decode("utf-8"))
@@ -358,20 +355,6 @@ def parse_strict_json(raw: bytes, *, depth: int) -> Json:
 def serialize_strict_json(value: Json) -> bytes:
     """Serialize `value` as ASCII JSON; every value of `parse_strict_json` is unchanged."""
     return JSON_ENCODER.encode(value).encode("ascii")
-
-
-def _has_too_many_values(raw: bytes) -> bool:
-    """Whether there are too many values; strings are removed only if the faster count is too high."""
-    return _count_value_signs(raw) > MAX_JSON_VALUES and _count_value_signs(_remove_strings(raw)) > MAX_JSON_VALUES
-
-
-def _remove_strings(raw: bytes) -> bytes:
-    return b"".join(raw.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2])
-
-
-def _count_value_signs(raw: bytes) -> int:
-    """Count the characters that precede a value."""
-    return sum(map(raw.count, (b",", b"[", b"{")))
 
 
 def _is_deeper(value: Json, depth: int) -> bool:

@@ -18,13 +18,19 @@ from convo.recording.decoder import StreamedText
 from convo.recording.exchange import ExchangeRequest, ExchangeResponse, Recorder
 from convo.recording.exchange_queue import MAX_WAITING, QueuedExchange, RecordingQueue
 from convo.runtime import Clock, NewId
-from convo.server.http import DECODE_IN_THREAD_BYTES, Header, InvalidJson, parse_strict_json
+from convo.server.http import Header, InvalidJson, parse_strict_json
 
 MAX_COPIED_BYTES = 128 * 1024 * 1024
 """Bytes of all copies together: of exchanges in progress and of those that wait for the recorder."""
 
 DRAIN_TIMEOUT_S = 30.0
 """Seconds that the recorder gets at the end for the exchanges that wait."""
+
+MAX_STREAMS = 10_000
+"""Concatenated streams in a compressed body that are decoded."""
+
+DECODED_PIECE_BYTES = 16 * 1024
+"""Bytes that are decoded at once: the rest of the piece is copied at the end of each stream."""
 
 MAX_EVENT_DEPTH = 200
 """Nested objects and arrays in a WebSocket message that is parsed."""
@@ -127,10 +133,7 @@ async def decode_copy(copy: BodyCopy, encoding: str, max_bytes: int) -> tuple[by
     is_truncated, raw = copy.is_truncated, copy.take()
     if not encoding:
         return raw, is_truncated
-    if len(raw) > DECODE_IN_THREAD_BYTES:
-        body, is_complete = await asyncio.to_thread(decode_body, raw, encoding, max_bytes)
-    else:
-        body, is_complete = decode_body(raw, encoding, max_bytes)
+    body, is_complete = await asyncio.to_thread(decode_body, raw, encoding, max_bytes)  # a few KB may become many MB
     return body, is_truncated or not is_complete
 
 
@@ -155,24 +158,30 @@ def decode_body(raw: bytes, encoding: str, max_bytes: int) -> tuple[bytes, bool]
 
 def _decode_streams(name: str, raw: bytes, max_bytes: int) -> tuple[bytes, bool]:
     """Decode concatenated streams. Raises DamagedBody if the first one is damaged."""
-    pieces: list[bytes] = []
-    while raw:
-        stream, chunks = Decompressor(name), list[bytes]()
-        try:
-            for chunk in stream.decompress(raw):
-                chunks.append(chunk)
-                max_bytes -= len(chunk)
-                if max_bytes < 0:
-                    return b"".join([*pieces, *chunks])[:max_bytes], False
-        except DamagedBody:
-            if pieces:  # bytes after the last stream
-                return b"".join(pieces), False
-            raise
-        pieces += chunks
-        if not stream.is_finished:
-            return b"".join(pieces), False
-        raw = stream.unused_data
-    return b"".join(pieces), True
+    body = bytearray()
+    position, rest = 0, b""
+    for _ in range(MAX_STREAMS):
+        stream = Decompressor(name)
+        while not stream.is_finished:
+            piece, rest = rest, b""
+            if not piece:
+                piece = raw[position : position + DECODED_PIECE_BYTES]
+                position += len(piece)
+            if not piece:  # the stream is cut off
+                return bytes(body), False
+            try:
+                for chunk in stream.decompress(piece):
+                    body += chunk
+                    if len(body) > max_bytes:
+                        return bytes(body[:max_bytes]), False
+            except DamagedBody:
+                if body:  # bytes after the last stream, or damage
+                    return bytes(body), False
+                raise
+        rest = stream.unused_data
+        if not rest and position >= len(raw):
+            return bytes(body), True
+    return bytes(body), False
 
 
 # -- one exchange ---------------------------------------------------------------------------------
@@ -204,7 +213,7 @@ class ExchangeCopy(QueuedExchange):
         self._is_begun = self._is_recorded = self._is_finished = False
         self._status: int | None = None
         self._headers: tuple[Header, ...] = ()
-        self._duration_s = 0.0
+        self._duration_s, self._kept_bytes = 0.0, 0
         self._error: str | None = None
         self._text = StreamedText(head.protocol)
 
@@ -234,7 +243,11 @@ class ExchangeCopy(QueuedExchange):
 
     async def load_request(self) -> ExchangeRequest:
         head, max_bytes = self.head, self._recording.max_body_bytes
-        body, is_truncated = await decode_copy(self.request_body, head.encoding, max_bytes)
+        decoded, is_truncated = await decode_copy(self.request_body, head.encoding, max_bytes)
+        body = decoded[: self._recording.kept_budget.free_bytes]
+        self._kept_bytes = len(body)
+        self._recording.kept_budget.free_bytes -= len(body)
+        is_truncated = is_truncated or len(body) < len(decoded)
         return ExchangeRequest(
             self.id, head.protocol, head.url, head.headers, body, self.received_at, is_truncated
         )  # fmt: skip
@@ -254,19 +267,25 @@ class ExchangeCopy(QueuedExchange):
     def release(self) -> None:
         self.request_body.release()
         self.response_body.release()
+        self._recording.kept_budget.free_bytes += self._kept_bytes
+        self._kept_bytes = 0
 
 
 class RelayRecording:
-    """Copies exchanges of a relay, and passes them to one recorder, which it closes."""
+    """Copies exchanges of a relay, and passes them to one recorder, which it closes.
+
+    kept_budget:  for the decoded requests that wait for the end of their responses
+    """
 
     def __init__(
         self, recorder: Recorder, *, clock: Clock, new_id: NewId, max_body_bytes: int, report: Callable[[str], None],
         report_error: Callable[[BaseException], None], max_waiting: int = MAX_WAITING, budget: CopyBudget | None = None,
+        max_kept_bytes: int = MAX_COPIED_BYTES,
     ) -> None:  # fmt: skip
         self.recorder, self.clock, self.max_body_bytes = recorder, clock, max_body_bytes
         self.queue = RecordingQueue(report=report, report_error=report_error, max_waiting=max_waiting)
         self._new_id = new_id
-        self._budget = budget or CopyBudget()
+        self._budget, self.kept_budget = budget or CopyBudget(), CopyBudget(max_kept_bytes)
 
     def open_copy(self, head: ExchangeHead) -> ExchangeCopy:
         """Start the copy of an exchange whose request begins now."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from convo.history.canonical import item_hash
-from convo.history.items import is_item
+from convo.history.items import is_item, item_text
 from convo.recording.decoder import decode_request, decode_response
 from convo.recording.exchange import Protocol
 from convo.recording.recorder import open_recorder
@@ -295,8 +295,10 @@ def test_a_response_that_did_not_succeed_has_a_status_and_an_error(
         (b"[" * 100_000, False, "not a JSON object"),
         (b'{"a":' * 100_000, False, "not a JSON object"),
         (b"\xff", False, "not a JSON object"),
+        (b'{"x":[%b{}]}' % (b"{}," * 300_000), False, "too many values"),
+        (b'{"input":[%b{}],"messages":[%b{}]}' % (b"{}," * 20_000, b"{}," * 20_000), False, "more than 20,000 items"),
     ],
-    ids=["truncated", "array", "NaN", "infinity", "deep array", "deep object", "no UTF-8"],
+    ids=["truncated", "array", "NaN", "infinity", "deep array", "deep object", "no UTF-8", "values", "items"],
 )
 @pytest.mark.parametrize("protocol", ["responses", "chat_completions", "messages"])
 def test_a_damaged_request_is_a_note(protocol: Protocol, body: bytes, is_truncated: bool, note: str) -> None:
@@ -419,11 +421,26 @@ async def test_a_value_of_another_type_in_any_field_is_recorded(value: Any) -> N
     await store.aclose()
 
 
+def test_a_response_of_too_many_values_or_lines_is_decoded_up_to_the_limit() -> None:
+    """Parsed, each body would take a gigabyte."""
+    text = sse({"type": "chunk", "choices": [{"delta": {"content": "hi"}}]})
+    request = make_request({"model": "gpt"}, protocol="chat_completions")
+    values = b"data: [%b{}]\n\n" % (b"{}," * 100_000)
+    for rest in (values * 20, b"\n" * 1_000_000):
+        decoded = decode_response(request, make_response(text + rest + text))
+        assert item_text(decoded.output[0]) == "hi"
+        assert decoded.notes == ("the response has too many events or values: the rest was left out",)
+    decoded = decode_response(request, make_response(b'{"choices":[%b{}]}' % (b"{}," * 300_000)))
+    assert (decoded.status, decoded.output) == ("failed", ())
+
+
 @pytest.mark.parametrize("protocol", ["chat_completions", "messages"])
-def test_lists_in_many_events_are_put_together_in_linear_time(protocol: Protocol) -> None:
+def test_lists_and_arguments_in_many_events_are_put_together_in_linear_time(protocol: Protocol) -> None:
     """Compares two lengths of one decoding, without the garbage collector: its share depends on the tests before."""
     delta = {"type": "citations_delta", "citation": 1}
-    event = {"type": "content_block_delta", "index": 0, "delta": delta, "choices": [{"delta": {"annotations": [1]}}]}
+    call = {"index": 0, "function": {"arguments": "x" * 20}}
+    chat_delta = {"annotations": [1], "tool_calls": [call]}
+    event = {"type": "content_block_delta", "index": 0, "delta": delta, "choices": [{"delta": chat_delta}]}
     request = make_request({"model": "gpt"}, protocol=protocol)
 
     def decoding_time(events: int) -> float:
@@ -438,4 +455,4 @@ def test_lists_in_many_events_are_put_together_in_linear_time(protocol: Protocol
         long = min(decoding_time(160_000) for _ in range(2))
     finally:
         gc.enable()
-    assert long < 16 * short  # 8 in linear time; copying the list for each event took 36
+    assert long < 16 * short  # 8 in linear time; copying the list or arguments for each event took 30

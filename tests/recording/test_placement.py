@@ -14,6 +14,7 @@ from convo.recording.placement import ConversationIndex, PlacedRequest
 from convo.recording.recorder import StoreRecorder, open_recorder
 from convo.stores.base import Store
 from convo.stores.factory import open_store
+from tests.call_count import CallCount
 from tests.clock import FixedClock
 from tests.recording.exchanges import (
     CAPTURED_CLIENTS,
@@ -252,3 +253,44 @@ async def test_equal_first_messages_are_told_apart_by_the_clients_key(
     sessions = await store.sessions()
     assert len(sessions) == 2
     assert all(session.id.startswith(RECORDED_SESSION_PREFIX) for session in sessions)
+
+
+def make_placed(index: ConversationIndex, number: int, input_text: str, outputs: int = 1) -> PlacedRequest:
+    """Place a request with one message, and return it with its answer."""
+    placement = index.place([{"type": "message", "role": "user", "content": input_text}], "setup")
+    output = tuple(
+        {"type": "message", "role": "assistant", "content": f"{number}.{one} {'y' * 40}"} for one in range(outputs)
+    )
+    path = placement.path.append(output)
+    return PlacedRequest(f"resp_{number}", None, placement.line, "setup", path, output, has_tools=False)
+
+
+def test_an_index_drops_its_oldest_requests_above_its_limit_and_keeps_the_latest() -> None:
+    index = ConversationIndex(root_key("local"), is_keyed=True)
+    for number in range(10):
+        index.add(make_placed(index, number, f"{number} {'x' * 1000}"))
+    assert 10_000 < index.size_bytes < 12_000
+    index.drop_oldest(3500)
+
+    assert index.size_bytes < 3500
+    assert list(index.requests) == ["resp_7", "resp_8", "resp_9"]
+    first, latest = (
+        [{"type": "message", "role": "user", "content": f"{number} {'x' * 1000}"}, *request.output]
+        for number, request in ((0, make_placed(index, 0, "0")), (9, index.requests["resp_9"]))
+    )
+    assert index.place(latest, "setup").parent_id == "resp_9"
+    assert index.place(first, "setup").shared_count == 0
+    index.drop_oldest(0)
+    assert list(index.requests) == ["resp_9"]
+
+
+def test_an_answer_of_many_messages_is_compared_in_bounded_time() -> None:
+    """Only its last messages are searched in the texts of a new branch: thousands took minutes."""
+    index = ConversationIndex(root_key("local"), is_keyed=True)
+    index.add(make_placed(index, 1, "first", outputs=5000))
+    summary = index.requests["resp_1"].output[-1]["content"]
+    with CallCount() as calls:
+        placement = index.place([{"type": "message", "role": "user", "content": f"Summary: {summary}"}], "setup")
+
+    assert placement.parent_id == "resp_1"
+    assert calls.total < 500

@@ -24,6 +24,7 @@ from convo.stores.factory import open_store
 from convo.stores.request_list import RequestQuery
 from convo.terminal.inspect_view import render_conversation
 from convo.terminal.terminal import DisplayOptions
+from tests.call_count import CallCount
 from tests.clock import FixedClock
 from tests.command_runner import Convo
 from tests.recording.exchanges import captured_exchanges, make_request, make_response
@@ -492,3 +493,33 @@ def test_every_command_reads_the_recording_of_each_protocol(
     following = convo("next", second_id, "And now?", "--provider", "nope", "--json")
     assert following.exit in (0, 1, 2)
     assert "Traceback" not in following.err
+
+
+async def test_the_memory_for_old_requests_is_limited_and_the_latest_ones_continue(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("convo.recording.recorder.MAX_INDEXED_BYTES", 100_000)
+    recorder = open_recorder(store, clock=FixedClock())
+    for number in range(8):
+        text = f"{number} {'x' * 40_000}"
+        body = {"model": "m", "store": False, "input": text}
+        headers = {"session-id": "one" if number % 2 else f"other-{number}"}
+        request = make_request(body, id=f"exch_{number}", headers=headers)
+        await recorder.begin(request)
+        await recorder.finish(request, make_response({"id": f"resp_{number}", "status": "completed", "output": []}))
+
+    assert recorder.indexed_bytes <= 100_000
+    assert len(await store.sessions()) == 5
+    await recorder.aclose()
+
+
+async def test_a_large_request_is_placed_outside_of_the_event_loop(store: Store) -> None:
+    items = [{"role": "user", "content": f"{number} {'x' * 100}"} for number in range(2000)]
+    request = make_request({"model": "m", "store": False, "input": items})
+    recorder = open_recorder(store, clock=FixedClock())
+    await recorder.begin(make_request({"model": "m", "input": "opens the recorder"}, id="exch_first"))
+    with CallCount() as calls:
+        await recorder.begin(request)
+
+    assert calls.total < 10 * len(items)  # the thread of the event loop only; comparing the items there takes 30 each
+    await recorder.aclose()

@@ -13,7 +13,7 @@ from convo.config.settings import ServeSettings
 from convo.recording.exchange import ExchangeRequest, ExchangeResponse
 from convo.runtime import SystemClock, random_id
 from convo.server.relay import Relay, Upstream, run_relay
-from convo.server.relay_recording import CopyBudget, RelayRecording
+from convo.server.relay_recording import MAX_COPIED_BYTES, CopyBudget, RelayRecording
 from convo.server.server import open_listening_socket
 
 Headers = Sequence[tuple[str, str]]
@@ -238,6 +238,7 @@ async def run_test_relay(
     recorder: MemoryRecorder | None = None,
     max_waiting: int = 500,
     budget: CopyBudget | None = None,
+    max_kept_bytes: int = MAX_COPIED_BYTES,
     has_small_buffers: bool = False,
 ) -> AsyncIterator[RunningRelay]:
     notices: list[str] = []
@@ -246,7 +247,7 @@ async def run_test_relay(
     clock = SystemClock()
     recordings = RelayRecording(
         recorder, clock=clock, new_id=random_id, max_body_bytes=serve.max_body_bytes, report=notices.append,
-        report_error=errors.append, max_waiting=max_waiting, budget=budget,
+        report_error=errors.append, max_waiting=max_waiting, budget=budget, max_kept_bytes=max_kept_bytes,
     )  # fmt: skip
     relay = Relay(upstreams, serve, recordings, clock=clock, new_id=random_id, idle_s=10, report=notices.append)
     stop = asyncio.Event()
