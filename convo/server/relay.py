@@ -86,6 +86,9 @@ WEBSOCKET_HEADERS = frozenset(
      b"sec-websocket-version"}
 )  # fmt: skip
 
+DOT_SEGMENT = re.compile(r"/(?:\.|%2e){1,2}(?=/|$)", re.IGNORECASE)
+"""Matches a segment of a path that leads out of its folder."""
+
 BROWSER_SITE_HEADER = b"sec-fetch-site"
 ALLOWED_SITES = frozenset({b"none", b"same-origin"})
 
@@ -242,6 +245,8 @@ class Relay:
             rest = path.removeprefix(upstream.local_path)
             if not path.startswith(upstream.local_path) or (rest and not rest.startswith("/")):
                 continue
+            if DOT_SEGMENT.search(rest):
+                break
             if (
                 upstream.key_header == "x-api-key"
                 and rest.startswith("/messages")
@@ -259,7 +264,10 @@ class Relay:
     def _build_request_headers(self, exchange: HttpExchange, target: Target) -> list[tuple[str, str]]:
         """Return the headers for the upstream, with its key if the client sends none. Raises RequestRefused."""
         try:
-            headers = [(name.decode(), value.decode()) for name, value in end_to_end_headers(exchange.scope["headers"])]
+            headers = [
+                (name.decode(), value.rstrip(b"\t ").decode())  # the parser of requests keeps a tab at the end
+                for name, value in end_to_end_headers(exchange.scope["headers"])
+            ]
         except UnicodeDecodeError as error:
             raise errors.invalid_http_error() from error
         upstream = target.upstream
@@ -464,6 +472,8 @@ class RequestBody:
 
         Raises RequestRefused and ClientDisconnected, as the iterator does.
         """
+        if self._exchange.headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+            raise errors.invalid_http_error()  # the other codings of a connection are not decoded
         if not self._exchange.headers.keys() & {b"content-length", b"transfer-encoding"}:
             if self._copy:
                 self._copy.begin()

@@ -332,13 +332,53 @@ async def test_large_headers_foreign_hosts_web_pages_and_other_paths_are_refused
         async with await relay.open() as client:
             await client.write(encode_head("GET /up/v1/models HTTP/1.1", [("host", f"evil.example:{relay.port}")]))
             assert json.loads((await client.read_response()).body)["error"]["code"] == "host_not_allowed"
-        for path in ("/", "/v1/responses", "/up", "/up/v10/models"):
+        for path in (
+            "/", "/v1/responses", "/up", "/up/v10/models", "/up/v1/../secret", "/up/v1/models/%2E%2e", "/up/v1/./x"
+        ):  # fmt: skip
             response = await relay.send(f"GET {path}")
             assert response.status == 404
             assert b"this relay accepts /up/v1" in response.body
         assert upstream.requests == []
         allowed = await relay.send("GET /up/v1/models", [("sec-fetch-site", "same-origin"), ("sec-fetch-mode", "cors")])
         assert (allowed.status, allowed.body) == (200, b"{}")
+
+
+CALL_LINE = b"POST /up/v1/responses HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+NEXT_REQUEST = b"GET /up/v1/smuggled HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+AMBIGUOUS_REQUESTS = {
+    "two lengths": CALL_LINE + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\nabc",
+    "equal lengths": CALL_LINE + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\nab",
+    "list of lengths": CALL_LINE + b"Content-Length: 2, 2\r\n\r\nab",
+    "signed length": CALL_LINE + b"Content-Length: +2\r\n\r\nab",
+    "space before colon": CALL_LINE + b"Content-Length : 2\r\n\r\nab",
+    "length and chunked": CALL_LINE + b"Content-Length: 5\r\n" + CHUNKED + NEXT_REQUEST,
+    "chunked and length": CALL_LINE + CHUNKED.replace(b"\r\n\r\n0", b"\r\nContent-Length: 5\r\n\r\n0") + NEXT_REQUEST,
+    "chunked twice": CALL_LINE + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "chunked before another": CALL_LINE + b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+    "another before chunked": CALL_LINE + b"Transfer-Encoding: gzip, chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",
+    "vertical tab": CALL_LINE + b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
+    "folded header": CALL_LINE + b"X-A: 1\r\n Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\nab",
+    "bare CR": CALL_LINE + b"X-A: 1\rContent-Length: 2\r\n\r\nab",
+    "bare LF": CALL_LINE.replace(b"\r", b"") + b"Content-Length: 2\n\nab",
+    "NUL": CALL_LINE + b"X-A: a\x00b\r\nContent-Length: 2\r\n\r\nab",
+    "chunk of negative size": CALL_LINE + b"Transfer-Encoding: chunked\r\n\r\n-2\r\nab\r\n0\r\n\r\n",
+    "two hosts": CALL_LINE + b"Host: evil.example\r\nContent-Length: 0\r\n\r\n",
+}  # fmt: skip
+
+
+async def test_requests_that_two_servers_could_read_differently_are_refused_and_reach_no_upstream() -> None:
+    async with run_upstream(answer_with()) as upstream, run_test_relay(up(upstream.port)) as relay:
+        for name, request in AMBIGUOUS_REQUESTS.items():
+            async with await relay.open() as client:
+                await client.write(request)
+                response = await client.read_response()
+                assert response.status == 400, name
+        assert upstream.requests == []
+        async with await relay.open() as client:
+            await client.write(CALL_LINE + b"Content-Length:\t2\t\r\n\r\nab")  # spaces around a value have no meaning
+            assert (await client.read_response()).status == 200
 
 
 async def test_requests_above_the_maximum_at_once_are_refused() -> None:
