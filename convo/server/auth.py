@@ -186,17 +186,18 @@ _is_loopback_cached = lru_cache(maxsize=256)(is_loopback)
 """Cached because every request needs it."""
 
 
-def check_local_caller(headers: Mapping[bytes, bytes], allowed_origins: Collection[str] = ()) -> None:
-    """Raise RequestRefused if Host or Origin is not local: the request may come from a web page.
+def check_local_caller(headers: Sequence[tuple[bytes, bytes]], allowed_origins: Collection[str] = ()) -> None:
+    """Raise RequestRefused if a Host or Origin is not local: the request may come from a web page.
 
     allowed_origins:  other origins that are accepted
     """
-    host = headers.get(b"host", b"").decode("latin-1")
-    if host and not _is_loopback_cached(strip_port(host)):
-        raise errors.host_not_allowed_error(host)
-    origin = headers.get(b"origin", b"").decode("latin-1")
-    if origin and origin.partition("://")[2] != host and origin not in allowed_origins:
-        raise errors.origin_not_allowed_error(origin)
+    hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
+    for host in filter(None, hosts):
+        if not _is_loopback_cached(strip_port(host)):
+            raise errors.host_not_allowed_error(host)
+    for origin in (value.decode("latin-1") for name, value in headers if name == b"origin"):
+        if origin and origin.partition("://")[2] not in (hosts or [""]) and origin not in allowed_origins:
+            raise errors.origin_not_allowed_error(origin)
 
 
 def strip_port(host: str) -> str:

@@ -510,10 +510,10 @@ class RequestBody:
 
 def check_not_cross_site(exchange: HttpExchange) -> None:
     """Raise RequestRefused if a web page may have sent the request."""
-    check_local_caller(exchange.headers)
-    site = exchange.headers.get(BROWSER_SITE_HEADER)
-    if site is not None and site not in ALLOWED_SITES:
-        raise errors.origin_not_allowed_error(exchange.headers.get(b"referer", site).decode("latin-1"))
+    check_local_caller(exchange.scope["headers"])
+    for name, site in exchange.scope["headers"]:
+        if name == BROWSER_SITE_HEADER and site not in ALLOWED_SITES:
+            raise errors.origin_not_allowed_error(exchange.headers.get(b"referer", site).decode("latin-1"))
 
 
 def end_to_end_headers(headers: Sequence[Header]) -> list[Header]:

@@ -268,7 +268,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     serve: ClassVar[ServeSettings]
 
-    _head_bytes = _host_count = 0
+    _head_bytes = 0
     _head_timer: TimerHandle | None = None
     _write_timer: TimerHandle | None = None
     _in_head = True
@@ -310,14 +310,11 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._head_bytes, self._host_count, self._in_head = 0, 0, True
+        self._head_bytes, self._in_head = 0, True
         self._start_head_timer()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         super().on_header(name, value)
-        self._host_count += name.lower() == b"host"
-        if self._host_count > 1:  # RFC 9112, 3.2: another server may read another one
-            raise ValueError("several Host headers")
         self._head_bytes += len(name) + len(value)
         if self._head_bytes > self.serve.max_header_bytes:
             self._fault = errors.headers_too_large_error(self.serve.max_header_bytes)

@@ -9,9 +9,13 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
 
 from convo.server import errors, http
+
+MAX_FRAGMENTS = 65_536
+"""Frames of one message: those without data do not count for its size."""
 
 
 class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
@@ -50,6 +54,20 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             super().handle_connect(event)
         else:
             self._send_error()
+
+    def handle_cont(self, event: Frame) -> None:
+        if len(self.frames) < MAX_FRAGMENTS:
+            super().handle_cont(event)
+        elif not self.close_sent:
+            self.conn.send_close(CloseCode.MESSAGE_TOO_BIG, f"more than {MAX_FRAGMENTS} fragments")
+            self.handle_parser_exception()
+
+    def handle_ping(self) -> None:
+        """Answer a ping, unless the client does not read: its answers would fill the memory."""
+        if self._write_timer is None:
+            super().handle_ping()
+        else:
+            self.conn.data_to_send()
 
     def _send_error(self) -> None:
         """Send an HTTP error response, and close."""

@@ -157,9 +157,9 @@ def test_a_port_is_stripped_from_a_host(host: str, name: str) -> None:
 def test_a_caller_is_local_by_its_host_and_origin(headers: dict[str, str], code: str | None) -> None:
     raw = {name.encode(): value.encode("latin-1") for name, value in headers.items()}
     if code is None:
-        check_local_caller(raw)
+        check_local_caller(list(raw.items()))
         return
     with pytest.raises(RequestRefused) as caught:
-        check_local_caller(raw)
+        check_local_caller(list(raw.items()))
     assert (caught.value.code, caught.value.status) == (code, 403)
     assert headers["origin" if code.startswith("origin") else "host"] in caught.value.message

@@ -5,6 +5,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -351,3 +352,47 @@ def test_the_openai_package_takes_several_turns(shared_gateway: RunningGateway) 
         "previous_response_not_found",
         "main",
     )
+
+
+def open_raw_websocket(gateway: RunningGateway, receive_buffer_bytes: int | None = None) -> socket.socket:
+    """Open a WebSocket without a library; return its socket after the handshake."""
+    host, port = gateway.root.removeprefix("http://").split(":")
+    connection = socket.socket()
+    if receive_buffer_bytes is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+    connection.connect((host, int(port)))
+    connection.settimeout(30)
+    connection.sendall(
+        b"GET /v1/responses HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    )
+    while not connection.recv(1, socket.MSG_PEEK):
+        pass
+    assert b" 101 " in connection.recv(4096)
+    return connection
+
+
+def test_a_message_of_too_many_fragments_closes_the_connection(gateway: RunningGateway) -> None:
+    """Fragments without data do not count for the size of the message, but each takes memory."""
+    first, empty = b"\x01\x80\0\0\0\0", b"\x00\x80\0\0\0\0"
+    with open_raw_websocket(gateway) as connection:
+        with suppress(ConnectionError):
+            connection.sendall(first + empty * 70_000)
+        answer = connection.recv(4096)
+
+    assert answer[:1] == b"\x88"
+    assert int.from_bytes(answer[2:4], "big") == 1009
+
+
+def test_pings_of_a_client_that_reads_nothing_are_not_answered(gateway: RunningGateway) -> None:
+    """The answers would wait in memory."""
+    ping, count = b"\x89\xfd\0\0\0\0" + bytes(125), 120_000
+    with open_raw_websocket(gateway, receive_buffer_bytes=4096) as connection:
+        for _ in range(0, count, 1000):
+            connection.sendall(ping * 1000)
+        connection.sendall(b"\x88\x80\0\0\0\0")
+        received = 0
+        while piece := connection.recv(1 << 20):
+            received += len(piece)
+
+    assert 0 < received < count * 127 // 2
