@@ -337,6 +337,7 @@ class Relay:
         if aiohttp.hdrs.TRANSFER_ENCODING in response.headers:  # it overrides a length (RFC 9112, 6.3)
             headers = [pair for pair in headers if pair[0].lower() != b"content-length"]
         exchange.status = response.status
+        fail_body_when_connection_closes(response)
         if copy:
             copy.is_encoded = aiohttp.hdrs.CONTENT_ENCODING in response.headers
             await self._recordings.queue.wait_for_room()
@@ -514,6 +515,23 @@ def check_not_cross_site(exchange: HttpExchange) -> None:
     for name, site in exchange.scope["headers"]:
         if name == BROWSER_SITE_HEADER and site not in ALLOWED_SITES:
             raise errors.origin_not_allowed_error(exchange.headers.get(b"referer", site).decode("latin-1"))
+
+
+def fail_body_when_connection_closes(response: "ClientResponse") -> None:
+    """Make reading the body fail when its connection closes before its end.
+
+    aiohttp closes the connection at an invalid chunk, and leaves the reader of the body waiting.
+    """
+    import aiohttp
+
+    def fail(_: object) -> None:
+        if not response.content.is_eof() and response.content.exception() is None:
+            response.content.set_exception(aiohttp.ClientPayloadError("the connection was closed"))
+
+    protocol = response.connection.protocol if response.connection is not None else None
+    closed = protocol.closed if protocol is not None else None  # a protocol is false as a condition
+    if closed is not None:
+        closed.add_done_callback(fail)
 
 
 def end_to_end_headers(headers: Sequence[Header]) -> list[Header]:

@@ -274,6 +274,34 @@ async def test_a_response_that_breaks_off_is_incomplete_for_the_client_and_in_th
     assert relay.relay.counts.failed == 1
 
 
+async def test_an_invalid_chunk_in_the_middle_ends_the_response_for_the_client_and_in_the_record() -> None:
+    """aiohttp closes the connection then, and leaves the reader of the body waiting."""
+    may_continue = asyncio.Event()
+
+    async def answer(request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        writer.write(encode_head("HTTP/1.1 200 OK", [("Transfer-Encoding", "chunked")]) + encode_chunk(b"first"))
+        await may_continue.wait()
+        writer.write(b"zzz\r\n")
+        await reader.read()
+        return False
+
+    async with (
+        run_upstream(answer) as upstream,
+        run_test_relay(up(upstream.port)) as relay,
+        await relay.open() as client,
+    ):
+        await client.write(encode_head("POST /up/v1/responses HTTP/1.1", [*client.host, ("Content-Length", "0")]))
+        response = await read_head(client.reader)
+        assert response
+        async with asyncio.timeout(10):
+            async for piece in iterate_body(client.reader, response, until_end=False):
+                assert piece == b"first"
+                may_continue.set()
+        assert not response.is_complete
+        await relay.wait_for_records(1)
+    assert str(relay.recorder.finished[0][1].error).startswith("the upstream broke off the response")
+
+
 async def test_a_client_that_disconnects_ends_its_request_at_the_upstream_and_no_other() -> None:
     ended = asyncio.Event()
 
