@@ -686,6 +686,7 @@ async def _decompress(source: AsyncIterable[bytes], coding: str, *, skip: bool =
 
     Raises StreamBroken if the coding is unknown or the data invalid.
     """
+    source = _raise_if_closed(source)
     if coding in ("identity", ""):
         async for piece in source:
             yield piece
@@ -702,6 +703,18 @@ async def _decompress(source: AsyncIterable[bytes], coding: str, *, skip: bool =
                 await asyncio.sleep(0)
     except DamagedBody as error:
         raise StreamBroken("the server's compressed response cannot be decompressed") from error
+
+
+async def _raise_if_closed(source: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
+    """Yield the chunks of `source`. Raises StreamBroken if the connection was closed before its end.
+
+    aiohttp closes it at an invalid chunk, and then raises RuntimeError.
+    """
+    try:
+        async for piece in source:
+            yield piece
+    except RuntimeError as error:
+        raise StreamBroken("the server's response is not valid HTTP") from error
 
 
 class DamagedBody(Exception):

@@ -157,10 +157,12 @@ class PassThroughClient:
                     await response.aread()
                 with translate_server_key_errors(self._context.provider):
                     raise fault_from_response(response, self._context)
+            of_connection = {name.strip().lower() for name in response.headers.get("connection", "").split(",")}
             passed_headers = {
                 name.lower(): value
                 for name, value in response.headers.items()
-                if name.lower() in PASSED_RESPONSE_HEADERS or name.lower().startswith(PASSED_RESPONSE_PREFIXES)
+                if (name.lower() in PASSED_RESPONSE_HEADERS or name.lower().startswith(PASSED_RESPONSE_PREFIXES))
+                and name.lower() not in of_connection
             }
             chunks, usage = _map_errors(response.aiter_bytes(), self._context), UsageReader(api)
             if not response.is_success:

@@ -1,6 +1,7 @@
 """Response bodies of servers are read up to a limit, with every library and transport."""
 
 import asyncio
+import threading
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from time import monotonic, process_time
@@ -44,6 +45,32 @@ MAX_SENT_BYTES = 16 * 2**20
 def server() -> Iterator[HostileServer]:
     with run_hostile_server() as server:
         yield server
+
+
+async def test_a_connection_that_was_closed_at_an_invalid_chunk_breaks_the_response(server: HostileServer) -> None:
+    """aiohttp raises RuntimeError then, which was an internal error of the gateway."""
+    may_continue = threading.Event()
+
+    def answer(_: str) -> Iterator[bytes]:
+        event = b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n'
+        yield OK + b"content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        yield b"%x\r\n%b\r\n" % (len(event), event)
+        may_continue.wait(10)
+        yield b"zzz\r\n"
+        yield from repeat_piece(b"x" * PIECE)
+
+    async def read_slowly() -> None:
+        async for event in model.respond(REQUEST):
+            if event["type"] == "response.output_text.delta":
+                may_continue.set()
+                while not server.closed.is_set():  # noqa: ASYNC110 - the event of a thread
+                    await asyncio.sleep(0.01)
+
+    server.answers = answer
+    model = chat(server.url, DEFAULT_RESPONSE_LIMITS)
+    with pytest.raises(StreamBroken, match="not valid HTTP"):
+        await read_slowly()
+    await model.aclose()
 
 
 async def call_model(way: str, url: str, limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS) -> None:

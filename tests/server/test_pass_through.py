@@ -102,7 +102,8 @@ def post(served: RunningGateway, path: str, content: bytes | str, **headers: str
 def test_a_chat_completion_keeps_every_byte_but_the_name_of_the_model(
     served: RunningGateway, upstream: ChatServer
 ) -> None:
-    account_headers = {"set-cookie": "a=b", "openai-organization": "o"}
+    hop_headers = {"connection": "keep-alive, X-RateLimit-Hop", "x-ratelimit-hop": "1"}
+    account_headers = {"set-cookie": "a=b", "openai-organization": "o", **hop_headers}
     upstream.respond(CHAT_BODY, {"x-ratelimit-remaining-requests": "7", **account_headers})
     messages = '{ "messages":[{"role":"user","content":"\\u00e9 \\"model\\": 1"}],\t'
     sent = messages + '"model" : "fast" ,"seed":1.0,"x":{"model":"fast"}}'
