@@ -8,6 +8,8 @@ URL. Proxies of the environment are not used, because they would resolve the nam
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -25,6 +27,7 @@ MAX_URL_CHARS = 8192
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 OK_STATUS = 200
 CHUNK_BYTES = 64 * 1024
+RESOLVER_THREADS = 8
 CLOUD_METADATA_HOSTS = frozenset({"metadata", "metadata.google.internal", "instance-data"})
 
 EMBEDDING_NETWORKS = (
@@ -78,6 +81,12 @@ def resolve_host(host: str, port: int) -> Sequence[str]:
     return [str(address[0]) for *_, address in found]
 
 
+@cache
+def _resolver_threads() -> ThreadPoolExecutor:
+    """Return threads for resolving only: a name server that does not answer would fill those of the whole process."""
+    return ThreadPoolExecutor(RESOLVER_THREADS, thread_name_prefix="resolve")
+
+
 class RemoteFiles:
     """Implements `FetchFile` for http and https.
 
@@ -118,7 +127,8 @@ class RemoteFiles:
             raise _refused(param, "the URL has no public host")
         port = parts.port or (443 if parts.scheme == "https" else 80)
         try:
-            addresses = await asyncio.to_thread(self._resolve, host, port)
+            loop = asyncio.get_running_loop()
+            addresses = await loop.run_in_executor(_resolver_threads(), self._resolve, host, port)
         except (OSError, UnicodeError) as error:
             raise _refused(param, "the host of the URL is unknown") from error
         if not addresses or not all(self._is_allowed(ip_address(one.partition("%")[0])) for one in addresses):

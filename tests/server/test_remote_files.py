@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
@@ -142,6 +143,24 @@ async def test_a_file_is_fetched_from_the_address_that_was_checked() -> None:
     assert head.startswith(f"get /a%20b.png?q=1 http/1.1\r\nhost: good.example:{port}\r\n")
     assert "authorization" not in head
     assert "cookie" not in head
+
+
+async def test_a_name_server_that_does_not_answer_blocks_no_other_work() -> None:
+    may_answer = threading.Event()
+
+    def resolve(host: str, port: int) -> list[str]:
+        may_answer.wait(30)
+        return ["127.0.0.1"]
+
+    fetch = RemoteFiles(max_bytes=10, timeout_s=30, resolve=resolve)
+    fetches = [asyncio.create_task(fetch("http://slow.example/", "input")) for _ in range(40)]
+    try:
+        async with asyncio.timeout(10):
+            assert await asyncio.to_thread(lambda: "done") == "done"
+    finally:
+        may_answer.set()
+    results = await asyncio.gather(*fetches, return_exceptions=True)
+    assert all(isinstance(result, RequestRefused) for result in results)
 
 
 async def test_a_name_with_one_private_address_among_others_is_refused() -> None:
