@@ -525,7 +525,7 @@ CONTROL_CHARS = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069"
 """Control characters of terminals, and characters that override the direction of text."""
 
 INVISIBLE_CHARS = (
-    r"\u00ad\u115f\u1160\u180e\u200b\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
+    r"\u00ad\u115f\u1160\u180e\u200b\u2028\u2029\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
     r"\U000e0000-\U000e007f\U000e0100-\U000e01ef"
 )
 """Invisible characters, which make different words look alike or hide text in others.

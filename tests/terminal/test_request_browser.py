@@ -771,7 +771,7 @@ def test_an_unknown_handle_exits_5(forks: str) -> None:
 
 
 def test_no_text_of_a_conversation_reaches_the_terminal_as_a_control_sequence(home: FilePath) -> None:
-    hostile = "\x1b]0;title\x07\x1b[31mred\u202e\u200b\ttab\x9b2J\x01end " + "字" * 70
+    hostile = "\x1b]0;title\x07\x1b[31mred\u202e\u200b\u2028\ttab\x9b2J\x01end " + "字" * 70
 
     async def script(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.CHAIN, "mine", hostile)
@@ -779,14 +779,14 @@ def test_no_text_of_a_conversation_reaches_the_terminal_as_a_control_sequence(ho
 
     write_chats(home, script)
     with browse("mine") as browser:
-        assert "\\x1b]0;title\\x07\\x1b[31mred\\u202e\\u200b" in browser.text
+        assert "\\x1b]0;title\\x07\\x1b[31mred\\u202e\\u200b\\u2028" in browser.text
         browser.press("k", "sent, 1 new item")
         browser.press("/字字\r", "matching request")
         browser.press("d", "parent to compare it with")
         browser.press("c", "press c again")
         browser.press("c", "curl command of")
         browser.press("G", "END_OF_REQUEST")
-        for sequence in ("\x1b]0;", "\x1b[31mred", "\u202e", "\u200b", "\x9b", "\x01"):
+        for sequence in ("\x1b]0;", "\x1b[31mred", "\u202e", "\u200b", "\u2028", "\x9b", "\x01"):
             assert sequence not in browser.screen.raw
 
 
