@@ -154,6 +154,7 @@ async def test_a_name_server_that_does_not_answer_blocks_no_other_work() -> None
 
     fetch = RemoteFiles(max_bytes=10, timeout_s=30, resolve=resolve)
     fetches = [asyncio.create_task(fetch("http://slow.example/", "input")) for _ in range(40)]
+    await asyncio.sleep(0)  # they start
     try:
         async with asyncio.timeout(10):
             assert await asyncio.to_thread(lambda: "done") == "done"
