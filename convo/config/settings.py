@@ -204,7 +204,7 @@ DEFAULT_MODELS = {
 _PROVIDER_BY_PREFIX = {
     "claude-": "anthropic",
     "deepseek-": "deepseek",
-    **dict.fromkeys(("gpt-5", "gpt-4", "o1", "o3", "o4", "chatgpt-", "ft:"), "openai"),
+    **dict.fromkeys(("gpt-6", "gpt-5", "gpt-4", "o1", "o3", "o4", "chatgpt-", "ft:"), "openai"),
 }
 """Providers by the prefix of their models' names."""
 

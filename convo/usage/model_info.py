@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from convo.config.sections import ContextLimits, Price
 
-REASONING_MODELS = ("gpt-5", "o1", "o3", "o4", "codex")
+REASONING_MODELS = ("gpt-5", "gpt-6", "o1", "o3", "o4", "codex")
 NON_REASONING_MODELS = ("gpt-5-chat",)
 
 
@@ -31,7 +31,7 @@ def is_text_only_model(model: str) -> bool:
     return model.startswith(TEXT_ONLY_MODELS)
 
 
-_IMAGE_MODELS = ("openai/gpt-4o", "openai/gpt-4.1", "openai/gpt-5", "openai/o1", "openai/o3", "openai/o4")
+_IMAGE_MODELS = tuple(f"openai/{prefix}" for prefix in ("gpt-4o", "gpt-4.1", "gpt-5", "gpt-6", "o1", "o3", "o4"))
 _CLAUDE_MODEL = re.compile(r"claude-(?:[a-z]+-)?(?P<major>\d{1,2})(?:-(?P<minor>\d{1,2})(?!\d))?")
 _REASONING_CLAUDE_VERSION = (3, 7)
 

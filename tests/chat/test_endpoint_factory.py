@@ -219,7 +219,7 @@ context = 1000
 """,
         paths,
     )
-    rows = build_model_resources(settings, {"openai": (None, ["gpt-5", "gpt-4o"]), "mine": (None, ["m"])}, 5)
+    rows = build_model_resources(settings, {"openai": (None, ["gpt-5", "gpt-4o", "gpt-6.1-sol"]), "mine": (None, ["m"])}, 5)
     by_id = {row["id"]: row for row in rows}
     assert by_id["openai/gpt-5"]["owned_by"] == "claude"  # the alias, not the model of that name
     claude = by_id["openai/gpt-5"]["capabilities"]
@@ -230,6 +230,8 @@ context = 1000
     assert (mini["price"]["input"], mini["price"]["cached_input"], mini["price"]["output"]) == (0.25, 0.025, 2.0)
     assert mini["endpoints"] == ["/v1/responses", "/v1/chat/completions", "/v1/embeddings"]
     assert by_id["openai/gpt-4o"]["capabilities"]["reasoning"] is False
+    sol = by_id["openai/gpt-6.1-sol"]["capabilities"]
+    assert (sol["context_window"], sol["reasoning"], sol["price"]["cache_write"]) == (1_050_000, True, 2.5)
     price = {"input": 1.0, "cached_input": 1.0, "cache_write": 1.0, "output": 2.0, "max_input_tokens": None}
     assert by_id["mine/m"]["capabilities"] == {
         "context_window": 1000,

@@ -155,6 +155,7 @@ def settings_with_lists(environ: dict[str, str], lists: dict[str, list[str]], ur
         ("deepseek-v4-pro", "deepseek/deepseek-v4-pro"),
         ("gpt-4o", "openai/gpt-4o"),
         ("gpt-5", "openai/gpt-5"),
+        ("gpt-6.1-sol", "openai/gpt-6.1-sol"),
         ("o1", "openai/o1"),
         ("o3-mini", "openai/o3-mini"),
         ("o4-mini", "openai/o4-mini"),

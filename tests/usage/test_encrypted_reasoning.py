@@ -9,6 +9,7 @@ from convo.usage.model_info import has_encrypted_reasoning
     "model",
     [
         *("gpt-5", "gpt-5-mini", "gpt-5.1", "gpt-5-2025-08-07", "gpt-5-codex", "codex-mini-latest"),
+        *("gpt-6-astra", "gpt-6-luna", "gpt-6.1-sol"),
         *("o1", "o1-2024-12-17", "o3", "o3-mini", "o4-mini"),
     ],
 )
