@@ -212,8 +212,9 @@ async def test_the_next_request_of_a_chain_sends_only_new_items_to_a_server() ->
 
 
 async def test_the_next_request_of_a_session_has_the_whole_history_and_no_url() -> None:
+    options = replace(OPTIONS, model="openai/gpt-4.1-nano")
     request = await build_next_request(
-        "mine", make_state(Strategy.SESSION), [], OPTIONS, cast(Endpoint, HttpEndpoint(None)), skip_remote_count
+        "mine", make_state(Strategy.SESSION), [], options, cast(Endpoint, HttpEndpoint(None)), skip_remote_count
     )
     assert (request.owner_handle, request.prepended_nodes, request.url, request.headers, request.key_env) == (
         None,
@@ -226,7 +227,7 @@ async def test_the_next_request_of_a_session_has_the_whole_history_and_no_url() 
     assert request.body["store"] is False
     assert part_rows(request.context_usage) == [("tools", 1), ("instructions", 1), ("input", 3)]
     assert request.context_usage.window
-    assert request.context_usage.window.context == 128_000
+    assert request.context_usage.window.context == 1_047_576
 
 
 async def test_a_chain_that_has_no_response_yet_names_no_owner() -> None:
