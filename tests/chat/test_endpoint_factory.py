@@ -219,7 +219,9 @@ context = 1000
 """,
         paths,
     )
-    rows = build_model_resources(settings, {"openai": (None, ["gpt-5", "gpt-4o", "gpt-6.1-sol"]), "mine": (None, ["m"])}, 5)
+    rows = build_model_resources(
+        settings, {"openai": (None, ["gpt-5", "gpt-4o", "gpt-6.1-sol"]), "mine": (None, ["m"])}, 5
+    )
     by_id = {row["id"]: row for row in rows}
     assert by_id["openai/gpt-5"]["owned_by"] == "claude"  # the alias, not the model of that name
     claude = by_id["openai/gpt-5"]["capabilities"]
