@@ -51,6 +51,8 @@ DEFAULTS: Mapping[str, Any] = {
     "prices": {},
     "open_run": None,
     "run_timeline": None,
+    "running_texts": {},
+    "sent_body": None,
 }
 
 
