@@ -181,7 +181,7 @@ def build_log_entries(
     ]
 
 
-def arguments_digest(arguments: str) -> str:
+def hash_arguments(arguments: str) -> str:
     """Return the digest of the exact arguments of a call: "sha256:" and 64 hex digits."""
     return f"sha256:{sha256(arguments.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
@@ -194,7 +194,7 @@ def decision_to_json(decision: ApprovalDecision) -> dict[str, Json]:
         "agent": decision.agent,
         "tool_name": decision.tool,
         "arguments": decision.arguments,
-        "arguments_digest": arguments_digest(decision.arguments),
+        "arguments_digest": hash_arguments(decision.arguments),
         "decision": "approve" if decision.approved else "reject",
         "always": decision.is_sticky,
         "reason": decision.reason,

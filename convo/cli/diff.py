@@ -24,7 +24,7 @@ from convo.history.items import Json
 from convo.history.records import EMBEDDED_SCOPE
 from convo.inspect.diff import (
     SentRequest,
-    compared_bodies,
+    choose_compared_bodies,
     diff_histories,
     diff_requests,
     history_diff_to_json,
@@ -180,7 +180,7 @@ def _print_history_diff(a: DiffSide, b: DiffSide, as_json: bool) -> bool:
 
 
 def _print_request_diff(a: SentRequest, b: SentRequest, as_json: bool) -> bool:
-    is_as_sent = compared_bodies(a, b) != (a.body, b.body)
+    is_as_sent = choose_compared_bodies(a, b) != (a.body, b.body)
     for request in () if is_as_sent else dict.fromkeys((a.name, b.name)):
         if translation := next(each.translation for each in (a, b) if each.name == request):
             print_notice(f"{request} was {translation}")

@@ -125,7 +125,7 @@ async def _relay_until_done(
             )
             print_notice(f"the newest conversation: {store_variable}convo inspect @recorded")
             print_notice(f"all of them on a page, while they run: convo serve{store_option}")
-            variables = build_client_variables(upstreams, root, target, os.environ, get_program(command))
+            variables = build_client_variables(upstreams, root, target, os.environ, get_program_name(command))
             report_delay = partial(print_shutdown_delay, serve.grace_s)
             try:
                 if command:
@@ -189,7 +189,7 @@ def summarize_counts(relay: "Relay", recordings: "RelayRecording") -> str:
     ]
     parts += [f"{counts.unrecorded:,} to other paths"] if counts.unrecorded else []
     parts += [f"{counts.failed:,} without a complete response"] if counts.failed else []
-    parts += [f"{recordings.queue.dropped:,} lost for the recording"] if recordings.queue.dropped else []
+    parts += [f"{recordings.queue.dropped:,} dropped by the recorder"] if recordings.queue.dropped else []
     return ", ".join(parts)
 
 
@@ -226,7 +226,7 @@ def _open_provider_upstream(provider: Provider) -> "Upstream":
 # -- the command ----------------------------------------------------------------------------------
 
 
-def get_program(command: Sequence[str]) -> str:
+def get_program_name(command: Sequence[str]) -> str:
     """Return the program's name without folder and extension; "" without a command."""
     return Path(command[0]).stem.lower() if command else ""
 
@@ -296,7 +296,7 @@ def add_client_arguments(
 
     Codex uses a WebSocket, and its built-in behaviour for OpenAI, only with a provider that is named so.
     """
-    if get_program(command) != "codex":
+    if get_program_name(command) != "codex":
         return list(command)
     is_openai = upstream.name == "openai"
     has_key = bool(environ.get("OPENAI_API_KEY"))

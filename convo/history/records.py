@@ -194,15 +194,15 @@ RECORDING_PARAMETER = "convo.recording"
 """The member of a link's parameters that describes a recorded request of another client.
 
 {"client", "version": its name and version, null if unknown, "protocol": of `convo.recording.exchange`,
-"notes": what the record lacks, "path": behind the base URL, with the query, "headers": those that select a version of
-the API}. The last three are left out where they are empty, "path" also where it is the usual one.
+"notes": the parts that the record lacks, "path": behind the base URL, with the query, "headers": those that select
+a version of the API}. The last three are left out where they are empty, "path" also where it is the usual one.
 """
 
 INTERNAL_PARAMETERS = frozenset({IGNORED_PARAMETER, PROVIDER_PARAMETER, RECORDING_PARAMETER})
 """Parameters of a link that no client sent."""
 
 
-def link_provider(link: Link) -> str | None:
+def get_link_provider(link: Link) -> str | None:
     """Return the provider that received the request, if known."""
     provider, slash, _ = link.model.partition("/")
     return link.parameters.get(PROVIDER_PARAMETER) or (provider if slash else None)

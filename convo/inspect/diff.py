@@ -261,7 +261,7 @@ def _canonical_request_bytes(body: Mapping[str, Json]) -> bytes:
     return ("{" + ",".join(fields) + "}").encode("utf-8", "surrogatepass")
 
 
-def compared_bodies(first: SentRequest, second: SentRequest) -> tuple[Mapping[str, Json], Mapping[str, Json]]:
+def choose_compared_bodies(first: SentRequest, second: SentRequest) -> tuple[Mapping[str, Json], Mapping[str, Json]]:
     """Return the bodies as their clients sent them if both were recorded in one protocol, else the rebuilt ones."""
     if first.sent and second.sent and first.sent.protocol == second.sent.protocol:
         return first.sent.body, second.sent.body
@@ -270,7 +270,7 @@ def compared_bodies(first: SentRequest, second: SentRequest) -> tuple[Mapping[st
 
 def diff_requests(first: SentRequest, second: SentRequest) -> RequestDiff:
     """Compare two requests. `second` is the later one, whose prefix may have been cached."""
-    first_body, second_body = compared_bodies(first, second)
+    first_body, second_body = choose_compared_bodies(first, second)
     first_bytes, second_bytes = _canonical_request_bytes(first_body), _canonical_request_bytes(second_body)
     path = _first_difference_path(dict(first_body), dict(second_body), sort_request_fields)
     prefix = _count_common_prefix_tokens(first, second)

@@ -38,7 +38,7 @@ from convo.history.records import (
     Link,
     Scope,
     Strategy,
-    link_provider,
+    get_link_provider,
     strip_item_secrets,
 )
 from convo.history.tree import Key, Path
@@ -83,7 +83,7 @@ def _inspected_link_to_json(
         "previous_response_id": link.previous_response_id,
         "conversation_id": link.conversation_id,
         "model": link.model,
-        "provider": link_provider(link),
+        "provider": get_link_provider(link),
         "status": link.status,
         "created_at": link.created_at,
         "sent": _path_keys(link.input_head, link.sent_count, path_index),

@@ -81,7 +81,7 @@ def find_reasoning_id(
     """Return the id of the reasoning item whose block is at `path` of `messages`; None if there is none.
 
     path:      as the API names it: "messages.N.content.N"
-    messages:  what `build_anthropic_messages` made of `items`
+    messages:  the result of `build_anthropic_messages` for `items`
     """
     position = _BLOCK_PATH.fullmatch(path)
     if position is None:

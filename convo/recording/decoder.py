@@ -49,7 +49,7 @@ class DecodedRequest:
     parameters:  the request without model, input and state, in the names of the Responses API where it has one;
                  without the secrets of tools
     is_stored:   whether the client asked the server to store the response
-    notes:       what the record lacks
+    notes:       the parts that the record lacks
     body_parts:  the body as the client sent it, from `split_request_body`, without the secrets of tools; empty if it is
                  damaged
     """
@@ -71,7 +71,7 @@ class DecodedResponse:
     id:     as the server named it; None without a valid id
     usage:  in the form of the Responses API
     error:  {"code", "message"} of a response that did not succeed
-    notes:  what the record lacks
+    notes:  the parts that the record lacks
     """
 
     status: LinkStatus

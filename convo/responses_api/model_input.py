@@ -24,7 +24,7 @@ from convo.responses_api.mcp_tools import McpPlan, plan_mcp, respond_with_mcp
 from convo.runtime import NewId
 
 
-def never_steered() -> bool:
+def _never() -> bool:
     return False
 
 
@@ -46,12 +46,12 @@ class ModelWithInput:
     """Implements `Model` over another one."""
 
     def __init__(
-        self, model: Model, files: FileResolver, mcp: McpOptions, new_id: NewId, is_steered: IsSteered = never_steered
+        self, model: Model, files: FileResolver, mcp: McpOptions, new_id: NewId, is_steered: IsSteered = _never
     ) -> None:
         self._model, self._files, self._mcp, self._new_id = model, files, mcp, new_id
         self._is_steered = is_steered
 
-    def steered_by(self, is_steered: IsSteered) -> "ModelWithInput":
+    def with_steering(self, is_steered: IsSteered) -> "ModelWithInput":
         """Return this model for a response that makes no further model call once `is_steered` returns true."""
         return ModelWithInput(self._model, self._files, self._mcp, self._new_id, is_steered)
 

@@ -24,7 +24,7 @@ from convo.history.records import (
     UPSTREAM_ID,
     Link,
     Strategy,
-    link_provider,
+    get_link_provider,
     strip_item_secrets,
     strip_tool_secrets,
 )
@@ -107,7 +107,7 @@ async def prepare_turn(
         return PreparedTurn(request, history, path, None)
     model, name = deps.models(request.model)
     if is_steered is not None and isinstance(model, ModelWithInput):
-        model = model.steered_by(is_steered)
+        model = model.with_steering(is_steered)
     model_request = build_response_model_request(request, remove_incomplete_items(items), name)
     provider = get_provider_name(model) or request.model.partition("/")[0]
     comparison_id = await _find_comparison_id(request, provider, deps.store)
@@ -120,7 +120,7 @@ async def _find_comparison_id(request: ResponseRequest, provider: str, store: St
     """Return the provider's own id of the response to compare the prompt cache with; None if it made no such one."""
     response_id = (request.parameters.get("prompt_cache_options") or {}).get("comparison_response_id")
     link = await store.link(str(response_id)) if is_valid_id(response_id) else None
-    if link is None or link.scope != EMBEDDED_SCOPE or link_provider(link) != provider:
+    if link is None or link.scope != EMBEDDED_SCOPE or get_link_provider(link) != provider:
         return None
     upstream_id = link.reported.get(UPSTREAM_ID)
     return upstream_id if isinstance(upstream_id, str) else None

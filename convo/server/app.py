@@ -22,7 +22,7 @@ from convo.server import auth, errors, http, inspector, websocket
 from convo.server.auth import Authenticator, SingleTenant
 from convo.server.http import CLIENT_CLOSED_STATUS, ClientDisconnected, HttpExchange, parse_json_object
 from convo.server.metrics import CombinedMetrics, Metrics
-from convo.server.pass_through import PassedExchange, Upstreams, relay_upstream
+from convo.server.pass_through import PassedExchange, PassThroughOpener, relay_upstream
 from convo.server.rate_limits import RateLimits
 from convo.server.recording import GatewayRecording
 from convo.server.routes import (
@@ -104,7 +104,7 @@ class Gateway:
         log: LogExchange | None = None,
         report_store_fault: ReportStoreFault | None = None,
         websocket_limits: WebSocketLimits | None = None,
-        upstreams: Upstreams | None = None,
+        upstreams: PassThroughOpener | None = None,
         report_dropped: Callable[[str], None] | None = None,
     ) -> None:
         self.is_shutting_down = False

@@ -35,7 +35,7 @@ tree, first those on the way to the handle, and a note if there are more.
 `GET /inspect/api/conversations/{handle}/export?format=json|jsonl|markdown|html` returns a conversation as
 `convo export` writes it, as an attachment.
 
-`GET /inspect/api/conversations/{handle}/compaction?keep_last=N` plans what `convo compact` would replace; no model is
+`GET /inspect/api/conversations/{handle}/compaction?keep_last=N` returns the plan of `convo compact`; no model is
 called, so the tokens of the summary are not known:
 
     {"method": "summary", "items_before": 12, "items_replaced": 10, "items_kept": 2, "tokens_before": 5200,
@@ -414,7 +414,7 @@ async def decide_approval(context: HandlerContext) -> HandlerResult:
     """Store a decision. Raises NotFound, AlreadyDecided and RequestRefused."""
     from convo.server import inspector_approvals
 
-    return make_uncached_response(serialize_strict_json(await inspector_approvals.decide(context)))
+    return make_uncached_response(serialize_strict_json(await inspector_approvals.store_decision(context)))
 
 
 async def serve_changes(context: HandlerContext) -> HandlerResult:

@@ -50,7 +50,7 @@ from secrets import token_bytes
 from shlex import quote
 
 from convo.agent_runner.persistence import AGENTS_SOURCE_KEY
-from convo.chat.run_decisions import arguments_digest, decision_to_json, save_decisions
+from convo.chat.run_decisions import decision_to_json, hash_arguments, save_decisions
 from convo.chat.session_record import describe_session_writer
 from convo.errors import AlreadyDecided, Conflict, IllegalTransition, NotFound
 from convo.history.items import Json
@@ -86,7 +86,7 @@ async def encode_approval(context: HandlerContext) -> bytes:
             "agent": call.agent,
             "tool_name": call.tool,
             "arguments": call.arguments,
-            "arguments_digest": arguments_digest(call.arguments),
+            "arguments_digest": hash_arguments(call.arguments),
             "outcome_unknown": call.outcome_unknown,
             "is_hosted": call.is_hosted,
             "can_decide": context.has_keys,
@@ -106,7 +106,7 @@ async def encode_decisions(context: HandlerContext) -> bytes:
     return http.serialize_strict_json({"decisions": [_summarize_decision(decision) for decision in decisions]})
 
 
-async def decide(context: HandlerContext) -> dict[str, Json]:
+async def store_decision(context: HandlerContext) -> dict[str, Json]:
     """Store the decision in the body and log it. Raises the errors of the module's docstring."""
     _check_same_origin(context)
     if not context.has_keys:
@@ -131,7 +131,7 @@ async def decide(context: HandlerContext) -> dict[str, Json]:
     store = context.inspector.store.for_tenant(context.tenant)
     run = await _load_run(store, body["run_id"])
     call = await _require_pending_call(store, run, body["call_id"])
-    if not hmac.compare_digest(arguments_digest(call.arguments).encode(), _encode(body["arguments_digest"])):
+    if not hmac.compare_digest(hash_arguments(call.arguments).encode(), _encode(body["arguments_digest"])):
         raise errors.arguments_changed_error(call.call_id)
     event = ApprovalDecided(call.call_id, approve, reason or None, is_sticky)
     try:

@@ -36,7 +36,7 @@ class UpstreamClient(Protocol):
     ) -> AbstractAsyncContextManager[UpstreamResponse]: ...
 
 
-class Upstreams(Protocol):
+class PassThroughOpener(Protocol):
     """Finds the provider of a model."""
 
     def open_pass_through(self, api: PassThroughApi, name: str) -> tuple[UpstreamClient, str]:

@@ -152,7 +152,7 @@ class RelayCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RelayTarget:
     """The upstream of a request.
 
     url:        at the upstream
@@ -237,7 +237,7 @@ class Relay:
         finally:
             self._running -= is_counted
 
-    def _find_target(self, exchange: HttpExchange) -> Target:
+    def _find_target(self, exchange: HttpExchange) -> RelayTarget:
         """Return the target of a request. Raises RequestRefused if its path is not below a base URL."""
         scope = exchange.scope
         path = scope["raw_path"].decode("ascii", "replace")
@@ -258,10 +258,10 @@ class Relay:
             protocol = next((protocol for pattern, protocol in POST_PROTOCOLS if pattern.fullmatch(rest)), None)
             is_call = exchange.method == "POST" or (exchange.method == "WEBSOCKET" and protocol == "responses")
             needs_key = upstream.key_header != "x-api-key" or f"{upstream.path}{rest}".startswith("/v1/")
-            return Target(upstream, url, protocol if is_call else None, needs_key)
+            return RelayTarget(upstream, url, protocol if is_call else None, needs_key)
         raise errors.unknown_relay_path_error(exchange.method, path, [each.local_path for each in self._upstreams])
 
-    def _build_request_headers(self, exchange: HttpExchange, target: Target) -> list[tuple[str, str]]:
+    def _build_request_headers(self, exchange: HttpExchange, target: RelayTarget) -> list[tuple[str, str]]:
         """Return the headers for the upstream, with its key if the client sends none. Raises RequestRefused."""
         try:
             headers = [
@@ -286,7 +286,7 @@ class Relay:
             self._reported.add(line)
             self._report(line)
 
-    def _open_copy_head(self, exchange: HttpExchange, target: Target) -> ExchangeHead | None:
+    def _open_copy_head(self, exchange: HttpExchange, target: RelayTarget) -> ExchangeHead | None:
         if target.protocol is None:
             return None
         headers = recordable_headers(exchange.scope["headers"])
@@ -296,7 +296,7 @@ class Relay:
 
     # -- HTTP -------------------------------------------------------------------------------------
 
-    async def _relay_http(self, exchange: HttpExchange, target: Target) -> None:
+    async def _relay_http(self, exchange: HttpExchange, target: RelayTarget) -> None:
         """Relay one request. Raises Unreachable before the response started, RequestRefused and ClientDisconnected."""
         import aiohttp
         from yarl import URL
@@ -304,7 +304,7 @@ class Relay:
         headers = self._build_request_headers(exchange, target)
         head = self._open_copy_head(exchange, target)
         copy = self._recordings.open_copy(head) if head else None
-        request_body = RequestBody(exchange, copy, self._serve.read_s)
+        request_body = BodyReader(exchange, copy, self._serve.read_s)
         try:
             async with self._session.request(
                 exchange.method,
@@ -358,7 +358,9 @@ class Relay:
 
     # -- WebSocket --------------------------------------------------------------------------------
 
-    async def _relay_websocket(self, exchange: HttpExchange, receive: "Receive", send: "Send", target: Target) -> None:
+    async def _relay_websocket(
+        self, exchange: HttpExchange, receive: "Receive", send: "Send", target: RelayTarget
+    ) -> None:
         """Relay one WebSocket. Raises Unreachable before it is accepted."""
         from websockets.asyncio.client import connect
         from websockets.exceptions import InvalidStatus, WebSocketException
@@ -458,7 +460,7 @@ class Relay:
         await send({"type": "websocket.close", "code": code, "reason": connection.close_reason or ""})
 
 
-class RequestBody:
+class BodyReader:
     """The body of one request, read as the upstream receives it.
 
     fault:  the reason why the body is incomplete

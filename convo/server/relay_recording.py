@@ -133,11 +133,11 @@ async def decode_copy(copy: BodyCopy, encoding: str, max_bytes: int) -> tuple[by
     is_truncated, raw = copy.is_truncated, copy.take()
     if not encoding:
         return raw, is_truncated
-    body, is_complete = await asyncio.to_thread(decode_body, raw, encoding, max_bytes)  # a few KB may become many MB
+    body, is_complete = await asyncio.to_thread(decompress_body, raw, encoding, max_bytes)  # a few KB may become many MB
     return body, is_truncated or not is_complete
 
 
-def decode_body(raw: bytes, encoding: str, max_bytes: int) -> tuple[bytes, bool]:
+def decompress_body(raw: bytes, encoding: str, max_bytes: int) -> tuple[bytes, bool]:
     """Decode a body, as far as it is complete and has at most `max_bytes`.
 
     encoding:  the value of Content-Encoding

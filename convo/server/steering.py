@@ -262,7 +262,7 @@ class ConnectionSteering:
     def finish(
         self, fault: ConvoError | None, *, can_continue: bool, queued_turns: Sequence[TurnMessage] = ()
     ) -> SteeringResult:
-        """End the running turn and decide what becomes of its queued input.
+        """End the running turn, and commit, keep or return its queued input.
 
         fault:         the error that ended the turn without a terminal event
         can_continue:  whether the connection may start another turn

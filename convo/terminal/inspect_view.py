@@ -31,7 +31,7 @@ from convo.history.records import (
     Link,
     describe_client,
     describe_translation,
-    link_provider,
+    get_link_provider,
 )
 from convo.inspect.run_timeline import RunTimeline, TimelineEntry
 from convo.inspect.tree import LinkRow, iter_link_rows
@@ -243,7 +243,7 @@ def conversation_rows(view: ConversationView, table: Table | None = None) -> Ite
     yield "endpoint", str(view.scope) if view.scope else "none yet"
     if view.model:
         yield "model", view.model
-    providers = dict.fromkeys(filter(None, map(link_provider, view.links)))
+    providers = dict.fromkeys(filter(None, map(get_link_provider, view.links)))
     if providers and [*providers] != [(view.model or "").partition("/")[0]]:  # else the model's name begins with it
         yield "provider", escape_control_chars(", ".join(providers))
     yield "head", _format_head(view)

@@ -39,7 +39,7 @@ _REASONING_CLAUDE_VERSION = (3, 7)
 def describe_capabilities(
     model: str, price_settings: Mapping[str, Price], window_settings: Mapping[str, ContextLimits]
 ) -> dict[str, Any]:
-    """Describe what a model, named provider/model, is known to support; None is unknown.
+    """Describe the capabilities of a model, named provider/model, as far as they are known; None is unknown.
 
     Tokens for `context_window` (input and output together) and `max_output_tokens`; USD per million tokens for `price`.
     """

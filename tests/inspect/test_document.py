@@ -7,7 +7,7 @@ import pytest
 
 from convo.errors import InputFault
 from convo.history.items import assistant_message, user_message
-from convo.history.records import Link, Scope, Strategy, link_provider
+from convo.history.records import Link, Scope, Strategy, get_link_provider
 from convo.history.tree import Path
 from convo.inspect.serialize import (
     ConversationDocument,
@@ -272,7 +272,7 @@ def test_only_links_on_the_path_are_in_a_document_in_the_order_of_their_answers(
 def test_a_link_names_its_provider(model: str, parameters: dict[str, str], provider: str | None) -> None:
     builder = build_chain(0)
     builder.turn("resp_1", "hi", "hello", model=model, parameters=parameters)
-    assert link_provider(builder.links[0]) == provider
+    assert get_link_provider(builder.links[0]) == provider
 
 
 # -- text -----------------------------------------------------------------------------------------

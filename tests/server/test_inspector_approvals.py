@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from convo.chat.run_decisions import arguments_digest
+from convo.chat.run_decisions import hash_arguments
 from convo.history.tree import root_key
 from convo.runs.serialize import run_to_json
 from convo.runs.state import ApprovalDecided, Run
@@ -109,7 +109,7 @@ def test_a_decision_is_saved_in_the_run_and_logged_under_the_name_of_the_key(des
         "tool_name": "guarded",
         "arguments": '{"text": "x"}',
         "arguments_truncated": False,
-        "arguments_digest": arguments_digest('{"text": "x"}'),
+        "arguments_digest": hash_arguments('{"text": "x"}'),
         "decision": "reject",
         "always": False,
         "reason": "not on a Friday",
