@@ -500,8 +500,11 @@ def describe_default(key: str) -> str:
 
 
 def in_larger_unit(key: str, value: object) -> str:
-    """Repeat bytes in MB and seconds in hours: " (32 MB)"; empty if the number is small."""
-    for suffix, units in (("_bytes", {"MB": 1 << 20, "KB": 1 << 10}), ("_s", {"hours": 3600})):
+    """Repeat bytes and seconds in a larger unit: " (32 MB)", " (7 days)"; empty if the number is small."""
+    for suffix, units in (
+        ("_bytes", {"GB": 1 << 30, "MB": 1 << 20, "KB": 1 << 10}),
+        ("_s", {"days": 86400, "hours": 3600}),
+    ):
         for unit, size in units.items():
             if key.endswith(suffix) and isinstance(value, int | float) and value >= size:
                 return f" ({value / size:g} {unit})"
