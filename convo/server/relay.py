@@ -36,7 +36,14 @@ from convo.server.relay_recording import (
     recordable_headers,
     recordable_url,
 )
-from convo.server.server import THREAD_SWITCH_INTERVAL_S, GatewayServer, build_uvicorn_config, report_unexpected_errors
+from convo.server.server import (
+    SHUTDOWN_NOTICE_S,
+    THREAD_SWITCH_INTERVAL_S,
+    GatewayServer,
+    build_uvicorn_config,
+    report_unexpected_errors,
+    serve_until,
+)
 from convo.server.sse import CancelOnDisconnect
 from convo.server.websocket import SWITCHING_PROTOCOLS_STATUS, with_http_rejection
 
@@ -583,12 +590,9 @@ async def run_relay(
     server = GatewayServer(build_uvicorn_config(relay, serve, date_header=False))
     with report_unexpected_errors(report_error):
         async with relay:
-            serve_task = asyncio.create_task(server.serve([listening_socket]))
-            stop_task = asyncio.create_task(stop_event.wait())
-            await asyncio.wait({serve_task, stop_task}, return_when=asyncio.FIRST_COMPLETED)
-            stop_task.cancel()
+            serve_task = await serve_until(server, listening_socket, stop_event)
             relay.is_shutting_down = True
-            delay_timer = asyncio.get_running_loop().call_later(1.0, report_delay)
+            delay_timer = asyncio.get_running_loop().call_later(SHUTDOWN_NOTICE_S, report_delay)
             server.request_end()
             await serve_task
             delay_timer.cancel()

@@ -139,6 +139,17 @@ def check_keys_required(serve: ServeSettings) -> None:
         )
 
 
+async def serve_until(
+    server: GatewayServer, listening_socket: socket.socket, stop_event: asyncio.Event
+) -> asyncio.Task[None]:
+    """Serve until `stop_event` is set or the server ends; return the task of the server, which may still run."""
+    serve_task = asyncio.create_task(server.serve([listening_socket]))
+    stop_task = asyncio.create_task(stop_event.wait())
+    await asyncio.wait({serve_task, stop_task}, return_when=asyncio.FIRST_COMPLETED)
+    stop_task.cancel()
+    return serve_task
+
+
 async def run_gateway(
     gateway: Gateway, service: EndpointService, serve: ServeSettings, listening_socket: socket.socket,
     stop_event: asyncio.Event, report: Callable[[BaseException], None], report_delay: Callable[[], None] = lambda: None,
@@ -151,10 +162,7 @@ async def run_gateway(
     sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
     server = GatewayServer(build_uvicorn_config(gateway, serve))
     with report_unexpected_errors(report):
-        serve_task = asyncio.create_task(server.serve([listening_socket]))
-        stop_task = asyncio.create_task(stop_event.wait())
-        await asyncio.wait({serve_task, stop_task}, return_when=asyncio.FIRST_COMPLETED)
-        stop_task.cancel()
+        serve_task = await serve_until(server, listening_socket, stop_event)
         gateway.begin_shutdown()
         delay_timer = asyncio.get_running_loop().call_later(SHUTDOWN_NOTICE_S, report_delay)
         close_task = asyncio.create_task(service.aclose(serve.grace_s))
