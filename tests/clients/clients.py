@@ -1,7 +1,7 @@
 """The table client x upstream: how each client is pointed at `convo serve`, and the outcome of each cell.
 
 Every client gets the same task: five or more calls of tools, its own where it has some, in a folder with two files.
-On the built-in model, which has no tools, the task is one answer. A cell without a row in `refused` is green.
+On the built-in model, which has no tools, the task is one answer. A cell without a row in `refused` works.
 """
 
 import base64

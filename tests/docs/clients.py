@@ -35,7 +35,7 @@ can run. Codex and opencode choose their tools by the name of the model, so the 
 CLIENT_SETTINGS = """
 ## Settings of the clients
 
-`ADDRESS` is what `convo serve` prints, for example `http://127.0.0.1:8788`; `MODEL` is a model or an alias of the
+`ADDRESS` is the address of `convo serve`, for example `http://127.0.0.1:8788`; `MODEL` is a model or an alias of the
 gateway, and `KEY` a key of its keys file (any text if it has none).
 """
 
@@ -48,7 +48,7 @@ def rows() -> list[list[str]]:
         separator = "==" if "==" in client.package else "@"
         version = client.package.rpartition(separator)[2]
         cells = (
-            f"refused [{notes.index(client.refused[u]) + 1}]" if u in client.refused else "green" for u in UPSTREAMS
+            f"refused [{notes.index(client.refused[u]) + 1}]" if u in client.refused else "works" for u in UPSTREAMS
         )
         table.append([client.name, version, client.api, *cells])
     return table
