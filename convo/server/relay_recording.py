@@ -133,7 +133,8 @@ async def decode_copy(copy: BodyCopy, encoding: str, max_bytes: int) -> tuple[by
     is_truncated, raw = copy.is_truncated, copy.take()
     if not encoding:
         return raw, is_truncated
-    body, is_complete = await asyncio.to_thread(decompress_body, raw, encoding, max_bytes)  # a few KB may become many MB
+    # in a thread: a few KB may become many MB
+    body, is_complete = await asyncio.to_thread(decompress_body, raw, encoding, max_bytes)
     return body, is_truncated or not is_complete
 
 
