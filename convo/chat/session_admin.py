@@ -182,7 +182,7 @@ async def save_repaired_session(
     return session
 
 
-async def check_session_name_free(store: Store, name: str) -> None:
+async def check_repaired_name_free(store: Store, name: str) -> None:
     """Check that a new session may have this name. Raises InvalidUsage."""
     existing_session = await store.session(validate_session_name(name))
     if existing_session:

@@ -10,7 +10,7 @@ from shlex import quote
 from typing import NamedTuple
 
 from convo.chat.item_file import check_new_item_file, write_item_file
-from convo.chat.session_admin import check_session_name_free, save_repaired_session
+from convo.chat.session_admin import check_repaired_name_free, save_repaired_session
 from convo.cli.deps import endpoint_session, open_configured_store
 from convo.cli.lint_target import LintTarget, load_lint_target
 from convo.cli.output import print_json, print_line
@@ -105,7 +105,7 @@ async def _save_session(
     """Save the new session; None for a dry run."""
     settings = load_settings(lookup.config)
     async with open_configured_store(settings) as store:
-        await check_session_name_free(store, options.name)
+        await check_repaired_name_free(store, options.name)
         if options.dry_run:
             return None
         model, scope = await _choose_model_and_scope(target, lookup, store)

@@ -83,7 +83,7 @@ def _get_key_variable(provider: Provider | None) -> str | None:
 # -- conversations as files ------------------------------------------------------------------------
 
 
-class ExportFormat(NamedTuple):
+class DownloadFormat(NamedTuple):
     """A format of an exported conversation."""
 
     suffix: str
@@ -91,15 +91,15 @@ class ExportFormat(NamedTuple):
     render: Callable[[ConversationDocument], str]
 
 
-EXPORT_FORMATS: Mapping[str, ExportFormat] = {
-    "json": ExportFormat("json", b"application/json", render_replay),
-    "jsonl": ExportFormat("jsonl", b"application/jsonl", render_jsonl),
-    "markdown": ExportFormat("md", b"text/markdown; charset=utf-8", render_markdown_export),
-    "html": ExportFormat("html", b"text/html; charset=utf-8", pages.render_conversation_page),
+EXPORT_FORMATS: Mapping[str, DownloadFormat] = {
+    "json": DownloadFormat("json", b"application/json", render_replay),
+    "jsonl": DownloadFormat("jsonl", b"application/jsonl", render_jsonl),
+    "markdown": DownloadFormat("md", b"text/markdown; charset=utf-8", render_markdown_export),
+    "html": DownloadFormat("html", b"text/html; charset=utf-8", pages.render_conversation_page),
 }
 
 
-async def render_export(context: HandlerContext) -> tuple[bytes, ExportFormat, str]:
+async def render_export(context: HandlerContext) -> tuple[bytes, DownloadFormat, str]:
     """Render a conversation; returns the content, its format, and the name of the file.
 
     Raises NotFound and AmbiguousHandle, and ItemDeleted if an item of the history was deleted.

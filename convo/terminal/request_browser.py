@@ -130,7 +130,7 @@ class Action(NamedTuple):
     links: tuple[Link, ...] = ()
 
 
-class Difference(NamedTuple):
+class RequestDifference(NamedTuple):
     """The comparison of two requests, as they were sent, and of their histories with the output."""
 
     requests: tuple[SentRequest, SentRequest]
@@ -371,7 +371,7 @@ class RequestBrowser:
         self.show_message("comparing")
         return Action(ActionKind.COMPARE, tuple(sorted(links, key=lambda link: link.created_at)))
 
-    def show_difference(self, difference: Difference) -> None:
+    def show_difference(self, difference: RequestDifference) -> None:
         """Show the result of `compare_requests`."""
         self._message = ""
 
@@ -788,7 +788,7 @@ class RequestBrowser:
         return [[(DIM_STYLE, PART_SEPARATOR.join(hints + last))]], None
 
 
-def compare_requests(a: Link, b: Link, view: ConversationView) -> Difference:
+def compare_requests(a: Link, b: Link, view: ConversationView) -> RequestDifference:
     """Compare two requests of a conversation; this may take seconds. Raises NotFound when an item was deleted."""
     requests = rebuild_link_request(a, view), rebuild_link_request(b, view)
     index = view.path_index
@@ -798,7 +798,7 @@ def compare_requests(a: Link, b: Link, view: ConversationView) -> Difference:
         items = [index.item(key) or {} for key in index.last_keys(end, index.depth(end))]
         sides.append(DiffSide(link.id, STRATEGIES[link.strategy].description, items))
     histories = sides[0], sides[1]
-    return Difference(
+    return RequestDifference(
         requests, diff_requests(*requests), histories, diff_histories(histories[0].items, histories[1].items)
     )
 

@@ -9,7 +9,7 @@ import pytest
 from convo.chat.open import fork_session
 from convo.chat.session_admin import (
     RemovedSession,
-    check_session_name_free,
+    check_repaired_name_free,
     delete_sessions,
     save_repaired_session,
     set_session_name,
@@ -227,10 +227,10 @@ async def test_a_response_after_the_first_fix_is_not_continued(store: Store) -> 
 async def test_the_name_of_a_repaired_session_must_be_free(store: Store) -> None:
     view: Any = LintView(ITEMS, Strategy.SESSION, scope=EMBEDDED_SCOPE)
     await save_repaired(store, view)
-    await check_session_name_free(store, "other")
+    await check_repaired_name_free(store, "other")
     with pytest.raises(InvalidUsage) as caught:
-        await check_session_name_free(store, "repaired")
+        await check_repaired_name_free(store, "repaired")
     assert caught.value.message == "a session named 'repaired' already exists"
     assert caught.value.hint == "choose another name: --as repaired-2"
     with pytest.raises(InvalidUsage, match=r"^'@x' is not a name"):
-        await check_session_name_free(store, "@x")
+        await check_repaired_name_free(store, "@x")
