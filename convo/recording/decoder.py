@@ -542,7 +542,7 @@ _CALL_TEXTS = {"function": "arguments", "custom": "input"}
 
 
 def _add_chat_call_piece(call: dict[str, Json], piece: Mapping[str, Json]) -> list[tuple[str, str]]:
-    """Add a part of a call: names and ids replace the earlier ones. Return the kind and text of what is appended."""
+    """Add a part of a call: names and ids replace the earlier ones. Return the kind and text of appended parts."""
     call |= _without(piece, "index", *_CALL_TEXTS)
     texts: list[tuple[str, str]] = []
     for kind, field_name in _CALL_TEXTS.items():

@@ -59,7 +59,7 @@ class QueuedExchange:
         return ""
 
     def release(self) -> None:
-        """Free what is kept of an exchange that was recorded, or will not be. Later calls have no effect."""
+        """Free the copies of an exchange that was recorded, or will not be. Later calls have no effect."""
 
 
 class _Entry(NamedTuple):
