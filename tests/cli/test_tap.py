@@ -1,4 +1,4 @@
-"""`convo tap` as a process: the command's variables, terminal, signals and exit code, and what is recorded."""
+"""`convo tap` as a process: the command's variables, terminal, signals and exit code, and the recordings."""
 
 import asyncio
 import json
