@@ -27,6 +27,7 @@ from convo.stores.base import ApprovalDecision
 from convo.terminal.signals import ignore_signal, on_signal
 from convo.terminal.statuses import DONE, PAUSED, WARNING, Status, status_column
 from convo.terminal.terminal import (
+    LABEL_MARGIN,
     Column,
     DisplayOptions,
     KeyValue,
@@ -54,9 +55,16 @@ class PausedRun(NamedTuple):
 
 
 def render_pending_call(call: PendingApproval, display: DisplayOptions, *extra_rows: KeyValue) -> str:
-    """Render one call in full: its tool, then one line for each property."""
+    """Render one call in full: its tool, then one line for each property; on a terminal as a panel."""
     title = f"{call.tool} has an unknown outcome" if call.outcome_unknown else f"{call.tool} needs approval"
-    return "\n".join([escape_control_chars(title), *key_value_lines([*_call_rows(call), *extra_rows], display)])
+    rows = [*_call_rows(call), *extra_rows]
+    if display.width is None:
+        return "\n".join([escape_control_chars(title), *key_value_lines(rows, display)])
+    from convo.terminal.rich_output import PANEL_COLUMNS, panel_lines
+
+    inner_display = display._replace(width=max(1, display.width - PANEL_COLUMNS + LABEL_MARGIN))
+    lines = [line[LABEL_MARGIN:] for line in key_value_lines(rows, inner_display)]
+    return "\n".join(panel_lines(title, lines, display))
 
 
 def render_paused_runs(runs: Sequence[PausedRun], display: DisplayOptions) -> str:

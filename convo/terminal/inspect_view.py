@@ -67,6 +67,7 @@ from convo.terminal.statuses import (
 )
 from convo.terminal.terminal import (
     COLUMN_GAP,
+    LABEL_MARGIN,
     MAX_PAINTED_ROWS,
     Column,
     DisplayOptions,
@@ -176,9 +177,6 @@ def _header_lines(view: ConversationView, rows: Sequence[KeyValue], display: Dis
 
 MIN_ALIGNED_COLUMNS = 60
 """Columns from which on the labels in the panel are aligned with those below it."""
-
-LABEL_MARGIN = 2
-"""Blanks before a label."""
 
 
 def _conversation_row_lines(

@@ -426,6 +426,9 @@ def _choose_widths(columns: Sequence[Column], table_width: int | None, gap: int)
     return tuple(widths)
 
 
+LABEL_MARGIN = 2
+"""Blanks before a label."""
+
 LABEL_INDENT = 4
 """Columns before and after a label."""
 
