@@ -124,7 +124,9 @@ class Gateway:
         self._rate_limits = RateLimits(serve.limits, clock.monotonic)
         paths = [
             Path(path, PathHandler(self, path, methods))
-            for path, methods in group_by_path((*API_ROUTES, *inspector.DOCUMENTED_ROUTES, *inspector.INSPECTOR_ROUTES))
+            for path, methods in group_by_path(
+                (*API_ROUTES, *inspector.APPROVAL_ROUTES, *inspector.COMPARISON_ROUTES, *inspector.INSPECTOR_ROUTES)
+            )
         ]
         self._router = Router(
             [*paths, WebSocketRoute(websocket.WEBSOCKET_PATH, WebSocketHandler(self))],

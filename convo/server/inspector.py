@@ -1,6 +1,6 @@
 """Routes of the inspector page: its files, its JSON calls, its downloads, and the feed of changes.
 
-The files are public; the data needs the same key as the API. The calls are not part of the API.
+The files are public; the data needs the same key as the API. The calls are in the OpenAPI document.
 `inspector_data` and `inspector_downloads` are imported with the first call.
 
 `GET /inspect/api/requests` lists requests, newest first unless `sort` and `order` say otherwise:
@@ -127,7 +127,12 @@ PAGE_HEADERS = (
     (b"x-frame-options", b"DENY"),
 )
 
-LIMIT_PARAMETER = QueryParameter("limit", parse_integer_value, {"type": "integer"}, "Maximum number of sessions.")
+LIMIT_PARAMETER = QueryParameter(
+    "limit",
+    parse_integer_value,
+    {"type": "integer", "minimum": 1, "maximum": 1000, "default": 50},
+    "Maximum number of sessions; a value out of range counts as the nearest valid one.",
+)
 COMPARE_PARAMETER = QueryParameter(
     "compare", parse_text_value, {"type": "string"}, "The id of another request to include."
 )
@@ -153,6 +158,7 @@ def parse_time_value(name: str, text: str) -> float:
 
 
 TIME_VALUE = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
+TIME_SCHEMA = {"type": "number", "minimum": 0, "exclusiveMaximum": 10**12}
 
 ORDER_PARAMETERS = (
     QueryParameter(
@@ -183,11 +189,11 @@ FILTER_PARAMETERS = (
     QueryParameter(
         "from",
         parse_time_value,
-        {"type": "number"},
+        TIME_SCHEMA,
         "Only requests created at this time or later, in seconds since 1970.",
     ),
     QueryParameter(
-        "to", parse_time_value, {"type": "number"}, "Only requests created before this time, in seconds since 1970."
+        "to", parse_time_value, TIME_SCHEMA, "Only requests created before this time, in seconds since 1970."
     ),
 )
 
@@ -199,7 +205,7 @@ REQUEST_LIST_PARAMETERS = (
         "limit",
         parse_integer_value,
         {"type": "integer", "minimum": 1, "maximum": 200, "default": 50},
-        "Maximum number of requests.",
+        "Maximum number of requests; a value out of range counts as the nearest valid one.",
     ),
     QueryParameter("after", parse_text_value, {"type": "string"}, "The cursor of the previous page."),
     *VIEW_PARAMETERS,
@@ -252,7 +258,7 @@ CODE_PARAMETERS = (
     QueryParameter(
         "base_url",
         parse_base_url_value,
-        {"type": "string"},
+        {"type": "string", "pattern": f"^{BASE_URL.pattern}$"},
         "Base URL of this server's API, if its clients use another one than this call.",
     ),
 )
@@ -284,7 +290,7 @@ DECISION_LIST_PARAMETERS = (
         "limit",
         parse_integer_value,
         {"type": "integer", "minimum": 1, "maximum": 500, "default": 100},
-        "Maximum number of decisions.",
+        "Maximum number of decisions; a value out of range counts as the nearest valid one.",
     ),
 )
 EXPORT_PARAMETERS = (
@@ -471,9 +477,6 @@ COMPARISON_ROUTES = (
     ),
 )
 
-DOCUMENTED_ROUTES = (*APPROVAL_ROUTES, *COMPARISON_ROUTES)
-"""The calls of the page that are in the OpenAPI document."""
-
 INSPECTOR_ROUTES = (
     ApiRoute("GET", "/", serve_page, "The inspector page.", "Text", query=PAGE_PARAMETERS, is_public=True),
     ApiRoute("GET", "/favicon.ico", serve_favicon, "An empty response: there is no icon.", "Text", is_public=True),
@@ -485,24 +488,27 @@ INSPECTOR_ROUTES = (
         "/inspect/api/list",
         serve_session_list,
         "List sessions and other conversations.",
-        "Text",
+        "SessionList",
         query=(LIMIT_PARAMETER,),
+        operation_id="inspector_list",
     ),
     ApiRoute(
         "GET",
         "/inspect/api/requests",
         serve_request_list,
         "List requests, sorted and filtered.",
-        "Text",
+        "RequestList",
         query=REQUEST_LIST_PARAMETERS,
+        operation_id="inspector_requests",
     ),
     ApiRoute(
         "GET",
         "/inspect/api/requests/{id}",
         serve_request_view,
         "Retrieve one request with its parent.",
-        "Text",
+        "InspectedRequest",
         query=(COMPARE_PARAMETER,),
+        operation_id="inspector_request",
     ),
     ApiRoute(
         "GET",
@@ -511,43 +517,74 @@ INSPECTOR_ROUTES = (
         "Retrieve a request as code.",
         "Text",
         query=CODE_PARAMETERS,
+        operation_id="inspector_code",
     ),
     ApiRoute(
-        "GET", "/inspect/api/charts", serve_charts, "Aggregate requests for charts.", "Text", query=FILTER_PARAMETERS
+        "GET",
+        "/inspect/api/charts",
+        serve_charts,
+        "Aggregate requests for charts.",
+        "Charts",
+        query=FILTER_PARAMETERS,
+        operation_id="inspector_charts",
     ),
-    ApiRoute("GET", "/inspect/api/changes", serve_changes, "Follow changes as server-sent events.", "Text"),
+    ApiRoute(
+        "GET",
+        "/inspect/api/changes",
+        serve_changes,
+        "Follow changes as server-sent events.",
+        "ChangeEvents",
+        operation_id="inspector_changes",
+    ),
     ApiRoute(
         "GET",
         "/inspect/api/conversations/{handle}",
         serve_conversation_view,
         "Retrieve one conversation.",
-        "Text",
+        "InspectedConversation",
         query=(SEEN_PARAMETER,),
+        operation_id="inspector_conversation",
     ),
     ApiRoute(
         "GET",
         "/inspect/api/conversations/{handle}/export",
         serve_export,
         "Export one conversation as a file.",
-        "Text",
+        "ConversationFile",
         query=EXPORT_PARAMETERS,
+        operation_id="inspector_export",
     ),
     ApiRoute(
         "GET",
         "/inspect/api/conversations/{handle}/compaction",
         serve_compaction_preview,
         "Preview a compaction of one conversation.",
-        "Text",
+        "CompactionPreview",
         query=COMPACTION_PARAMETERS,
+        operation_id="inspector_compaction",
     ),
     ApiRoute(
         "GET",
         "/inspect/api/conversations/{handle}/runs",
         serve_agent_runs,
         "List the agent runs of one conversation.",
-        "Text",
+        "AgentRunList",
+        operation_id="inspector_runs",
     ),
     ApiRoute(
-        "POST", "/inspect/api/markdown", serve_markdown, "Render Markdown as nodes.", "Text", request_schema="Text"
+        "POST",
+        "/inspect/api/markdown",
+        serve_markdown,
+        "Render Markdown as nodes.",
+        "MarkdownResult",
+        request_schema="MarkdownBody",
+        operation_id="inspector_markdown",
     ),
 )
+
+DOCUMENTED_ROUTES = (
+    *APPROVAL_ROUTES,
+    *COMPARISON_ROUTES,
+    *(route for route in INSPECTOR_ROUTES if route.operation_id),
+)
+"""The calls of the page, which are in the OpenAPI document; the others are its files."""

@@ -144,12 +144,31 @@ def _request_body_object(route: "ApiRoute") -> dict[str, Json]:
     }
 
 
+OTHER_CONTENTS: Mapping[str, Mapping[str, Mapping[str, Json]]] = {
+    "Bytes": {"application/octet-stream": {"type": "string", "format": "binary"}},
+    "Text": {"text/plain": {"type": "string"}},
+    "ConversationFile": {
+        JSON_MEDIA_TYPE: {"type": "array", "items": {"type": "object"}},
+        "application/jsonl": {"type": "string"},
+        "text/markdown": {"type": "string"},
+        "text/html": {"type": "string"},
+    },
+    "ChangeEvents": {
+        SSE_MEDIA_TYPE: {
+            "type": "string",
+            "description": "Server-sent events without an end: `inspector.changed` at the start, and after each change "
+            "of the store or of the responses in progress.",
+        }
+    },
+}
+"""The media types of responses that are not one JSON object, with their schemas, by the name in a route."""
+
+
 def _success_response_object(route: "ApiRoute") -> dict[str, Json]:
-    if route.response_schema == "Bytes":
-        content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+    if route.response_schema in OTHER_CONTENTS:
+        contents = OTHER_CONTENTS[route.response_schema].items()
+        content = {media_type: {"schema": schema} for media_type, schema in contents}
         return {"description": route.summary, "content": content}
-    if route.response_schema == "Text":
-        return {"description": route.summary, "content": {"text/plain": {"schema": {"type": "string"}}}}
     response = _json_response_object(route.summary, schema_ref(route.response_schema))
     if route.can_stream:
         description = SSE_DESCRIPTION if route.upstream_api is None else PASSED_SSE_DESCRIPTION
@@ -460,7 +479,7 @@ class ApiRoute:
     """One method of one path.
 
     path:              variable parts in braces, in Starlette's form; `{model:path}` may contain slashes
-    response_schema:   the schema of its response
+    response_schema:   the schema of its response, or a name in `OTHER_CONTENTS`
     request_schema:    the schema of its body; None if it has none
     is_form:           whether its body is a form with one file, as multipart/form-data; else it is JSON
     is_body_optional:  whether the body may be left out
@@ -468,7 +487,7 @@ class ApiRoute:
     is_public:         whether it needs no key and is not rate-limited
     calls_model:       whether it calls a model before it responds: a client that disconnects cancels the call
     upstream_api:      the API of the model's provider to which the request is passed through; it has no handler
-    operation_id:      its operationId, and up to the first "_" its tag; empty for routes of the inspector page
+    operation_id:      its operationId, and up to the first "_" its tag; empty for the files of the inspector page
     """
 
     method: str
@@ -488,7 +507,7 @@ class ApiRoute:
 
 
 async def serve_openapi_document(context: HandlerContext) -> HandlerResult:
-    """Serve the OpenAPI document of `API_ROUTES` and of the documented calls of the inspector page."""
+    """Serve the OpenAPI document of `API_ROUTES` and of the calls of the inspector page."""
     return load_openapi_document()
 
 

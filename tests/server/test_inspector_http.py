@@ -52,13 +52,14 @@ def test_no_other_file_is_served(shared_gateway: RunningGateway, name: str) -> N
     assert shared_gateway.http.get(f"/inspector/{name}").status_code == 404
 
 
-def test_only_the_approvals_of_the_page_change_data_and_the_openapi_document_has_them_and_the_comparison(
+def test_only_the_approvals_of_the_page_change_data_and_the_openapi_document_has_all_calls(
     shared_gateway: RunningGateway,
 ) -> None:
     for path in ("/", LIST, REQUESTS, CHARTS, "/inspect/api/changes", CONVERSATION.format("x")):
         assert shared_gateway.http.post(path, json={}).status_code == 405
     paths = [path for path in load_openapi_document()["paths"] if path == "/" or path.startswith("/inspect")]
-    assert paths == ["/inspect/api/approvals", "/inspect/api/decisions", "/inspect/api/compare"]
+    calls = [route.path for route in INSPECTOR_ROUTES if route.path.startswith("/inspect/")]
+    assert paths == ["/inspect/api/approvals", "/inspect/api/decisions", "/inspect/api/compare", *calls]
 
 
 @pytest.mark.parametrize("path", [LIST, REQUESTS, CHARTS, "/inspect/api/changes", CONVERSATION.format("resp_x")])

@@ -227,6 +227,18 @@ JSON_ROUTES: dict[tuple[str, str], tuple[str | None, bool, str, bool]] = {
     ("POST", "/v1/messages/count_tokens"): ("MessagesBody", True, "ProviderResponse", False),
     ("GET", "/v1/models"): (None, False, "ModelList", False),
     ("GET", "/v1/models/{model}"): (None, False, "Model", False),
+    ("GET", "/inspect/api/approvals"): (None, False, "Approval", False),
+    ("POST", "/inspect/api/approvals"): ("DecisionBody", True, "DecisionResult", False),
+    ("GET", "/inspect/api/decisions"): (None, False, "DecisionList", False),
+    ("GET", "/inspect/api/compare"): (None, False, "Comparison", False),
+    ("GET", "/inspect/api/list"): (None, False, "SessionList", False),
+    ("GET", "/inspect/api/requests"): (None, False, "RequestList", False),
+    ("GET", "/inspect/api/requests/{id}"): (None, False, "InspectedRequest", False),
+    ("GET", "/inspect/api/charts"): (None, False, "Charts", False),
+    ("GET", "/inspect/api/conversations/{handle}"): (None, False, "InspectedConversation", False),
+    ("GET", "/inspect/api/conversations/{handle}/compaction"): (None, False, "CompactionPreview", False),
+    ("GET", "/inspect/api/conversations/{handle}/runs"): (None, False, "AgentRunList", False),
+    ("POST", "/inspect/api/markdown"): ("MarkdownBody", True, "MarkdownResult", False),
     ("GET", "/healthz"): (None, False, "Status", False),
     ("GET", "/readyz"): (None, False, "Status", False),
     ("GET", "/openapi.json"): (None, False, "Document", False),
@@ -251,6 +263,22 @@ def test_an_operation_has_the_schemas_of_its_body_and_response(
     prefix = "Message" if request == "MessagesBody" else ""
     assert spec["responses"]["4XX"] == {"$ref": f"#/components/responses/{prefix}Refused"}
     assert spec["responses"]["5XX"] == {"$ref": f"#/components/responses/{prefix}Failed"}
+
+
+def test_the_page_gets_code_files_and_a_feed_in_their_own_media_types() -> None:
+    media_types = {
+        name: list(operation("GET", path)["responses"]["200"]["content"])
+        for name, path in (
+            ("code", "/inspect/api/requests/{id}/code"),
+            ("export", "/inspect/api/conversations/{handle}/export"),
+            ("changes", "/inspect/api/changes"),
+        )
+    }
+    assert media_types == {
+        "code": ["text/plain"],
+        "export": ["application/json", "application/jsonl", "text/markdown", "text/html"],
+        "changes": ["text/event-stream"],
+    }
 
 
 def test_a_stream_of_events_and_text_have_their_own_media_types() -> None:
@@ -320,6 +348,7 @@ FIRST_WORDS = {
         "List",
         "Maximum",
     ),
+    *("Aggregate", "Base", "Export", "Follow", "How", "Only", "Preview", "Render", "curl,"),
     *("Order", "Prometheus", "Replace", "Respond", "Retrieve", "Return", "Server-sent", "The", "This", "Whether", "A"),
 }
 """Words that may begin a description."""

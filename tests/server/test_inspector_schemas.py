@@ -1,0 +1,198 @@
+"""The calls of the inspector page are in the OpenAPI document, and real responses are as it describes them."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from openapi_schema_validator import OAS31Validator
+
+from convo.history.items import assistant_message, user_message
+from convo.history.records import Strategy
+from convo.history.tree import Path, root_key
+from convo.runs.serialize import run_to_json
+from convo.server import pages
+from convo.server.auth import KeysFile, create_api_key
+from convo.server.routes import load_openapi_document
+from convo.stores.base import AgentCall, AgentRun, AppendItems, Transaction
+from tests.cli.stored_chats import ChatWriter
+from tests.runs.test_stored_approvals import paused
+from tests.server.api_keys import bearer
+from tests.server.conftest import Serve
+from tests.server.gateway import RunningGateway, run_gateway_with_chats
+from tests.stores.chat_transactions import NOW, link, session
+
+DOCUMENT: dict[str, Any] = json.loads(json.dumps(load_openapi_document()))
+SCHEMAS = DOCUMENT["components"]["schemas"]
+
+CALL = re.compile(r"""["'`]/?((?:inspect/api|v1)/[^"'`?]*)""")
+"""A path in the page's JavaScript, up to its query."""
+
+PATH_VALUE, QUERY_VALUE = re.compile(r"\$\{encodeURIComponent\([^}]*\)\}"), re.compile(r"\$\{query\}$")
+
+
+def test_the_page_calls_only_paths_of_the_document_and_all_calls_of_the_page_in_it() -> None:
+    scripts = {name: file.body.decode() for name, file in pages.load_page_files().items() if name.endswith(".js")}
+    called = {
+        PATH_VALUE.sub("{}", QUERY_VALUE.sub("", path)) for text in scripts.values() for path in CALL.findall(text)
+    }
+    documented = {re.sub(r"{\w+}", "{}", path).removeprefix("/") for path in DOCUMENT["paths"]}
+    assert called == {path for path in documented if path.startswith("inspect/")} | {"v1/responses"}
+    assert [name for name, text in scripts.items() if re.search(r"(?<![.\w#])fetch\(", text)] == ["source.js"]
+
+
+# -- real responses --------------------------------------------------------------------------------
+
+
+def response_schema(path: str, method: str = "get") -> Any:
+    return DOCUMENT["paths"][path][method]["responses"]["200"]["content"]["application/json"]["schema"]
+
+
+def fits(schema: Any, value: Any) -> bool:
+    return bool(OAS31Validator({**schema, "components": {"schemas": SCHEMAS}}).is_valid(value))
+
+
+def unnamed_members(schema: Any, value: Any, path: str = "") -> Iterator[str]:
+    """Yield the members of `value` that its schema does not name, at any depth; an object without names is free."""
+    if "$ref" in schema:
+        schema = SCHEMAS[schema["$ref"].rpartition("/")[2]]
+    if "anyOf" in schema:
+        schema = next(each for each in schema["anyOf"] if fits(each, value))
+        yield from unnamed_members(schema, value, path)
+    elif isinstance(value, list):
+        for member in value:
+            yield from unnamed_members(schema.get("items", {}), member, f"{path}[]")
+    elif isinstance(value, Mapping) and "properties" in schema:
+        for name, member in value.items():
+            if name in schema["properties"]:
+                yield from unnamed_members(schema["properties"][name], member, f"{path}.{name}")
+            else:
+                yield f"{path}.{name}"
+
+
+def check_response(got: Any, path: str, method: str = "get") -> Any:
+    """Check a response against the schema of its operation; returns its JSON."""
+    assert got.status_code == 200, got.text
+    value, schema = got.json(), response_schema(path, method)
+    OAS31Validator({**schema, "components": {"schemas": SCHEMAS}}).validate(value)
+    assert set(unnamed_members(schema, value)) == set()
+    return value
+
+
+async def write_conversations(writer: ChatWriter) -> None:
+    chat = await writer.chat(Strategy.CHAIN, "rain", "What is rain?", "And snow?", "And hail?")
+    await writer.retry(chat)
+    await writer.chat(Strategy.REPLAY, "fog", "What is fog?")
+    await writer.other_client("And fog?", previous_response_id="resp_1")
+
+
+def store_samples(gateway: RunningGateway) -> None:
+    """Store a paused run with its calls, requests of a priced model, and a request that failed."""
+    root = root_key("local")
+    path = Path(root).append([user_message("Pay A1 back"), assistant_message("I look it up.")])
+    usage = {"input_tokens": 100, "input_tokens_details": {"cached_tokens": 25}, "output_tokens": 10}
+    links = (
+        link("resp_paid", path.first(1).head, path.head, model="openai/gpt-5-mini", usage=usage, session_id="ses_9"),
+        link("resp_failed", path.head, path.head, status="failed", error={"code": "x", "message": "No."}),
+    )
+    record = session(id="ses_9", name="refunds", head=path.head, confirmed_head=path.head, link_id="resp_paid")
+    run = AgentRun("run_9", "ses_9", 1, "paused", run_to_json(paused()), NOW, NOW)
+    calls = (AgentCall("run_9", "1/c1", NOW, has_ended=True, output="500"), AgentCall("run_9", "1/c2", NOW))
+    transaction = Transaction((AppendItems(root, path.items),), links, record, agent_run=run, agent_calls=calls)
+    gateway.run(gateway.store.commit(transaction))
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    with run_gateway_with_chats(tmp_path_factory.mktemp("documented"), write_conversations) as running:
+        store_samples(running)
+        yield running
+
+
+def list_handles(gateway: RunningGateway) -> list[str]:
+    rows = gateway.http.get("/inspect/api/requests").json()["data"]
+    return ["rain", "fog", "refunds", *(row["id"] for row in rows)]
+
+
+@pytest.mark.parametrize("query", ["", "?limit=1", "?sort=cost&order=asc", "?status=failed", "?q=rain", "?model=none"])
+def test_the_list_of_requests_and_the_charts_have_the_documented_members(gateway: RunningGateway, query: str) -> None:
+    check_response(gateway.http.get(f"/inspect/api/requests{query}"), "/inspect/api/requests")
+    if "limit" not in query and "sort" not in query:
+        check_response(gateway.http.get(f"/inspect/api/charts{query}"), "/inspect/api/charts")
+
+
+def test_each_conversation_and_request_has_the_documented_members(gateway: RunningGateway) -> None:
+    check_response(gateway.http.get("/inspect/api/list"), "/inspect/api/list")
+    path = "/inspect/api/conversations/{handle}"
+    for handle in list_handles(gateway):
+        data = check_response(gateway.http.get(path.format(handle=handle)), path)
+        check_response(gateway.http.get(path.format(handle=handle), params={"seen": data["version"]}), path)
+        check_response(gateway.http.get(f"{path.format(handle=handle)}/runs"), f"{path}/runs")
+    path = "/inspect/api/requests/{id}"
+    for request_id in list_handles(gateway)[3:]:
+        check_response(gateway.http.get(path.format(id=request_id), params={"compare": "resp_paid"}), path)
+
+
+def test_actions_of_the_page_have_the_documented_members(gateway: RunningGateway) -> None:
+    path = "/inspect/api/conversations/{handle}/compaction"
+    assert check_response(gateway.http.get(path.format(handle="fog")), path)["replaced"]
+    path = "/inspect/api/compare"
+    check_response(gateway.http.get(path, params={"a": "rain", "b": "refunds"}), path)
+    texts = ["# Rain\n\n1. one\n\n3) [two](https://noaa.example) `code`\n\n| a |\n|---|\n| b |", "x" * 60_000]
+    check_response(gateway.http.post("/inspect/api/markdown", json={"texts": texts}), "/inspect/api/markdown", "post")
+    path = "/inspect/api/approvals"
+    assert check_response(gateway.http.get(path, params={"run": "run_9", "call": "g1"}), path)["hint"]
+
+
+@pytest.mark.parametrize("language", ["curl", "python", "javascript"])
+def test_code_is_plain_text(gateway: RunningGateway, language: str) -> None:
+    got = gateway.http.get("/inspect/api/requests/resp_paid/code", params={"language": language})
+    assert (got.status_code, got.headers["content-type"].partition(";")[0]) == (200, "text/plain")
+
+
+def test_a_file_has_a_documented_media_type(gateway: RunningGateway) -> None:
+    path = "/inspect/api/conversations/{handle}/export"
+    operation = DOCUMENT["paths"][path]["get"]
+    (parameter,) = (each for each in operation["parameters"] if each["name"] == "format")
+    files = [
+        gateway.http.get(path.format(handle="rain"), params={"format": name}) for name in parameter["schema"]["enum"]
+    ]
+    media_types = [got.headers["content-type"].partition(";")[0] for got in files]
+    assert media_types == list(operation["responses"]["200"]["content"])
+    check_response(files[0], path)
+
+
+def test_responses_in_progress_have_the_documented_members(gateway: RunningGateway) -> None:
+    gateway.script("slow", {"text": "word " * 500}, chunk=4, delay_s=0.2)
+    begun = gateway.create_response({"model": "echo", "input": "hi"}).json()["id"]
+    body = {"model": "slow", "input": "Count", "stream": True, "previous_response_id": begun}
+    with gateway.http.stream("POST", "/v1/responses", json=body) as stream:
+        lines = stream.iter_lines()
+        assert next(lines) == "event: response.created"
+        for path in ("/inspect/api/requests", "/inspect/api/list", "/inspect/api/conversations/{handle}"):
+            assert check_response(gateway.http.get(path.format(handle=begun)), path)["running"]
+
+
+def test_a_recorded_request_has_the_documented_members(serve: Serve) -> None:
+    gateway = serve("memory", record=True)
+    gateway.create_response({"model": "echo", "input": "hi", "store": False})
+    listed = check_response(gateway.http.get("/inspect/api/requests"), "/inspect/api/requests")
+    (row,) = listed["data"]
+    path = "/inspect/api/requests/{id}"
+    assert check_response(gateway.http.get(path.format(id=row["id"])), path)["sent"]["path"]
+
+
+def test_a_decision_has_the_documented_members(serve: Serve, tmp_path: Any) -> None:
+    keys = tmp_path / "keys"
+    headers = bearer(create_api_key(keys, "alice"))
+    gateway, root, path = serve("memory", keys=KeysFile(keys)), root_key("alice"), "/inspect/api/approvals"
+    record = session(id="ses_1", name="refunds", head=root, confirmed_head=root)
+    run = AgentRun("run_1", "ses_1", 1, "paused", run_to_json(paused()), NOW, NOW)
+    gateway.run(gateway.store.for_tenant("alice").commit(Transaction(session=record, agent_run=run)))
+    shown = check_response(gateway.http.get(path, params={"run": "run_1", "call": "g1"}, headers=headers), path)
+    names = ("run_id", "call_id", "arguments_digest", "csrf_token")
+    body = {**{name: shown[name] for name in names}, "decision": "reject", "reason": "not on a Friday"}
+    check_response(gateway.http.post(path, json=body, headers=headers), path, "post")
+    path = "/inspect/api/decisions"
+    assert check_response(gateway.http.get(path, headers=headers), path)["decisions"]
