@@ -434,6 +434,21 @@ def make_uncached_response(body: bytes) -> RawResponse:
     return RawResponse(body, JSON_CONTENT_TYPE, UNCACHED_HEADERS)
 
 
+HANDLE_ERRORS = "Errors: 404 if there is no such conversation; 400 `ambiguous_handle` for a prefix of several."
+HISTORY_ERRORS = f"{HANDLE_ERRORS[:-1]}, `item_deleted` if an item of the history was deleted."
+COMPACTION_ERRORS = (
+    f"{HANDLE_ERRORS[:-1]}, `usage` if there is nothing to compact, `state_fault` if a call has no output."
+)
+CODE_ERRORS = (
+    "Errors: 404 if there is no such request; 400 `unsupported_target` for a server that the code cannot reach."
+)
+APPROVAL_ERRORS = "Errors: 404 if there is no such run or pending call; 409 `approval_decided`, `ambiguous_call`."
+DECISION_ERRORS = (
+    f"{APPROVAL_ERRORS[:-1]}, `arguments_changed`, `session_open`, `run_changed`; 401 `invalid_api_key`; "
+    "403 `api_key_required` if the server has no keys, `origin_not_allowed`, `invalid_csrf_token`. "
+    "With `approval_decided`, the member `decision` of the error is the earlier decision."
+)
+
 APPROVAL_ROUTES = (
     ApiRoute(
         "GET",
@@ -442,6 +457,7 @@ APPROVAL_ROUTES = (
         "Retrieve a pending call of a paused agent run.",
         "Approval",
         query=APPROVAL_PARAMETERS,
+        description=APPROVAL_ERRORS,
         operation_id="approvals_retrieve",
     ),
     ApiRoute(
@@ -451,6 +467,7 @@ APPROVAL_ROUTES = (
         "Approve or reject a pending call; needs an API key.",
         "DecisionResult",
         request_schema="DecisionBody",
+        description=DECISION_ERRORS,
         operation_id="approvals_decide",
     ),
     ApiRoute(
@@ -473,6 +490,7 @@ COMPARISON_ROUTES = (
         "Retrieve the comparison of the histories that end at two heads.",
         "Comparison",
         query=COMPARISON_PARAMETERS,
+        description=HISTORY_ERRORS,
         operation_id="comparisons_retrieve",
     ),
 )
@@ -517,6 +535,7 @@ INSPECTOR_ROUTES = (
         "Retrieve a request as code.",
         "Text",
         query=CODE_PARAMETERS,
+        description=CODE_ERRORS,
         operation_id="inspector_code",
     ),
     ApiRoute(
@@ -543,6 +562,7 @@ INSPECTOR_ROUTES = (
         "Retrieve one conversation.",
         "InspectedConversation",
         query=(SEEN_PARAMETER,),
+        description=HANDLE_ERRORS,
         operation_id="inspector_conversation",
     ),
     ApiRoute(
@@ -552,6 +572,7 @@ INSPECTOR_ROUTES = (
         "Export one conversation as a file.",
         "ConversationFile",
         query=EXPORT_PARAMETERS,
+        description=HISTORY_ERRORS,
         operation_id="inspector_export",
     ),
     ApiRoute(
@@ -561,6 +582,7 @@ INSPECTOR_ROUTES = (
         "Preview a compaction of one conversation.",
         "CompactionPreview",
         query=COMPACTION_PARAMETERS,
+        description=COMPACTION_ERRORS,
         operation_id="inspector_compaction",
     ),
     ApiRoute(
@@ -569,6 +591,7 @@ INSPECTOR_ROUTES = (
         serve_agent_runs,
         "List the agent runs of one conversation.",
         "AgentRunList",
+        description=HANDLE_ERRORS,
         operation_id="inspector_runs",
     ),
     ApiRoute(

@@ -112,6 +112,7 @@ def _build_operation(route: "ApiRoute") -> dict[str, Json]:
         "operationId": route.operation_id,
         "tags": [route.operation_id.partition("_")[0]],
         "summary": route.summary,
+        **({"description": route.description} if route.description else {}),
         "parameters": [
             *map(_path_parameter_object, PATH_PARAMETER.findall(route.path)),
             *map(_query_parameter_object, route.query),
@@ -487,6 +488,7 @@ class ApiRoute:
     is_public:         whether it needs no key and is not rate-limited
     calls_model:       whether it calls a model before it responds: a client that disconnects cancels the call
     upstream_api:      the API of the model's provider to which the request is passed through; it has no handler
+    description:       its errors, if their codes are its own; empty if the schemas say all
     operation_id:      its operationId, and up to the first "_" its tag; empty for the files of the inspector page
     """
 
@@ -503,6 +505,7 @@ class ApiRoute:
     is_public: bool = False
     calls_model: bool = False
     upstream_api: PassThroughApi | None = None
+    description: str = ""
     operation_id: str = ""
 
 

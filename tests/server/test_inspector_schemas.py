@@ -145,6 +145,28 @@ def test_actions_of_the_page_have_the_documented_members(gateway: RunningGateway
     assert check_response(gateway.http.get(path, params={"run": "run_9", "call": "g1"}), path)["hint"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "query", "status", "code"),
+    [
+        ("get", "/inspect/api/conversations/{handle}", "resp_", 400, "ambiguous_handle"),
+        ("get", "/inspect/api/conversations/{handle}/compaction", "rain?keep_last=99", 400, "usage"),
+        ("get", "/inspect/api/conversations/{handle}/export", "none", 404, None),
+        ("get", "/inspect/api/requests/{id}/code", "none", 404, None),
+        ("post", "/inspect/api/approvals", "", 403, "api_key_required"),
+    ],
+)
+def test_an_error_of_an_action_is_in_its_description(
+    gateway: RunningGateway, method: str, path: str, query: str, status: int, code: str | None
+) -> None:
+    value, _, parameters = query.partition("?")
+    got = gateway.http.request(
+        method.upper(), f"{re.sub(r'{.*}', value, path)}?{parameters}", json={} if method == "post" else None
+    )
+    assert (got.status_code, got.json()["error"]["code"]) == (status, code)
+    described = DOCUMENT["paths"][path][method]["description"]
+    assert (f"`{code}`" if code else str(status)) in described
+
+
 @pytest.mark.parametrize("language", ["curl", "python", "javascript"])
 def test_code_is_plain_text(gateway: RunningGateway, language: str) -> None:
     got = gateway.http.get("/inspect/api/requests/resp_paid/code", params={"language": language})

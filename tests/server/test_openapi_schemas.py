@@ -348,7 +348,7 @@ FIRST_WORDS = {
         "List",
         "Maximum",
     ),
-    *("Aggregate", "Base", "Export", "Follow", "How", "Only", "Preview", "Render", "curl,"),
+    *("Aggregate", "Base", "Errors:", "Export", "Follow", "How", "Only", "Preview", "Render", "curl,"),
     *("Order", "Prometheus", "Replace", "Respond", "Retrieve", "Return", "Server-sent", "The", "This", "Whether", "A"),
 }
 """Words that may begin a description."""
