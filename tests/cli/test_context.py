@@ -97,7 +97,7 @@ def test_a_context_that_is_not_a_mapping_needs_a_function_that_creates_it(convo:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("broken", "bot.py:49: KeyError: 'nobody'"),
+        ("broken", "bot.py:51: KeyError: 'nobody'"),
         ("text", "--context bot.py:text returned str, not a dict"),
         ("nobody", "no name in bot.py 'nobody'"),
     ],

@@ -31,9 +31,14 @@ def test_the_current_models_have_the_windows_of_their_vendors_pages(
     assert (window.context, window.output) == (context, output)
 
 
-@pytest.mark.parametrize("name", ["gpt-5", "gpt-5.2", "gpt-4o", "gpt-4.1", "o3", "codex-mini-latest"])
-def test_a_model_without_a_page_of_its_vendor_has_no_window(name: str) -> None:
-    assert find_model_window(f"openai/{name}") is None
+@pytest.mark.parametrize(
+    ("name", "context"),
+    [("gpt-5", 400_000), ("gpt-5.2", 400_000), ("gpt-4o", 128_000), ("gpt-4.1", 1_047_576), ("o3", 200_000)],
+)
+def test_older_models_have_the_windows_of_their_vendors_repository(name: str, context: int) -> None:
+    window = find_model_window(f"openai/{name}")
+    assert window is not None
+    assert (window.context, window.output) == (context, None)
 
 
 def test_no_maximum_output_exceeds_its_context_window() -> None:

@@ -49,8 +49,8 @@ ROWS: dict[str, list[tuple[object, ...]]] = {
         (1, 3, '{"type":"message","role":"user","content":[{"type":"input_text","text":"three"}]}'),
     ],
     "links": [
-        (1, 1, 'resp_2', None, 1, 2, 3, 1, 2, 'completed', 1700000002.0, None, None, None, 1, '2', None),
-        (1, 2, 'resp_3', 1, 2, 3, 4, 1, 2, 'completed', 1700000003.0, None, None, None, 1, '3', None),
+        (1, 1, 'resp_2', None, 1, 2, 3, 1, 2, 'completed', 1700000002.0, None, None, None, 1, '2', None, None),
+        (1, 2, 'resp_3', 1, 2, 3, 4, 1, 2, 'completed', 1700000003.0, None, None, None, 1, '3', None, None),
     ],
     "members": [
         (1, 1, 2, 'a'),
