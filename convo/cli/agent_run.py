@@ -266,10 +266,13 @@ class RunPresenter:
         self._saved_row = self.runner.run_row
 
     async def _collect_links(self, events: AsyncGenerator[StreamEvent, None]) -> AsyncGenerator[StreamEvent, None]:
+        """Collect the model calls of `events`; until the first of them, the chat still has the turn before."""
+        earlier_turn = self.chat.turn
+        shown = [earlier_turn.link] if earlier_turn else []
         async with aclosing(events) as stream:
             async for event in stream:
                 turn = self.chat.turn
-                if turn and turn.link and turn.link not in self.last_links[-1:]:
+                if turn and turn.link and turn.link not in (*shown, *self.last_links[-1:]):
                     self.last_links.append(turn.link)
                     self.all_links.append(turn.link)
                 yield event

@@ -68,6 +68,19 @@ def test_a_sticky_decision_applies_to_the_other_calls(word: str, expected_runs: 
     assert sorted(tool_runs()) == expected_runs
 
 
+def test_each_receipt_counts_only_the_calls_since_the_one_before(home: Path) -> None:
+    model = scripted_flags(REFUND, PAID_BACK, {"text": "Anything else?"})
+    with at_terminal("chat", *agent_flags(), *model, "-n", "mine", columns=120) as terminal:
+        output = open_approval_prompt(terminal)
+        output += answer_prompt(terminal, "approve", " · session mine")
+        terminal.wait_for_prompt()
+        output += answer_prompt(terminal, "thank you", " · session mine")
+        terminal.wait_for_prompt()
+        assert terminal.end_session() == 0
+    assert output.count(" · session mine") == 3
+    assert "calls · " not in output
+
+
 def test_arguments_are_edited_in_the_editor(tmp_path: Path, home: Path) -> None:
     (tmp_path / "editor.py").write_text(
         "import sys\nplace = sys.argv[1]\nold = open(place).read()\nopen(place, 'w').write(old.replace('500', '1'))\n"
