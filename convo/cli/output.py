@@ -25,7 +25,7 @@ from convo.cli.progress import hide_progress
 from convo.config.values import redact_passwords
 from convo.errors import ConvoError, RequestRefused, StreamBroken, TryLater
 from convo.history.items import Json
-from convo.terminal.terminal import detect_display, escape_control_chars
+from convo.terminal.terminal import DisplayOptions, detect_display, escape_control_chars, wrap_text
 
 
 def print_line(text: str) -> None:
@@ -190,10 +190,20 @@ def print_failure(failure: CommandFailure, *, as_json: bool) -> int:
         print_json({"error": fields})
     elif message:
         display = detect_display(sys.stderr, os.environ)
-        sys.stderr.write(f"{display.apply_style('convo:', 'bad')} {escape_control_chars(message)}\n")
+        _write_labelled("convo:", message, "bad", display)
         if hint:
-            sys.stderr.write(f"  {display.apply_style('try:', 'dim')} {escape_control_chars(hint)}\n")
+            _write_labelled("  try:", hint, "dim", display)
     return failure.exit
+
+
+def _write_labelled(label: str, text: str, style: str, display: DisplayOptions) -> None:
+    """Write a sentence with its styled label to stderr; on a terminal its other lines are indented.
+
+    A command stays in one line, to be copied.
+    """
+    name, line = label.lstrip(), f"{label} {escape_control_chars(text)}"
+    wrapped = line if text.startswith("convo ") else wrap_text(line, display.width)
+    sys.stderr.write(wrapped.replace(name, display.apply_style(name, style), 1) + "\n")
 
 
 def print_debug_traceback(error: BaseException) -> None:

@@ -150,31 +150,75 @@ def cut_start(text: str, columns: int) -> str:
     return text
 
 
-def wrap_line(line: str, columns: int) -> Iterator[str]:
+MIN_SPLIT_COLUMNS = 20
+"""Columns of a line from which on `wrap_text` splits a longer word; on a narrower one it would be in many pieces."""
+
+WORD_BREAKS = (re.compile("/"), re.compile("[-_?&]"))
+"""Characters after which a word that is longer than a line is split, the best ones first."""
+
+
+def wrap_line(line: str, columns: int, *, splits_words: bool = False) -> Iterator[str]:
     """Wrap `line` at blanks to at most `columns`; continuation lines get its indent and two more columns.
 
-    A word that is longer than a line is not split.
+    splits_words:  whether a word that is longer than a line is split as well, to keep the indent; a command is not
     """
     body = line.lstrip(" ")
     indent = " " * (len(line) - len(body))
-    first, *words = body.split(" ")
-    current = indent + first
-    for word in words:
-        if text_width(current) + 1 + text_width(word) <= columns:
+    word_columns = columns - len(indent) - 2
+    is_split = splits_words and word_columns >= MIN_SPLIT_COLUMNS
+    current = indent
+    for index, word in enumerate(body.split(" ")):
+        if index and text_width(current) + 1 + text_width(word) <= columns:
             current = f"{current} {word}"
-        else:
+            continue
+        if index:
             yield current.rstrip()
-            current = f"{indent}  {word}"
+            current = f"{indent}  "
+        *pieces, last = _split_word(word, word_columns) if is_split else [word]
+        for piece in pieces:
+            yield current + piece
+            current = f"{indent}  "
+        current += last
     yield current
 
 
 def wrap_text(text: str, columns: int | None) -> str:
-    """Apply `wrap_line` to each longer line of `text`; `columns` None returns it unchanged."""
+    """Apply `wrap_line` to each longer line of `text`, and split longer words; `columns` None returns it unchanged."""
     lines = text.split("\n")
     return "\n".join(
-        line if columns is None or text_width(line) <= columns else "\n".join(wrap_line(line, columns))
+        line
+        if columns is None or text_width(line) <= columns
+        else "\n".join(wrap_line(line, columns, splits_words=True))
         for line in lines
     )
+
+
+def _split_word(word: str, columns: int) -> list[str]:
+    """Split a word into pieces of at most `columns`; a character that is wider is a piece of its own.
+
+    A piece ends after a separator of `WORD_BREAKS` in the second half of its line, if there is one.
+    """
+    pieces: list[str] = []
+    while text_width(word) > columns:
+        end = _find_word_end(word, columns)
+        pieces.append(word[:end])
+        word = word[end:]
+    return [*pieces, word] if word or not pieces else pieces
+
+
+def _find_word_end(word: str, columns: int) -> int:
+    """Return the length of the first piece of a word that is wider than `columns`."""
+    end, width, second_half = 0, 0, 0
+    for char in word:
+        width += _char_width(char)
+        if end and width > columns:
+            break
+        end += 1
+        second_half = end if 2 * width <= columns else second_half
+    for separator in WORD_BREAKS:
+        if ends := [match.end() for match in separator.finditer(word, second_half, end)]:
+            return ends[-1]
+    return end
 
 
 def pad_text(text: str, columns: int, *, align_right: bool = False) -> str:
@@ -496,16 +540,6 @@ def _wrap_value(text: str, display: DisplayOptions, indent: int) -> list[str]:
         else:
             lines += _split_word(word, columns)
     return [line for line in lines if line]
-
-
-def _split_word(word: str, columns: int) -> list[str]:
-    """Split a word into pieces of at most `columns`; a character that is wider is a piece of its own."""
-    pieces = [""]
-    for char in word:
-        if pieces[-1] and text_width(pieces[-1] + char) > columns:
-            pieces.append("")
-        pieces[-1] += char
-    return pieces
 
 
 def unconfirmed_rows(items: Sequence[Item], open_run: str = "") -> Iterator[KeyValue]:

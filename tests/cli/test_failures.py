@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +53,18 @@ def test_a_failure_prints_one_sentence_one_next_step_and_sets_an_exit_code(
 ) -> None:
     got = convo(*argv, table=SAMPLES)
     assert (got.exit, got.out, got.err) == (exit_code, "", err)
+
+
+def test_on_a_terminal_the_other_lines_of_an_error_are_indented(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    failure = run_in_process("inspect", "/data/conversations/SmolLM2-135M/monads.json", is_terminal=True)
+    assert failure.err == (
+        "convo: no file\n  '/data/conversations/SmolLM2-135M/\n  monads.json'\n"  #
+        "  try: check the path\n"
+    )
+    failure = run_in_process("inspect", "conversation-that-does-not-exist", is_terminal=True)
+    assert failure.err.splitlines()[:2] == ["convo: no session", "  'conversation-that-does-not-exist'"]
 
 
 @pytest.mark.parametrize("flag", ["--json", "--jsonl"])

@@ -14,6 +14,7 @@ from convo.terminal.terminal import (
     pad_text,
     text_width,
     truncate_text,
+    wrap_line,
     wrap_text,
 )
 
@@ -108,3 +109,39 @@ def test_padding_is_counted_in_columns() -> None:
 )
 def test_a_sentence_wraps_between_words(columns: int | None, lines: list[str]) -> None:
     assert wrap_text("one two · resp_0000\nthree", columns).split("\n") == lines
+
+
+ADDRESS = "http://127.0.0.1:8000/v1/responses/resp_1?limit=100"
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "lines"),
+    [
+        (
+            f"no answer from {ADDRESS}",
+            36,
+            ["no answer from", "  http://127.0.0.1:8000/v1/", "  responses/resp_1?limit=100"],
+        ),
+        ("  at SmolLM2-135M-Instruct-Q4 or", 30, ["  at SmolLM2-135M-Instruct-Q4", "    or"]),
+        ("  SmolLM2-135M-Instruct-Q4", 25, ["  SmolLM2-135M-", "    Instruct-Q4"]),
+        ("x" * 27 + " y", 25, ["x" * 23, "  xxxx y"]),
+        ("日" * 12 + "/" + "本" * 3, 26, ["日" * 12, "  /本本本"]),
+        ("日" * 11 + "/" + "本" * 3, 26, ["日" * 11 + "/", "  本本本"]),
+    ],
+)
+def test_a_word_that_is_longer_than_a_line_is_split_after_a_separator(
+    text: str, columns: int, lines: list[str]
+) -> None:
+    assert wrap_text(text, columns).split("\n") == lines
+
+
+@given(st.text("ab/-_?&日é\u0301 ", max_size=60), st.integers(23, 40))
+def test_a_wrapped_line_is_never_wider_and_keeps_its_characters(text: str, columns: int) -> None:
+    wrapped = wrap_text(text, columns)
+    assert wrapped.replace("\n", "").replace(" ", "") == text.replace(" ", "")
+    if not text.startswith(" "):
+        assert all(text_width(line) <= columns for line in wrapped.split("\n"))
+
+
+def test_a_command_is_only_wrapped_between_words() -> None:
+    assert list(wrap_line(f"see {ADDRESS}", 36)) == ["see", f"  {ADDRESS}"]

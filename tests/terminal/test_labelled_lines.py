@@ -30,6 +30,18 @@ def test_a_handle_is_never_truncated() -> None:
     assert list(key_value_lines([("at", "日" * 3)], DisplayOptions(1))) == ["  at  日", "      日", "      日"]
 
 
+def test_a_long_value_is_split_after_a_separator() -> None:
+    rows = [("url", "http://127.0.0.1:8000/v1"), ("model", "SmolLM2-135M-Instruct")]
+    assert list(key_value_lines(rows, DisplayOptions(20))) == [
+        "  url    http://",
+        "         127.0.0.1:8",
+        "         000/v1",
+        "  model  SmolLM2-",
+        "         135M-Instru",
+        "         ct",
+    ]
+
+
 def test_only_the_label_is_coloured() -> None:
     assert list(key_value_lines([("a", "b")], DisplayOptions(80, has_color=True))) == ["  \x1b[2ma\x1b[0m  b"]
 
