@@ -125,7 +125,7 @@ def _first_difference_path(first: Json, second: Json, order: KeyOrder = sorted) 
     return None if _is_same_scalar(first, second) else ()
 
 
-def _common_prefix_size(first: AnyStr, second: AnyStr) -> int:
+def common_text_length(first: AnyStr, second: AnyStr) -> int:
     """Return the length of the common prefix, in characters or bytes."""
     low, high = 0, min(len(first), len(second))
     while low < high:
@@ -275,7 +275,7 @@ def diff_requests(first: SentRequest, second: SentRequest) -> RequestDiff:
     path = _first_difference_path(dict(first_body), dict(second_body), sort_request_fields)
     prefix = _count_common_prefix_tokens(first, second)
     return RequestDiff(
-        byte_offset=None if path is None else _common_prefix_size(first_bytes, second_bytes),
+        byte_offset=None if path is None else common_text_length(first_bytes, second_bytes),
         path="" if path is None else _format_json_path(path),
         a="" if path is None else _excerpt(first_body, second_body, path),
         b="" if path is None else _excerpt(second_body, first_body, path),
@@ -346,7 +346,7 @@ def _count_common_items(first: Sequence[Item], second: Sequence[Item]) -> TokenC
 def _common_text(first: Json, second: Json) -> str:
     """Return the common prefix of two parts of a prompt, as text."""
     first_text, second_text = _text_or_json(first), _text_or_json(second)
-    return first_text[: _common_prefix_size(first_text, second_text)]
+    return first_text[: common_text_length(first_text, second_text)]
 
 
 def _text_or_json(value: Json | Missing) -> str:
@@ -358,7 +358,7 @@ def _text_or_json(value: Json | Missing) -> str:
 def _excerpt(value: Mapping[str, Json], other: Mapping[str, Json], path: tuple[str | int, ...]) -> str:
     """Return a few characters around the first difference between `value` and `other`."""
     text, other_text = _text_or_json(_value_at_path(value, path)), _text_or_json(_value_at_path(other, path))
-    start = _common_prefix_size(text, other_text)
+    start = common_text_length(text, other_text)
     low, high = max(0, start - EXCERPT_CONTEXT_CHARS), start + EXCERPT_CONTEXT_CHARS
     return ("…" if low else "") + text[low:high] + ("…" if high < len(text) else "")
 

@@ -1,13 +1,24 @@
-"""Views of a comparison: two histories side by side, or two requests.
+"""Views of a comparison: two histories, or two requests.
 
-The first difference is printed first, because the prompt cache can reuse nothing after it.
+The first difference is printed first, because the prompt cache can reuse nothing after it. A terminal shows a unified
+diff of two histories; a pipe gets both side by side, in a form that programs may rely on.
 """
 
+import json
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
-from convo.history.items import Item, item_preview
-from convo.inspect.diff import DiffPair, HistoryDiff, RequestDiff, SentRequest
+from convo.history.canonical import normalize_item
+from convo.history.items import (
+    Item,
+    decode_json_escapes,
+    is_client_call,
+    item_preview,
+    item_type,
+    searchable_text,
+)
+from convo.inspect.diff import DiffPair, HistoryDiff, RequestDiff, SentRequest, common_text_length
 from convo.terminal.inspect_view import format_item_label
 from convo.terminal.terminal import (
     DisplayOptions,
@@ -17,17 +28,31 @@ from convo.terminal.terminal import (
     key_value_lines,
     pad_text,
     render_key_values,
+    text_width,
     truncate_text,
+    wrap_line,
 )
 
 DEFAULT_SIDE_COLUMNS = 60
-"""Columns of each side where the output is no terminal."""
+"""Columns of each side."""
 
 DIFF_MARKS = {"same": " ", "changed": "|", "only a": "<", "only b": ">"}
-DIFF_STYLES = {"changed": "bold", "only a": "bad", "only b": "good"}
 
 MAX_EQUAL_ITEMS_SHOWN = 3
 """Consecutive equal items after the first difference that are listed; a longer group is replaced by its count."""
+
+
+MARK_STYLES = {"-": "bad", "+": "good"}
+"""Style of an item, by its mark in a unified diff."""
+
+MAX_ITEM_LINES = 8
+"""Lines of an item in a unified diff; a longer text is cut, around the first difference of two changed items."""
+
+MAX_CONTEXT_LINES = 3
+"""Lines of an equal item in a unified diff."""
+
+MAX_LABEL_COLUMNS = 40
+TAB_COLUMNS = 4
 
 
 class DiffSide(NamedTuple):
@@ -39,11 +64,8 @@ class DiffSide(NamedTuple):
 
 
 def render_history_diff(a: DiffSide, b: DiffSide, diff: HistoryDiff, display: DisplayOptions) -> str:
-    """Render both histories, their first difference, and everything after it side by side."""
-    head = [("A", _format_side(a)), ("B", _format_side(b)), ("", _describe_difference(a, b, diff))]
-    lines = [*key_value_lines(head, display), *([] if diff.is_equal else ["", *_side_by_side_lines(diff, display)])]
-    if not diff.is_equal:
-        lines += ["", "  " + ", ".join(_diff_counts(diff))]
+    """Render both histories, their first difference, and everything after it."""
+    lines = _table_lines(a, b, diff, display) if display.width is None else _unified_lines(a, b, diff, display)
     return display.translate_box_chars("\n".join(lines))
 
 
@@ -75,15 +97,132 @@ def _diff_counts(diff: HistoryDiff) -> Iterator[str]:
     yield f"{diff.count_pairs('same'):,} identical after the first difference"
 
 
-def _side_by_side_lines(diff: HistoryDiff, display: DisplayOptions) -> Iterator[str]:
-    columns = DEFAULT_SIDE_COLUMNS if display.width is None else max(16, (display.width - 5) // 2)
-    yield display.apply_style(f"  {pad_text('A', columns)}   {'B'}", "dim")
+def _table_lines(a: DiffSide, b: DiffSide, diff: HistoryDiff, display: DisplayOptions) -> Iterator[str]:
+    """Yield the lines of both histories side by side, for a pipe."""
+    yield from key_value_lines(
+        [("A", _format_side(a)), ("B", _format_side(b)), ("", _describe_difference(a, b, diff))], display
+    )
+    if diff.is_equal:
+        return
+    yield from ("", f"  {pad_text('A', DEFAULT_SIDE_COLUMNS)}   B")
     for group in _group_by_status(diff.pairs):
         if len(group) > MAX_EQUAL_ITEMS_SHOWN and group[0].status == "same":
-            yield display.apply_style(f"  {format_count(len(group))} identical", "dim")
+            yield f"  {format_count(len(group))} identical"
             continue
         for pair in group:
-            yield _format_pair(pair, diff, columns, display)
+            yield _format_pair(pair, diff, DEFAULT_SIDE_COLUMNS)
+    yield from ("", "  " + ", ".join(_diff_counts(diff)))
+
+
+def _unified_lines(a: DiffSide, b: DiffSide, diff: HistoryDiff, display: DisplayOptions) -> Iterator[str]:
+    """Yield the lines of a unified diff, for a terminal."""
+    columns = display.width or 1
+    for mark, name, side in (("-", "A", a), ("+", "B", b)):
+        head = f"{mark * 3} {side.name} ({name}): {format_count(len(side.items))}, {side.owner}"
+        for line in wrap_line(escape_control_chars(head), columns, splits_words=True):
+            yield display.apply_style(line, MARK_STYLES[mark])
+    yield from wrap_line(f"  {_describe_difference(a, b, diff)}", columns, splits_words=True)
+    if diff.is_equal:
+        return
+    yield ""
+    prefix = [DiffPair(index, index, "same") for index in range(diff.common_count)]
+    groups = [*([prefix] if prefix else []), *_group_by_status(diff.pairs)]
+    for group in groups:
+        if group[0].status == "same":
+            yield from _equal_lines(group, diff, display, is_last=group is groups[-1])
+            continue
+        for pair in group:
+            yield from _pair_lines(pair, diff, display)
+    yield ""
+    yield from wrap_line("  " + ", ".join(_diff_counts(diff)), columns)
+
+
+def _equal_lines(
+    group: Sequence[DiffPair], diff: HistoryDiff, display: DisplayOptions, *, is_last: bool
+) -> Iterator[str]:
+    """Yield the number of equal items, and the last of them where a difference follows."""
+    if len(group) > 1:
+        count = f"  {len(group):,} identical items" + ("" if is_last else "; the last one:")
+        yield display.apply_style(truncate_text(count, display.width or 1), "dim")
+    index = group[-1].a
+    if index is not None and not (is_last and len(group) > 1):
+        item = diff.a[index]
+        yield from _item_lines(" ", index, item, _item_diff_text(item), display, MAX_CONTEXT_LINES)
+
+
+def _pair_lines(pair: DiffPair, diff: HistoryDiff, display: DisplayOptions) -> Iterator[str]:
+    """Yield the lines of two changed items, or of an item that only one history has."""
+    sides = [
+        (mark, index, items[index])
+        for mark, index, items in (("-", pair.a, diff.a), ("+", pair.b, diff.b))
+        if index is not None
+    ]
+    texts, starts = [_item_diff_text(item) for _, _, item in sides], [0] * len(sides)
+    if len(sides) == 2 and _item_short_label(sides[0][2]) == _item_short_label(sides[1][2]):
+        if texts[0].split() == texts[1].split():  # another field differs, or only blanks
+            texts = [decode_json_escapes(json.dumps(normalize_item(item), sort_keys=True)) for _, _, item in sides]
+        common_length, columns = common_text_length(texts[0], texts[1]), (display.width or 1)
+        starts = [_find_shown_start(text, common_length, columns) for text in texts]
+    for (mark, index, item), text, start in zip(sides, texts, starts, strict=True):
+        yield from _item_lines(mark, index, item, text, display, MAX_ITEM_LINES, start)
+
+
+def _item_lines(
+    mark: str, index: int, item: Item, text: str, display: DisplayOptions, max_lines: int, start: int = 0
+) -> Iterator[str]:
+    """Yield an item of a unified diff with the mark before each line; the end of a long text is cut.
+
+    start:  the first character that is shown
+    """
+    columns = max(1, (display.width or 1) - 2)
+    head = f"{index + 1} {_item_short_label(item)}: "
+    shown = f"… {text[start:]}" if start else text
+    lines = [*islice(_wrap_item_text(head, shown, columns), max_lines + 1)]
+    if len(lines) > max_lines or len(shown) > _max_wrapped_chars(columns):
+        lines[max_lines - 1 :] = [truncate_text(f"  … {len(text):,} characters in all", columns)]
+    for line in lines:
+        marked = f"{mark} {line}".rstrip()
+        yield display.apply_style(marked, MARK_STYLES[mark]) if mark in MARK_STYLES else marked
+
+
+def _wrap_item_text(head: str, text: str, columns: int) -> Iterator[str]:
+    """Wrap the text of an item to `columns`, with an indent in all lines except the first."""
+    shown = escape_control_chars(text[: _max_wrapped_chars(columns)]).replace("\t", " " * TAB_COLUMNS)
+    for number, line in enumerate(shown.split("\n")):
+        body = line.lstrip(" ")
+        indent = 2 + min(len(line) - len(body), columns // 4)
+        full_line = f"{head}{body}" if number == 0 else " " * indent + body
+        if text_width(full_line) <= columns:
+            yield full_line
+        else:
+            yield from wrap_line(full_line, columns, splits_words=True)
+
+
+def _max_wrapped_chars(columns: int) -> int:
+    """Return how many characters of an item are wrapped: more than fit, also where some take no column."""
+    return 4 * columns * MAX_ITEM_LINES
+
+
+def _find_shown_start(text: str, common_length: int, columns: int) -> int:
+    """Return where a text that begins as another one is shown from, so that the first lines have the difference."""
+    common = text[: min(common_length, columns * MAX_ITEM_LINES)]
+    if len([*islice(_wrap_item_text("", common, columns), MAX_ITEM_LINES)]) < MAX_ITEM_LINES // 2:
+        return 0
+    start = max(0, common_length - columns)
+    return max(start, text.find(" ", start, common_length) + 1)
+
+
+def _item_diff_text(item: Item) -> str:
+    """Return the complete text of an item: of a call its name and arguments, of an item without text its JSON."""
+    text = searchable_text(item)
+    if is_client_call(item):
+        return decode_json_escapes(text).replace("\n", " ", 1)
+    return text or decode_json_escapes(json.dumps(item))
+
+
+def _item_short_label(item: Item) -> str:
+    """Return the role of a message, the type of another item."""
+    return truncate_text(escape_control_chars(str(item.get("role") or item_type(item))), MAX_LABEL_COLUMNS)
 
 
 def _group_by_status(pairs: Sequence[DiffPair]) -> Iterator[list[DiffPair]]:
@@ -98,10 +237,9 @@ def _group_by_status(pairs: Sequence[DiffPair]) -> Iterator[list[DiffPair]]:
         yield group
 
 
-def _format_pair(pair: DiffPair, diff: HistoryDiff, columns: int, display: DisplayOptions) -> str:
+def _format_pair(pair: DiffPair, diff: HistoryDiff, columns: int) -> str:
     left, right = _format_item(pair.a, diff.a, columns), _format_item(pair.b, diff.b, columns)
-    line = f"  {pad_text(left, columns)} {DIFF_MARKS[pair.status]} {right}".rstrip()
-    return display.apply_style(line, DIFF_STYLES[pair.status]) if pair.status in DIFF_STYLES else line
+    return f"  {pad_text(left, columns)} {DIFF_MARKS[pair.status]} {right}".rstrip()
 
 
 def _format_item(index: int | None, items: Sequence[Item], columns: int) -> str:

@@ -150,7 +150,7 @@ def cut_start(text: str, columns: int) -> str:
     return text
 
 
-MIN_SPLIT_COLUMNS = 20
+MIN_SPLIT_COLUMNS = 8
 """Columns of a line from which on `wrap_text` splits a longer word; on a narrower one it would be in many pieces."""
 
 WORD_BREAKS = (re.compile("/"), re.compile("[-_?&]"))

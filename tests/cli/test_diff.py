@@ -10,7 +10,7 @@ from convo.history.records import Strategy
 from tests.cli.chat_commands import ECHO
 from tests.cli.remote_state import create_response, set_unreachable_endpoint
 from tests.cli.stored_chats import ChatWriter, chat_of, write_chats
-from tests.command_runner import Convo
+from tests.command_runner import Convo, run_in_process
 from tests.loopback_server import LoopbackServer
 from tests.terminal.pty_session import at_terminal
 
@@ -50,10 +50,30 @@ def test_a_diff_shows_the_items_after_a_turn(convo: Convo, home: Path) -> None:
 
 
 @pytest.mark.needs("terminal")
-def test_in_a_terminal_the_headings_of_both_sides_are_dim(convo: Convo, home: Path) -> None:
+def test_a_terminal_shows_a_unified_diff(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two"))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert run_in_process("diff", "mine@1", "mine", is_terminal=True).out.splitlines() == [
+        "--- mine@1 (A): 2 items, the local store",
+        "+++ mine (B): 4 items, the local store",
+        "  common prefix: 2 items; B has more items",
+        "",
+        "  2 identical items; the last one:",
+        "  2 assistant: one",
+        "+ 3 user: two",
+        "+ 4 assistant: two",
+        "",
+        "  0 only in A, 2 only in B, 0 changed, 0 identical after the first difference",
+    ]
+
+
+@pytest.mark.needs("terminal")
+def test_in_a_terminal_the_sides_are_colored(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two"))
     with at_terminal("diff", "mine@1", "mine") as terminal:
-        terminal.child.expect_exact("\x1b[2m  A ")
+        terminal.child.expect_exact("\x1b[31m--- mine@1 (A)")
+        terminal.child.expect_exact("\x1b[32m+ 3 user: two")
         assert terminal.wait_for_exit() == 0
 
 

@@ -442,7 +442,7 @@ def test_d_compares_a_request_with_its_parent(forks: str, convo: Convo) -> None:
     for line in convo("diff", "--wire", "resp_3", "resp_6").out.splitlines():
         assert " ".join(line.split()) in " ".join(text.split())
     assert "common prefix: 7 items; B has more items" in text
-    assert "9  message assistant: Thanks!" in text
+    assert "9 assistant: Thanks!" in text
 
 
 def test_d_compares_the_marked_requests(forks: str) -> None:
