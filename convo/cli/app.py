@@ -1,7 +1,8 @@
 """The `convo` command line: command table, option groups, help, errors and exit codes.
 
 Only the module of the requested command is imported. Every exception becomes two lines on stderr, or
-JSON on stdout, and an exit code; a closed pipe is silent. Help is plain text, without rich.
+JSON on stdout, and an exit code; a closed pipe is silent. Help is text without rich: 80 columns on a pipe; on a
+terminal it has the terminal's width up to 100 columns, bold headings and names in the color of the theme.
 A command takes groups of options as frozen dataclasses; `_expand_option_groups` shows them to Typer.
 """
 
@@ -17,6 +18,7 @@ from dataclasses import field, fields, is_dataclass
 from difflib import get_close_matches
 from functools import wraps
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
 from shlex import quote
 from types import MappingProxyType
@@ -27,10 +29,19 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 from convo import __version__
-from convo.cli.output import EXIT_CODES_HELP, OUTPUT_LOST_CODES, print_debug_traceback, print_failure, to_failure
+from convo.cli.output import (
+    EXIT_CODES,
+    EXIT_CODES_HELP,
+    OUTPUT_LOST_CODES,
+    print_debug_traceback,
+    print_failure,
+    to_failure,
+)
 from convo.cli.progress import forbid_progress
 from convo.errors import InvalidUsage
 from convo.runtime import redirect_notices
+from convo.terminal.terminal import DisplayOptions, detect_display, wrap_line
+from convo.terminal.theme import detect_color_system
 
 
 class CommandEntry(NamedTuple):
@@ -60,7 +71,7 @@ COMMANDS: CommandTable = MappingProxyType(
         "lint": CommandEntry("convo.cli.commands.lint", "Find state that an API would reject, before it is sent."),
         "repair": CommandEntry("convo.cli.commands.repair", "Write a repaired copy of an invalid history."),
         "race": CommandEntry(
-            "convo.cli.commands.race", "Run the same turns with all four strategies, and compare tokens, cost and time."
+            "convo.cli.commands.race", "Run the same turns with all four strategies; compare tokens, cost and time."
         ),
         "compact": CommandEntry("convo.cli.commands.compact", "Compact a conversation to fit a smaller context."),
         "serve": CommandEntry("convo.cli.commands.serve", "Serve the Responses API over HTTP, in front of any model."),
@@ -93,6 +104,25 @@ HelpRecord = tuple[str, str]
 
 NARROW_HELP_COLUMNS = 51
 """Columns below which the help of an option is printed below the option."""
+
+MAX_HELP_WIDTH = 100
+"""Columns of the help in a wider terminal."""
+
+MAX_TERM_COLUMNS = 30
+"""Columns of a name, up to which its description is on the same line."""
+
+NARROW_TERM_COLUMNS = 2
+"""Columns of a name in a narrow terminal: its description is on the next line."""
+
+MIN_TEXT_COLUMNS = 10
+"""Columns of a description at least; Typer has the same limit."""
+
+MIN_EXAMPLE_TEXT_COLUMNS = 20
+"""Columns from which on the description of an example is wrapped in its own column."""
+
+USAGE_HEADING = "Usage:"
+
+OPTION_NAME = re.compile(r"(?<!\S)--?[^\s,]+")
 
 EXAMPLE_INDENT = " " * 6
 """Indentation of an example's description in a narrow terminal."""
@@ -130,22 +160,47 @@ class PlainHelpCommand(TyperCommand):
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [strip_braces(piece) for piece in super().collect_usage_pieces(ctx)]
 
+    def get_help(self, ctx: Any) -> str:
+        return style_usage(ctx, super().get_help(ctx))
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        write_help_text(ctx, formatter, self.help)
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        write_help_sections(formatter, collect_help_sections(ctx, self.get_params(ctx)))
+        write_help_sections(ctx, formatter, collect_help_sections(ctx, self.get_params(ctx)))
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        write_help_examples(formatter, self.epilog)
+        write_help_examples(ctx, formatter, self.epilog)
 
 
 class PlainHelpGroup(TyperGroup):
     """A group of commands with plain-text help."""
 
+    def get_help(self, ctx: Any) -> str:
+        return style_usage(ctx, super().get_help(ctx))
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        write_help_text(ctx, formatter, self.help)
+
+    def collect_command_records(self, ctx: Any) -> list[HelpRecord]:
+        """Return each command with the first sentence of its help, which is never cut."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        return [
+            (name, command.get_short_help_str(limit=sys.maxsize))
+            for name, command in commands
+            if command and not command.hidden
+        ]
+
+    def collect_sections(self, ctx: Any) -> dict[str, list[HelpRecord]]:
+        """Return the commands and the options by heading."""
+        records = {"Commands": self.collect_command_records(ctx)}
+        return records | collect_help_sections(ctx, self.get_params(ctx))
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        self.format_commands(ctx, formatter)
-        write_help_sections(formatter, collect_help_sections(ctx, self.get_params(ctx)))
+        write_help_sections(ctx, formatter, self.collect_sections(ctx))
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        write_help_examples(formatter, self.epilog)
+        write_help_examples(ctx, formatter, self.epilog)
 
 
 class App(typer.Typer):
@@ -191,35 +246,158 @@ def collect_help_sections(ctx: Any, params: Iterable[Any]) -> dict[str, list[Hel
     return {**sections, "Options": ungrouped}
 
 
-def get_narrow_help_width() -> int | None:
-    """Return the width of the help in a narrow terminal; None where Typer's own choice fits."""
+def choose_help_width(display: DisplayOptions) -> int | None:
+    """Return the width of the help on a terminal or in few columns; None for Typer's own choice, 80 columns."""
     columns = shutil.get_terminal_size().columns
-    return columns - 1 if columns < NARROW_HELP_COLUMNS else None
+    if display.width is None and columns >= NARROW_HELP_COLUMNS:
+        return None
+    return min(columns - 1, MAX_HELP_WIDTH)
 
 
-def write_help_sections(formatter: Any, help_sections: dict[str, list[HelpRecord]]) -> None:
+def is_narrow_help(formatter: Any) -> bool:
+    return bool(formatter.width < NARROW_HELP_COLUMNS - 1)
+
+
+def style_help(ctx: Any, text: str, style: str) -> str:
+    """Apply a style of the theme to a part of the help, if the terminal shows colors."""
+    if not ctx.color:
+        return text
+    return DisplayOptions(has_color=True, color_system=detect_color_system(os.environ)).apply_style(text, style)
+
+
+def style_usage(ctx: Any, text: str) -> str:
+    """Style the heading of the usage line of a help text."""
+    return style_help(ctx, USAGE_HEADING, "bold") + text.removeprefix(USAGE_HEADING)
+
+
+def style_help_term(ctx: Any, term: str) -> str:
+    """Style a command, an argument or the names of an option."""
+    if not term.startswith("-"):
+        return style_help(ctx, term, "id")
+    return OPTION_NAME.sub(lambda match: style_help(ctx, match[0], "id"), term)
+
+
+def wrap_help_text(text: str, columns: int) -> list[str]:
+    """Wrap a paragraph; its last line is not a single word or a short rest, unless that needs one more line."""
+    from textwrap import wrap  # Typer, too, loads it only for help
+
+    lines = wrap(text, max(columns, MIN_TEXT_COLUMNS), break_on_hyphens=False)
+    shorter = lines
+    narrower = columns
+    while len(shorter) == len(lines) > 1 and narrower > max(columns // 2, MIN_TEXT_COLUMNS):
+        if " " in shorter[-1] and len(shorter[-1]) >= columns // 4:
+            return shorter
+        narrower -= 1
+        shorter = wrap(text, narrower, break_on_hyphens=False)
+    return lines
+
+
+def keep_line_breaks(lines: Iterable[str]) -> str:
+    """Return a paragraph that the formatter of the help does not wrap again."""
+    return "\n".join(("\b", *lines))
+
+
+def write_help_text(ctx: Any, formatter: Any, text: str | None) -> None:
+    """Write the introduction of a command."""
+    if not text:
+        return
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    if ctx.terminal_width is not None:
+        paragraphs = [keep_line_breaks(wrap_help_text(each, formatter.width - 2)) for each in paragraphs]
+    formatter.write_paragraph()
+    with formatter.indentation():
+        formatter.write_text("\n\n".join(paragraphs))
+
+
+def choose_term_columns(formatter: Any, help_sections: Mapping[str, Iterable[HelpRecord]]) -> int:
+    """Return the columns of the names in all lists of one page; a longer name has its description on the next line."""
+    if is_narrow_help(formatter):
+        return NARROW_TERM_COLUMNS
+    limit = min(MAX_TERM_COLUMNS, formatter.width // 2 - 4)
+    terms = (term for records in help_sections.values() for term, _ in records)
+    return max((len(term) for term in terms if len(term) <= limit), default=limit)
+
+
+def write_help_sections(ctx: Any, formatter: Any, help_sections: Mapping[str, Sequence[HelpRecord]]) -> None:
     """Write each section that is not empty below its heading."""
+    columns = choose_term_columns(formatter, help_sections)
     for heading, records in help_sections.items():
         if records:
-            with formatter.section(heading):
-                formatter.write_dl(records, col_max=2 if formatter.width < NARROW_HELP_COLUMNS - 1 else 30)
+            write_help_section(ctx, formatter, heading, records, columns)
 
 
-def write_help_examples(formatter: Any, text: str | None) -> None:
-    """Write the examples unwrapped, to be copied; a narrow terminal wraps only their descriptions."""
+def write_help_section(
+    ctx: Any, formatter: Any, heading: str, records: Sequence[HelpRecord], term_columns: int
+) -> None:
+    """Write a list below its heading; on a pipe its column is as wide as its own names need."""
+    with formatter.section(style_help(ctx, heading, "bold")):
+        if ctx.terminal_width is None:
+            formatter.write_dl(records)
+            return
+        text_columns = formatter.width - term_columns - 4
+        lines = [
+            (
+                style_help_term(ctx, term) + " " * (term_columns - len(term) if text else 0),
+                keep_line_breaks(wrap_help_text(text, text_columns)) if text else "",
+            )
+            for term, text in records
+        ]
+        formatter.write_dl(lines, col_max=term_columns)
+
+
+def write_help_examples(ctx: Any, formatter: Any, text: str | None) -> None:
+    """Write the examples, to be copied: a terminal wraps only their descriptions and the sentences after them."""
     if not text:
         return
     formatter.write_paragraph()
-    lines = inspect.cleandoc(text).splitlines()
-    if formatter.width < NARROW_HELP_COLUMNS - 1:
-        lines = [part for line in lines for part in wrap_example_line(line, formatter.width)]
+    lines: Iterable[str] = inspect.cleandoc(text).splitlines()
+    if ctx.terminal_width is not None:
+        lines = [
+            part
+            for paragraph in join_prose_lines(lines)
+            for part in format_example_line(ctx, paragraph, formatter.width)
+        ]
     formatter.write("\n".join(lines) + "\n")
+
+
+def is_prose_line(line: str) -> bool:
+    return bool(line) and not line.startswith(" ") and not line.endswith(":")
+
+
+def join_prose_lines(lines: Iterable[str]) -> Iterator[str]:
+    """Join the lines of each paragraph; headings and examples are unchanged."""
+    for is_prose, group in groupby(lines, is_prose_line):
+        if is_prose:
+            yield " ".join(group)
+        else:
+            yield from group
+
+
+def format_example_line(ctx: Any, line: str, columns: int) -> Iterator[str]:
+    """Wrap an example, a heading or a paragraph for a terminal, and style it."""
+    example = EXAMPLE_LINE.fullmatch(line)
+    if not example:
+        is_heading = line.endswith(":") and not line.startswith(" ")
+        yield from [style_help(ctx, line, "bold")] if is_heading else wrap_help_text(line, columns) or [""]
+        return
+    text_start = len(line) - len(example[2])
+    has_text = bool(example[1]) or text_start > len(EXAMPLE_INDENT)
+    first, *rest = [line]
+    if len(line) > columns:
+        if not has_text or columns - text_start < MIN_EXAMPLE_TEXT_COLUMNS:
+            first, *rest = wrap_example_line(line, columns)
+        else:
+            wrapped = wrap_help_text(example[2], columns - text_start)
+            first, *rest = [" " * text_start + part for part in wrapped]
+            first = line[:text_start] + first[text_start:]
+    command = (example[1] or "") if has_text else line
+    indent = len(command) - len(command.lstrip())
+    yield command[:indent] + style_help(ctx, command[indent:], "id") + first[len(command) :]
+    yield from rest
 
 
 def wrap_example_line(line: str, columns: int) -> Iterator[str]:
     """Split a line of examples for a narrow terminal: the command unchanged, its description wrapped below it."""
-    from convo.terminal.terminal import wrap_line
-
     example = EXAMPLE_LINE.fullmatch(line)
     if not example:
         yield from wrap_line(line, columns)
@@ -230,7 +408,7 @@ def wrap_example_line(line: str, columns: int) -> Iterator[str]:
         yield line
 
 
-ROOT_EXAMPLES = f"""
+ROOT_EXAMPLES = """
 Examples:
   convo chat                           chat interactively; saved on this machine
   convo chat "why is the sky blue?"    ask one question
@@ -239,8 +417,10 @@ Examples:
 
 convo config lists the settings with their sources: providers, aliases, the store.
 CONVO_HOME sets one folder for all files of convo.
-{EXIT_CODES_HELP}
 """
+
+
+EXIT_CODES_HEADING = "Exit codes"
 
 
 class RootGroup(PlainHelpGroup):
@@ -261,8 +441,18 @@ class RootGroup(PlainHelpGroup):
             raise InvalidUsage(f"no command {shorten_command_name(name)!r}", hint=suggest_command(args, self.entries))
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        write_help_sections(formatter, {"Commands": [(name, entry.summary) for name, entry in self.entries.items()]})
+    def collect_command_records(self, ctx: Any) -> list[HelpRecord]:
+        return [(name, entry.summary) for name, entry in self.entries.items()]
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        super().format_epilog(ctx, formatter)
+        if ctx.terminal_width is None or is_narrow_help(formatter):
+            with formatter.section(style_help(ctx, EXIT_CODES_HEADING, "bold")):
+                formatter.write_text(EXIT_CODES_HELP)
+        else:
+            records = [(str(code), meaning) for code, meaning in EXIT_CODES.items()]
+            columns = choose_term_columns(formatter, self.collect_sections(ctx))
+            write_help_section(ctx, formatter, EXIT_CODES_HEADING, records, columns)
 
 
 SUGGESTED_COMMANDS = {
@@ -400,10 +590,13 @@ def run_command_line(argv: Sequence[str], commands: CommandTable = COMMANDS) -> 
 def invoke_command_line(argv: Sequence[str], commands: CommandTable) -> int:
     """Run one command line and return its exit code. Raises every error of the command."""
     group = make_root_group(commands)
+    display = detect_display(sys.stdout, os.environ)
     try:
         with (
             forbid_progress() if is_json_requested(argv) else nullcontext(),
-            group.make_context("convo", list(argv), terminal_width=get_narrow_help_width()) as ctx,
+            group.make_context(
+                "convo", list(argv), terminal_width=choose_help_width(display), color=display.has_color or None
+            ) as ctx,
         ):
             group.invoke(ctx)
     except typer.Exit as exit_request:

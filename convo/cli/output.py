@@ -239,5 +239,4 @@ EXIT_CODES: Mapping[int, str] = MappingProxyType(
 
 PAUSED_EXIT_CODE = 3
 
-_EXIT_CODE_PHRASES = [f"{code} {meaning}" for code, meaning in EXIT_CODES.items()]
-EXIT_CODES_HELP = f"Exit codes: {', '.join(_EXIT_CODE_PHRASES[:4])},\n{', '.join(_EXIT_CODE_PHRASES[4:])}."
+EXIT_CODES_HELP = ", ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from convo.cli.app import COMMANDS
+from convo.cli.output import EXIT_CODES
 from convo.errors import RequestRefused
 from convo.history.records import Strategy
 from convo.terminal.terminal import text_width
@@ -212,3 +214,79 @@ def test_removing_asks_for_confirmation_in_a_terminal(answer: str, is_kept: bool
     message = "nothing was removed" if is_kept else "removed monads: 3 responses and 5 items"
     assert (wait_for_end(child), message in str(child.before)) == (exit_code, True)
     assert ("monads" in run_in_terminal("sessions", env={"NO_COLOR": "1"}).split("\n", 1)[1]) == is_kept
+
+
+HELP_PAGES = [["--help"], ["chat", "--help"], ["config", "--help"], ["templates", "--help"]]
+
+HELP_TERM = re.compile(r"  (\S+(?: \S+)*)  +(?=\S)")
+"""A name in a list of the help, up to its description."""
+
+
+@pytest.mark.parametrize("argv", HELP_PAGES, ids=" ".join)
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_the_help_fits_the_terminal_and_has_the_text_of_the_help_on_a_pipe(
+    argv: list[str], columns: int, convo: Convo
+) -> None:
+    output = run_in_terminal(*argv, env={"NO_COLOR": "1"}, columns=columns)
+    lists, _, examples = output.partition("Examples:\n")
+    copied = re.compile(r"  \S")
+    lines = [*lists.splitlines(), *(line for line in examples.splitlines() if not copied.match(line))]
+    assert max(len(line) for line in lines if not line.endswith(":")) <= min(columns, 100)
+    shown, piped = (text.partition("Exit codes")[0].split() for text in (output, convo(*argv).out))
+    assert shown == piped
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_no_line_of_the_help_is_a_single_word_of_a_wrapped_description(columns: int) -> None:
+    lines = run_in_terminal("--help", env={"NO_COLOR": "1"}, columns=columns).splitlines()
+    continued = [line for line in lines if line.startswith(" " * 8)]
+    assert [line for line in continued if " " not in line.strip()] == []
+    assert bool(continued) == (columns == 80)
+
+
+@pytest.mark.parametrize("argv", HELP_PAGES, ids=" ".join)
+@pytest.mark.parametrize("columns", [80, 120])
+def test_all_lists_of_a_help_page_have_one_column_of_descriptions(argv: list[str], columns: int) -> None:
+    output = run_in_terminal(*argv, env={"NO_COLOR": "1"}, columns=columns)
+    lists, _, end = output.partition("Examples:\n")
+    exit_codes = end.partition("Exit codes:\n")[2]
+    terms = [HELP_TERM.match(line) for line in (lists.partition(":\n")[2] + exit_codes).splitlines()]
+    assert len({term.end() for term in terms if term}) == 1
+
+
+def test_each_command_of_the_help_has_one_line_in_a_wide_terminal() -> None:
+    lines = run_in_terminal("--help", env={"NO_COLOR": "1"}, columns=120).splitlines()
+    start = lines.index("Commands:") + 1
+    commands = lines[start : lines.index("", start)]
+    assert [line.split()[0] for line in commands] == list(COMMANDS)
+    assert [line.split(maxsplit=1)[1] for line in commands] == [entry.summary for entry in COMMANDS.values()]
+    codes = [line.split(maxsplit=1) for line in lines[lines.index("Exit codes:") + 1 :] if line]
+    assert codes == [[str(code), meaning] for code, meaning in EXIT_CODES.items()]
+
+
+def test_the_help_has_bold_headings_and_names_in_the_color_of_the_theme() -> None:
+    output = run_in_terminal("--help")
+    for part in (
+        "\x1b[1mUsage:\x1b[0m convo [OPTIONS]",
+        "\x1b[1mCommands\x1b[0m:\n  \x1b[36mchat\x1b[0m   ",
+        "\x1b[1mOptions\x1b[0m:\n  \x1b[36m--config\x1b[0m FILE   ",
+        "  \x1b[36m-h\x1b[0m, \x1b[36m--help\x1b[0m   ",
+        "\x1b[1mExamples:\x1b[0m\n  \x1b[36mconvo chat\x1b[0m   ",
+        "\x1b[1mExit codes\x1b[0m:\n  \x1b[36m0\x1b[0m   ",
+    ):
+        assert part in output
+    assert COLOR_CODE.sub("", output) == run_in_terminal("--help", env={"NO_COLOR": "1"})
+    assert COLOR_CODE.sub("", output) == run_in_terminal("--help", env={"TERM": "dumb"})
+    assert "\x1b[38;5;63mchat\x1b[0m" in run_in_terminal("--help", env={"TERM": "xterm-256color"})
+
+
+def test_the_help_on_a_pipe_has_eighty_columns_and_no_styles(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = [convo(*argv).out for argv in HELP_PAGES]
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert [convo(*argv).out for argv in HELP_PAGES] == pages
+    assert not any("\x1b" in page for page in pages)
+    assert max(map(len, pages[0].partition("Examples:")[0].splitlines())) <= 78
+    assert "  --man               Print the man page" in pages[0]
+    assert "  chat       Chat with a model. Choose where the conversation state lives.\n" in pages[0]
+    assert "even if it does\n        not exist.\n" in pages[3]

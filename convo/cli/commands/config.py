@@ -19,7 +19,8 @@ Examples:
   convo config set 'prices."groq/llama"' '{ input = 0.1, output = 0.4 }'
   convo config set 'windows."groq/llama"' '{ context = 128000 }'
   convo config set 'models."openai/gpt-5".reasoning_effort' low
-  convo --profile work config set tenant office write to [profiles.work]
+  convo --profile work config set tenant office
+                                                write to [profiles.work]
   convo config unset model
   convo config trust                            trust the current content of this project's .convo.toml
   $EDITOR "$(convo config path)"

@@ -48,7 +48,7 @@ def race_command(
         bool, typer.Option("--jsonl", help="Print each turn and each strategy as JSON, one per line.")
     ] = False,
 ) -> None:
-    """Run the same turns with all four strategies, and compare tokens, cost and time."""
+    """Run the same turns with all four strategies; compare tokens, cost and time."""
     import asyncio
 
     from convo.cli.race import RaceOptions, read_race_turns, run_and_print_race
