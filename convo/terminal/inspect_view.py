@@ -68,7 +68,6 @@ from convo.terminal.statuses import (
 from convo.terminal.terminal import (
     COLUMN_GAP,
     LABEL_MARGIN,
-    MAX_PAINTED_ROWS,
     Column,
     DisplayOptions,
     KeyValue,
@@ -169,7 +168,9 @@ def _header_lines(view: ConversationView, rows: Sequence[KeyValue], display: Dis
     label_width = max(len(label) for label, _ in rows)
     inner_display = display._replace(width=max(1, (display.width or 0) - PANEL_COLUMNS + LABEL_MARGIN))
     is_narrow = (display.width or 0) < MIN_ALIGNED_COLUMNS
-    inner_lines = key_value_lines(panel_rows, inner_display, min_label_width=0 if is_narrow else label_width)
+    inner_lines = key_value_lines(
+        panel_rows, inner_display, min_label_width=0 if is_narrow else label_width, folded_labels=("model",)
+    )
     unindented = [line[LABEL_MARGIN:] for line in inner_lines]
     yield from panel_lines(view.handle, unindented, display)
     yield from _conversation_row_lines(view, other_rows, display, min_label_width=label_width)
@@ -417,8 +418,8 @@ MIN_SHORT_BAR_CELLS, MAX_SHORT_BAR_CELLS = len(CHART_HEADING), 12
 RUNNING_TEXT_CHARS = 60
 """Characters at the end of the text of a response in progress that are shown."""
 
-FORK_WORD, FORK_INDENT = "fork ", "     "
-"""Before the first request of a branch, if one has several; the others of the branch are indented by as much."""
+MIN_INPUT_TERMINAL_COLUMNS = 36
+"""Columns of a terminal from which on the short tree always has the input tokens."""
 
 
 def _short_tree_lines(view: ConversationView, display: DisplayOptions, *, with_bars: bool) -> Iterator[str]:
@@ -426,9 +427,16 @@ def _short_tree_lines(view: ConversationView, display: DisplayOptions, *, with_b
     rows = build_tree_rows(view)
     shares = [input_token_share(row.stats) for row in rows]
     has_bars = with_bars and len(rows) > 1 and bool(max_input_tokens(shares))
-    labels, styles = _painted_tree_labels(rows) if len(rows) <= MAX_PAINTED_ROWS else (tree_labels(rows), ())
+    prefixes = [_tree_prefix(row).removesuffix(_row_mark(row)) for row in rows]
+    styles = [(len(prefix), "dim") for prefix in prefixes]
     columns = [
-        Column("response", labels, style="id", links=[_response_url(row.link) for row in rows], start_styles=styles),
+        Column(
+            "response",
+            tree_labels(rows),
+            style="id",
+            links=[_response_url(row.link) for row in rows],
+            start_styles=styles,
+        ),
         *_short_columns(rows, view, display),
     ]
     bar_cells = (
@@ -440,7 +448,7 @@ def _short_tree_lines(view: ConversationView, display: DisplayOptions, *, with_b
     table = fit_columns(columns, display)
     yield from paint_lines(table, display)
     if any(column.heading == CHART_HEADING for column in table.columns):
-        yield from key_value_lines([("", chart_legend("".join(bars)))], display)
+        yield from _legend_lines("".join(bars), display)
 
 
 def _short_columns(rows: Sequence[TreeRow], view: ConversationView, display: DisplayOptions) -> Iterator[Column]:
@@ -456,7 +464,9 @@ def _short_columns(rows: Sequence[TreeRow], view: ConversationView, display: Dis
             yield Column(heading, cells, drop_order=MIXED_OWNERS_DROP_ORDER if heading == "owner" else 3)
     yield _sent_column(rows, drop_order=8)
     usages = [row.stats.usage for row in rows]
-    yield _number_column("input", [usage.input_tokens if usage else None for usage in usages], drop_order=13)
+    input_tokens = [usage.input_tokens if usage else None for usage in usages]
+    keeps_input = (display.width or 0) >= MIN_INPUT_TERMINAL_COLUMNS and any(input_tokens)
+    yield _number_column("input", input_tokens, drop_order=None if keeps_input else 13)
     yield _number_column("output", [usage.output_tokens if usage else None for usage in usages], drop_order=11)
     yield from _cost_columns(rows, view)
     if is_wide:
@@ -466,36 +476,6 @@ def _short_columns(rows: Sequence[TreeRow], view: ConversationView, display: Dis
     preview = _preview_column(rows, display, with_status=not is_wide)
     is_narrow = (display.width or 0) < MIN_ALIGNED_COLUMNS
     yield preview if is_narrow else preview._replace(min_width=MIN_TREE_PREVIEW_COLUMNS)
-
-
-def _painted_tree_labels(rows: Sequence[TreeRow]) -> tuple[list[str], list[tuple[int, str]]]:
-    """Return the lines of the tree with mark and id, drawn by rich, and the style of the tree lines before each.
-
-    A branch is drawn below the request that it forks from; the branch that leads to the head is not indented.
-    """
-    from convo.terminal.rich_output import tree_lines
-
-    parents, other_start = list[int | None](), None
-    last_by_depth: dict[int, int] = {}
-    for index, row in enumerate(rows):
-        depth, starts_branch = row.link_row.depth, row.link_row.starts_branch
-        parent = last_by_depth.get(depth - 1)
-        if depth and parent is None and starts_branch:
-            other_start = index  # before the first request of the main branch
-        elif depth and parent is None:
-            parent = other_start
-        parents.append(parent)
-        last_by_depth[depth] = index
-    ids = [_row_mark(row) + row.short_id for row in rows]
-    has_long_branch = any(row.link_row.depth and not row.link_row.starts_branch for row in rows)
-    labels = [
-        (FORK_WORD if row.link_row.starts_branch else FORK_INDENT) + id_
-        if has_long_branch and row.link_row.depth
-        else id_
-        for row, id_ in zip(rows, ids, strict=True)
-    ]
-    lines = tree_lines(labels, parents)
-    return lines, [(len(line) - len(id_), "dim") for line, id_ in zip(lines, ids, strict=True)]
 
 
 def tree_labels(rows: Sequence[TreeRow]) -> list[str]:
@@ -671,7 +651,7 @@ def _token_chart_lines(view: ConversationView, display: DisplayOptions) -> Itera
     bars = _render_bars(shares, bar_width)
     chart = Table((*table.columns[:-1], Column(CHART_HEADING, bars, style="id")), (*table.widths[:-1], bar_width))
     yield from paint_lines(chart, display)
-    yield from key_value_lines([("", chart_legend("".join(bars)))], display)
+    yield from _legend_lines("".join(bars), display)
 
 
 def _chart_columns(rows: Sequence[TreeRow], shares: Sequence[InputTokenShare]) -> list[Column]:
@@ -707,6 +687,29 @@ def _render_bars(shares: Sequence[InputTokenShare], columns: int) -> list[str]:
 def render_token_bar(share: InputTokenShare, columns: int, max_tokens: int) -> str:
     """Render the input tokens of one request; the bar of `max_tokens` is `columns` wide."""
     return "".join(CELL_CHARS[cell][0] for cell in share.to_cells(columns, max_tokens))
+
+
+def _legend_lines(bars: str, display: DisplayOptions) -> Iterator[str]:
+    """Yield the legend: on a terminal at the left edge below an empty line, dim, with the signs in the bars' color."""
+    if display.width is None:
+        yield from key_value_lines([("", chart_legend(bars))], display)
+        return
+    yield ""
+    separator = " · "
+    lines: list[list[tuple[str, str]]] = [[]]
+    used_columns = 0
+    for char, label in CELL_CHARS.values():
+        if char in bars:
+            columns = text_width(f"{separator}{char} {label}")
+            if lines[-1] and used_columns + columns > display.width:
+                lines.append([])
+                used_columns = 0
+            lines[-1].append((char, truncate_text(label, max(1, display.width - 2))))
+            used_columns += columns if len(lines[-1]) > 1 else columns - text_width(separator)
+    for entries in lines:
+        yield display.apply_style(separator, "dim").join(
+            f"{display.apply_style(char, 'id')} {display.apply_style(label, 'dim')}" for char, label in entries
+        )
 
 
 def chart_legend(bars: str) -> str:

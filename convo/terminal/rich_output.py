@@ -1,4 +1,4 @@
-"""Panels, tables, trees and bars on a terminal, painted by rich.
+"""Panels, tables and bars on a terminal, painted by rich.
 
 It is imported with the first one, so a pipe never loads it.
 
@@ -8,7 +8,6 @@ wraps a word nor cuts a number.
 
 import io
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -103,25 +102,6 @@ def _make_cell(column: Column, row: int, width: int, display: DisplayOptions) ->
     if display.has_links and url and CLICKABLE_URL.fullmatch(url):
         cell.stylize(Style(link=url))
     return cell
-
-
-def tree_lines(labels: Sequence[str], parents: Sequence[int | None]) -> list[str]:
-    """Return the labels with tree lines before them, each in one line; those without a parent are not indented.
-
-    parents:  the index of the parent of each label; None for none. A parent comes before its children, and labels
-              come in drawing order.
-    """
-    from rich.text import Text
-    from rich.tree import Tree
-
-    root = Tree("", hide_root=True)
-    nodes: list[Tree] = []
-    for label, parent in zip(labels, parents, strict=True):
-        nodes.append((root if parent is None else nodes[parent]).add(Text(label, no_wrap=True, overflow="ignore")))
-    return _render(root, DisplayOptions(width=MAX_TREE_COLUMNS))
-
-
-MAX_TREE_COLUMNS = 100_000
 
 
 def render_bar(value: int, total: int, columns: int, display: DisplayOptions, *, is_padded: bool = False) -> str:

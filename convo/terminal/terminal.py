@@ -243,13 +243,18 @@ def _can_encode(encoding: str) -> bool:
 
 
 def cut_after_word(text: str, columns: int) -> str:
-    """Cut `text` to at most `columns`, after a word unless that leaves less than half of it, and end it with "…"."""
+    """Cut `text` to at most `columns`, after a word unless that leaves too many columns empty, and end it with "…"."""
     cut = truncate_text(text, columns)
     kept = cut.removesuffix("…")
     if cut == text or text[len(kept) : len(kept) + 1] == " ":
         return cut
     words = kept.rpartition(" ")[0].rstrip()
-    return f"{words}…" if 2 * text_width(words) >= columns else cut
+    is_short_word = text_width(words) + 1 + MAX_EMPTY_CUT_COLUMNS >= columns
+    return f"{words}…" if is_short_word and 2 * text_width(words) >= columns else cut
+
+
+MAX_EMPTY_CUT_COLUMNS = 4
+"""Columns that a cut after a word may leave empty; a longer word is cut itself, since the space is there for it."""
 
 
 COLUMN_GAP = 2
@@ -493,18 +498,24 @@ def key_value_lines(
     *,
     signs: Mapping[str, str] = NO_SIGNS,
     min_label_width: int = 0,
+    folded_labels: Container[str] = (),
 ) -> Iterator[str]:
     """Yield the rows as lines, with the values aligned and wrapped at the right edge.
 
-    styles:  style of the theme by label; other labels are dim
-    signs:   the sign before a label, one column wide and styled
+    styles:         style of the theme by label; other labels are dim
+    signs:          the sign before a label, one column wide and styled
+    folded_labels:  labels whose values, such as names, are split rather than shown below their label
     """
     entries = [(label, escape_control_chars(value)) for label, value in rows]
     label_width = max([min_label_width, *(len(label) for label, _ in entries)])
     for label, value in entries:
         indent = label_width + LABEL_INDENT
         longest = max(map(text_width, value.split(" ")))
-        is_below = display.width is not None and display.width - indent < longest <= display.width - LABEL_INDENT
+        is_below = (
+            label not in folded_labels
+            and display.width is not None
+            and display.width - indent < longest <= display.width - LABEL_INDENT
+        )
         if is_below:
             indent = LABEL_INDENT  # a long id is shown as a whole below its label
         lines = [*([""] if is_below else []), *_wrap_value(value, display, indent)]

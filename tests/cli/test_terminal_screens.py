@@ -48,7 +48,7 @@ def test_a_tree_with_forks_fits_into_eighty_columns(home: Path) -> None:
     lines = COLOR_CODE.sub("", output).splitlines()
     assert max(map(text_width, lines)) <= 80
     rows = [line[:22] for line in lines if "resp_" in line[:18]]
-    assert rows == ["● resp_1      full 1  ", "└── ● resp_2  delta 1 ", "@ resp_3      delta 1 "]
+    assert rows == ["● resp_1    full 1    ", "├─● resp_2  delta 1   ", "@ resp_3    delta 1   "]
     full = COLOR_CODE.sub("", run_in_terminal("inspect", "monads", "--full")).splitlines()
     rows = [line[:14] for line in full if "resp_" in line[:12]]
     assert rows[:3] == ["● resp_1    ch", "├─● resp_2  ch", "@ resp_3    ch"]

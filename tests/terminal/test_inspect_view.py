@@ -49,7 +49,8 @@ SCREEN = """\
 response  sent     input  output  context       preview
 ● resp_1  full 1      12       9  ▓▓▓▓████████  question 1 → answer 1
 @ resp_2  delta 1     12       9  ░░░░▒███████  question 2 → answer 2
-    █ sent · ▓ sent, cached · ▒ prepended by the server · ░ prepended, cached"""
+
+█ sent · ▓ sent, cached · ▒ prepended by the server · ░ prepended, cached"""
 
 
 def test_a_session_shows_its_strategy_its_head_and_its_unconfirmed_items() -> None:
@@ -87,6 +88,15 @@ def test_in_forty_columns_a_long_id_continues_below_itself() -> None:
     lines = render_conversation(view, DisplayOptions(40)).splitlines()
     assert max(map(text_width, lines)) <= 40
     assert "  note      resp_0a1b0a1b0a1b0a1b0a1b0a1\n            b0a1b0a1b" in "\n".join(lines)
+
+
+def test_in_forty_columns_a_long_model_name_begins_after_its_label() -> None:
+    builder = build_chain(1)
+    builder.links[0] = replace(builder.links[0], model="together/meta-llama-3.3-70b-instruct")
+    view = builder.view("resp_1")
+    lines = [line.strip("│ ") for line in render_conversation(view, DisplayOptions(40)).splitlines()]
+    index = next(index for index, line in enumerate(lines) if line.startswith("model"))
+    assert lines[index : index + 2] == ["model  together/meta-llama-3.3-70b-", "instruct"]
 
 
 def test_a_response_suggests_to_continue_only_where_it_is_stored() -> None:

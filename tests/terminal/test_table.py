@@ -89,6 +89,7 @@ def test_a_long_word_is_cut_where_half_of_the_line_would_be_lost() -> None:
     assert cut_after_word("what is a monad", 12) == "what is a…"
     assert cut_after_word("what is a monad", 10) == "what is a…"
     assert cut_after_word("what is a monad", 15) == "what is a monad"
+    assert cut_after_word("a long categorization", 19) == "a long categorizat…"
 
 
 def test_a_table_of_one_row_keeps_its_columns() -> None:

@@ -22,13 +22,14 @@ def growing_chain(**second_turn: object) -> ConversationView:
     return builder.view("resp_3")
 
 
-LEGEND = "    █ sent · ▒ prepended by the server · ░ prepended, cached"
+LEGEND = "█ sent · ▒ prepended by the server · ░ prepended, cached"
 
 IN_80 = f"""\
 response    owner  input  cached  ~sent  context
 ● resp_1    chain     20       0     20  █████
 ├─● resp_2  chain     80      40      8  ░░░░░░░░░░▒▒▒▒▒▒▒▒██
 @ resp_3    chain    160       0      9  ▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒██
+
 {LEGEND}"""
 
 IN_40 = """\
@@ -36,8 +37,9 @@ response    input  cached  context
 ● resp_1       20       0  ██
 ├─● resp_2     80      40  ░░░▒▒█
 @ resp_3      160       0  ▒▒▒▒▒▒▒▒▒▒▒▒█
-    █ sent · ▒ prepended by the server ·
-    ░ prepended, cached"""
+
+█ sent · ▒ prepended by the server
+░ prepended, cached"""
 
 
 def test_a_bar_shows_sent_prepended_and_cached_tokens() -> None:
@@ -81,7 +83,7 @@ def test_each_row_names_its_strategy_if_there_are_several() -> None:
         for line in render_conversation(mixed, DisplayOptions(80)).split("\n")
         if "resp_2" in line and "delta" in line
     ]
-    assert line.split()[:4] == ["└──", "●", "resp_2", "session"]
+    assert line.split()[:3] == ["├─●", "resp_2", "session"]
 
 
 def test_no_chart_is_drawn_without_usage() -> None:

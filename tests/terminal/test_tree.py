@@ -145,23 +145,24 @@ def test_a_conversation_without_responses_has_no_rows() -> None:
 
 
 SHORT = """\
-response            sent     input  output  context       preview
-fork ○ try_0a       full 1       -       -                ✗ failed: What is a…
-● resp_1            full 1      12       9  ▓▓▓▓████████  What is a monad? → A…
-├── fork ● resp_3b  delta 1     12       9  ░░░░████████  Say it simply. → A…
-└──      ● resp_4b  delta 1     12       9  ░░░░▒▒██████  Simpler! → A box.
-● resp_2            delta 1     12       9  ░░░░████████  And in Haskell? → A…
-@ resp_5            delta 1     12       9  ░░░░████████  Show me some. →…
-    █ sent · ▓ sent, cached · ▒ prepended by the server · ░ prepended, cached"""
+response     sent     input  output  context       preview
+┌─○ try_0a   full 1       -       -                ✗ failed: What is a monad? →…
+● resp_1     full 1      12       9  ▓▓▓▓████████  What is a monad? → A monoid…
+├─● resp_3b  delta 1     12       9  ░░░░████████  Say it simply. → A box that…
+│ ● resp_4b  delta 1     12       9  ░░░░▒▒██████  Simpler! → A box.
+● resp_2     delta 1     12       9  ░░░░████████  And in Haskell? → A type…
+@ resp_5     delta 1     12       9  ░░░░████████  Show me some. → Maybe, list,…
+
+█ sent · ▓ sent, cached · ▒ prepended by the server · ░ prepended, cached"""
 
 SHORT_IN_40 = """\
-response            preview
-fork ○ try_0a       ✗ failed: What is a…
-● resp_1            What is a monad? →…
-├── fork ● resp_3b  Say it simply. → A…
-└──      ● resp_4b  Simpler! → A box.
-● resp_2            And in Haskell? → A…
-@ resp_5            Show me some. →…"""
+response     input  preview
+┌─○ try_0a       -  ✗ failed: What is a…
+● resp_1        12  What is a monad? →…
+├─● resp_3b     12  Say it simply. → A…
+│ ● resp_4b     12  Simpler! → A box.
+● resp_2        12  And in Haskell? → A…
+@ resp_5        12  Show me some. →…"""
 
 
 def render_short_tree(builder: ConversationBuilder, head_id: str | None, display: DisplayOptions) -> str:
@@ -182,12 +183,12 @@ def test_a_branch_is_below_the_request_that_it_forks_from() -> None:
     builder.turn("resp_b2", "goes on", "yes", after="resp_b1")
     builder.turn("resp_c1", "fork of a fork", "yes", after="resp_b1")
     lines = render_short_tree(builder, "resp_2", DisplayOptions(100)).splitlines()
-    assert [line[:24].rstrip() for line in lines[1:-1]] == [
+    assert [line[:13].rstrip() for line in lines[1:-2]] == [
         "● resp_1",
-        "├── fork ● resp_a1",
-        "├── fork ● resp_b1",
-        "│   └── fork ● resp_b2",
-        "└──      ● resp_c1",
+        "├─● resp_a1",
+        "├─● resp_b1",
+        "│ ├─● resp_b2",
+        "│ ● resp_c1",
         "@ resp_2",
     ]
 
@@ -197,11 +198,11 @@ def test_branches_of_one_request_are_forks_without_a_word() -> None:
     builder.turn("resp_a1", "first fork", "yes", after="resp_1")
     builder.turn("resp_b1", "second fork", "yes", after="resp_1")
     lines = render_short_tree(builder, "resp_2", DisplayOptions(40)).splitlines()
-    assert [line[:21].rstrip() for line in lines[1:5]] == [
-        "● resp_1       ▓▓████",
-        "├── ● resp_a1  ░░▒███",
-        "└── ● resp_b1  ░░▒███",
-        "@ resp_2       ░░▒███",
+    assert [line[:18].rstrip() for line in lines[1:5]] == [
+        "● resp_1        12",
+        "├─● resp_a1     12",
+        "├─● resp_b1     12",
+        "@ resp_2        12",
     ]
 
 
@@ -211,12 +212,18 @@ def test_another_start_has_its_own_continuation_below_it() -> None:
     builder.turn("resp_a2", "goes on", "yes", after="resp_a1")
     builder.turn("resp_b1", "another start", "yes")
     lines = render_short_tree(builder, "resp_b1", DisplayOptions(100)).splitlines()
-    assert [line[:19].rstrip() for line in lines[1:-1]] == ["fork ● resp_a1", "└──      ● resp_a2", "@ resp_b1"]
+    assert [line[:11].rstrip() for line in lines[1:-2]] == ["┌─● resp_a1", "│ ● resp_a2", "@ resp_b1"]
 
 
 def test_the_tree_lines_are_dim_and_the_id_has_the_accent_color() -> None:
     lines = render_short_tree(build_forked(), "resp_5", DisplayOptions(80, has_color=True)).splitlines()
-    assert lines[3].startswith("\x1b[2m├── fork \x1b[0m\x1b[36m● resp_3b\x1b[0m")
+    assert lines[3].startswith("\x1b[2m├─\x1b[0m\x1b[36m● resp_3b\x1b[0m")
+
+
+def test_the_legend_is_dim_and_its_signs_have_the_color_of_the_bars() -> None:
+    lines = render_short_tree(build_forked(), "resp_5", DisplayOptions(80, has_color=True)).splitlines()
+    assert lines[-2] == ""
+    assert lines[-1].startswith("\x1b[36m█\x1b[0m \x1b[2msent\x1b[0m\x1b[2m · \x1b[0m\x1b[36m▓\x1b[0m")
 
 
 def test_a_short_tree_fits_into_every_terminal_and_has_a_line_for_each_request() -> None:
@@ -230,7 +237,7 @@ def test_a_short_tree_fits_into_every_terminal_and_has_a_line_for_each_request()
         assert len(lines) >= 122
         assert max(map(text_width, lines[:122])) <= columns
     long = render_short_tree(build_chain(2_000), "resp_2000", DisplayOptions(80)).splitlines()
-    assert [line[:2] for line in long[1:-1]] == ["● "] * 1_999 + ["@ "]
+    assert [line[:2] for line in long[1:-2]] == ["● "] * 1_999 + ["@ "]
 
 
 def test_less_important_columns_of_a_short_tree_make_room_for_the_preview() -> None:
