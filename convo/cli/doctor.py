@@ -450,8 +450,18 @@ def run_doctor(config: Path | None, flags: SettingFlags, names: Sequence[str], *
     else:
         print_line(render_checks(reports, detect_display(sys.stdout, os.environ)))
         sys.stdout.flush()
-        print_notice(summarize_checks(reports))
+        _print_summary(reports)
     return is_ok
+
+
+def _print_summary(reports: Sequence[CheckReport]) -> None:
+    """Print the summary on stderr: on a terminal bold, with the names of the checks, below an empty line."""
+    display = detect_display(sys.stderr, os.environ)
+    if display.width is None:
+        print_notice(summarize_checks(reports))
+        return
+    summary = display.apply_style(summarize_checks(reports, with_names=True), "bold")
+    sys.stderr.write(f"\n{summary}\n" if sys.stdout.isatty() else f"{summary}\n")
 
 
 def select_doctor_checks(names: Sequence[str], *, network: bool) -> list[str]:

@@ -12,6 +12,7 @@ from convo.stores.base import PruneResult, TenantStats
 from convo.strategies.strategy import STRATEGIES
 from convo.terminal.statuses import STATUS_MARKS, Status, format_sign, open_run_mark, open_run_word, status_column
 from convo.terminal.terminal import (
+    MIN_FRAME_COLUMNS,
     Column,
     DisplayOptions,
     escape_control_chars,
@@ -30,6 +31,11 @@ NO_STATUSES: Mapping[str, LinkStatus] = MappingProxyType({})
 
 MIN_NAME_COLUMNS, MIN_MESSAGE_COLUMNS = 16, 20
 """Columns to which the name of a session and its first message are cut where they do not fit."""
+
+MIN_NARROW_MESSAGE_COLUMNS, MIN_WIDE_MESSAGE_COLUMNS = 12, 48
+"""The same for the first message on a narrow terminal, and on a wide one if all sessions have the same model."""
+
+WIDE_TERMINAL_COLUMNS = 120
 
 STATUS_WORDS: Mapping[LinkStatus, str] = {"completed": "done", "in_progress": "in progress"}
 """Short words for the statuses of a list; other statuses are the API's words."""
@@ -86,16 +92,24 @@ def render_session_list(
                 format_age(session.used_at, now) if is_terminal else format_local_time(session.used_at)
                 for session in sessions
             ],
-            drop_order=4,
         ),
         Column(
             "first message",
             [summary.first_words for summary in summaries],
             drop_order=5,
-            min_width=MIN_MESSAGE_COLUMNS,
+            min_width=_min_message_columns(sessions, display),
         ),
     ]
     return render_table(columns, display)
+
+
+def _min_message_columns(sessions: Sequence[Session], display: DisplayOptions) -> int:
+    """Return the columns of the first message, before which less important columns are dropped."""
+    if display.width is not None and display.width < MIN_FRAME_COLUMNS:
+        return MIN_NARROW_MESSAGE_COLUMNS
+    has_one_model = len(sessions) > 1 and len({session.model for session in sessions}) == 1
+    is_wide = (display.width or 0) >= WIDE_TERMINAL_COLUMNS
+    return MIN_WIDE_MESSAGE_COLUMNS if is_wide and has_one_model else MIN_MESSAGE_COLUMNS
 
 
 def _session_status(run: "OpenRun | None", last_status: LinkStatus | None) -> Status:

@@ -17,6 +17,7 @@ from convo.terminal.rich_output import render_bar
 from convo.terminal.status_line import format_cost, format_owner_handle
 from convo.terminal.statuses import DONE, FAILED, WARNING, Status, format_line_start, format_sign, status_column
 from convo.terminal.terminal import (
+    LABEL_INDENT,
     Column,
     DisplayOptions,
     KeyValue,
@@ -27,6 +28,7 @@ from convo.terminal.terminal import (
     render_key_values,
     render_table,
     text_width,
+    truncate_text,
 )
 from convo.usage.counting import TokenCount
 
@@ -391,8 +393,8 @@ LEVEL_TEXTS = {CheckLevel.WARNING: "warning", CheckLevel.ERROR: "error"}
 
 LEVEL_MARKS = {CheckLevel.OK: DONE, CheckLevel.WARNING: WARNING, CheckLevel.ERROR: FAILED}
 
-LEVEL_STYLES = {CheckLevel.WARNING: "warn", CheckLevel.ERROR: "bad"}
-"""Style of the name of a check that is not ok."""
+LEVEL_STYLES = {CheckLevel.OK: "good", CheckLevel.WARNING: "warn", CheckLevel.ERROR: "bad"}
+"""Style of the name of a check: that of its sign."""
 
 
 class CheckResult(NamedTuple):
@@ -423,22 +425,33 @@ def make_error_result(message: str, hint: str) -> CheckResult:
 
 
 def render_checks(reports: Sequence[CheckReport], display: DisplayOptions) -> str:
-    """Render all checks in their order, on a terminal with signs; a result that is not ok begins with its level."""
+    """Render all checks in their order, on a terminal with signs; a result that is not ok begins with its level.
+
+    A terminal shows one line for each passed check, without its hint, unless it is the only check.
+    """
+    is_brief = display.width is not None and len(reports) > 1
+    value_columns = (display.width or 0) - max((len(report.name) for report in reports), default=0) - LABEL_INDENT
     rows = []
     for name, (level, message, hint) in reports:
+        if level is CheckLevel.OK and is_brief:
+            rows.append((name, truncate_text(escape_control_chars(message), max(1, value_columns))))
+            continue
         rows.append((name, message if level is CheckLevel.OK else f"{LEVEL_TEXTS[level]}: {message}"))
         rows += [("", f"try: {hint}")] if hint else []
-    styles = {name: LEVEL_STYLES[result.level] for name, result in reports if result.level in LEVEL_STYLES}
+    styles = {name: LEVEL_STYLES[result.level] for name, result in reports}
     signs = {name: format_sign(LEVEL_MARKS[result.level], display) for name, result in reports}
     return render_key_values(rows, display, styles, signs=signs)
 
 
-def summarize_checks(reports: Sequence[CheckReport]) -> str:
-    """Count the errors and the warnings, in one line."""
-    count_by_level = {level: sum(report.result.level is level for report in reports) for level in CheckLevel}
+def summarize_checks(reports: Sequence[CheckReport], *, with_names: bool = False) -> str:
+    """Count the errors and the warnings, in one line; `with_names` adds the names of the checks."""
+    names_by_level = {
+        level: [report.name for report in reports if report.result.level is level] for level in LEVEL_TEXTS
+    }
     counts = [
-        format_count(count_by_level[level], LEVEL_TEXTS[level])
+        format_count(len(names_by_level[level]), LEVEL_TEXTS[level])
+        + (f": {', '.join(names_by_level[level])}" if with_names else "")
         for level in (CheckLevel.ERROR, CheckLevel.WARNING)
-        if count_by_level[level]
+        if names_by_level[level]
     ]
-    return " and ".join(counts) or "all checks passed"
+    return ("; " if with_names else " and ").join(counts) or "all checks passed"

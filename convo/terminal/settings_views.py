@@ -75,7 +75,7 @@ def render_models(
     head = [
         *_default_model_rows(settings),
         *_model_data_rows(settings),
-        ("built in", _format_built_in(built_in)),
+        *_built_in_rows(built_in, display),
         *_alias_rows(settings),
         *_settings_file_rows(settings),
     ]
@@ -146,6 +146,20 @@ def _format_built_in(built_in: BuiltInModel) -> str:
     return f"{built_in.model}, {built_in.path} ({format_megabytes(built_in.size_bytes)})"
 
 
+MIN_PATH_TERMINAL_COLUMNS = 120
+"""Columns of a terminal from which on the path of the built-in model is shown."""
+
+
+def _built_in_rows(built_in: BuiltInModel, display: DisplayOptions) -> Iterator[KeyValue]:
+    """Yield the built-in model; a wide terminal has its path in another line, a narrower one not."""
+    if display.width is None or built_in.path is None:
+        yield "built in", _format_built_in(built_in)
+        return
+    yield "built in", f"{built_in.model}, installed ({format_megabytes(built_in.size_bytes)})"
+    if display.width >= MIN_PATH_TERMINAL_COLUMNS:
+        yield "", str(built_in.path)
+
+
 def _alias_rows(settings: Settings) -> Iterator[KeyValue]:
     """Yield the model of each alias, and the reason where one cannot be resolved."""
     for index, (alias, target) in enumerate(sorted(settings.aliases.items())):
@@ -172,7 +186,7 @@ def _provider_columns(entries: Sequence[ProviderStatus], display: DisplayOptions
         Column("api", [provider.api for provider in providers], drop_order=1),
         Column("endpoint", [provider.endpoint for provider in providers], drop_order=0),
         status_column("set up", [_setup_status(entry) for entry in entries], display),
-        Column("key", [_key_cell(entry) for entry in entries], drop_order=3),
+        Column("key", [_key_cell(entry, display) for entry in entries], drop_order=3),
         Column(
             "base URL",
             [provider.base_url or "-" for provider in providers],
@@ -199,7 +213,14 @@ def _setup_status(entry: ProviderStatus) -> Status:
     return Status("no base URL", UNAVAILABLE)
 
 
-def _key_cell(entry: ProviderStatus) -> str:
+def _lacks_key(entry: ProviderStatus) -> bool:
+    return isinstance(entry.setup_error, KeyRefused)
+
+
+def _key_cell(entry: ProviderStatus, display: DisplayOptions) -> str:
+    """Return the variable and whether it is set; on a terminal without "not set" where the status is "no key"."""
+    if display.width is not None and entry.variable and entry.key_status == "not set" and _lacks_key(entry):
+        return entry.variable
     if entry.key_location and entry.key_location != entry.variable:
         return f"{entry.key_location} {entry.key_status}"
     return f"{entry.variable} {entry.key_status}" if entry.variable else entry.key_status

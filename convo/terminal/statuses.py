@@ -25,7 +25,7 @@ FAILED = StatusMark("✗", "bad")
 WARNING = StatusMark("!", "warn")
 PAUSED = StatusMark("‖", "warn")
 CANCELLED = StatusMark("⊘", "dim")
-UNAVAILABLE = CANCELLED
+UNAVAILABLE = StatusMark("⊘", "warn")
 IN_PROGRESS = StatusMark("…", "bold")
 
 STATUS_MARKS: Mapping[str, StatusMark] = MappingProxyType(

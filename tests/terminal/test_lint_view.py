@@ -32,7 +32,7 @@ def test_an_error_is_highlighted_in_colour() -> None:
 
     assert "\x1b[31m✗\x1b[0m \x1b[31mstore\x1b[0m  error: it is away" in output
     assert "\x1b[33m!\x1b[0m \x1b[33mdisk \x1b[0m  warning: " in output
-    assert "\x1b[32m✓\x1b[0m \x1b[2mkeys \x1b[0m  one is set" in output
+    assert "\x1b[32m✓\x1b[0m \x1b[32mkeys \x1b[0m  one is set" in output
     assert "✗ store  error: it is away" in render_checks(REPORTS, DisplayOptions(80))
 
 
@@ -46,3 +46,17 @@ def test_the_summary_counts_findings() -> None:
     assert summarize_checks(REPORTS) == "1 error and 1 warning"
     assert summarize_checks(REPORTS[:1] * 2) == "2 errors"
     assert summarize_checks(REPORTS[2:]) == "all checks passed"
+    assert summarize_checks(REPORTS, with_names=True) == "1 error: store; 1 warning: disk"
+
+
+def test_a_terminal_shows_passed_checks_in_one_line_without_their_hints() -> None:
+    passed = CheckReport("seal", make_ok_result("encrypted with a key " * 5, "back it up"))
+    assert render_checks([*REPORTS[1:], passed], DisplayOptions(40)).splitlines() == [
+        "! disk  warning: it is nearly full",
+        "        try: free some space",
+        "✓ keys  one is set",
+        "✓ seal  encrypted with a key encrypted…",
+    ]
+    alone = render_checks([passed], DisplayOptions(40)).splitlines()
+    assert len(alone) == 5
+    assert alone[-1] == "        try: back it up"

@@ -107,13 +107,26 @@ def test_a_narrow_terminal_shows_the_name_and_the_status_of_the_last_request() -
     ]
     statuses: dict[str, LinkStatus] = {"ses_1": "completed", "ses_2": "incomplete"}
     assert render_session_list(summaries, DisplayOptions(40), NOW, last_statuses=statuses).splitlines() == [
-        "session                     status",
-        "a-long-name-of-a-session-…  ✓ done",
-        "a\\x1bb                      ! incomplete",
-        "imported",
+        "session         status        used",
+        "a-long-name-o…  ✓ done        1 day ago",
+        "a\\x1bb          ! incomplete  2 days ago",
+        "imported                      1 day ago",
     ]
     colored = render_session_list(summaries[1:], DisplayOptions(40, has_color=True), NOW, last_statuses=statuses)
     assert "\x1b[33m! incomplete\x1b[0m" in colored
+
+
+def test_the_time_of_use_stays_where_messages_that_begin_alike_are_cut() -> None:
+    title = "Plan a day in Oslo for two people who like art."
+    summaries = [
+        SessionSummary(replace(PLAIN, id=f"ses_{number}", name=f"a-day-in-oslo-{number}"), 4, 0, 2, title)
+        for number in range(2)
+    ]
+    assert "1 day ago" in render_session_list(summaries, DisplayOptions(40), NOW)
+    assert "1 day ago" in render_session_list(summaries, DisplayOptions(80), NOW)
+    wide = render_session_list(summaries, DisplayOptions(120), NOW)
+    assert "1 day ago" in wide
+    assert title in wide
 
 
 @pytest.mark.parametrize(

@@ -76,3 +76,21 @@ def test_present_weights_are_named_with_their_size() -> None:
     assert "  built in  local/tiny, /models/tiny.gguf (98 MB)\n" in render_models(
         make_settings(), installed, ENTRIES, DisplayOptions()
     )
+
+
+def test_a_terminal_shows_the_path_of_the_built_in_model_only_where_it_is_wide() -> None:
+    installed = BuiltInModel("local/tiny", 98_362_432, Path("/models/tiny.gguf"))
+    narrow = render_models(make_settings(), installed, ENTRIES, DisplayOptions(80))
+    assert "  built in  local/tiny, installed (98 MB)\n  settings" in narrow
+    wide = render_models(make_settings(), installed, ENTRIES, DisplayOptions(120))
+    assert "  built in  local/tiny, installed (98 MB)\n            /models/tiny.gguf\n" in wide
+
+
+def test_a_terminal_names_a_missing_key_once_in_the_color_of_a_warning() -> None:
+    (line,) = [
+        line
+        for line in render_models(make_settings(), MISSING, ENTRIES, DisplayOptions(100, has_color=True)).splitlines()
+        if "GROQ_API_KEY" in line
+    ]
+    assert "\x1b[33m⊘ no key\x1b[0m" in line
+    assert "not set" not in line
