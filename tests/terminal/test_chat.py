@@ -208,7 +208,8 @@ def test_model_changes_the_model(home: Path) -> None:
         terminal.wait_for_prompt()
         assert "no provider 'nope'" in terminal.send_line("/model nope/x")
         assert "model       scripted/echo" in terminal.send_line("/status")
-        assert other in terminal.send_line(f"/model {other}").replace("\n", "")
+        shown = terminal.send_line(f"/model {other}")
+        assert other in "".join(line.strip() for line in shown.splitlines())
         assert "I am the other one." in terminal.send_line("hello")
         assert terminal.end_session() == 0
     _, links = stored_conversation(home, "mine")
