@@ -90,7 +90,7 @@ async def _relay_until_done(
     """Relay and record. `has_other_store`: other commands need the store's address to find it."""
     from convo.recording.recorder import open_recorder
     from convo.server import server
-    from convo.server.relay import Relay, run_relay
+    from convo.server.relay import Relay, RelayCounts, run_relay
     from convo.server.relay_recording import RelayRecording
 
     if settings.storage.type == "none":
@@ -151,6 +151,8 @@ async def _relay_until_done(
                 print_notice(f"convo tap: {summarize_counts(relay, recordings)}")
                 if recorder.last_session:
                     print_notice(f"to inspect the last one: convo inspect {quote(recorder.last_session)}")
+                if command and relay.counts == RelayCounts():
+                    print_notice(format_unused_relay_hint(variables, root))
 
 
 class NoticeBuffer:
@@ -191,6 +193,16 @@ def summarize_counts(relay: "Relay", recordings: "RelayRecording") -> str:
     parts += [f"{counts.failed:,} without a complete response"] if counts.failed else []
     parts += [f"{recordings.queue.dropped:,} dropped by the recorder"] if recordings.queue.dropped else []
     return ", ".join(parts)
+
+
+def format_unused_relay_hint(variables: Mapping[str, str], root: str) -> str:
+    """Return why no request arrived, and the base URLs for the program's own settings."""
+    base_urls = {name: value for name, value in variables.items() if value.startswith(root)}
+    return (
+        f"no request arrived: the program sent none, or does not read {', '.join(base_urls)}\n"
+        f"  try: set {' or '.join(dict.fromkeys(base_urls.values()))} as the base URL in its own settings, with a "
+        "fixed --port (convo tap --help)"
+    )
 
 
 # -- upstreams ------------------------------------------------------------------------------------

@@ -365,14 +365,14 @@ def _connection_fault(error: BaseException, context: ErrorContext, *, is_streami
             hint="check the provider's base_url",
         )
     if isinstance(error, httpx2.ConnectError) or "ClientConnectorError" in cause_names:
-        reason = context.clean_message(_format_connect_error(getattr(error.__cause__, "os_error", error)))
+        reason = context.clean_message(format_connect_error(getattr(error.__cause__, "os_error", error)))
         return Unreachable(
             f"cannot reach {context.provider} at {context.display_url}{_format_reason(reason)}", code=NO_CONNECTION
         )
     return Unreachable(f"the connection to {context.provider} at {context.display_url} broke before it responded")
 
 
-def _format_connect_error(error: BaseException) -> str:
+def format_connect_error(error: BaseException) -> str:
     """Return the system's message: asyncio puts the address in its place."""
     if not isinstance(error, OSError) or "SSLError" in _class_names(error):
         return str(error)

@@ -574,9 +574,13 @@ def find_proxy(origin: str, proxies: dict[str, str]) -> str | None:
 
 
 def unreachable_error(upstream: Upstream, error: Exception) -> Unreachable:
-    """Build the error without its details, which may quote headers."""
+    """Build the error without its details, which may quote headers, except for the system's reason."""
+    from convo.models.errors import format_connect_error
+
+    os_error = getattr(error, "os_error", None)
+    reason = format_connect_error(os_error) if isinstance(os_error, OSError) else type(error).__name__
     return Unreachable(
-        f"convo tap got no response from {upstream.origin}: {type(error).__name__}",
+        f"convo tap got no response from {upstream.origin}: {reason}",
         hint="check the network and the upstream's base URL",
     )
 

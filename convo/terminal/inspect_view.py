@@ -6,6 +6,7 @@ every fact about the conversation and every column.
 """
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -301,7 +302,9 @@ def _format_head(view: ConversationView) -> str:
 def _continue_command(view: ConversationView) -> str:
     """Return the command that continues from here, or "" where there is none."""
     if view.session:
-        return format_continue_command(view.session, view.open_run)
+        command = format_continue_command(view.session, view.open_run)
+        is_server_name = bool(re.search(r"[.:]", view.session.model.partition("/")[0]))
+        return f"{command} -m PROVIDER/MODEL" if command and is_server_name else command
     if view.replay_file:
         return f"convo chat --replay --from {quote(view.handle)}"
     if STRATEGIES[view.strategy].uses_conversation and not view.current_link_id:

@@ -63,11 +63,21 @@ def test_a_program_is_recorded_and_its_exit_code_is_that_of_convo(
     (session,) = convo("sessions", "--json").json()
     summary = f"convo tap: 1 request relayed, 1 recorded\nto inspect the last one: convo inspect {session['name']}\n"
     assert result.err.endswith(summary)
+    assert f"convo chat --from {session['name']} -m PROVIDER/MODEL\n" in convo("inspect", session["name"]).out
     recorded = convo("inspect", session["name"], "--json").json()
     assert TEXT in json.dumps(recorded)
     assert "What was said?" in json.dumps(recorded)
     stored = b"".join(file.read_bytes() for file in home.rglob("*") if file.is_file())
     assert KEY.encode() not in stored
+
+
+def test_a_program_that_ignores_the_variables_gets_a_hint(launch: Launch, upstream: list[dict[str, str]]) -> None:
+    result = launch("tap", "--", sys.executable, "-c", "")
+    assert result.exit == 0, result.err
+    summary, hint = "\nconvo tap: 0 requests relayed, 0 recorded\n", result.err.split("0 recorded\n")[-1]
+    assert summary in result.err
+    assert hint.startswith("no request arrived: the program sent none, or does not read OPENAI_BASE_URL")
+    assert "  try: set http://127.0.0.1:" in hint
 
 
 def test_a_key_in_a_file_is_used_for_a_program_without_one_and_never_for_another_provider(

@@ -488,7 +488,7 @@ def test_usage_and_cost_are_shown_for_each_request_and_in_total(browser: Browser
 
 def test_with_keys_the_page_asks_for_a_key_and_shows_the_data_of_that_key(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
+    alice, bob, carol = (create_api_key(file, name) for name in ("alice", "bob", "carol"))
     with run_gateway(tmp_path / "keyed", keys=KeysFile(file)) as gateway, open_page(browser) as page:
         response_ids = [
             gateway.create_response(
@@ -525,6 +525,11 @@ def test_with_keys_the_page_asks_for_a_key_and_shows_the_data_of_that_key(browse
         expect(page.locator("#list li")).to_have_count(0)
         expect(page.locator("tbody tr")).to_have_count(0)
         assert page.evaluate("sessionStorage.length") == 0
+        field.fill(carol)
+        page.keyboard.press("Enter")
+        expect(page.get_by_label("Key")).to_have_count(0)
+        page.goto(f"{gateway.root}/")
+        expect(page.get_by_text("The key named local sees the chats of this machine.")).to_be_visible()
 
 
 def test_deleted_items_are_shown_as_deleted(browser: Browser, tmp_path: Path) -> None:

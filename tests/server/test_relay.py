@@ -340,6 +340,7 @@ async def test_an_upstream_without_a_response_is_reported_as_unreachable() -> No
             response = await relay.send(f"POST {path}", body=b"{}")
             assert response.status == 502
             assert "convo tap got no response from http://127.0.0.1:" in json.loads(response.body)["error"]["message"]
+        assert ":9: connection refused" in json.loads(response.body)["error"]["message"]
         await relay.wait_for_records(2)
     assert [(response.status, response.body) for _, response in relay.recorder.finished] == [(None, b"")] * 2
 

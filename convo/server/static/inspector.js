@@ -471,7 +471,13 @@ function welcome({ sessions, others }) {
 
 function emptyStore() {
   const text = "No conversations yet. A conversation appears here when it is stored.";
-  return [titleHeading("Inspector"), element("p", {}, text), ...(source.isLive ? firstRequests(source.hasKey) : [])];
+  return [titleHeading("Inspector"), element("p", {}, text), ...ownerHint(), ...(source.isLive ? firstRequests(source.hasKey) : [])];
+}
+
+function ownerHint() {
+  if (!source.isLive || !source.hasKey) return [];
+  const text = "Each key sees only its own conversations. The key named local sees the chats of this machine.";
+  return [element("p", { class: "aside" }, text)];
 }
 
 function titleHeading(text) {
