@@ -334,7 +334,7 @@ async def handle_exit(repl: "Repl", _: str) -> None:
 
 async def handle_status(repl: "Repl", _: str) -> None:
     repl.print_message(repl.host.render_status(repl.chat))
-    if repl.agent_chat:
+    if repl.agent_chat and repl.agent_chat.runner.chat.session.id == repl.chat.session.id:
         repl.print_message(f"  run         {repl.agent_chat.status}")
 
 
@@ -367,7 +367,7 @@ async def handle_owner(repl: "Repl", name: str) -> None:
         repl.print_message(message)
     else:
         repl.print_message(repl.host.render_status(repl.chat))
-    if repl.agent_chat:
+    if repl.agent_chat and repl.agent_chat.runner.chat.session.id == repl.chat.session.id:
         repl.print_message(f"  run         {repl.agent_chat.status}")
 
 

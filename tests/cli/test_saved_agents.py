@@ -218,3 +218,14 @@ def test_resuming_a_session_without_its_agents_at_the_prompt_prints_a_note(
             "/resume mine"
         )
         assert terminal.end_session() == 0
+
+
+@pytest.mark.needs("terminal")
+def test_the_status_of_a_resumed_conversation_does_not_show_the_run_of_the_one_before(convo: Convo) -> None:
+    convo("chat", *ECHO, "-n", "plain", "hi")
+    with at_terminal("chat", *agent_flags(text=MARKER_AGENTS), *ECHO, "-n", "agents") as terminal:
+        terminal.wait_for_prompt()
+        assert ", agent " in terminal.send_line("/status")
+        terminal.send_line("/resume plain")
+        assert ", agent " not in terminal.send_line("/status")
+        assert terminal.end_session() == 0
