@@ -12,7 +12,7 @@ import shutil
 import sys
 from typing import Any
 
-_CONTEXT_TOKENS = 4096
+CONTEXT_TOKENS = 4096
 """Context window in tokens, input and output together."""
 
 _BATCH_TOKENS = 128
@@ -48,7 +48,7 @@ def start_engine_server(options: dict[str, Any]) -> dict[str, Any]:
     params = xllamacpp.CommonParams()
     params.model.path, params.model_alias = options["weights"], {options["name"]}
     params.n_ctx, params.n_batch, params.n_ubatch, params.cache_ram_mib = (
-        _CONTEXT_TOKENS,
+        CONTEXT_TOKENS,
         _BATCH_TOKENS,
         _BATCH_TOKENS,
         _CACHE_MIB,

@@ -114,13 +114,19 @@ class ModelWindow(NamedTuple):
     context:  input and output together
     output:   the maximum output; None if unknown
     counted:  the encoding of the model's tokenizer; None if counts are estimates
-    source:   the URL of the data
+    source:   the URL of the data, or "convo"
     """
 
     context: int
     output: int | None = None
     counted: str | None = None
     source: str = ""
+
+
+ENGINE_WINDOWS: Mapping[str, ModelWindow] = MappingProxyType(
+    {"local/smollm2-135m-instruct": ModelWindow(4_096, source="convo")}
+)
+"""The windows that convo's own engine gives the models it runs, by provider/model (`convo.models.local_process`)."""
 
 
 def find_model_window(
@@ -131,7 +137,8 @@ def find_model_window(
     window_settings:  windows from the settings by provider/model, which take precedence
     """
     name = model.rpartition("/")[2]
-    known = load_model_windows().get(name) or load_model_windows().get(MODEL_DATE_SUFFIX.sub("", name))
+    windows = load_model_windows()
+    known = ENGINE_WINDOWS.get(model) or windows.get(name) or windows.get(MODEL_DATE_SUFFIX.sub("", name))
     limits = window_settings.get(model)
     if limits is None:
         return known

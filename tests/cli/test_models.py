@@ -63,6 +63,7 @@ def provider_entry(convo: Convo, name: str, *argv: str) -> Any:
 
 PROVIDER_TABLE = """\
   default   local/smollm2-135m-instruct (built in; no key found)
+  window    4,096 tokens
   built in  local/smollm2-135m-instruct, {weights} (98 MB)
   settings  {home}/config/config.toml (no settings yet)
 

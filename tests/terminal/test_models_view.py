@@ -23,6 +23,7 @@ MISSING = BuiltInModel("local/tiny", 98_362_432, None)
 
 SCREEN = """\
   default   local/smollm2-135m-instruct (built in; no key found)
+  window    4,096 tokens
   built in  local/tiny, not installed; convo models pull downloads it (98 MB)
   settings  /home/me/.config/convo/config.toml (no settings yet)
 

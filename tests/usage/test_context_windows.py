@@ -3,6 +3,8 @@
 import pytest
 
 from convo.config.sections import ContextLimits
+from convo.config.settings import BUILT_IN_MODEL
+from convo.models import local_process
 from convo.usage.model_info import ModelWindow, find_model_window, load_model_windows
 
 
@@ -79,3 +81,10 @@ def test_a_window_in_the_settings_overrides_the_table_and_counts_as_exact() -> N
     assert find_model_window("openai/gpt-5-mini", own) == ModelWindow(1_000, None, "o200k_base", "your settings")
     assert find_model_window("local/mine.gguf", own) == ModelWindow(4_096, 512, None, "your settings")
     assert find_model_window("openai/gpt-5.1", own) == load_model_windows()["gpt-5.1"]
+
+
+def test_the_built_in_model_has_the_window_that_its_engine_gives_it() -> None:
+    window = find_model_window(BUILT_IN_MODEL)
+    assert window is not None
+    assert (window.context, window.output) == (local_process.CONTEXT_TOKENS, None)
+    assert find_model_window("ollama/" + BUILT_IN_MODEL.removeprefix("local/")) is None
