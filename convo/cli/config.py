@@ -405,7 +405,7 @@ def save_provider_key(config: Path | None, name: str, *, file: bool) -> None:
     Raises NotFound, InvalidUsage, InvalidSettings or StoreFault.
     """
     settings = load_settings(config)
-    provider = _find_provider(settings, name)
+    provider = _find_provider(settings, name, "set {} --file" if file else "set {}")
     if not file:
         with _key_file_hint():  # before the user enters a key that cannot be stored
             check_keyring()
@@ -429,7 +429,7 @@ def delete_provider_key(config: Path | None, name: str) -> None:
     Raises NotFound if no key is stored, InvalidSettings or StoreFault.
     """
     settings = load_settings(config)
-    provider = _find_provider(settings, name)
+    provider = _find_provider(settings, name, "unset {}")
     if not has_stored_key(provider):
         raise NotFound("stored key for", name, hint=f"unset {provider.key_env}" if provider.key_env else None)
     if provider.keyring:
@@ -441,12 +441,12 @@ def delete_provider_key(config: Path | None, name: str) -> None:
     print_notice(f"deleted the stored key of {name}")
 
 
-def _find_provider(settings: Settings, name: str) -> Provider:
-    """Return the provider. Raises NotFound."""
+def _find_provider(settings: Settings, name: str, command: str) -> Provider:
+    """Return the provider. Raises NotFound, with `command` for the closest name, such as "set {} --file"."""
     if name in settings.providers:
         return settings.providers[name]
     closest = find_closest_word(name, settings.providers)
-    raise NotFound("provider", name, hint=f"convo config key set {closest}" if closest else "convo models")
+    raise NotFound("provider", name, hint=f"convo config key {command.format(closest)}" if closest else "convo models")
 
 
 def _key_file_path(settings: Settings, provider: Provider) -> Path:

@@ -10,7 +10,7 @@ from shlex import quote
 from typing import Any, cast
 
 from convo.config.request_settings import MODELS_TABLE, check_parameter_value
-from convo.config.schema import SETTINGS_SCHEMA, AtomicTable, KeyedTable, SettingSchema, get_schema
+from convo.config.schema import SETTINGS_SCHEMA, AtomicTable, KeyedTable, SettingSchema, get_schema, iter_settings
 from convo.config.values import InvalidValue, SettingKey, format_setting_key
 from convo.errors import InvalidSettings, InvalidUsage
 
@@ -54,10 +54,27 @@ def parse_setting_value(raw_value: str, key: SettingKey, location: str) -> objec
         )
     as_value = (_parse_toml(f"value = {raw_value}") or {}).get("value")
     try:
-        return _check_text_or_value(schema, raw_value, as_value)
+        value = _check_text_or_value(schema, raw_value, as_value)
+        if isinstance(schema, AtomicTable):
+            _check_table_fields(schema, key, value, location)
+        return value
     except InvalidValue as error:
         hint = error.hint or f"convo config list {quote(format_setting_key(key))}"
         raise InvalidSettings(f"{location}: '{format_setting_key(key)}' {error}", hint=hint) from error
+
+
+def _check_table_fields(schema: AtomicTable, key: SettingKey, value: object, location: str) -> None:
+    """Raise InvalidSettings, with an example of the table, for a table with an invalid field."""
+    document: Any = value
+    for name in reversed(key):
+        document = {name: document}
+    try:
+        for _ in iter_settings(document, location):
+            pass
+    except InvalidSettings as error:
+        if error.hint == InvalidSettings.hint:
+            error.hint = f"convo config set {quote(format_setting_key(key))} '{_get_example_table(schema)}'"
+        raise
 
 
 def suggest_setting_command(key: SettingKey, schema: SettingSchema) -> str:

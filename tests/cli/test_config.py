@@ -426,3 +426,24 @@ def test_a_typed_key_is_not_shown(home: Path) -> None:
 def test_a_suggestion_names_the_intended_table(key: str, value: str, hint: str, convo: Convo, home: Path) -> None:
     got = convo("config", "set", key, value)
     assert (got.exit, got.err.splitlines()[1]) == (2, f"  try: {hint}")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ('prices."ollama/llama3.2"', "{ inptu = 0.25, output = 2 }", "did you mean 'input'?"),
+        ('windows."ollama/llama3.2"', '{ context = "8k" }', "must be"),
+    ],
+)
+def test_an_invalid_field_of_a_table_is_an_error_of_the_command_and_not_of_the_file(
+    convo: Convo, name: str, value: str, problem: str
+) -> None:
+    got = convo("config", "set", name, value)
+    assert got.exit != 0
+    assert ("config set: " in got.err, problem in got.err, "config.toml" in got.err) == (True, True, False)
+    assert f"try: convo config set '{name}' '{{ " in got.err
+
+
+def test_a_mistyped_provider_keeps_the_option_of_the_command_in_the_hint(convo: Convo) -> None:
+    assert "try: convo config key set openai --file\n" in convo("config", "key", "set", "opnai", "--file").err
+    assert "try: convo config key unset openai\n" in convo("config", "key", "unset", "opnai").err
