@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import httpx2
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 
@@ -175,6 +175,8 @@ def send_documented_requests(gateway: Server, route: ApiRoute, mode: Mode, examp
             case.path_parameters = {
                 name: object_ids.get(name, value) for name, value in (case.path_parameters or {}).items()
             }
+        if case.media_type == "multipart/form-data" and isinstance(case.body, dict):
+            assume(not any(isinstance(value, list) for value in case.body.values()))  # a form has no lists, only fields
         if isinstance(case.body, dict) and case.body.get("model") and isinstance(case.body["model"], str):
             case.body["model"] = "echo"
         response = case.call(base_url=gateway.root, timeout=PATIENCE_S)
@@ -307,6 +309,7 @@ def test_ten_thousand_mutated_requests_leave_no_tasks_or_locks(tmp_path: Path) -
     """Memory and open files are compared with those after the warm-up."""
     with run_gateway_process(tmp_path) as server:
         statuses = send_mutated_requests(server, WARM_UP)
+        assert server.http.get("/inspect/api/requests").status_code == 200  # opens the store's connection of the page
         memory, files = server.metric("process_resident_memory_bytes"), server.metric("process_open_fds")
         statuses += send_mutated_requests(server, RAW)
         for route, mode in ALLOWED + NOT_ALLOWED:
