@@ -309,7 +309,8 @@ def test_ten_thousand_mutated_requests_leave_no_tasks_or_locks(tmp_path: Path) -
     """Memory and open files are compared with those after the warm-up."""
     with run_gateway_process(tmp_path) as server:
         statuses = send_mutated_requests(server, WARM_UP)
-        assert server.http.get("/inspect/api/requests").status_code == 200  # opens the store's connection of the page
+        for route, mode in ALLOWED:  # the first call of a route imports its libraries and opens its connection
+            statuses += send_documented_requests(server, route, mode, 2)
         memory, files = server.metric("process_resident_memory_bytes"), server.metric("process_open_fds")
         statuses += send_mutated_requests(server, RAW)
         for route, mode in ALLOWED + NOT_ALLOWED:
