@@ -89,6 +89,7 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
                 clock=clock, new_id=random_id, authenticator=keys, log=log, report_store_fault=StoreFaultPrinter(),
                 upstreams=models,
                 report_dropped=lambda reason: print_notice(f"convo serve: {reason}"),
+                store=store,
             )  # fmt: skip
             if serve_settings.record:
                 gateway.recording.start()  # also deletes expired recordings

@@ -36,6 +36,7 @@ from convo.server.routes import (
 )
 from convo.server.sse import CancelOnDisconnect, EventsResult, relay_events
 from convo.server.websocket import WebSocketConnection, WebSocketConnections, WebSocketDeps, WebSocketLimits
+from convo.stores.base import Store
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -87,6 +88,7 @@ class Gateway:
     websocket_limits:  limits of each WebSocket
     upstreams:         the providers' own APIs, for requests that are passed through
     report_dropped:    called with the reason when the first request could not be recorded
+    store:             the service's store, if that of the inspector page is another connection
     recording:         records requests that the service does not store, if the settings ask for it
     is_shutting_down:  set by `begin_shutdown`: from then on nothing new is started
     sockets:           the open WebSockets
@@ -106,7 +108,9 @@ class Gateway:
         websocket_limits: WebSocketLimits | None = None,
         upstreams: PassThroughOpener | None = None,
         report_dropped: Callable[[str], None] | None = None,
+        store: Store | None = None,
     ) -> None:
+        store = store or inspector_deps.store
         self.is_shutting_down = False
         self.sockets = WebSocketConnections()
         self.metrics = Metrics()
@@ -119,8 +123,9 @@ class Gateway:
         self._upstreams = upstreams
         self._running_requests = 0
         self._store_measured_at: float | None = None
-        inspector_deps.store.admin.set_transaction_observer(self.metrics.record_store_duration)
-        self.recording = GatewayRecording(inspector_deps.store, serve, clock, report_dropped or ignore_report)
+        self._store = store
+        store.admin.set_transaction_observer(self.metrics.record_store_duration)
+        self.recording = GatewayRecording(store, serve, clock, report_dropped or ignore_report)
         self._rate_limits = RateLimits(serve.limits, clock.monotonic)
         paths = [
             Path(path, PathHandler(self, path, methods))
@@ -203,7 +208,7 @@ class Gateway:
             return
         self._store_measured_at = now
         with suppress(StoreFault):
-            size = await self._inspector_deps.store.admin.size_bytes()
+            size = await self._store.admin.size_bytes()
             if size is not None:
                 self.metrics.set_store_size(size)
 

@@ -185,7 +185,7 @@ def _json_response_object(description: str, schema: Mapping[str, Json]) -> dict[
 class InspectorDeps:
     """Dependencies of the inspector page, besides the service.
 
-    store:           the service's store
+    store:           the service's store, or another connection to its database
     prices:          the user's own prices, by full name of the model
     live_responses:  the responses in progress
     providers:       those of the settings, by name

@@ -280,6 +280,16 @@ def test_a_provider_key_is_sent_only_to_the_provider(
     assert KEY.encode() not in files
 
 
+def test_the_metrics_have_the_transactions_of_the_requests(tmp_path: Path, aliases: tuple[str, str]) -> None:
+    """The page has a connection of its own to a SQLite file, which is not the one that is measured."""
+    with run_serve("--store", f"sqlite:{tmp_path / 'served.db'}", before=aliases) as server:
+        server.create_response("hi")
+        metrics = server.http.get("/metrics").text
+    count = re.search(r"^convo_store_seconds_count (\S+)$", metrics, re.MULTILINE)
+    assert count
+    assert float(count[1]) >= 1
+
+
 def test_a_repeated_store_failure_is_reported_once_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     printer = StoreFaultPrinter()
     for message in ("no room is left", "no room is left", "it is away"):
