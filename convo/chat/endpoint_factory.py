@@ -365,7 +365,7 @@ def _describe_capabilities(settings: Settings, model: ModelName) -> Mapping[str,
         **describe_capabilities(str(model), settings.prices, settings.windows),
         "endpoints": ["/v1/responses", *(api.route for api in PassThroughApi if has_api(provider, api))],
         "state": "none" if settings.storage.type == "none" else "convo",
-        "steering": True,  # convo ends and continues the response, whatever the API of the model
+        "steering": True,  # convo ends the response and creates the one that continues it, for every API
     }
 
 

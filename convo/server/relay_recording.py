@@ -134,11 +134,11 @@ async def decode_copy(copy: BodyCopy, encoding: str, max_bytes: int) -> tuple[by
     if not encoding:
         return raw, is_truncated
     # in a thread: a few KB may become many MB
-    body, is_complete = await asyncio.to_thread(decompress_body, raw, encoding, max_bytes)
+    body, is_complete = await asyncio.to_thread(decompress_copy, raw, encoding, max_bytes)
     return body, is_truncated or not is_complete
 
 
-def decompress_body(raw: bytes, encoding: str, max_bytes: int) -> tuple[bytes, bool]:
+def decompress_copy(raw: bytes, encoding: str, max_bytes: int) -> tuple[bytes, bool]:
     """Decode a body, as far as it is complete and has at most `max_bytes`.
 
     encoding:  the value of Content-Encoding

@@ -175,7 +175,7 @@ UNKNOWN_OUTCOME_CHOICES = ("again", "output", "reject", ABORT_CHOICE, LEAVE_CHOI
 async def ask_for_decisions(
     runner: AgentRunner, reader: AnswerReader, print_message: PrintMessage, display: DisplayOptions
 ) -> bool:
-    """Ask the user for a decision on each pending call that nobody else decides meanwhile.
+    """Ask the user for a decision on each pending call, unless another person decides it first.
 
     Returns whether the run can continue: every call is decided, and the run was not ended.
     Raises Conflict if another process continued the run.

@@ -18,7 +18,7 @@ from convo.recording import exchange_queue
 from convo.recording.exchange import ExchangeRequest, ExchangeResponse
 from convo.recording.exchange_queue import MAX_UNWRITTEN
 from convo.server.relay import Upstream
-from convo.server.relay_recording import CopyBudget, decompress_body, recordable_headers, recordable_url
+from convo.server.relay_recording import CopyBudget, decompress_copy, recordable_headers, recordable_url
 from tests.server.relay_peers import (
     SERVE,
     Answer,
@@ -597,13 +597,13 @@ async def test_all_copies_together_have_a_limit_that_they_give_back() -> None:
 def test_thousands_of_empty_compressed_streams_are_decoded_up_to_a_limit(encoding: str) -> None:
     """Each copies the rest of the body: without a limit, 8 MB took minutes."""
     empty, text = ENCODERS[encoding](b""), ENCODERS[encoding](b"text")
-    assert decompress_body(text + 100 * empty + text, encoding, 1000) == (b"texttext", True)
-    assert decompress_body(text + 50_000 * empty, encoding, 1000) == (b"text", False)
+    assert decompress_copy(text + 100 * empty + text, encoding, 1000) == (b"texttext", True)
+    assert decompress_copy(text + 50_000 * empty, encoding, 1000) == (b"text", False)
 
 
 def test_a_body_that_is_cut_off_is_decoded_up_to_its_end() -> None:
     text = random.Random(2).randbytes(100_000)
-    body, is_complete = decompress_body(gzip.compress(text)[:-8], "gzip", 101_000)
+    body, is_complete = decompress_copy(gzip.compress(text)[:-8], "gzip", 101_000)
     assert (len(body), is_complete) == (100_000, False)
 
 
@@ -636,14 +636,14 @@ def test_a_decompression_bomb_a_cut_off_body_and_damage_are_bounded(encoding: st
     bomb = ENCODERS[encoding](bytes(5_000_000))
     text = random.Random(2).randbytes(100_000)
     whole = ENCODERS[encoding](text)
-    assert decompress_body(bomb, encoding, 1_000_000) == (bytes(1_000_000), False)
-    assert decompress_body(whole, encoding, 100_000) == (text, True)
-    assert decompress_body(whole, encoding, 99_999) == (text[:99_999], False)
-    part, is_complete = decompress_body(whole[: len(whole) // 2], encoding, 1_000_000)
+    assert decompress_copy(bomb, encoding, 1_000_000) == (bytes(1_000_000), False)
+    assert decompress_copy(whole, encoding, 100_000) == (text, True)
+    assert decompress_copy(whole, encoding, 99_999) == (text[:99_999], False)
+    part, is_complete = decompress_copy(whole[: len(whole) // 2], encoding, 1_000_000)
     assert text.startswith(part)
     assert not is_complete
-    assert decompress_body(b"\xff\xfe not compressed", encoding, 1000)[1] is False
-    assert decompress_body(b"{}", "unknown", 1000) == (b"", False)
+    assert decompress_copy(b"\xff\xfe not compressed", encoding, 1000)[1] is False
+    assert decompress_copy(b"{}", "unknown", 1000) == (b"", False)
 
 
 class StuckRecorder(MemoryRecorder):
