@@ -9,14 +9,11 @@ process, and the next process removes those of ended processes (of other machine
 
 import os
 import re
-import secrets
 import shutil
-import socket
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from weakref import WeakSet
@@ -93,7 +90,7 @@ NewId: TypeAlias = Callable[[str], str]
 
 def random_id(prefix: str) -> str:
     """Return `prefix`, "_" and 32 hex digits from the random source of the operating system."""
-    return f"{prefix}_{secrets.token_hex(16)}"
+    return f"{prefix}_{os.urandom(16).hex()}"
 
 
 def process_identity() -> str:
@@ -107,7 +104,7 @@ def is_process_dead(identity: str) -> bool:
     identity:  of `process_identity`, possibly with more fields after it
     """
     machine, pid, start_time = _parse_identity(identity)
-    if machine not in (_machine_id(), socket.gethostname()) or not pid.isdigit():
+    if machine not in (_machine_id(), _host_name()) or not pid.isdigit():
         return False
     try:
         os.kill(int(pid), 0)
@@ -141,6 +138,8 @@ def is_dead_process_tag(tag: str) -> bool:
 
 
 def _machine_hash() -> str:
+    from hashlib import sha256  # as with `socket`, most commands start without it
+
     return sha256(_machine_id().encode()).hexdigest()[:8]
 
 
@@ -149,8 +148,14 @@ def _machine_id() -> str:
     try:
         pid_namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
-        return socket.gethostname()
-    return f"{socket.gethostname()}@{''.join(filter(str.isdigit, pid_namespace))}"
+        return _host_name()
+    return f"{_host_name()}@{''.join(filter(str.isdigit, pid_namespace))}"
+
+
+def _host_name() -> str:
+    import socket
+
+    return socket.gethostname()
 
 
 def _parse_identity(identity: str) -> tuple[str, str, str]:

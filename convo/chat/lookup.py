@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 from convo.errors import AmbiguousHandle, DamagedRow, InvalidUsage, ItemDeleted, NotFound
 from convo.history.accumulator import ResponseAccumulator
 from convo.history.items import (
+    MAX_TITLE_ITEMS,
     Item,
     Json,
     conversation_title,
@@ -26,7 +27,6 @@ from convo.history.records import RECORDED_SESSION_PREFIX, RECORDING_PARAMETER, 
 from convo.history.request_body import API_PATHS, SentBody, join_request_body
 from convo.history.tree import Key, root_key
 from convo.stores.base import Conversation, HandleMatch, Store
-from convo.stores.request_list import MAX_TITLE_STEPS
 from convo.strategies.selection import check_handle, owner_of_handle, parse_turn_handle
 from convo.strategies.strategy import STRATEGIES
 
@@ -250,7 +250,7 @@ async def load_session_summary(store: Store, session: Session) -> SessionSummary
     """Return the summary of `session`; of its history only the first items are read."""
     stats = await store.session_stats(session.id)
     has_typed_start = stats.first_item is None or typed_text(stats.first_item)
-    first_items = [stats.first_item] if has_typed_start else await store.first_items(session.head, MAX_TITLE_STEPS)
+    first_items = [stats.first_item] if has_typed_start else await store.first_items(session.head, MAX_TITLE_ITEMS)
     return SessionSummary(
         session,
         stats.item_count,
@@ -362,7 +362,7 @@ def _list_chain_ends(links: Sequence[Link], responses: Sequence[HandleMatch]) ->
 async def _load_title(store: Store, head: Key) -> str:
     """Return the title of the conversation that ends at `head`; "" for a missing one."""
     try:
-        return conversation_title(await store.first_items(head, MAX_TITLE_STEPS))
+        return conversation_title(await store.first_items(head, MAX_TITLE_ITEMS))
     except NotFound:
         return ""
 

@@ -73,7 +73,7 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
                 )
         chat = await context.open()
         presenter = await open_run_presenter(chat, setup, context, output, options) if setup else None
-        if not presenter:
+        if chat.record.is_saved and not presenter:
             await check_no_open_run(store, chat.session)
         if message is None:
             return await run_interactive_chat(

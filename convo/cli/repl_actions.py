@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from convo.chat.conversation import Chat
 from convo.chat.open import open_chat
 from convo.chat.session_record import check_session_name_free
-from convo.chat.view_loader import load_open_run
 from convo.config.settings import Settings
 from convo.errors import InvalidUsage, StateFault
 from convo.history.records import Session
@@ -91,6 +90,8 @@ async def export_open_chat(chat: Chat, file_name: str, settings: Settings, looku
 
 async def check_no_open_run(store: Store, session: Session) -> None:
     """Raise StateFault for an open agent run, whose calls have no output yet."""
+    from convo.chat.view_loader import load_open_run  # slow to import, and a new session has none
+
     if await load_open_run(store, session):
         raise StateFault(
             f"{session.name!r} has an open agent run, and its calls have no output yet",

@@ -177,6 +177,10 @@ def _remove_wrappers(text: str) -> str:
     return text[start:].strip()
 
 
+MAX_TITLE_ITEMS = 16
+"""Items at the start of a conversation, or at the end of a request's input, among which a typed message is searched."""
+
+
 def conversation_title(items: Iterable[Item], width: int = 60) -> str:
     """Return the start of the first user message that a person typed, from the first items of a conversation.
 

@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -404,6 +403,8 @@ def _parse_retry_after_s(headers: Mapping[str, str]) -> float | None:
             return float(headers[name]) / per_second
         except (KeyError, ValueError):
             continue
+    from email.utils import parsedate_to_datetime
+
     try:
         retry_at, now = (parsedate_to_datetime(headers[name]) for name in ("retry-after", "date"))
         return (retry_at - now).total_seconds()

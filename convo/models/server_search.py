@@ -2,7 +2,7 @@
 
 Another program may listen at such a port: its response is bounded in size and time, and ignored if it is not a list of
 models. No model is loaded by a search. The requests are made with httpx2 alone, because importing the openai package
-takes a second.
+takes a second; it is imported when a port is open, because the prompt of a chat waits for the search.
 """
 
 import asyncio
@@ -14,8 +14,6 @@ from typing import NamedTuple, TypeAlias
 from convo.config.settings import ResponseLimits
 from convo.errors import ConvoError, EndpointFault
 from convo.history.items import Json
-from convo.models.base import parse_model_names
-from convo.models.http import limit_response_bodies
 
 SEARCH_TIMEOUT_S = 2.0
 """Seconds for all requests to one server."""
@@ -96,6 +94,9 @@ async def _is_port_open(port: int, timeout_s: float) -> bool:
 
 async def _ask_server(kind: ServerKind, timeout_s: float, *, with_windows: bool) -> LocalServer | None:
     from httpx2 import AsyncClient, HTTPError
+
+    from convo.models.base import parse_model_names
+    from convo.models.http import limit_response_bodies
 
     root = f"http://127.0.0.1:{kind.port}"
     client = AsyncClient(base_url=root, trust_env=False, verify=False, timeout=timeout_s)

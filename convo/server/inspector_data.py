@@ -25,7 +25,7 @@ from convo.config.sections import Price
 from convo.config.settings import LOCAL_TENANT
 from convo.errors import InvalidRunState
 from convo.history.canonical import is_utf8_encodable
-from convo.history.items import Item, Json, StreamEvent, conversation_title, item_type
+from convo.history.items import MAX_TITLE_ITEMS, Item, Json, StreamEvent, conversation_title, item_type
 from convo.history.records import (
     IGNORED_PARAMETER,
     UNFINISHED_STATUSES,
@@ -43,7 +43,7 @@ from convo.server.sse import LiveResponse
 from convo.stores.base import Store
 from convo.stores.codec import parse_search_phrases, tokenize
 from convo.stores.request_charts import CostGroup, CostGroups, TimeBucket
-from convo.stores.request_list import MAX_TITLE_STEPS, TEXT_SORTS, ListedRequest, RequestCursor, RequestQuery
+from convo.stores.request_list import TEXT_SORTS, ListedRequest, RequestCursor, RequestQuery
 from convo.strategies.strategy import STRATEGIES
 from convo.usage.cost import Usage
 from convo.usage.model_info import find_price
@@ -428,7 +428,7 @@ def _build_list_entry(handle: str, view: ConversationView) -> dict[str, Json]:
         "items": len(items),
         "unacknowledged": len(view.unconfirmed_nodes),
         "used_at": view.session.used_at if view.session else last_created_at,
-        "first_words": conversation_title(islice(items, MAX_TITLE_STEPS)),
+        "first_words": conversation_title(islice(items, MAX_TITLE_ITEMS)),
     }
 
 

@@ -34,9 +34,6 @@ REQUEST_SORTS: tuple[RequestSort, ...] = get_args(RequestSort)
 MAX_MATCHING_ITEMS = 1000
 """Items that a search for requests considers, newest first where the store knows the order."""
 
-MAX_TITLE_STEPS = 16
-"""Items before the end of a request's input among which its user message is searched."""
-
 TITLE_WIDTH = 120
 """Characters of a title."""
 

@@ -20,14 +20,13 @@ from convo.chat.turn import load_owner_tail
 from convo.chat.view_loader import load_session_view
 from convo.endpoints.base import PAGE_ITEMS, Endpoint, list_all_items
 from convo.errors import Conflict, ConvoError, InvalidUsage, ItemDeleted, StateFault, Unreachable, Unreadable
-from convo.history.items import Item
+from convo.history.items import MAX_TITLE_ITEMS, Item
 from convo.history.records import EMBEDDED_SCOPE, Link, Scope, Session, Strategy
 from convo.history.tree import Key, Path, common_prefix_length, root_key
 from convo.inspect.serialize import ConversationDocument, links_to_json
 from convo.inspect.view import ConversationView
 from convo.runtime import Clock, NewId, report_progress, shielded
 from convo.stores.base import AppendItems, Store, Transaction
-from convo.stores.request_list import MAX_TITLE_STEPS
 from convo.strategies.conversion import (
     UNKNOWN_ORIGIN,
     ItemOrigin,
@@ -359,7 +358,7 @@ def _new_session(source: ConversationSource, target: TransferTarget, path: Path,
     now = writer.clock.now()
     return Session(
         id=writer.new_id("ses"),
-        name=source.name or (make_session_name(*path.items[:MAX_TITLE_STEPS])),
+        name=source.name or (make_session_name(*path.items[:MAX_TITLE_ITEMS])),
         strategy=target.strategy,
         model=target.model,
         head=path.head,

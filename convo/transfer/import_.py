@@ -22,7 +22,7 @@ from convo.chat.files import format_os_error, read_whole_stream
 from convo.chat.item_file import UNNAMED_FILE, parse_item_file
 from convo.chat.session_record import make_session_name, validate_session_name
 from convo.errors import InputFault, InvalidUsage, ItemDeleted, NotFound, Unreadable
-from convo.history.items import Item, Json, user_message
+from convo.history.items import MAX_TITLE_ITEMS, Item, Json, user_message
 from convo.history.records import Link, Scope, Session, Strategy
 from convo.history.tree import Path, root_key
 from convo.inspect.serialize import (
@@ -40,7 +40,6 @@ from convo.inspect.serialize import (
 from convo.runstate.reader import run_state_from_json
 from convo.runstate.run_state import RunState
 from convo.stores.base import Store
-from convo.stores.request_list import MAX_TITLE_STEPS
 from convo.transfer.convert import SessionWriter
 
 SQLITE_HEADER = b"SQLite format 3\0"
@@ -250,7 +249,7 @@ def imported_session_name(document: ConversationDocument) -> str:
             return validate_session_name(document.name)
         except InvalidUsage:
             return make_session_name(user_message(document.name))
-    return make_session_name(*document.items[:MAX_TITLE_STEPS])
+    return make_session_name(*document.items[:MAX_TITLE_ITEMS])
 
 
 async def _missing_links(

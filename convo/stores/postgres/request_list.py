@@ -10,7 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from convo.errors import DamagedRow
-from convo.history.items import Item, typed_text
+from convo.history.items import MAX_TITLE_ITEMS, Item, typed_text
 from convo.history.records import Link
 from convo.stores.codec import encode_json, parse_search_phrases, phrase_density, tokenize_item
 from convo.stores.postgres import tenant_rows
@@ -21,7 +21,6 @@ from convo.stores.postgres.tenant_rows import BEGIN_SNAPSHOT, TenantConnection, 
 from convo.stores.request_list import (
     MAX_MATCHING_ITEMS,
     MAX_MODEL_ROUTES,
-    MAX_TITLE_STEPS,
     MAX_TOOL_CALLS,
     ROUTE_COLUMNS,
     TEXT_SORTS,
@@ -325,5 +324,5 @@ async def _load_titles(t: TenantConnection, nodes: Sequence[UUID], damaged: list
             except DamagedRow as error:
                 damaged.append(error)
 
-    rows = await t.fetch_all(SELECT_INPUTS_BACKWARDS, list(nodes), MAX_TITLE_STEPS)
+    rows = await t.fetch_all(SELECT_INPUTS_BACKWARDS, list(nodes), MAX_TITLE_ITEMS)
     return {start: choose_title(iter_items(group)) for start, group in groupby(rows, key=lambda row: row[0])}

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from convo.errors import DamagedRow
-from convo.history.items import Item, typed_text
+from convo.history.items import MAX_TITLE_ITEMS, Item, typed_text
 from convo.stores.codec import (
     decode_item,
     decode_link,
@@ -20,7 +20,6 @@ from convo.stores.codec import (
 from convo.stores.request_list import (
     MAX_MATCHING_ITEMS,
     MAX_MODEL_ROUTES,
-    MAX_TITLE_STEPS,
     MAX_TOOL_CALLS,
     ROUTE_COLUMNS,
     TITLES_PER_READ,
@@ -283,7 +282,7 @@ def _load_request(t: TenantConnection, n: int, damaged: list[DamagedRow]) -> Lis
 
 
 def _iter_input_backwards(t: TenantConnection, n: int, damaged: list[DamagedRow]) -> Iterator[Item]:
-    for item, body in t.execute(SELECT_INPUT_BACKWARDS, n, MAX_TITLE_STEPS):
+    for item, body in t.execute(SELECT_INPUT_BACKWARDS, n, MAX_TITLE_ITEMS):
         try:
             yield decode_item(str(item), body)
         except DamagedRow as error:

@@ -5,7 +5,7 @@ first, so an outdated writer gets `Conflict` before anything is written, and del
 """
 
 from collections.abc import Callable, Sequence
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from convo.errors import DamagedRow
 from convo.history.items import Item, StreamEvent
@@ -26,16 +26,12 @@ from convo.stores.base import (
     Transaction,
 )
 from convo.stores.codec import ReadRows
-from convo.stores.request_charts import RequestCharts
-from convo.stores.request_list import RequestPage, RequestQuery
 from convo.stores.sqlite import (
     connection,
     files,
     gc,
     leases,
     records,
-    request_charts,
-    request_list,
     runs,
     search,
     tenant_rows,
@@ -46,6 +42,10 @@ from convo.stores.sqlite import runs as agents
 from convo.stores.sqlite.admin import SqliteAdmin
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.tenant_rows import TenantConnection
+
+if TYPE_CHECKING:
+    from convo.stores.request_charts import RequestCharts
+    from convo.stores.request_list import RequestPage, RequestQuery
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -142,18 +142,26 @@ class SqliteStore:
     async def search_items(self, query: str, *, limit: int = 20) -> Sequence[SearchHit]:
         return self._report(await self._read(search.search_items, query, limit))
 
-    async def list_requests(self, query: RequestQuery) -> RequestPage:
+    async def list_requests(self, query: "RequestQuery") -> "RequestPage":
+        from convo.stores.sqlite import request_list  # only the page of the gateway lists requests
+
         page = await self._read(request_list.select_requests, query)
         self._report(ReadRows(list(page.requests), list(page.damaged)))
         return page
 
-    async def chart_requests(self, query: RequestQuery) -> RequestCharts:
+    async def chart_requests(self, query: "RequestQuery") -> "RequestCharts":
+        from convo.stores.sqlite import request_charts
+
         return await self._read(request_charts.select_charts, query)
 
     async def request_models(self) -> Sequence[str]:
+        from convo.stores.sqlite import request_list
+
         return await self._read(request_list.select_models)
 
     async def request_tools(self) -> Sequence[str]:
+        from convo.stores.sqlite import request_list
+
         return await self._read(request_list.select_tools)
 
     async def remove_session(self, session_id: str) -> None:
