@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple, cast, get_args
 from urllib.parse import SplitResult, quote, urlsplit
 
-from convo.config.values import InvalidValue, Secret, check_text, expand_variables
+from convo.config.values import InvalidValue, Secret, check_text, expand_variables, find_closest_word
 
 StorageType = Literal["none", "memory", "sqlite", "postgres"]
 STORAGE_TYPES: tuple[StorageType, ...] = get_args(StorageType)
@@ -21,6 +21,13 @@ EPHEMERAL_STORE_TYPES = ("none", "memory")
 """Types of stores that are empty once the command has ended."""
 
 _TYPES_WITHOUT_CONNECTION: dict[str, StorageType] = {"none": "none", "memory": "memory"}
+_STORE_FORMS = {"sqlite": "sqlite:PATH", "postgresql": "postgresql://...", "postgres": "postgresql://..."}
+"""The form of a store by its scheme."""
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,31}):(?://)?")
+_FILE_PATH = re.compile(r"[A-Za-z0-9_./~ -]{0,300}(?:/|\.(?:db|sqlite3?))[A-Za-z0-9_./~ -]{0,300}")
+"""A text that is probably the path of a file, and contains no password."""
+
 _OPTION_PROBLEM = "must be none, memory, sqlite:PATH or postgresql://..."
 _URL_PROBLEM = "must be a URL that begins with postgresql:// when the type is postgres"
 
@@ -99,7 +106,19 @@ def parse_storage_option(value: object) -> StorageOption:
         return StorageOption("sqlite", Secret(rest) if rest else None)
     if text in _TYPES_WITHOUT_CONNECTION:
         return StorageOption(_TYPES_WITHOUT_CONNECTION[text])
-    raise InvalidValue(_OPTION_PROBLEM)
+    raise InvalidValue(_OPTION_PROBLEM, hint=_suggest_store(text))
+
+
+def _suggest_store(text: str) -> str | None:
+    """Return a hint for a text that names no store; None without one. It repeats the scheme only, and no password."""
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        return f"sqlite:{text}" if _FILE_PATH.fullmatch(text) else None
+    name = scheme[1].lower().partition("+")[0]  # "postgresql+psycopg://" is the form of SQLAlchemy
+    closest = find_closest_word(name, _STORE_FORMS)
+    if closest is None:
+        return f"{scheme[0]!r} is not the scheme of a store" if scheme[0].endswith("//") else None
+    return f"{scheme[0]!r} is not the scheme of a store; did you mean {_STORE_FORMS[closest]}?"
 
 
 def resolve_storage(
@@ -125,7 +144,7 @@ def resolve_storage(
 
 def _parse_postgres_url(connection: str) -> Secret:
     if not connection.startswith(POSTGRES_URL_SCHEMES):
-        raise InvalidValue(_URL_PROBLEM)
+        raise InvalidValue(_URL_PROBLEM, hint=_suggest_store(connection) if _SCHEME.match(connection) else None)
     check_postgres_url(connection)
     return Secret(connection)
 

@@ -10,6 +10,7 @@ from convo.config.storage import Storage, parse_storage_option, redact_postgres_
 from convo.config.values import Secret
 from convo.errors import InvalidSettings
 from tests.config.settings_inputs import HOME, PATHS, WORK, make_settings
+from tests.command_runner import Convo
 
 TRUST = f'trusted = ["{WORK}"]'
 
@@ -263,3 +264,44 @@ def test_an_option_is_shown_without_a_password(word: str, displayed: str) -> Non
 )
 def test_a_url_is_shown_and_passed_on_without_its_passwords(url: str, redacted: str, stripped: str) -> None:
     assert (redact_postgres_url(url), strip_postgres_passwords(url)) == (redacted, stripped)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("postgre://h/db", "'postgre://' is not the scheme of a store; did you mean postgresql://...?"),
+        ("postgress://me:pw@h/db", "'postgress://' is not the scheme of a store; did you mean postgresql://...?"),
+        (
+            "postgresql+psycopg://me:pw@h",
+            "'postgresql+psycopg://' is not the scheme of a store; did you mean postgresql://...?",
+        ),
+        ("POSTGRES://h/db", "'POSTGRES://' is not the scheme of a store; did you mean postgresql://...?"),
+        ("postgresql:h/db", "'postgresql:' is not the scheme of a store; did you mean postgresql://...?"),
+        ("sqlit:chat.db", "'sqlit:' is not the scheme of a store; did you mean sqlite:PATH?"),
+        ("mysql://me:pw@h/db", "'mysql://' is not the scheme of a store"),
+        ("chat.db", "sqlite:chat.db"),
+        ("/srv/chats", "sqlite:/srv/chats"),
+        ("me:pw@h/db", InvalidSettings.hint),
+        ("nonsense", InvalidSettings.hint),
+    ],
+)
+def test_the_hint_for_an_unknown_store_names_its_scheme_and_the_nearest_one(text: str, hint: str) -> None:
+    with pytest.raises(InvalidSettings) as option:
+        make_settings(SettingFlags(store=text))
+    assert option.value.hint == hint
+    if "did you mean postgresql" in hint:
+        with pytest.raises(InvalidSettings) as setting:
+            make_settings(project=table("postgres", text))
+        assert setting.value.hint == hint
+
+
+@pytest.mark.parametrize("command", ["serve", "store stats", "store check", "store prune --older-than 1d", "tap"])
+def test_every_command_with_a_store_names_a_misspelt_scheme(
+    convo: Convo, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    hint = "try: 'postgre://' is not the scheme of a store; did you mean postgresql://...?\n"
+    got = convo(*command.split(), "--store", "postgre://h/db")
+    assert (got.exit, got.err.endswith(hint)) == (2, True)
+    monkeypatch.setenv("CONVO_STORE", "postgre://h/db")
+    got = convo("sessions")
+    assert (got.exit, got.err.endswith(hint)) == (2, True)
