@@ -117,15 +117,15 @@ class UnknownModel(InvalidSettings):
 class NotFound(ConvoError):
     """The handle is unknown.
 
-    `kind` is the kind of the object as text, `handle` the unknown handle.
+    `kind` is the kind of the object as text, `handle` the unknown handle, `note` the rest of the message.
     """
 
     code, exit, status, hint = "not_found", 5, 404, "convo sessions"
 
-    def __init__(self, kind: str, handle: str, *, hint: str | None = None) -> None:
+    def __init__(self, kind: str, handle: str, *, note: str = "", hint: str | None = None) -> None:
         self.kind, self.handle = kind, handle
         shown_handle = handle if len(handle) <= MAX_SHOWN_HANDLE_CHARS else f"{handle[:64]}…"
-        super().__init__(f"no {kind} {shown_handle!r}", hint=hint)
+        super().__init__(f"no {kind} {shown_handle!r}{note}", hint=hint)
 
 
 class InputFault(ConvoError):

@@ -8,8 +8,10 @@ Lists read no history: the store counts.
 
 import os
 from collections.abc import Awaitable, Sequence
+from shlex import quote
 from typing import NamedTuple, TypeVar
 
+from convo.config.values import find_closest_word
 from convo.errors import AmbiguousHandle, DamagedRow, InvalidUsage, ItemDeleted, NotFound
 from convo.history.accumulator import ResponseAccumulator
 from convo.history.items import (
@@ -59,10 +61,49 @@ async def resolve_handle(store: Store, handle: str) -> HandleMatch:
     if len(exact_matches or matches) > 1:
         raise AmbiguousHandle(handle, [(match.id, f"{match.kind}  {match.label}") for match in matches])
     if not matches:
-        if os.path.splitext(handle)[1] in FILE_SUFFIXES:
-            raise NotFound("session or file", handle, hint="check the path")
-        raise NotFound(STRATEGIES[owner_of_handle(handle)].id_noun or "session", handle)
+        raise await _make_unknown_handle_error(store, handle)
     return (exact_matches or matches)[0]
+
+
+async def has_handle(store: Store, handle: str) -> bool:
+    """Return whether the store has an object with this handle. Raises the errors of `resolve_handle` but NotFound."""
+    try:
+        await resolve_handle(store, handle)
+    except NotFound:
+        return False
+    return True
+
+
+MAX_COMPARED_SESSIONS = 300
+"""The newest sessions whose names are compared with an unknown one."""
+
+_MAX_COMPARED_CHARS = 100
+
+
+async def _make_unknown_handle_error(store: Store, handle: str) -> NotFound:
+    """Return the error for an unknown handle: the nearest name of a session, or that a turn number is not possible."""
+    base_handle, number = parse_turn_handle(handle)
+    if number is not None and await has_handle(store, base_handle):
+        return NotFound(
+            "session",
+            handle,
+            note=f": turns of {base_handle} are no sessions",
+            hint=f"convo chat --fork {quote(handle)} continues after that turn; omit @{number} for all of it",
+        )
+    if os.path.splitext(handle)[1] in FILE_SUFFIXES:
+        return NotFound("session or file", handle, hint="check the path")
+    noun = STRATEGIES[owner_of_handle(handle)].id_noun
+    closest = None if noun else await _find_closest_session_name(store, base_handle)
+    return NotFound(noun or "session", handle, note=f"; did you mean {closest!r}?" if closest else "")
+
+
+async def _find_closest_session_name(store: Store, name: str) -> str | None:
+    """Return the name of the session that is most similar to `name`, of the newest ones; None if none is similar."""
+    if len(name) > _MAX_COMPARED_CHARS:
+        return None
+    sessions = await store.sessions(limit=MAX_COMPARED_SESSIONS)
+    names = (session.name for session in sessions if not session.name.startswith(SCRATCH_PREFIX))
+    return find_closest_word(name, [name for name in names if len(name) <= _MAX_COMPARED_CHARS])
 
 
 async def load_last_used_session(store: Store) -> Session:

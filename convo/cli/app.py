@@ -653,6 +653,8 @@ LOOKUP_PANEL = "Lookup"
 HandleArgument = Annotated[
     str, typer.Argument(metavar="HANDLE", help="Session, resp_..., conv_..., @last, @recorded or file.")
 ]
+TURN_HANDLE_HELP = "Session, resp_..., conv_..., @last, @recorded or file; add @N for the response of its turn N."
+TurnHandleArgument = Annotated[str, typer.Argument(metavar="HANDLE", help=TURN_HANDLE_HELP)]
 RemoteOption = Annotated[
     bool,
     typer.Option("--remote", help="Read from the endpoint, not from the local copy.", rich_help_panel=LOOKUP_PANEL),

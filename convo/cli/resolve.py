@@ -10,8 +10,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 
-from convo.chat.lookup import load_sent_body, resolve_handle
+from convo.chat.conversation import find_turn_end
+from convo.chat.lookup import has_handle, load_sent_body, split_turn_suffix
+from convo.chat.next_request import find_branch_links
 from convo.chat.view_loader import fetch_remote_view, load_file_view, load_handle_view
 from convo.cli.deps import endpoint_session, make_recorded_endpoint, open_configured_store, read_from_store
 from convo.cli.output import print_line, print_notice
@@ -19,7 +22,7 @@ from convo.cli.progress import show_progress
 from convo.config.loader import choose_model, load_settings
 from convo.config.settings import ModelChoice, ModelName, Settings
 from convo.config.values import Layer, SettingSource
-from convo.errors import InvalidUsage, NotFound, Unreachable, WrongOwner
+from convo.errors import InvalidUsage, ItemDeleted, NotFound, Unreachable, WrongOwner
 from convo.history.records import Scope
 from convo.history.tree import root_key
 from convo.inspect.diff import describe_drift
@@ -98,10 +101,32 @@ class HandleResolver:
         self._settings, self._store, self._options = settings, store, options
 
     async def resolve(self, handle: str) -> ConversationView:
-        """Return the view of `handle`, from here or from its endpoint, with the user's own prices."""
+        """Return the view of `handle`, from here or from its endpoint, with the user's own prices.
+
+        HANDLE@N is the response that ended turn N of HANDLE. Raises NotFound if no response ended there.
+        """
         return replace(await self._resolve(handle), prices=self._settings.prices)
 
     async def _resolve(self, handle: str) -> ConversationView:
+        base_handle, turn = await split_turn_suffix(self._store, handle)
+        if turn is None or (not is_path_like(handle) and await has_handle(self._store, handle)):
+            return await self._resolve_conversation(handle)
+        view = await self._resolve_conversation(base_handle)
+        if view.unreadable_head:
+            raise ItemDeleted(view.unreadable_head)
+        path = view.path.first(find_turn_end(view.path.items, turn))
+        if not view.links and view.session is None and not STRATEGIES[view.strategy].is_server_side:
+            return replace(view, handle=handle, path=path, confirmed_head=path.head)
+        link = next((link for link in find_branch_links(view) if link.head == path.head), None)
+        if link is None:
+            raise NotFound(
+                "response at the end of turn",
+                handle,
+                hint=f"convo inspect {quote(base_handle)} lists the responses; convo diff compares any turn",
+            )
+        return await self._resolve_conversation(link.id)
+
+    async def _resolve_conversation(self, handle: str) -> ConversationView:
         if is_path_like(handle):
             return await load_file_view(self._store, handle)
         try:
@@ -182,11 +207,7 @@ def path_exists(path: str) -> bool:
 
 async def is_unknown_file(store: Store, handle: str) -> bool:
     """Return whether the store does not have this handle and a file does."""
-    try:
-        await resolve_handle(store, handle)
-    except NotFound:
-        return path_exists(handle)
-    return False
+    return not await has_handle(store, handle) and path_exists(handle)
 
 
 def get_owner_handle(view: ConversationView) -> str:

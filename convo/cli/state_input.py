@@ -12,7 +12,7 @@ from pathlib import Path
 
 from convo.chat.files import format_os_error
 from convo.chat.state_file import is_state_like, parse_state_bytes, read_state_bytes, read_state_stream
-from convo.errors import AmbiguousHandle, InvalidUsage, NotFound, Unreadable
+from convo.errors import AmbiguousHandle, InvalidUsage, Unreadable
 from convo.runstate.reader import run_state_summary_to_json
 from convo.runstate.run_state import RunState
 from convo.runstate.writer import serialize_run_state
@@ -98,14 +98,11 @@ def read_piped_state() -> RunState:
 
 def _is_unknown_handle(handle: str, config: Path | None) -> bool:
     """Return whether no conversation in the store has this handle."""
-    from convo.chat.lookup import resolve_handle
+    from convo.chat.lookup import has_handle
     from convo.cli.deps import read_from_store
     from convo.config.loader import load_settings
 
     try:
-        read_from_store(load_settings(config), lambda store: resolve_handle(store, handle))
-    except NotFound:
-        return True
+        return not read_from_store(load_settings(config), lambda store: has_handle(store, handle))
     except AmbiguousHandle:
         return False
-    return False

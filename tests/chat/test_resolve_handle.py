@@ -112,6 +112,36 @@ async def test_an_unknown_handle_has_its_kind_and_a_hint(store: Store, handle: s
     assert message_and_hint(caught) == (f"no {kind} {handle!r}", hint)
 
 
+@pytest.mark.parametrize(
+    ("handle", "message"),
+    [
+        ("monadss", "no session 'monadss'; did you mean 'monads'?"),
+        ("monds", "no session 'monds'; did you mean 'monads'?"),
+        ("MONADS", "no session 'MONADS'"),
+        ("monda@2", "no session 'monda@2'; did you mean 'monads'?"),
+        ("scratch", "no session 'scratch'"),
+        ("resp_monads", "no response 'resp_monads'"),
+        ("monds" * 100, f"no session '{('monds' * 100)[:64]}…'"),
+    ],
+)
+async def test_an_unknown_session_names_the_most_similar_one(store: Store, handle: str, message: str) -> None:
+    for name in ("oslo", "@scratch", "monads"):
+        await add_session(store, name)
+    with pytest.raises(NotFound) as caught:
+        await resolve_handle(store, handle)
+    assert message_and_hint(caught) == (message, "convo sessions")
+
+
+async def test_a_turn_number_is_refused_by_name_where_a_session_is_needed(store: Store) -> None:
+    await add_session(store, "tea")
+    with pytest.raises(NotFound) as caught:
+        await resolve_handle(store, "tea@2")
+    assert message_and_hint(caught) == (
+        "no session 'tea@2': turns of tea are no sessions",
+        "convo chat --fork tea@2 continues after that turn; omit @2 for all of it",
+    )
+
+
 async def test_an_empty_handle_and_a_malformed_id_are_refused(store: Store) -> None:
     with pytest.raises(InvalidUsage) as empty:
         await resolve_handle(store, "")

@@ -361,3 +361,43 @@ def test_escaped_characters_of_arguments_are_shown_decoded(convo: Convo, tmp_pat
         )
         assert expected in page, form
     assert "Z\\u00fcrich" in convo("inspect", "./talk.json", "--raw").out
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_a_turn_number_names_the_response_of_that_turn(strategy: Strategy, convo: Convo, home: Path) -> None:
+    write_chats(home, chat_of("mine", strategy, "one", "two", "three"))
+    for handle, response in (("mine@1", "resp_1"), ("mine@-1", "resp_2"), ("resp_3@2", "resp_2"), ("mine@3", "resp_3")):
+        assert convo("inspect", handle, "--json").json() == convo("inspect", response, "--json").json()
+    assert convo("next", "mine@1", "--json").json() == convo("next", "resp_1", "--json").json()
+    assert convo("export", "mine@2").out == convo("export", "resp_2").out
+    assert convo("lint", "mine@1").exit == 0
+
+
+def test_a_turn_of_a_file_without_a_record_is_its_first_items(convo: Convo, tmp_path: Path) -> None:
+    items = [{"type": "message", "role": role, "content": role} for role in ("user", "assistant", "user", "assistant")]
+    file = tmp_path / "talk.json"
+    file.write_text(json.dumps(items))
+    assert json.loads(convo("inspect", f"{file}@1", "--raw").out) == items[:2]
+
+
+def test_a_turn_without_a_response_is_refused_by_name(convo: Convo, home: Path) -> None:
+    write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
+    nothing, missing = convo("inspect", "mine@0"), convo("inspect", "mine@2")
+    assert (nothing.exit, nothing.err) == (
+        5,
+        "convo: no response at the end of turn 'mine@0'\n"
+        "  try: convo inspect mine lists the responses; convo diff compares any turn\n",
+    )
+    assert (missing.exit, missing.err.splitlines()[0]) == (5, "convo: no turn '2'")
+
+
+@pytest.mark.parametrize("command", ["compact", "resume", "chat hi --from", "sessions rm --yes", "inspect --watch"])
+def test_a_command_for_a_whole_conversation_refuses_a_turn_by_name(command: str, convo: Convo, home: Path) -> None:
+    write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
+    got = convo(*command.split(), "mine@1")
+    assert (got.exit, got.err) == (
+        5,
+        "convo: no session 'mine@1': turns of mine are no sessions\n"
+        "  try: convo chat --fork mine@1 continues after that turn; omit @1 for all of it\n",
+    )
+    assert convo("sessions", "show", "mine").exit == 0

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.app import App, HandleArgument, JsonObjectOption, ProviderOption, get_root_options
+from convo.cli.app import App, JsonObjectOption, ProviderOption, TurnHandleArgument, get_root_options
 from convo.history.records import Strategy
 
 app = App()
@@ -24,7 +24,7 @@ The source is not changed: the result is a new session. No model is called.
 @app.command(epilog=EXAMPLES)
 def convert_command(
     ctx: typer.Context,
-    handle: HandleArgument,
+    handle: TurnHandleArgument,
     to: Annotated[
         Strategy, typer.Option("--to", metavar="STRATEGY", help="New strategy: replay, session, conversation or chain.")
     ],

@@ -8,10 +8,10 @@ import typer
 
 from convo.cli.app import (
     App,
-    HandleArgument,
     OptionalText,
     OptionalTexts,
     ProviderOption,
+    TurnHandleArgument,
     flag_option,
     get_root_options,
     parse_output_path,
@@ -84,7 +84,7 @@ class RedactionFlags:
 @app.command(epilog=EXAMPLES)
 def export_command(
     ctx: typer.Context,
-    handle: HandleArgument,
+    handle: TurnHandleArgument,
     *,
     output: Annotated[ExportFileFlags, "Output"],
     run: Annotated[ExportRunFlags, "Agent run"],

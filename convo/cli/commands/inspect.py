@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from convo.cli.app import (
+    TURN_HANDLE_HELP,
     App,
     OptionalText,
     ProviderOption,
@@ -45,7 +46,7 @@ BARE_PREFIXES = ("resp_", "conv_", "ses_")
 
 HandlesArgument = Annotated[
     list[str],
-    typer.Argument(metavar="HANDLE...", help="Session, resp_..., conv_..., @last, @recorded, file, or - for stdin."),
+    typer.Argument(metavar="HANDLE...", help=f"{TURN_HANDLE_HELP[:-1]}; - for stdin."),
 ]
 
 

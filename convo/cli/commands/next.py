@@ -7,10 +7,10 @@ import typer
 
 from convo.cli.app import (
     App,
-    HandleArgument,
     OptionalText,
     OptionalTexts,
     ProviderOption,
+    TurnHandleArgument,
     flag_option,
     get_root_options,
     value_option,
@@ -104,7 +104,7 @@ class NextAgentFlags:
 @app.command("next", epilog=EXAMPLES)
 def next_command(
     ctx: typer.Context,
-    handle: HandleArgument,
+    handle: TurnHandleArgument,
     prompt: PromptArgument = None,
     *,
     output: Annotated[NextFormatFlags, "Output (at most one of these)"],
