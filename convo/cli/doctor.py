@@ -51,6 +51,7 @@ from convo.config.trust import is_loopback
 from convo.config.values import Layer, SettingSource, read_secret
 from convo.errors import ConvoError, EndpointFault, InvalidSettings, InvalidUsage, ModelMissing, StoreUnavailable
 from convo.terminal.report_views import (
+    LEVEL_STYLES,
     CheckLevel,
     CheckReport,
     CheckResult,
@@ -455,12 +456,17 @@ def run_doctor(config: Path | None, flags: SettingFlags, names: Sequence[str], *
 
 
 def _print_summary(reports: Sequence[CheckReport]) -> None:
-    """Print the summary on stderr: on a terminal bold, with the names of the checks, below an empty line."""
+    """Print the summary on stderr.
+
+    On a terminal it is bold, in the color of the worst result, with the names of the checks and below an empty line.
+    """
     display = detect_display(sys.stderr, os.environ)
     if display.width is None:
         print_notice(summarize_checks(reports))
         return
-    summary = display.apply_style(summarize_checks(reports, with_names=True), "bold")
+    worst = max((report.result.level for report in reports), key=list(CheckLevel).index)
+    summary = display.apply_style(summarize_checks(reports, with_names=True), LEVEL_STYLES[worst])
+    summary = display.apply_style(summary, "bold")
     sys.stderr.write(f"\n{summary}\n" if sys.stdout.isatty() else f"{summary}\n")
 
 
@@ -499,5 +505,5 @@ def _get_finding(future: Future[CheckResult], deadline: float) -> CheckResult:
 
 
 def _report_to_json(report: CheckReport) -> dict[str, str]:
-    name, (level, finding, next_step) = report
+    name, (level, finding, next_step, _) = report
     return {"name": name, "level": str(level), "found": finding, "next": next_step}

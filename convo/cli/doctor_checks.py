@@ -70,7 +70,7 @@ def diagnose_folders(facts: FolderFacts) -> CheckResult:
     if facts.open_to_others:
         paths = " ".join(map(str, facts.open_to_others))
         return make_warning_result(f"other users of this machine can access {paths}", f"chmod 700 {paths}")
-    return make_ok_result(f"writable: {', '.join(map(str, facts.paths))}")
+    return make_ok_result(f"writable: {', '.join(map(str, facts.paths))}", brief="writable")
 
 
 class TerminalFacts(NamedTuple):
@@ -131,7 +131,11 @@ def diagnose_extras(facts: ExtrasFacts) -> CheckResult:
         return make_warning_result(
             f"a key is set, but the package is not installed: {', '.join(needed)}", _format_install_command(needed)
         )
-    return make_ok_result("; ".join(notes), _format_install_command(missing) if missing else "")
+    return make_ok_result(
+        "; ".join(notes),
+        _format_install_command(missing) if missing else "",
+        brief=f"{len(installed)} installed" + (f", {len(missing)} not installed" if missing else ""),
+    )
 
 
 def _format_install_command(extra_names: Sequence[str]) -> str:
@@ -165,7 +169,10 @@ def diagnose_keys(facts: Sequence[ProviderKeyFacts]) -> CheckResult:
         return make_warning_result(f"other users of this machine can access the key in {places}", f"chmod 600 {places}")
     set_keys = [f"{key.location} ({key.provider})" for key in facts if key.is_set]
     unset_keys = [f"{key.location} ({key.provider})" for key in facts if not key.is_set]
-    return make_ok_result(f"set: {', '.join(set_keys) or 'none'}; not set: {', '.join(unset_keys) or 'none'}")
+    return make_ok_result(
+        f"set: {', '.join(set_keys) or 'none'}; not set: {', '.join(unset_keys) or 'none'}",
+        brief=f"set: {', '.join(key.location for key in facts if key.is_set) or 'none'}",
+    )
 
 
 def _format_set_key_hint(key: ProviderKeyFacts) -> str:
@@ -196,7 +203,7 @@ def diagnose_local_model(facts: LocalModelFacts) -> CheckResult:
         return make_warning_result("the engine of local models, xllamacpp, is not installed", "pip install xllamacpp")
     if facts.weights_file is None:
         return make_warning_result("the weights of the built-in model are not installed", "convo models pull")
-    return make_ok_result(f"{facts.weights_file}; needs no key and no network")
+    return make_ok_result(f"{facts.weights_file}; needs no key and no network", brief="installed")
 
 
 class OllamaFacts(NamedTuple):
@@ -216,7 +223,7 @@ class OllamaFacts(NamedTuple):
 
 def diagnose_ollama(facts: OllamaFacts | None) -> CheckResult:
     if facts is None:
-        return make_ok_result("not used: neither the default model nor an alias is an Ollama model")
+        return make_ok_result("not used: neither the default model nor an alias is an Ollama model", brief="not used")
     if facts.error:
         make_result = make_error_result if facts.is_default else make_warning_result
         return make_result(facts.error, "ollama serve, or set OLLAMA_HOST to its address")
@@ -296,14 +303,19 @@ class EncryptionKeyFacts(NamedTuple):
 def diagnose_encryption_key(facts: EncryptionKeyFacts) -> CheckResult:
     if facts.is_set:
         return make_ok_result(
-            f"compaction items are encrypted with {facts.variable}, which must be the same on all replicas"
+            f"compaction items are encrypted with {facts.variable}, which must be the same on all replicas",
+            brief=f"key in {facts.variable}",
         )
     if facts.store_type in EPHEMERAL_STORE_WARNINGS:
         return make_ok_result(
             f"compaction items are encrypted with a key of this process only ({facts.variable} is not set)",
             f"export {facts.variable}=..., if they must remain readable after a restart",
+            brief="key of this process",
         )
-    return make_ok_result("compaction items are encrypted with the store's key, which all users of the store share")
+    return make_ok_result(
+        "compaction items are encrypted with the store's key, which all users of the store share",
+        brief="key of the store",
+    )
 
 
 class StoreFacts(NamedTuple):
@@ -377,6 +389,7 @@ def _diagnose_sqlite(facts: StoreFacts, file: FileHealth) -> CheckResult:
         f"{store}, schema {file.schema_version}, {format_bytes(file.free_bytes)} free{check_note}"
         + _format_ttl(facts.storage),
         BACKUP_HINT,
+        brief=f"sqlite, schema {file.schema_version}, {format_bytes(file.free_bytes)} free",
     )
 
 
@@ -409,7 +422,8 @@ def _diagnose_postgres(facts: StoreFacts, server: ServerHealth) -> CheckResult:
     location = f"{server.location} ({facts.source})"
     store = f"{location}: PostgreSQL {version}, role {server.role!r}, schema {server.schema_version}"
     return make_ok_result(
-        f"{store}, {'TLS' if server.uses_tls else 'no TLS'}{facts.pooler}{_format_ttl(facts.storage)}"
+        f"{store}, {'TLS' if server.uses_tls else 'no TLS'}{facts.pooler}{_format_ttl(facts.storage)}",
+        brief=f"PostgreSQL {version}, schema {server.schema_version}, {'TLS' if server.uses_tls else 'no TLS'}",
     )
 
 

@@ -398,11 +398,17 @@ LEVEL_STYLES = {CheckLevel.OK: "good", CheckLevel.WARNING: "warn", CheckLevel.ER
 
 
 class CheckResult(NamedTuple):
-    """Result of one check: one sentence, and the next step if there is one."""
+    """Result of one check.
+
+    message:  one sentence
+    hint:     the next step, if there is one
+    brief:    the message in a few words, for the list of all checks on a terminal; "" if it has only one form
+    """
 
     level: CheckLevel
     message: str
     hint: str = ""
+    brief: str = ""
 
 
 class CheckReport(NamedTuple):
@@ -412,8 +418,8 @@ class CheckReport(NamedTuple):
     result: CheckResult
 
 
-def make_ok_result(message: str, hint: str = "") -> CheckResult:
-    return CheckResult(CheckLevel.OK, message, hint)
+def make_ok_result(message: str, hint: str = "", *, brief: str = "") -> CheckResult:
+    return CheckResult(CheckLevel.OK, message, hint, brief)
 
 
 def make_warning_result(message: str, hint: str) -> CheckResult:
@@ -432,15 +438,36 @@ def render_checks(reports: Sequence[CheckReport], display: DisplayOptions) -> st
     is_brief = display.width is not None and len(reports) > 1
     value_columns = (display.width or 0) - max((len(report.name) for report in reports), default=0) - LABEL_INDENT
     rows = []
-    for name, (level, message, hint) in reports:
+    for name, (level, message, hint, brief) in reports:
         if level is CheckLevel.OK and is_brief:
-            rows.append((name, truncate_text(escape_control_chars(message), max(1, value_columns))))
+            rows.append((name, _fit_message(message, brief or message, max(1, value_columns))))
             continue
         rows.append((name, message if level is CheckLevel.OK else f"{LEVEL_TEXTS[level]}: {message}"))
         rows += [("", f"try: {hint}")] if hint else []
     styles = {name: LEVEL_STYLES[result.level] for name, result in reports}
     signs = {name: format_sign(LEVEL_MARKS[result.level], display) for name, result in reports}
     return render_key_values(rows, display, styles, signs=signs)
+
+
+CLAUSE_ENDS = ("; ", " (", ", ")
+"""Text after which a message can end, the largest clauses first."""
+
+
+def _fit_message(message: str, brief: str, columns: int) -> str:
+    """Return the message if it fits, else its brief form, else the first clauses of that; a list then ends with "…"."""
+    message, brief = escape_control_chars(message), escape_control_chars(brief)
+    if text_width(message) <= columns:
+        return message
+    if text_width(brief) <= columns:
+        return brief
+    for end in CLAUSE_ENDS:
+        suffix = ", …" if end == ", " else ""
+        clauses = brief
+        while end in clauses:
+            clauses = clauses.rpartition(end)[0]
+            if text_width(clauses + suffix) <= columns:
+                return clauses + suffix
+    return truncate_text(brief, columns)
 
 
 def summarize_checks(reports: Sequence[CheckReport], *, with_names: bool = False) -> str:

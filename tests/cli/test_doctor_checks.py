@@ -71,7 +71,7 @@ def test_settings(facts: SettingsFacts, result: CheckResult) -> None:
 @pytest.mark.parametrize(
     ("facts", "result"),
     [
-        (FolderFacts([Path("/a"), Path("/b")]), make_ok_result("writable: /a, /b")),
+        (FolderFacts([Path("/a"), Path("/b")]), make_ok_result("writable: /a, /b", brief="writable")),
         (
             FolderFacts([Path("/a"), Path("/b"), Path("/c")], [Path("/a"), Path("/c")]),
             make_warning_result("other users of this machine can access /a /c", "chmod 700 /a /c"),
@@ -121,17 +121,23 @@ def test_the_terminal(facts: TerminalFacts, result: CheckResult) -> None:
     [
         (
             ExtrasFacts({"serve": [], "tokens": []}, frozenset({"serve"})),
-            make_ok_result("installed: serve, tokens"),
+            make_ok_result("installed: serve, tokens", brief="2 installed"),
         ),
         (
             ExtrasFacts({"anthropic": ["anthropic"], "serve": [], "tokens": ["toktok"]}),
             make_ok_result(
-                "installed: serve; not installed: anthropic, tokens", "pip install 'convo-state[anthropic,tokens]'"
+                "installed: serve; not installed: anthropic, tokens",
+                "pip install 'convo-state[anthropic,tokens]'",
+                brief="1 installed, 2 not installed",
             ),
         ),
         (
             ExtrasFacts({"tokens": ["toktok"]}),
-            make_ok_result("installed: none; not installed: tokens", "pip install 'convo-state[tokens]'"),
+            make_ok_result(
+                "installed: none; not installed: tokens",
+                "pip install 'convo-state[tokens]'",
+                brief="0 installed, 1 not installed",
+            ),
         ),
         (
             ExtrasFacts(
@@ -152,7 +158,7 @@ def test_optional_packages(facts: ExtrasFacts, result: CheckResult) -> None:
 @pytest.mark.parametrize(
     ("facts", "result"),
     [
-        ([], make_ok_result("set: none; not set: none")),
+        ([], make_ok_result("set: none; not set: none", brief="set: none")),
         (
             [
                 ProviderKeyFacts("openai", "OPENAI_API_KEY", is_set=True),
@@ -161,7 +167,8 @@ def test_optional_packages(facts: ExtrasFacts, result: CheckResult) -> None:
                 ProviderKeyFacts("mine", "MINE_KEY", is_set=False),
             ],
             make_ok_result(
-                "set: OPENAI_API_KEY (openai), /keys/azure (azure); not set: GROQ_API_KEY (groq), MINE_KEY (mine)"
+                "set: OPENAI_API_KEY (openai), /keys/azure (azure); not set: GROQ_API_KEY (groq), MINE_KEY (mine)",
+                brief="set: OPENAI_API_KEY, /keys/azure",
             ),
         ),
         (
@@ -223,7 +230,7 @@ def test_the_default_model_is_reported_with_the_owner_of_the_state(provider: Pro
         ),
         (
             LocalModelFacts(has_engine=True, weights_file=Path("/w/model.gguf")),
-            make_ok_result("/w/model.gguf; needs no key and no network"),
+            make_ok_result("/w/model.gguf; needs no key and no network", brief="installed"),
         ),
     ],
 )
@@ -234,7 +241,10 @@ def test_the_built_in_model(facts: LocalModelFacts, result: CheckResult) -> None
 @pytest.mark.parametrize(
     ("facts", "result"),
     [
-        (None, make_ok_result("not used: neither the default model nor an alias is an Ollama model")),
+        (
+            None,
+            make_ok_result("not used: neither the default model nor an alias is an Ollama model", brief="not used"),
+        ),
         (
             OllamaFacts("http://h/v1", ["qwen3"], error="connection refused"),
             make_warning_result("connection refused", "ollama serve, or set OLLAMA_HOST to its address"),
@@ -309,9 +319,11 @@ def test_serve(facts: ServeFacts, result: CheckResult) -> None:
 PROCESS_KEY_RESULT = make_ok_result(
     "compaction items are encrypted with a key of this process only (SEAL is not set)",
     "export SEAL=..., if they must remain readable after a restart",
+    brief="key of this process",
 )
 STORE_KEY_RESULT = make_ok_result(
-    "compaction items are encrypted with the store's key, which all users of the store share"
+    "compaction items are encrypted with the store's key, which all users of the store share",
+    brief="key of the store",
 )
 
 
@@ -320,7 +332,9 @@ STORE_KEY_RESULT = make_ok_result(
     [
         (
             EncryptionKeyFacts("SEAL", is_set=True, store_type="memory"),
-            make_ok_result("compaction items are encrypted with SEAL, which must be the same on all replicas"),
+            make_ok_result(
+                "compaction items are encrypted with SEAL, which must be the same on all replicas", brief="key in SEAL"
+            ),
         ),
         (EncryptionKeyFacts("SEAL", is_set=False, store_type="memory"), PROCESS_KEY_RESULT),
         (EncryptionKeyFacts("SEAL", is_set=False, store_type="none"), PROCESS_KEY_RESULT),
@@ -405,7 +419,13 @@ def test_a_store_that_ends_with_the_process(kind: StorageType, loss: str) -> Non
                 "convo store migrate, with the same --store",
             ),
         ),
-        (BUILT_IN_SOURCE, FILE, make_ok_result("sqlite:/w/c.db (built in), schema 3, 2.0 GB free", BACKUP_HINT)),
+        (
+            BUILT_IN_SOURCE,
+            FILE,
+            make_ok_result(
+                "sqlite:/w/c.db (built in), schema 3, 2.0 GB free", BACKUP_HINT, brief="sqlite, schema 3, 2.0 GB free"
+            ),
+        ),
         (
             BUILT_IN_SOURCE,
             FILE._replace(quick_check=None),
@@ -413,6 +433,7 @@ def test_a_store_that_ends_with_the_process(kind: StorageType, loss: str) -> Non
                 "sqlite:/w/c.db (built in), schema 3, 2.0 GB free; too large for the quick check,"
                 " run convo store check",
                 BACKUP_HINT,
+                brief="sqlite, schema 3, 2.0 GB free",
             ),
         ),
     ],
@@ -525,13 +546,15 @@ POSTGRES = Storage("postgres", url=Secret("postgresql://host/db"))
         (
             SERVER._replace(uses_tls=True),
             make_ok_result(
-                "PostgreSQL at host/db (built in): PostgreSQL 18.1, role 'odd\"name', schema 3, TLS, at Supabase"
+                "PostgreSQL at host/db (built in): PostgreSQL 18.1, role 'odd\"name', schema 3, TLS, at Supabase",
+                brief="PostgreSQL 18.1, schema 3, TLS",
             ),
         ),
         (
             SERVER,
             make_ok_result(
-                "PostgreSQL at host/db (built in): PostgreSQL 18.1, role 'odd\"name', schema 3, no TLS, at Supabase"
+                "PostgreSQL at host/db (built in): PostgreSQL 18.1, role 'odd\"name', schema 3, no TLS, at Supabase",
+                brief="PostgreSQL 18.1, schema 3, no TLS",
             ),
         ),
     ],
@@ -555,5 +578,6 @@ def test_a_finding_of_a_postgresql_store_ends_with_the_expiry_of_unused_data() -
     storage = POSTGRES._replace(default_ttl_s=60.0)
     assert diagnose_store(StoreFacts(storage, BUILT_IN_SOURCE, SERVER)) == make_ok_result(
         "PostgreSQL at host/db (built in): PostgreSQL 18.1, role 'odd\"name', schema 3, no TLS;"
-        " unused data expires (ttl)"
+        " unused data expires (ttl)",
+        brief="PostgreSQL 18.1, schema 3, no TLS",
     )

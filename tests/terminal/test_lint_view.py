@@ -60,3 +60,23 @@ def test_a_terminal_shows_passed_checks_in_one_line_without_their_hints() -> Non
     alone = render_checks([passed], DisplayOptions(40)).splitlines()
     assert len(alone) == 5
     assert alone[-1] == "        try: back it up"
+
+
+def test_a_passed_check_is_cut_after_a_clause_and_not_in_a_word() -> None:
+    model = CheckReport(
+        "model", make_ok_result("openai/gpt-5-mini (OPENAI_API_KEY is set); its provider stores chains")
+    )
+    local = CheckReport("local", make_ok_result("/models/tiny.gguf; needs no key", brief="installed"))
+    extras = CheckReport("extra", make_ok_result("anthropic, keyring, mcp, postgres, serve, tokens"))
+
+    def values(columns: int) -> list[str]:
+        lines = render_checks([model, local, extras], DisplayOptions(columns)).splitlines()
+        return [line[len("✓ model  ") :] for line in lines]
+
+    assert values(80) == [model.result.message, local.result.message, extras.result.message]
+    assert values(60) == [
+        "openai/gpt-5-mini (OPENAI_API_KEY is set)",
+        "/models/tiny.gguf; needs no key",
+        "anthropic, keyring, mcp, postgres, serve, tokens",
+    ]
+    assert values(36) == ["openai/gpt-5-mini", "installed", "anthropic, keyring, mcp, …"]
