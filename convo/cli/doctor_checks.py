@@ -31,7 +31,8 @@ class VersionFacts(NamedTuple):
 
 
 def diagnose_versions(facts: VersionFacts) -> CheckResult:
-    return make_ok_result(f"{facts.convo}, Python {facts.python}, {facts.system}")
+    version = f"{facts.convo}, Python {facts.python}"
+    return make_ok_result(f"{version}, {facts.system}", brief=version)
 
 
 class SettingsFacts(NamedTuple):
@@ -389,7 +390,7 @@ def _diagnose_sqlite(facts: StoreFacts, file: FileHealth) -> CheckResult:
         f"{store}, schema {file.schema_version}, {format_bytes(file.free_bytes)} free{check_note}"
         + _format_ttl(facts.storage),
         BACKUP_HINT,
-        brief=f"sqlite, schema {file.schema_version}, {format_bytes(file.free_bytes)} free",
+        brief=f"SQLite, {format_bytes(file.free_bytes)} free",
     )
 
 
@@ -423,7 +424,7 @@ def _diagnose_postgres(facts: StoreFacts, server: ServerHealth) -> CheckResult:
     store = f"{location}: PostgreSQL {version}, role {server.role!r}, schema {server.schema_version}"
     return make_ok_result(
         f"{store}, {'TLS' if server.uses_tls else 'no TLS'}{facts.pooler}{_format_ttl(facts.storage)}",
-        brief=f"PostgreSQL {version}, schema {server.schema_version}, {'TLS' if server.uses_tls else 'no TLS'}",
+        brief=f"PostgreSQL {version}, {'TLS' if server.uses_tls else 'no TLS'}",
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from convo.config.sections import Provider
+from convo.config.sections import Price, Provider
 from convo.config.settings import Settings, resolve_model
 from convo.config.storage import Storage
 from convo.config.trust import escape_unprintable
@@ -71,10 +71,15 @@ class BuiltInModel:
 def render_models(
     settings: Settings, built_in: BuiltInModel, providers: Sequence[ProviderStatus], display: DisplayOptions
 ) -> str:
-    """Render the settings of models and the table of providers, then one line for each model that a server listed."""
+    """Render the settings of models and the table of providers, then one line for each model that a server listed.
+
+    A terminal shows the providers that are set up first.
+    """
+    if display.width is not None:
+        providers = sorted(providers, key=lambda entry: entry.setup_error is not None)
     head = [
         *_default_model_rows(settings),
-        *_model_data_rows(settings),
+        *_model_data_rows(settings, display),
         *_built_in_rows(built_in, display),
         *_alias_rows(settings),
         *_settings_file_rows(settings),
@@ -82,7 +87,7 @@ def render_models(
     model_lines = [
         escape_control_chars(f"{entry.provider.name}/{model}") for entry in providers for model in entry.models or ()
     ]
-    head_text = display.translate_box_chars("\n".join(key_value_lines(head, display)))
+    head_text = display.translate_box_chars("\n".join(key_value_lines(head, display, bold_labels={"default"})))
     table = render_table(_provider_columns(providers, display), display)
     return "\n".join([head_text, "", table, *([""] if model_lines else []), *model_lines])
 
@@ -125,7 +130,7 @@ def _default_model_rows(settings: Settings) -> Iterator[KeyValue]:
         yield "default", f"{alias}{full_name} ({source})"
 
 
-def _model_data_rows(settings: Settings) -> Iterator[KeyValue]:
+def _model_data_rows(settings: Settings, display: DisplayOptions) -> Iterator[KeyValue]:
     """Yield the context window and the price of the default model, where known."""
     try:
         full_name = str(resolve_model(settings, None, "model").name)
@@ -135,7 +140,11 @@ def _model_data_rows(settings: Settings) -> Iterator[KeyValue]:
     if window:
         yield "window", f"{window.context:,} tokens"
     if price:
-        yield "price", str(price)
+        yield "price", str(price) if display.width is None else _format_price(price)
+
+
+def _format_price(price: Price) -> str:
+    return f"${price.input:g} input, ${price.cached:g} cached, ${price.output:g} output per million tokens"
 
 
 def _format_built_in(built_in: BuiltInModel) -> str:
@@ -213,14 +222,10 @@ def _setup_status(entry: ProviderStatus) -> Status:
     return Status("no base URL", UNAVAILABLE)
 
 
-def _lacks_key(entry: ProviderStatus) -> bool:
-    return isinstance(entry.setup_error, KeyRefused)
-
-
 def _key_cell(entry: ProviderStatus, display: DisplayOptions) -> str:
-    """Return the variable and whether it is set; on a terminal without "not set" where the status is "no key"."""
-    if display.width is not None and entry.variable and entry.key_status == "not set" and _lacks_key(entry):
-        return entry.variable
+    """Return the variable or file of the key and whether it is set; on a terminal the status says that."""
+    if display.width is not None:
+        return entry.key_location or entry.variable or UNKNOWN_VALUE
     if entry.key_location and entry.key_location != entry.variable:
         return f"{entry.key_location} {entry.key_status}"
     return f"{entry.variable} {entry.key_status}" if entry.variable else entry.key_status

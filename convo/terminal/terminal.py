@@ -499,10 +499,12 @@ def key_value_lines(
     signs: Mapping[str, str] = NO_SIGNS,
     min_label_width: int = 0,
     folded_labels: Container[str] = (),
+    bold_labels: Container[str] = (),
 ) -> Iterator[str]:
     """Yield the rows as lines, with the values aligned and wrapped at the right edge.
 
     styles:         style of the theme by label; other labels are dim
+    bold_labels:    labels whose values begin with a bold word
     signs:          the sign before a label, one column wide and styled
     folded_labels:  labels whose values, such as names, are split rather than shown below their label
     """
@@ -519,6 +521,9 @@ def key_value_lines(
         if is_below:
             indent = LABEL_INDENT  # a long id is shown as a whole below its label
         lines = [*([""] if is_below else []), *_wrap_value(value, display, indent)]
+        if label in bold_labels:
+            word, blank, rest = lines[0].partition(" ")
+            lines[0] = display.apply_style(word, "bold") + blank + rest
         for index, line in enumerate(lines):
             if index == 0:
                 styled_label = display.apply_style(f"{label:<{label_width}}", styles.get(label, "dim"))

@@ -342,6 +342,7 @@ def test_every_line_fits_the_width_of_the_terminal(columns: int, monkeypatch: py
     assert f"xterm, {columns} columns," in " ".join(lines).replace("  ", "")
     assert max(map(len, lines)) <= columns
     assert lines[-2:] == ["", "all checks passed"]
+    assert "\x1b[32mall checks passed" in output.decode()
     assert lines[0].startswith("✓ terminal  xterm")
 
 

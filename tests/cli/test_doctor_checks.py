@@ -45,7 +45,7 @@ FLAG = SettingSource(Layer.FLAG, "--store")
 
 def test_the_versions_are_on_one_line() -> None:
     assert diagnose_versions(VersionFacts("1.2.3", "3.11.9", "Linux x86_64")) == make_ok_result(
-        "1.2.3, Python 3.11.9, Linux x86_64"
+        "1.2.3, Python 3.11.9, Linux x86_64", brief="1.2.3, Python 3.11.9"
     )
 
 
@@ -423,7 +423,7 @@ def test_a_store_that_ends_with_the_process(kind: StorageType, loss: str) -> Non
             BUILT_IN_SOURCE,
             FILE,
             make_ok_result(
-                "sqlite:/w/c.db (built in), schema 3, 2.0 GB free", BACKUP_HINT, brief="sqlite, schema 3, 2.0 GB free"
+                "sqlite:/w/c.db (built in), schema 3, 2.0 GB free", BACKUP_HINT, brief="SQLite, 2.0 GB free"
             ),
         ),
         (
@@ -433,7 +433,7 @@ def test_a_store_that_ends_with_the_process(kind: StorageType, loss: str) -> Non
                 "sqlite:/w/c.db (built in), schema 3, 2.0 GB free; too large for the quick check,"
                 " run convo store check",
                 BACKUP_HINT,
-                brief="sqlite, schema 3, 2.0 GB free",
+                brief="SQLite, 2.0 GB free",
             ),
         ),
     ],
@@ -547,14 +547,14 @@ POSTGRES = Storage("postgres", url=Secret("postgresql://host/db"))
             SERVER._replace(uses_tls=True),
             make_ok_result(
                 "PostgreSQL at host/db (built in): PostgreSQL 18.1, role 'odd\"name', schema 3, TLS, at Supabase",
-                brief="PostgreSQL 18.1, schema 3, TLS",
+                brief="PostgreSQL 18.1, TLS",
             ),
         ),
         (
             SERVER,
             make_ok_result(
                 "PostgreSQL at host/db (built in): PostgreSQL 18.1, role 'odd\"name', schema 3, no TLS, at Supabase",
-                brief="PostgreSQL 18.1, schema 3, no TLS",
+                brief="PostgreSQL 18.1, no TLS",
             ),
         ),
     ],
@@ -579,5 +579,5 @@ def test_a_finding_of_a_postgresql_store_ends_with_the_expiry_of_unused_data() -
     assert diagnose_store(StoreFacts(storage, BUILT_IN_SOURCE, SERVER)) == make_ok_result(
         "PostgreSQL at host/db (built in): PostgreSQL 18.1, role 'odd\"name', schema 3, no TLS;"
         " unused data expires (ttl)",
-        brief="PostgreSQL 18.1, schema 3, no TLS",
+        brief="PostgreSQL 18.1, no TLS",
     )

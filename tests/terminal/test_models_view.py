@@ -95,3 +95,21 @@ def test_a_terminal_names_a_missing_key_once_in_the_color_of_a_warning() -> None
     ]
     assert "\x1b[33m⊘ no key\x1b[0m" in line
     assert "not set" not in line
+
+
+def test_a_terminal_shows_first_the_providers_that_are_set_up() -> None:
+    lines = render_models(make_settings(), MISSING, ENTRIES[:4], DisplayOptions(80)).splitlines()
+    providers = [provider.provider.name for provider in ENTRIES]
+    rows = [line for line in lines if line.strip("│ ").split(" ")[0] in providers]
+    assert [row.strip("│ ").split(" ")[0] for row in rows] == ["ollama", "vllm", "groq", "local"]
+    assert not any("needed" in row for row in rows)
+
+
+def test_a_terminal_shows_prices_with_their_currency_and_the_default_model_bold() -> None:
+    settings = make_settings(user='model = "openai/gpt-5-mini"')
+    output = render_models(settings, MISSING, ENTRIES, DisplayOptions(80, has_color=True))
+    assert "$0.25 input, $0.025 cached, $2 output per million tokens\n" in output
+    assert "\x1b[1mopenai/gpt-5-mini\x1b[0m (" in output
+    assert "input 0.25, cached 0.025, output 2 USD per million tokens\n" in render_models(
+        settings, MISSING, ENTRIES, DisplayOptions()
+    )
