@@ -25,7 +25,7 @@ from convo.cli.progress import hide_progress
 from convo.config.values import redact_passwords
 from convo.errors import ConvoError, RequestRefused, StreamBroken, TryLater
 from convo.history.items import Json
-from convo.terminal.terminal import DisplayOptions, detect_display, escape_control_chars, wrap_text
+from convo.terminal.terminal import detect_display, escape_control_chars, wrap_sentence
 
 
 def print_line(text: str) -> None:
@@ -46,10 +46,11 @@ def print_event(event: Json) -> None:
 
 
 def print_notice(text: str) -> None:
-    """Print a message that is not the answer to stderr; passwords in URLs are removed."""
+    """Print a message that is not the answer to stderr, wrapped to a terminal; passwords in URLs are removed."""
     display = detect_display(sys.stderr, os.environ)
+    wrapped = wrap_sentence(escape_control_chars(redact_passwords(text)), display.width)
     with hide_progress():
-        sys.stderr.write(display.link_addresses(escape_control_chars(redact_passwords(text))) + "\n")
+        sys.stderr.write(display.link_addresses(wrapped) + "\n")
 
 
 PACKAGE_DIR = Path(convo.__file__).parent
@@ -189,21 +190,10 @@ def print_failure(failure: CommandFailure, *, as_json: bool) -> int:
         fields = {"code": failure.code, "message": message or failure.code, "hint": hint}
         print_json({"error": fields})
     elif message:
-        display = detect_display(sys.stderr, os.environ)
-        _write_labelled("convo:", message, "bad", display)
-        if hint:
-            _write_labelled("  try:", hint, "dim", display)
+        from convo.terminal.statuses import format_failure
+
+        sys.stderr.write(format_failure(message, hint, detect_display(sys.stderr, os.environ)) + "\n")
     return failure.exit
-
-
-def _write_labelled(label: str, text: str, style: str, display: DisplayOptions) -> None:
-    """Write a sentence with its styled label to stderr; on a terminal its other lines are indented.
-
-    A command stays in one line, to be copied.
-    """
-    name, line = label.lstrip(), f"{label} {escape_control_chars(text)}"
-    wrapped = line if text.startswith("convo ") else wrap_text(line, display.width)
-    sys.stderr.write(wrapped.replace(name, display.apply_style(name, style), 1) + "\n")
 
 
 def print_debug_traceback(error: BaseException) -> None:

@@ -25,6 +25,7 @@ from convo.terminal.prompt import DUMB_TERMINALS, PROMPT, PromptReader
 from convo.terminal.signals import on_signal
 from convo.terminal.slash_commands import dispatch_command, format_attachment, load_mentioned_files, run_shell_line
 from convo.terminal.status_line import StatusLine, StatusLineState
+from convo.terminal.statuses import format_failure
 from convo.terminal.terminal import (
     AnswerPrinter,
     AnswerRenderer,
@@ -327,6 +328,13 @@ class Repl:
         """Print a message that is no part of an answer, wrapped to the terminal."""
         self.print_block(wrap_text(escape_control_chars(text), self.display.width) + "\n")
 
+    def print_failure(self, message: str, hint: str) -> None:
+        """Print an error and the next step."""
+        text = format_failure(redact_passwords(message), redact_passwords(hint), self.display)
+        self._waiting_line.hide()
+        self._err.write(text + "\n")
+        self._err.flush()
+
     def print_block(self, text: str) -> None:
         """Print text that is already laid out, or is meant to be copied."""
         self._waiting_line.hide()
@@ -379,9 +387,7 @@ class Repl:
         except Interrupted as interrupt:
             self.print_message(f"{interrupt.message}; /retry sends the message again, /undo undoes the turn")
         except ConvoError as error:
-            self.print_message(redact_passwords(f"convo: {error.message}"))
-            if error.hint:
-                self.print_block(redact_passwords(f"  try: {HINTS_IN_REPL.get(error.hint, error.hint)}\n"))
+            self.print_failure(error.message, HINTS_IN_REPL.get(error.hint, error.hint))
         else:
             return True
         return False

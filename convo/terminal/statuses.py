@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from convo.terminal.terminal import Column, DisplayOptions
+from convo.terminal.terminal import Column, DisplayOptions, escape_control_chars, wrap_sentence
 
 if TYPE_CHECKING:
     from convo.inspect.view import OpenRun
@@ -99,3 +99,32 @@ def status_column(
             for start, status in zip(starts, statuses, strict=True)
         ],
     )
+
+
+FAILURE_LABEL, HINT_LABEL = "convo:", "  try:"
+
+
+def format_failure(message: str, hint: str, display: DisplayOptions) -> str:
+    """Format an error as lines, without the last line break: the reason, and below it the next step if there is one.
+
+    On a terminal the reason begins with a sign, it is bold, and both are wrapped.
+    """
+    start = f"{FAILED.sign} {FAILURE_LABEL}" if display.width is not None else FAILURE_LABEL
+    lines = _wrap_labelled(start, message, display)
+    styled = [_style_after_label(lines[0], start, "bad", "bold", display)]
+    styled += [display.apply_style(line, "bold") for line in lines[1:]]
+    if hint:
+        first, *rest = _wrap_labelled(HINT_LABEL, hint, display)
+        styled += [_style_after_label(first, HINT_LABEL, "dim", "", display), *rest]
+    return "\n".join(styled)
+
+
+def _wrap_labelled(label: str, text: str, display: DisplayOptions) -> list[str]:
+    line = display.translate_box_chars(f"{label} ") + escape_control_chars(text)
+    return wrap_sentence(line, display.width, splits_words=True).split("\n")
+
+
+def _style_after_label(line: str, label: str, label_style: str, style: str, display: DisplayOptions) -> str:
+    """Style the label at the start of a line, and the rest of the line."""
+    name, rest = line[: len(label)], line[len(label) + 1 :]
+    return f"{display.apply_style(name, label_style)} {display.apply_style(rest, style) if style else rest}".rstrip()

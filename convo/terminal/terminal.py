@@ -157,8 +157,18 @@ WORD_BREAKS = (re.compile("/"), re.compile("[-_?&]"))
 """Characters after which a word that is longer than a line is split, the best ones first."""
 
 
+COMMAND = re.compile(r"(?<=[ (])(?:[A-Z_]+=\S+ )?convo [^;)\n]+")
+"""A command of convo in a sentence, up to the end of its clause."""
+
+NO_BREAK_BLANK = "\0"
+"""Replaces the blanks of a command while a sentence is wrapped; no escaped text has it."""
+
+
 def wrap_line(line: str, columns: int, *, splits_words: bool = False) -> Iterator[str]:
     """Wrap `line` at blanks to at most `columns`; continuation lines get its indent and two more columns.
+
+    A command of `wrap_sentence` that is too long for the indent gets a smaller one; the terminal itself wraps one that
+    is longer than a line.
 
     splits_words:  whether a word that is longer than a line is split as well, to keep the indent; a command is not
     """
@@ -168,13 +178,16 @@ def wrap_line(line: str, columns: int, *, splits_words: bool = False) -> Iterato
     is_split = splits_words and word_columns >= MIN_SPLIT_COLUMNS
     current = indent
     for index, word in enumerate(body.split(" ")):
-        if index and text_width(current) + 1 + text_width(word) <= columns:
+        is_long_command = NO_BREAK_BLANK in word and text_width(word) > columns
+        if index and (text_width(current) + 1 + text_width(word) <= columns or is_long_command):
             current = f"{current} {word}"
             continue
         if index:
             yield current.rstrip()
             current = f"{indent}  "
-        *pieces, last = _split_word(word, word_columns) if is_split else [word]
+            if NO_BREAK_BLANK in word:
+                current = current[: max(0, columns - text_width(word))]
+        *pieces, last = _split_word(word, word_columns) if is_split and NO_BREAK_BLANK not in word else [word]
         for piece in pieces:
             yield current + piece
             current = f"{indent}  "
@@ -191,6 +204,18 @@ def wrap_text(text: str, columns: int | None) -> str:
         else "\n".join(wrap_line(line, columns, splits_words=True))
         for line in lines
     )
+
+
+def wrap_sentence(sentence: str, columns: int | None, *, splits_words: bool = False) -> str:
+    """Apply `wrap_line` to each longer line of an escaped sentence, but not within a command, which is to be copied.
+
+    The terminal itself wraps a command that is longer than a line. `columns` None returns the sentence unchanged.
+    """
+    if columns is None:
+        return sentence
+    text = COMMAND.sub(lambda match: match[0].replace(" ", NO_BREAK_BLANK), sentence)
+    lines = (line for part in text.split("\n") for line in wrap_line(part, columns, splits_words=splits_words))
+    return "\n".join(lines).replace(NO_BREAK_BLANK, " ")
 
 
 def _split_word(word: str, columns: int) -> list[str]:

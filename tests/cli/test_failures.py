@@ -60,11 +60,30 @@ def test_on_a_terminal_the_other_lines_of_an_error_are_indented(home: Path, monk
     monkeypatch.setenv("NO_COLOR", "1")
     failure = run_in_process("inspect", "/data/conversations/SmolLM2-135M/monads.json", is_terminal=True)
     assert failure.err == (
-        "convo: no file\n  '/data/conversations/SmolLM2-135M/\n  monads.json'\n"  #
+        "✗ convo: no file\n  '/data/conversations/SmolLM2-135M/\n  monads.json'\n"  #
         "  try: check the path\n"
     )
     failure = run_in_process("inspect", "conversation-that-does-not-exist", is_terminal=True)
-    assert failure.err.splitlines()[:2] == ["convo: no session", "  'conversation-that-does-not-exist'"]
+    assert failure.err.splitlines()[:2] == ["✗ convo: no session", "  'conversation-that-does-not-exist'"]
+
+
+def test_on_a_terminal_an_error_has_a_sign_and_a_bold_reason(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    failure = run_in_process("inspect", "nope", is_terminal=True)
+    assert failure.err == (
+        "\x1b[31m✗ convo:\x1b[0m \x1b[1mno session 'nope'\x1b[0m\n\x1b[2m  try:\x1b[0m convo sessions\n"
+    )
+
+
+def test_on_a_terminal_a_notice_is_wrapped_between_words_and_commands(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    notice = run_in_process("sessions", is_terminal=True)
+    assert notice.err == 'no sessions yet; start one:\n  convo chat "hello"\n'
+    notice = run_in_process("config", "set", "model", "local", is_terminal=True)
+    assert notice.err == f"set model to local in\n  {home}/config/config.toml\n"  # the path remains in one piece
 
 
 @pytest.mark.parametrize("flag", ["--json", "--jsonl"])

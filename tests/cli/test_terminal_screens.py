@@ -81,7 +81,7 @@ def test_a_check_of_a_store_has_a_sign_in_a_terminal(home: Path) -> None:
     write_chats(home, write_chat)
     output = run_in_terminal("store", "check")
     assert "\x1b[32m✓\x1b[0m sqlite:" in output
-    plain = run_in_terminal("store", "check", env={"NO_COLOR": "1"})
+    plain = run_in_terminal("store", "check", env={"NO_COLOR": "1"}, columns=200)
     assert re.search(r"^✓ sqlite:.*: no problems found", plain, re.MULTILINE)
 
 

@@ -94,7 +94,7 @@ def test_copy_code_copies_the_last_code_block_without_its_fence() -> None:
     model = scripted_flags({"text": answer.partition("or")[0]}, {"text": answer}, {"text": "no code"})
     got = run_repl(*model, lines=["one", "/copy code", "two", "/copy code", "three", "/copy code"], terminal=True)
     assert copied_texts(got) == ["print(1)\n", "```\nx\n"]
-    assert "the last answer has no code block\n  try: /copy copies all of it" in got.err
+    assert "the last answer has no code block\n  try: /copy copies all of it" in re.sub(r"\x1b\[\d*m", "", got.err)
 
 
 @pytest.mark.needs("posix")
