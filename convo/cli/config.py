@@ -19,8 +19,10 @@ from convo.chat.files import PRIVATE_MODE, format_os_error, resolve_links, write
 from convo.cli.output import print_json, print_line, print_notice
 from convo.config.credentials import (
     KEYRING_LOCATION,
+    KeyringBackend,
     check_keyring,
     delete_from_keyring,
+    find_keyring_backend,
     get_keyring_username,
     has_stored_key,
     write_keyring,
@@ -64,9 +66,24 @@ from convo.config.trust import (
     is_remote_url,
     sha256_hex,
 )
-from convo.config.values import Layer, Secret, Setting, SettingKey, SettingSource, find_closest_word, format_setting_key
+from convo.config.values import (
+    Layer,
+    Secret,
+    Setting,
+    SettingKey,
+    SettingSource,
+    find_closest_word,
+    format_setting_key,
+    read_secret,
+)
 from convo.errors import InvalidSettings, InvalidUsage, NotFound, StoreFault, Unreadable
-from convo.terminal.settings_views import format_setting_value, render_settings, settings_to_json
+from convo.terminal.settings_views import (
+    KeyLocation,
+    format_setting_value,
+    render_key_locations,
+    render_settings,
+    settings_to_json,
+)
 from convo.terminal.terminal import detect_display
 
 
@@ -409,6 +426,12 @@ def save_provider_key(config: Path | None, name: str, *, file: bool) -> None:
     if not file:
         with _key_file_hint():  # before the user enters a key that cannot be stored
             check_keyring()
+        backend = find_keyring_backend()
+        if backend and backend.plain_text_file:
+            print_notice(
+                f"warning: the keyring {backend.name} keeps keys as plain text in {backend.plain_text_file}; "
+                f"convo config key set {name} --file keeps it in a file that only you can read"
+            )
     key = _read_key(name)
     if file:
         path = _key_file_path(settings, provider)
@@ -421,6 +444,33 @@ def save_provider_key(config: Path | None, name: str, *, file: bool) -> None:
         path = None
         _set_provider_setting(config, name, "keyring", True)
     print_notice(f"stored the key of {name} in {path or KEYRING_LOCATION}")
+
+
+def print_key_locations(config: Path | None, name: str | None, *, as_json: bool) -> None:
+    """Print where the keys of the providers are, or that of one; no key is read.
+
+    Raises NotFound for an unknown provider, InvalidSettings.
+    """
+    settings = load_settings(config)
+    providers = [_find_provider(settings, name, "show {}")] if name else settings.providers.values()
+    backend = find_keyring_backend()
+    locations = [_locate_key(provider, backend) for provider in providers]
+    if as_json:
+        print_json([location._asdict() for location in locations])
+    else:
+        print_line(render_key_locations(locations, detect_display(sys.stdout, os.environ)))
+
+
+def _locate_key(provider: Provider, backend: KeyringBackend | None) -> KeyLocation:
+    """Return the location of the key that requests to `provider` use."""
+    if read_secret(os.environ, provider.key_env):
+        return KeyLocation(provider.name, "variable", provider.key_env)
+    if provider.key_file:
+        return KeyLocation(provider.name, "file", str(provider.key_file))
+    if provider.keyring:
+        file, name = (backend.plain_text_file, backend.name) if backend else (None, None)
+        return KeyLocation(provider.name, "keyring", file, name, plain_text=file is not None)
+    return KeyLocation(provider.name)
 
 
 def delete_provider_key(config: Path | None, name: str) -> None:

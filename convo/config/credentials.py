@@ -94,13 +94,42 @@ def read_keyring(name: str) -> Secret | None:
 
 
 def has_keyring() -> bool:
-    """Whether this machine has a keyring; it may be locked."""
+    """Whether this machine has a keyring; it may be locked. The one of `keyring --disable` stores nothing."""
     try:
         from keyring import get_keyring
         from keyring.backends.fail import Keyring as NoKeyring
+        from keyring.backends.null import Keyring as DisabledKeyring
     except ImportError:
         return False
-    return not isinstance(get_keyring(), NoKeyring)
+    return not isinstance(get_keyring(), NoKeyring | DisabledKeyring)
+
+
+class KeyringBackend(NamedTuple):
+    """The keyring in use.
+
+    name:             its module and class
+    plain_text_file:  the file that has its keys as plain text, or "a file" if its path is unknown; None if they are
+                      encrypted
+    """
+
+    name: str
+    plain_text_file: str | None = None
+
+
+def find_keyring_backend() -> KeyringBackend | None:
+    """Return the keyring in use; None without one. Does not open it: it may be locked."""
+    if not has_keyring():
+        return None
+    from keyring import get_keyring
+
+    backend = get_keyring()
+    backends = getattr(backend, "backends", None)  # of several keyrings, the first one stores new keys
+    if isinstance(backends, list | tuple) and backends:
+        backend = backends[0]
+    name = f"{type(backend).__module__}.{type(backend).__qualname__}"
+    if "plaintext" not in type(backend).__name__.lower():
+        return KeyringBackend(name)
+    return KeyringBackend(name, str(getattr(backend, "file_path", None) or "a file"))
 
 
 def check_keyring() -> None:

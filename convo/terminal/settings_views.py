@@ -6,7 +6,7 @@ The functions named *_to_json return the same data for programs.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from convo.config.sections import Price, Provider
 from convo.config.settings import Settings, resolve_model
@@ -339,6 +339,34 @@ def render_settings(settings: Sequence[Setting], display: DisplayOptions, ignore
         ),
     ]
     return render_table(columns, display)
+
+
+class KeyLocation(NamedTuple):
+    """Where the key of a provider is; the fields are those of `convo config key show --json`."""
+
+    provider: str
+    kind: str | None = None
+    location: str | None = None
+    keyring: str | None = None
+    plain_text: bool = False
+
+
+def render_key_locations(locations: Sequence[KeyLocation], display: DisplayOptions) -> str:
+    """Render one line for each provider."""
+    columns = [
+        Column("provider", [escape_unprintable(each.provider) for each in locations], style="id"),
+        Column("key", [escape_unprintable(_format_key_location(each)) for each in locations]),
+    ]
+    return render_table(columns, display)
+
+
+def _format_key_location(key: KeyLocation) -> str:
+    if key.kind is None:
+        return "not set"
+    if key.kind == "keyring":
+        name = f"the keyring {key.keyring}" if key.keyring else "the keyring, which this machine does not have"
+        return f"{name}, as plain text in {key.location}" if key.plain_text else name
+    return f"the {key.kind} {key.location}"
 
 
 def settings_to_json(settings: Sequence[Setting], ignored: Sequence[Setting] = ()) -> list[Json]:

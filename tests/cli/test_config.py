@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keyring.backends.null import Keyring as DisabledKeyring
 
 from convo.cli.config import SettingsTarget, write_settings
 from convo.config.editor import parse_setting_key
 from tests.cli.agent_files import REFUND, agent_flags
 from tests.cli.chat_commands import scripted_flags
 from tests.command_runner import Convo, write_project_file
-from tests.config.keyrings import MemoryKeyring, memory_keyring, no_keyring
+from tests.config.keyrings import MemoryKeyring, memory_keyring, no_keyring, use_keyring
 from tests.terminal.pty_process import wait_for_end
 
 COMMENTED = """\
@@ -344,6 +345,30 @@ def test_a_key_is_stored_in_the_keyring_and_removed_from_it(
     assert KEY not in convo("config").out + convo("models").out + convo("doctor", "keys").out
     assert convo("config", "key", "unset", "openai").exit == 0
     assert (keyring.passwords, config_file.read_text().strip()) == ({}, COMMENTED.strip())
+
+
+def test_the_location_of_each_key_is_shown_without_the_key(
+    convo: Convo, keyring: MemoryKeyring, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    convo("config", "key", "set", "openai", stdin=KEY)
+    convo("config", "key", "set", "anthropic", "--file", stdin=KEY)
+    monkeypatch.setenv("DEEPSEEK_API_KEY", KEY)
+    rows = dict(line.split(maxsplit=1) for line in convo("config", "key", "show").out.splitlines())
+    assert (rows["openai"], rows["anthropic"], rows["deepseek"], rows["azure"]) == (
+        "the keyring tests.config.keyrings.MemoryKeyring",
+        f"the file {home / 'config' / 'provider-keys' / 'ANTHROPIC_API_KEY.key'}",
+        "the variable DEEPSEEK_API_KEY",
+        "not set",
+    )
+    one = convo("config", "key", "show", "opnai")
+    assert (one.exit, one.err) == (5, "convo: no provider 'opnai'\n  try: convo config key show openai\n")
+    assert keyring.reads == 0
+
+
+def test_a_disabled_keyring_is_refused_before_the_key_is_asked(convo: Convo) -> None:
+    with use_keyring(DisabledKeyring()):  # type: ignore[no-untyped-call]
+        got = convo("config", "key", "set", "openai", stdin=KEY)
+    assert (got.exit, got.err.splitlines()[0]) == (2, "convo: this machine has no keyring")
 
 
 def test_a_key_file_is_readable_only_by_its_owner_and_is_used(convo: Convo, home: Path) -> None:

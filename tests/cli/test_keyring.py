@@ -1,5 +1,6 @@
 """Keys in a real keyring: the `keyring` package, a backend from its own settings, and other processes."""
 
+import json
 import os
 import subprocess
 import sys
@@ -32,7 +33,24 @@ def test_a_key_in_the_keyring_is_shared_by_processes_and_can_be_removed(
 ) -> None:
     loopback.replies({"text": "hello"})
     server = {"OPENAI_BASE_URL": loopback.environ["OPENAI_BASE_URL"]}
-    assert launch("config", "key", "set", "openai", stdin=f"{KEY}\n").err == "stored the key of openai in the keyring\n"
+    assert launch("config", "key", "set", "openai", stdin=f"{KEY}\n").err == (
+        f"warning: the keyring keyrings.alt.file.PlaintextKeyring keeps keys as plain text in {keyring_file}; "
+        "convo config key set openai --file keeps it in a file that only you can read\n"
+        "stored the key of openai in the keyring\n"
+    )
+    assert launch("config", "key", "show", "openai").out.splitlines()[1:] == [
+        f"openai    the keyring keyrings.alt.file.PlaintextKeyring, as plain text in {keyring_file}"
+    ]
+    shown = launch("config", "key", "show", "openai", "--json")
+    assert json.loads(shown.out) == [
+        {
+            "provider": "openai",
+            "kind": "keyring",
+            "location": str(keyring_file),
+            "keyring": "keyrings.alt.file.PlaintextKeyring",
+            "plain_text": True,
+        }
+    ]
     got = launch("chat", "-q", "hi", env=server)
     assert (got.exit, got.out, got.err) == (0, "hello\n", "")
     assert loopback.requests[-1].headers["authorization"] == f"Bearer {KEY}"
@@ -55,6 +73,7 @@ def test_an_unwritable_keyring_file_is_reported_like_a_locked_keyring(keyring_fi
     keyring_file.mkdir(parents=True)
     got = launch("config", "key", "set", "openai", stdin=KEY)
     assert (got.exit, KEY in got.err) == (2, False)
-    assert got.err.startswith(
+    _, error = got.err.split("\n", 1)
+    assert error.startswith(
         "convo: the keyring cannot be opened: IsADirectoryError\n  try: unlock the keyring, or pass --file"
     )

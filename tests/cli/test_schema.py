@@ -263,6 +263,7 @@ def check_maintenance(check: SchemaChecker, home: Path) -> None:
     for group in ("sessions", "models", "config"):
         check(group)
         check(f"{group} list")
+    check("config key show")
     check("models known")
     check("doctor")
     check("sessions show", "mine")

@@ -34,6 +34,7 @@ Examples:
   convo config key set openai              store the key in your keyring
   convo config key set groq --file         store the key in a file that only you can read
   pass openai | convo config key set openai
+  convo config key show                    where each key is stored, and by which keyring
   convo config key unset openai
 """
 
@@ -154,6 +155,20 @@ def config_key_set_command(
     from convo.cli.config import save_provider_key
 
     save_provider_key(get_root_options(ctx).config, provider, file=file)
+
+
+@key_app.command("show")
+def config_key_show_command(
+    ctx: typer.Context,
+    provider: Annotated[
+        str | None, typer.Argument(metavar="[PROVIDER]", help="Provider of the key; without it all providers.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show where the API keys are stored, without the keys."""
+    from convo.cli.config import print_key_locations
+
+    print_key_locations(get_root_options(ctx).config, provider, as_json=as_json)
 
 
 @key_app.command("unset")

@@ -69,6 +69,7 @@ SCHEMA_FILES: Mapping[str, str] = MappingProxyType(
         "templates list": "templates",
         "config": "config",
         "config list": "config",
+        "config key show": "config.key",
         "doctor": "doctor",
         "error": "error",
     }
