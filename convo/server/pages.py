@@ -1,13 +1,13 @@
 """Static HTML pages: the inspector, and an exported conversation.
 
 An exported page is a single file that needs no network: text is escaped, and a content security policy forbids
-everything else. The inspector's scripts and style are in `static`, unbundled. The data of a
-page is embedded as JSON, so that `convo import` can read it.
+everything else. The inspector's scripts and style are in `static`; the served page has them in two scripts, of which
+the first requests the first rows. The data of a page is embedded as JSON, so that `convo import` can read it.
 """
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from hashlib import sha256
 from html import escape
@@ -26,19 +26,25 @@ from convo.inspect.serialize import (
     replace_unprintable,
 )
 
+FIRST_SCRIPT_FILE = "source.js"
+"""The module that requests the first rows; the served page runs it before the other modules are loaded."""
+
 SCRIPT_FILES = (
-    *("make.js", "approvals.js", "charts.js", "paged.js", "conversation.js", "json.js", "markdown.js", "items.js"),
-    *("list.js", "difference.js", "code.js", "compaction.js", "export.js", "fork.js", "link.js"),
-    *("requests.js", "detail.js", "keys.js", "tree.js", "usage.js", "runs.js", "source.js", "start.js", "inspector.js"),
+    *(FIRST_SCRIPT_FILE, "make.js", "approvals.js", "charts.js", "paged.js", "conversation.js", "json.js"),
+    *("markdown.js", "items.js", "list.js", "difference.js", "code.js", "compaction.js", "export.js", "fork.js"),
+    *("link.js", "requests.js", "detail.js", "keys.js", "tree.js", "usage.js", "runs.js", "start.js", "inspector.js"),
 )
 """The page's scripts, each module after those that it imports."""
 
 STYLE_FILE, PAGE_FILE = "inspector.css", "index.html"
 
+JOINED_SCRIPTS = "page.js"
+"""All modules but the first as a single script: one request instead of one for each module."""
+
 INSPECTOR_FILES_PATH = "/inspector/"
 """The server's path of the page's files."""
 
-CONTENT_TYPES = {"js": b"text/javascript", "css": b"text/css", "html": b"text/html"}
+CONTENT_TYPES = {"js": b"text/javascript", "css": b"text/css", "": b"text/html"}
 
 BASE_POLICY = (
     "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
@@ -50,6 +56,12 @@ SERVED_POLICY = f"{BASE_POLICY}script-src 'self'; style-src 'self'; connect-src 
 STYLE_LINK = f'<link rel="stylesheet" href="{INSPECTOR_FILES_PATH[1:]}{STYLE_FILE}">'
 SCRIPT_TAG = f'<script type="module" src="{INSPECTOR_FILES_PATH[1:]}inspector.js"></script>'
 """References of the page to its files: relative, so that the page also works below another path than /."""
+
+SERVED_SCRIPT_TAGS = (
+    f'<script type="module" async fetchpriority="high" src="{INSPECTOR_FILES_PATH[1:]}{FIRST_SCRIPT_FILE}"></script>',
+    f'<script type="module" src="{INSPECTOR_FILES_PATH[1:]}{JOINED_SCRIPTS}"></script>',
+)
+"""The scripts of the served page, before and after its style."""
 
 SCRIPT_IMPORT = re.compile(r"^import .*;\n", re.MULTILINE)
 SCRIPT_EXPORT = re.compile(r"^export ", re.MULTILINE)
@@ -65,25 +77,27 @@ class PageFile(NamedTuple):
 @cache
 def load_page_files() -> dict[str, PageFile]:
     """Load the files of the page by name; the page itself is under ""."""
-    file_names = {"": PAGE_FILE, **{name: name for name in (*SCRIPT_FILES, STYLE_FILE)}}
-    texts = {key: _read_static_text(name) for key, name in file_names.items()}
-    texts[""] = texts[""].replace(STYLE_LINK, f"{STYLE_LINK}\n{_render_preload_links()}")
+    texts = {name: _read_static_text(name) for name in (*SCRIPT_FILES, STYLE_FILE)}
+    first_tag, joined_tag = SERVED_SCRIPT_TAGS
+    page = _read_static_text(PAGE_FILE).replace(STYLE_LINK, f"{first_tag}\n{STYLE_LINK}")
+    texts |= {"": page.replace(SCRIPT_TAG, joined_tag), JOINED_SCRIPTS: _join_served_scripts()}
     return {
-        key: PageFile(text.encode(), CONTENT_TYPES[file_names[key].rpartition(".")[2]] + b"; charset=utf-8")
-        for key, text in texts.items()
+        name: PageFile(text.encode(), CONTENT_TYPES[name.rpartition(".")[2]] + b"; charset=utf-8")
+        for name, text in texts.items()
     }
 
 
-def _render_preload_links() -> str:
-    """Render links to all scripts: a browser then fetches them at once, not each after those that import it."""
-    return "\n".join(
-        f'<link rel="modulepreload" href="{INSPECTOR_FILES_PATH[1:]}{name}">' for name in reversed(SCRIPT_FILES)
-    )
+def _join_served_scripts() -> str:
+    """Join all modules but the first, which stays a module of its own: it has run when this script is loaded."""
+    others = [name for name in SCRIPT_FILES if name != FIRST_SCRIPT_FILE]
+    imports = [line for name in others for line in SCRIPT_IMPORT.findall(_read_static_text(name))]
+    (imported,) = [line for line in imports if f'"./{FIRST_SCRIPT_FILE}"' in line]  # one scope: it is imported once
+    return imported + _bundle_scripts(others)
 
 
 def render_inspector_page(data: Json) -> str:
     """Render a single-file page that shows `data`: {"list": ..., "conversations": {handle: ...}}."""
-    script, style = _bundle_scripts(), _read_static_text(STYLE_FILE)
+    script, style = _bundle_scripts(SCRIPT_FILES), _read_static_text(STYLE_FILE)
     policy = f"{BASE_POLICY}script-src {_format_policy_hash(script)}; style-src {_format_policy_hash(style)}"
     head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>'
     data_script = f'<script type="application/json" id="convo-data">{dump_html_safe_json(data)}</script>'
@@ -91,9 +105,9 @@ def render_inspector_page(data: Json) -> str:
     return page.replace(SCRIPT_TAG, f'{data_script}\n<script type="module">{script}</script>')
 
 
-def _bundle_scripts() -> str:
-    """Join all modules into one script, without imports and exports: they share one scope."""
-    return "\n".join(SCRIPT_EXPORT.sub("", SCRIPT_IMPORT.sub("", _read_static_text(name))) for name in SCRIPT_FILES)
+def _bundle_scripts(names: Iterable[str]) -> str:
+    """Join modules into one script, without imports and exports: they share one scope."""
+    return "\n".join(SCRIPT_EXPORT.sub("", SCRIPT_IMPORT.sub("", _read_static_text(name))) for name in names)
 
 
 def _format_policy_hash(source: str) -> str:

@@ -89,11 +89,17 @@ def test_every_file_is_served_and_every_module_comes_after_its_imports() -> None
             assert set(names.split(", ")) <= exported
 
 
-def test_the_served_page_preloads_every_module_and_a_file_none() -> None:
-    served = load_page_files()[""].body.decode()
-    preloaded = re.findall(r'<link rel="modulepreload" href="inspector/([a-z]+\.js)">', served)
-    assert sorted(preloaded) == sorted(SCRIPT_FILES)
-    assert "modulepreload" not in render_inspector_page({"list": {}, "conversations": {}})
+def test_the_served_page_loads_all_modules_with_two_scripts_and_a_file_with_none() -> None:
+    files = load_page_files()
+    scripts = re.findall(r'<script type="module" [^>]*src="inspector/([a-z]+\.js)"></script>', files[""].body.decode())
+    assert scripts == [SCRIPT_FILES[0], "page.js"]
+    joined = files["page.js"].body.decode()
+    assert [name for _, name in IMPORTED.findall(joined)] == scripts[:1]
+    for name in SCRIPT_FILES[1:]:
+        *_, last_line = static(name).splitlines()
+        assert f"\n{last_line}\n" in joined
+        assert set(re.findall(r"^(?:export )?(.*\{)$", static(name), re.MULTILINE)) <= set(joined.splitlines())
+    assert "src=" not in render_inspector_page({"list": {}, "conversations": {}}).partition("<script")[0]
 
 
 def test_a_name_means_one_thing_in_all_modules() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from convo.history.items import user_message
 from convo.history.records import Strategy
@@ -209,6 +209,46 @@ def test_a_request_opens_without_the_list_and_the_rows_stay(page: Page) -> None:
     page.unroute("**/inspect/api/requests?*")
 
 
+@pytest.mark.browser(by_default=True)
+def test_the_rows_stay_when_a_tab_is_chosen_and_the_pane_is_closed(page: Page) -> None:
+    page.evaluate("window.rows = [...document.querySelectorAll('tbody tr')]")
+    page.locator("#request-resp_2").click()
+    page.locator("#tab-raw").click()
+    expect(page.get_by_role("tabpanel")).to_contain_text("Request as text")
+    expect(page.locator("#request-resp_3")).to_have_attribute("href", "?request=resp_3&tab=raw")
+    page.keyboard.press("Escape")
+    expect(page.locator("#detail")).to_be_hidden()
+    expect(page.locator("#request-resp_2")).to_be_focused()
+    expect(page.locator("#request-resp_3")).to_have_attribute("href", "?request=resp_3")
+    assert page.evaluate("rows.every((row) => row.isConnected)")
+
+
+@pytest.mark.browser(by_default=True)
+def test_the_first_rows_are_requested_before_the_other_modules_are_loaded(
+    browser: Browser, gateway: RunningGateway
+) -> None:
+    with open_page(browser) as page:
+        calls, held = list[str](), list[Route]()
+        page.on("request", lambda request: calls.append(request.url.removeprefix(gateway.root)))
+        page.route("**/inspector/page.js", lambda route: held.append(route))
+        with page.expect_response("**/inspect/api/requests?limit=50"):
+            page.goto(gateway.root, wait_until="commit")
+        expect(page.locator("tbody")).to_have_count(0)
+        held[0].continue_()
+        expect(page.locator("tbody tr")).to_have_count(4)
+        files = ["/", "/inspector/inspector.css", "/inspector/page.js", "/inspector/source.js"]
+        assert sorted(call for call in calls if "/api/" not in call) == files
+
+
+def test_only_the_rows_of_the_address_are_requested_at_first(browser: Browser, gateway: RunningGateway) -> None:
+    with open_page(browser) as page:
+        calls = list[str]()
+        page.on("request", lambda request: calls.append(urlsplit(request.url).query))
+        page.goto(f"{gateway.root}/?status=failed")
+        expect(page.get_by_text("No requests match these filters.")).to_be_visible()
+        assert [call for call in calls if "limit=" in call and "status=failed" not in call] == []
+
+
 def test_the_keys_of_the_table_work_in_the_tree_of_a_conversation(page: Page, gateway: RunningGateway) -> None:
     page.goto(f"{gateway.root}/#/monads")
     expect(page.locator("#link-resp_3")).to_be_visible()
@@ -396,6 +436,10 @@ def test_with_keys_the_table_and_its_feed_use_the_key(browser: Browser, tmp_path
         expect(page.locator("tbody tr")).to_have_count(1)
         with page.expect_response("**/inspect/api/requests*"):
             gateway.create_response({"model": "echo", "input": "one more"}, headers=headers)
+        expect(page.locator("tbody tr")).to_have_count(2)
+        with page.expect_request("**/inspect/api/requests?limit=50") as first:
+            page.goto(gateway.root)  # in the same tab, which keeps the key
+        assert first.value.headers["authorization"] == f"Bearer {key}"
         expect(page.locator("tbody tr")).to_have_count(2)
 
 

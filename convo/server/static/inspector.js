@@ -19,7 +19,7 @@ import { linkSection } from "./link.js";
 import { address, conversationList } from "./list.js";
 import { definitionList, element, formatCost, formatCount, formatNumber, formatTokens } from "./make.js";
 import { resetRanges } from "./paged.js";
-import { filterQuery, hasFilters, listQuery, markOpenRow, parseView, requestFilters, requestTable, updateFilters, updateTimes, viewAddress } from "./requests.js";
+import { filterQuery, hasFilters, listQuery, markOpenRow, parseView, requestFilters, requestTable, updateFilters, updateRowAddresses, updateTimes, viewAddress } from "./requests.js";
 import { agentRuns } from "./runs.js";
 import { KeyRequired, openSource } from "./source.js";
 import { firstRequests } from "./start.js";
@@ -276,7 +276,7 @@ function drawRequests() {
   }
   if (!byId("request-list")) byId("main").replaceChildren(requestsPage());
   updateFilters(byId("request-list").querySelector("form"), view, requests);
-  const tableView = { ...view, request: "", compare: "" }; // the open request is marked in place
+  const tableView = { ...view, request: "", compare: "", tab: "", charts: "" }; // the rest is updated in place
   const version = JSON.stringify([tableView, rows, requests.next, requests.is_search_limited, requests.paused]);
   if (version !== page.mainVersion) {
     page.mainVersion = version;
@@ -284,6 +284,7 @@ function drawRequests() {
     const parts = [...pausedRuns(requests.paused), ...(rows.length ? [table] : []), ...tableNotes(rows)];
     keepFocus(() => byId("request-rows").replaceChildren(...parts));
   }
+  updateRowAddresses(byId("request-rows"), view);
   markOpenRow(byId("request-rows"), view.request);
   drawDetail();
   const runningCount = rows.filter(({ status }) => status === "in_progress" || status === "queued").length;
@@ -357,11 +358,11 @@ function drawDetail() {
   if (pane.dataset.version === version) return;
   const isSame = page.drawnDetail === `${id} ${tab}`;
   page.drawnDetail = `${id} ${tab}`;
+  const scrollTop = isSame ? pane.scrollTop : 0; // read before a change: afterwards it would cause a layout
   pane.dataset.version = version;
   pane.hidden = !id;
   byId("request-list").classList.toggle("has-detail", Boolean(id));
   if (!id) return pane.replaceChildren();
-  const { scrollTop } = pane;
   const chooseTab = (name) => {
     resetRanges();
     changeView({ tab: name === "conversation" ? "" : name }, { replace: true });
@@ -374,7 +375,7 @@ function drawDetail() {
   };
   const actions = { close: closeRequest, chooseTab, source, openRequest, chooseOther };
   keepFocus(() => pane.replaceChildren(...requestDetail(state, actions)));
-  pane.scrollTop = isSame ? scrollTop : 0;
+  if (!isSame || scrollTop) pane.scrollTop = scrollTop;
 }
 
 /** Change the view and its address; a new order or filter is fetched at once. */
@@ -411,9 +412,11 @@ function openRequest(id) {
 }
 
 function closeRequest() {
-  const { request: id } = page.view;
+  const row = byId(`request-${page.view.request}`);
+  row?.focus({ preventScroll: true }); // first: the removal of a focused element causes a layout of its own
   changeView({ request: "", tab: "", compare: "" });
-  byId(`request-${id}`)?.focus();
+  if (document.activeElement !== row) row?.focus(); // it is hidden behind the pane in a narrow window
+  row?.scrollIntoView({ block: "nearest" });
 }
 
 /** Move the focus by one row; an open pane shows the row. */

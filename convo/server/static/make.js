@@ -9,6 +9,8 @@ const SVG = "http://www.w3.org/2000/svg";
 const UNPRINTABLE =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069\u00ad\u115f\u1160\u180e\u200b\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e007f}\u{e0100}-\u{e01ef}]/gu;
 
+const THOUSANDS = /\B(?=(?:\d{3})+$)/g; // the first use of a locale takes 20 ms, as long as all rows of the table
+
 /** `element("a", { href: "#/x", click: go }, "text", child)`; an attribute that is a function is a listener. */
 export function element(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
@@ -25,7 +27,8 @@ function replaceUnprintable(text) {
 
 /** Format 1234567 as "1,234,567"; an unknown number as a dash. */
 export function formatNumber(number) {
-  return number === null || number === undefined ? "-" : number.toLocaleString("en");
+  if (number === null || number === undefined) return "-";
+  return Number.isSafeInteger(number) ? String(number).replace(THOUSANDS, ",") : number.toLocaleString("en");
 }
 
 /** Format US dollars to a hundredth of a cent; a smaller cost is never shown as zero. */

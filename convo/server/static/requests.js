@@ -262,7 +262,7 @@ function requestRow(row, view, open) {
       { scope: "row", class: "title" },
       element(
         "a",
-        { href: viewAddress({ ...view, request: row.id, compare: "" }), id: `request-${row.id}` },
+        { href: rowAddress(row.id, view), id: `request-${row.id}` },
         row.title || row.id,
       ),
       row.session && element("span", { class: "note" }, ` ${row.session}`),
@@ -271,6 +271,18 @@ function requestRow(row, view, open) {
     ),
     ...COLUMNS.map(([, , className, content]) => element("td", { class: className }, content(row))),
   );
+}
+
+/** Update the addresses of the rows to the tab and the charts of the view; the rows stay as they are. */
+export function updateRowAddresses(root, view) {
+  const version = rowAddress("", view);
+  if (root.dataset.view === version) return;
+  root.dataset.view = version;
+  for (const link of root.querySelectorAll("tbody th a")) link.href = rowAddress(link.id.slice("request-".length), view);
+}
+
+function rowAddress(id, view) {
+  return viewAddress({ ...view, request: id, compare: "" });
 }
 
 /** Mark the row of the open request; the other rows stay as they are. */
