@@ -217,7 +217,7 @@ def test_a_full_disk_leaves_the_old_list_and_no_temporary_file(path: Path) -> No
 
 
 WRITE_SCRIPT = """
-import os, sys
+import hashlib, os, socket, sys     # the other user may not read the standard library
 from convo.chat.files import ReplayFile
 from convo.errors import ConvoError
 from convo.history.items import user_message
