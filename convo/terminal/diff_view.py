@@ -5,7 +5,9 @@ diff of two histories; a pipe gets both side by side, in a form that programs ma
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
 from itertools import islice
 from typing import NamedTuple
 
@@ -50,6 +52,18 @@ MAX_ITEM_LINES = 8
 
 MAX_CONTEXT_LINES = 3
 """Lines of an equal item in a unified diff."""
+
+CHANGE_START, CHANGE_END = "\ufff9", "\ufffb"
+"""Marks around the changed words of a text. They take no column, and an escaped text has none of its own."""
+
+CHANGE_MARK = re.compile(f"([{CHANGE_START}{CHANGE_END}])")
+DIFF_WORD = re.compile(r"\w+|\s+|[^\w\s]")
+
+MAX_COMPARED_CHARS = 1_000
+"""Characters of two changed texts, from the first one shown, whose words are compared."""
+
+MIN_WORD_SIMILARITY = 0.5
+"""Share of equal words from which on the others are marked; two texts with less in common are different as a whole."""
 
 MAX_LABEL_COLUMNS = 40
 TAB_COLUMNS = 4
@@ -121,12 +135,16 @@ def _unified_lines(a: DiffSide, b: DiffSide, diff: HistoryDiff, display: Display
         head = f"{mark * 3} {side.name} ({name}): {format_count(len(side.items))}, {side.owner}"
         for line in wrap_line(escape_control_chars(head), columns, splits_words=True):
             yield display.apply_style(line, MARK_STYLES[mark])
-    yield from wrap_line(f"  {_describe_difference(a, b, diff)}", columns, splits_words=True)
+    description = _describe_difference(a, b, diff)
     if diff.is_equal:
+        yield from wrap_line(f"  {description}", columns, splits_words=True)
         return
+    for line in wrap_line(f"@@ {description} @@", columns, splits_words=True):
+        yield display.apply_style(line, "id")
     yield ""
-    prefix = [DiffPair(index, index, "same") for index in range(diff.common_count)]
-    groups = [*([prefix] if prefix else []), *_group_by_status(diff.pairs)]
+    groups = [*_group_by_status(diff.pairs)]
+    if diff.common_count:
+        yield from _equal_lines([DiffPair(diff.common_count - 1, diff.common_count - 1, "same")], diff, display)
     for group in groups:
         if group[0].status == "same":
             yield from _equal_lines(group, diff, display, is_last=group is groups[-1])
@@ -134,11 +152,33 @@ def _unified_lines(a: DiffSide, b: DiffSide, diff: HistoryDiff, display: Display
         for pair in group:
             yield from _pair_lines(pair, diff, display)
     yield ""
-    yield from wrap_line("  " + ", ".join(_diff_counts(diff)), columns)
+    yield from _count_lines(diff, display)
+
+
+COUNT_STYLES = ("bad", "good", "warn", "dim")
+"""Style of each of the counts below a unified diff."""
+
+
+def _count_lines(diff: HistoryDiff, display: DisplayOptions) -> Iterator[str]:
+    """Yield the counts above zero; a line ends after one of them, unless a count is wider than the terminal."""
+    columns = (display.width or 1) - 1
+    parts: list[str] = []
+    length = 0
+    for text, style in zip(_diff_counts(diff), COUNT_STYLES, strict=True):
+        if text.startswith("0 "):
+            continue
+        if parts and length + 2 + len(text) > columns:
+            yield ", ".join(parts) + ","
+            parts, length = [], 0
+        *lines, last = wrap_line(text, columns) if len(text) > columns else [text]
+        yield from (display.apply_style(line, style) for line in lines)
+        parts.append(display.apply_style(last, style))
+        length += len(last) + 2
+    yield ", ".join(parts)
 
 
 def _equal_lines(
-    group: Sequence[DiffPair], diff: HistoryDiff, display: DisplayOptions, *, is_last: bool
+    group: Sequence[DiffPair], diff: HistoryDiff, display: DisplayOptions, *, is_last: bool = False
 ) -> Iterator[str]:
     """Yield the number of equal items, and the last of them where a difference follows."""
     if len(group) > 1:
@@ -160,9 +200,11 @@ def _pair_lines(pair: DiffPair, diff: HistoryDiff, display: DisplayOptions) -> I
     texts, starts = [_item_diff_text(item) for _, _, item in sides], [0] * len(sides)
     if len(sides) == 2 and _item_short_label(sides[0][2]) == _item_short_label(sides[1][2]):
         if texts[0].split() == texts[1].split():  # another field differs, or only blanks
-            texts = [decode_json_escapes(json.dumps(normalize_item(item), sort_keys=True)) for _, _, item in sides]
+            values = [json.dumps(normalize_item(item), sort_keys=True) for _, _, item in sides]
+            texts = [escape_control_chars(decode_json_escapes(value)) for value in values]
         common_length, columns = common_text_length(texts[0], texts[1]), (display.width or 1)
         starts = [_find_shown_start(text, common_length, columns) for text in texts]
+        texts = _mark_changed_words(texts, min(starts)) if display.has_color else texts
     for (mark, index, item), text, start in zip(sides, texts, starts, strict=True):
         yield from _item_lines(mark, index, item, text, display, MAX_ITEM_LINES, start)
 
@@ -180,14 +222,22 @@ def _item_lines(
     lines = [*islice(_wrap_item_text(head, shown, columns), max_lines + 1)]
     if len(lines) > max_lines or len(shown) > _max_wrapped_chars(columns):
         lines[max_lines - 1 :] = [truncate_text(f"  … {len(text):,} characters in all", columns)]
+    is_changed = False
     for line in lines:
-        marked = f"{mark} {line}".rstrip()
-        yield display.apply_style(marked, MARK_STYLES[mark]) if mark in MARK_STYLES else marked
+        pieces = CHANGE_MARK.split(f"{mark} {line}".rstrip())
+        styled = ""
+        for piece in pieces:
+            if piece in (CHANGE_START, CHANGE_END):
+                is_changed = piece == CHANGE_START
+            elif piece:
+                shown = f"\x1b[7m{piece}" if is_changed else piece
+                styled += display.apply_style(shown, MARK_STYLES[mark]) if mark in MARK_STYLES else shown
+        yield styled
 
 
 def _wrap_item_text(head: str, text: str, columns: int) -> Iterator[str]:
     """Wrap the text of an item to `columns`, with an indent in all lines except the first."""
-    shown = escape_control_chars(text[: _max_wrapped_chars(columns)]).replace("\t", " " * TAB_COLUMNS)
+    shown = text[: _max_wrapped_chars(columns)].replace("\t", " " * TAB_COLUMNS)
     for number, line in enumerate(shown.split("\n")):
         body = line.lstrip(" ")
         indent = 2 + min(len(line) - len(body), columns // 4)
@@ -212,12 +262,26 @@ def _find_shown_start(text: str, common_length: int, columns: int) -> int:
     return max(start, text.find(" ", start, common_length) + 1)
 
 
+def _mark_changed_words(texts: Sequence[str], start: int) -> list[str]:
+    """Put marks around the words that differ in two texts, from `start` on, if the texts are similar."""
+    windows = [DIFF_WORD.findall(text[start : start + MAX_COMPARED_CHARS]) for text in texts]
+    matcher = SequenceMatcher(None, windows[0], windows[1], autojunk=False)
+    if matcher.ratio() < MIN_WORD_SIMILARITY:
+        return [*texts]
+    marked = [text[:start] for text in texts]
+    for tag, *ranges in matcher.get_opcodes():
+        for side, (first, last) in enumerate((ranges[:2], ranges[2:])):
+            words = "".join(windows[side][first:last])
+            marked[side] += words if tag == "equal" or not words else f"{CHANGE_START}{words}{CHANGE_END}"
+    return [text + rest[start + MAX_COMPARED_CHARS :] for text, rest in zip(marked, texts, strict=True)]
+
+
 def _item_diff_text(item: Item) -> str:
-    """Return the complete text of an item: of a call its name and arguments, of an item without text its JSON."""
+    """Return the complete text of an item, escaped: of a call its name and arguments, without text its JSON."""
     text = searchable_text(item)
     if is_client_call(item):
-        return decode_json_escapes(text).replace("\n", " ", 1)
-    return text or decode_json_escapes(json.dumps(item))
+        text = decode_json_escapes(text).replace("\n", " ", 1)
+    return escape_control_chars(text or decode_json_escapes(json.dumps(item)))
 
 
 def _item_short_label(item: Item) -> str:

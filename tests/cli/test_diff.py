@@ -57,14 +57,13 @@ def test_a_terminal_shows_a_unified_diff(home: Path, monkeypatch: pytest.MonkeyP
     assert run_in_process("diff", "mine@1", "mine", is_terminal=True).out.splitlines() == [
         "--- mine@1 (A): 2 items, the local store",
         "+++ mine (B): 4 items, the local store",
-        "  common prefix: 2 items; B has more items",
+        "@@ common prefix: 2 items; B has more items @@",
         "",
-        "  2 identical items; the last one:",
         "  2 assistant: one",
         "+ 3 user: two",
         "+ 4 assistant: two",
         "",
-        "  0 only in A, 2 only in B, 0 changed, 0 identical after the first difference",
+        "2 only in B",
     ]
 
 

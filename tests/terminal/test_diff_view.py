@@ -59,10 +59,9 @@ def test_a_terminal_shows_a_unified_diff() -> None:
     assert side_by_side(a, b, DisplayOptions(40)) == [
         "--- talk.json (A): 9 items, this file",
         "+++ resp_1 (B): 10 items, the endpoint",
-        "  common prefix: 2 items; item 3 differs",
-        "    in content[0].text",
+        "@@ common prefix: 2 items; item 3",
+        "  differs in content[0].text @@",
         "",
-        "  2 identical items; the last one:",
         "  2 user: one",
         "- 3 assistant: two",
         "+ 3 assistant: 2",
@@ -72,23 +71,37 @@ def test_a_terminal_shows_a_unified_diff() -> None:
         "+ 9 user: end",
         "+ 10 assistant: end",
         "",
-        "  0 only in A, 1 only in B, 2 changed, 5",
-        "    identical after the first difference",
+        "1 only in B, 2 changed,",
+        "5 identical after the first difference",
     ]
 
 
-def test_in_a_unified_diff_only_the_sides_have_colors_and_counts_are_dim() -> None:
+def test_a_unified_diff_has_the_colors_of_a_diff_and_its_equal_items_have_none() -> None:
     lines = side_by_side(A, B, DisplayOptions(80, has_color=True))
     assert [line for line in lines if "\x1b" in line] == [
         "\x1b[31m--- talk.json (A): 8 items, this file\x1b[0m",
         "\x1b[32m+++ resp_1 (B): 9 items, the endpoint\x1b[0m",
+        "\x1b[36m@@ common prefix: 1 item; item 2 differs in content[0].text @@\x1b[0m",
         "\x1b[31m- 2 assistant: two\x1b[0m",
         "\x1b[32m+ 2 assistant: 2\x1b[0m",
         "\x1b[2m  5 identical items; the last one:\x1b[0m",
         "\x1b[31m- 8 user: only\\x1b here\x1b[0m",
         "\x1b[32m+ 8 user: end\x1b[0m",
         "\x1b[32m+ 9 assistant: end\x1b[0m",
+        "\x1b[32m1 only in B\x1b[0m, \x1b[33m2 changed\x1b[0m, \x1b[2m5 identical after the first difference\x1b[0m",
     ]
+
+
+def test_the_words_that_differ_in_two_similar_texts_are_reversed() -> None:
+    a, b = [user_message("Plan a day in Oslo\x1b for two.")], [user_message("Plan a week in Oslo\x1b for two.")]
+    lines = side_by_side(a, b, DisplayOptions(30, has_color=True))
+    assert [line for line in lines if " user: " in line or "Oslo" in line] == [
+        "\x1b[31m- 1 user: Plan a \x1b[0m\x1b[31m\x1b[7mday\x1b[0m\x1b[31m in\x1b[0m",
+        "\x1b[31m-   Oslo\\x1b for two.\x1b[0m",
+        "\x1b[32m+ 1 user: Plan a \x1b[0m\x1b[32m\x1b[7mweek\x1b[0m\x1b[32m in\x1b[0m",
+        "\x1b[32m+   Oslo\\x1b for two.\x1b[0m",
+    ]
+    assert "\x1b" not in "".join(side_by_side(a, b, DisplayOptions(30)))
 
 
 def unified_items(a: list[Item], b: list[Item], columns: int) -> list[str]:
