@@ -30,7 +30,6 @@ from typer.main import get_command
 
 from convo import __version__
 from convo.cli.output import (
-    EXIT_CODES,
     EXIT_CODES_HELP,
     OUTPUT_LOST_CODES,
     print_debug_traceback,
@@ -45,10 +44,16 @@ from convo.terminal.theme import detect_color_system
 
 
 class CommandEntry(NamedTuple):
-    """A row of the command table: `module` has an `App` named `app`, `summary` is the command's line in the help."""
+    """A row of the command table.
+
+    module:   has an `App` named `app`
+    summary:  the command's line in the help
+    brief:    a shorter line, for a terminal that is too narrow for the summary
+    """
 
     module: str
     summary: str
+    brief: str = ""
 
 
 CommandTable = Mapping[str, CommandEntry]
@@ -56,13 +61,19 @@ CommandTable = Mapping[str, CommandEntry]
 COMMANDS: CommandTable = MappingProxyType(
     {
         "chat": CommandEntry(
-            "convo.cli.commands.chat", "Chat with a model. Choose where the conversation state lives."
+            "convo.cli.commands.chat",
+            "Chat with a model. Choose where the conversation state lives.",
+            "Chat with a model.",
         ),
         "inspect": CommandEntry(
-            "convo.cli.commands.inspect", "Inspect a conversation: its owner, requests, items, tokens and cost."
+            "convo.cli.commands.inspect",
+            "Inspect a conversation: its owner, requests, items, tokens and cost.",
+            "Inspect a conversation: requests, tokens and cost.",
         ),
         "next": CommandEntry(
-            "convo.cli.commands.next", "Show the exact next request, and the context that the server prepends."
+            "convo.cli.commands.next",
+            "Show the exact next request, and the context that the server prepends.",
+            "Show the exact next request.",
         ),
         "diff": CommandEntry("convo.cli.commands.diff", "Find where two histories or two requests diverge."),
         "convert": CommandEntry("convo.cli.commands.convert", "Convert a conversation to another strategy."),
@@ -71,25 +82,35 @@ COMMANDS: CommandTable = MappingProxyType(
         "lint": CommandEntry("convo.cli.commands.lint", "Find state that an API would reject, before it is sent."),
         "repair": CommandEntry("convo.cli.commands.repair", "Write a repaired copy of an invalid history."),
         "race": CommandEntry(
-            "convo.cli.commands.race", "Run the same turns with all four strategies; compare tokens, cost and time."
+            "convo.cli.commands.race",
+            "Run the same turns with all four strategies; compare tokens, cost and time.",
+            "Run the same turns with all four strategies.",
         ),
         "compact": CommandEntry("convo.cli.commands.compact", "Compact a conversation to fit a smaller context."),
         "serve": CommandEntry("convo.cli.commands.serve", "Serve the Responses API over HTTP, in front of any model."),
         "tap": CommandEntry(
-            "convo.cli.commands.tap", "Record what another program sends to a model, with a relay on this machine."
+            "convo.cli.commands.tap",
+            "Record what another program sends to a model, with a relay on this machine.",
+            "Record what another program sends to a model.",
         ),
         "resume": CommandEntry(
-            "convo.cli.commands.resume", "Approve or reject the pending calls of a paused run, and resume it."
+            "convo.cli.commands.resume",
+            "Approve or reject the pending calls of a paused run, and resume it.",
+            "Decide on the calls of a paused run, and resume it.",
         ),
         "approvals": CommandEntry(
             "convo.cli.commands.approvals", "List pending approvals, and approve or reject them."
         ),
         "sessions": CommandEntry("convo.cli.commands.sessions", "List, search, rename and remove conversations."),
         "store": CommandEntry(
-            "convo.cli.commands.store", "Check, back up, recover, migrate, measure and prune the database."
+            "convo.cli.commands.store",
+            "Check, back up, recover, migrate, measure and prune the database.",
+            "Check, back up, migrate and prune the database.",
         ),
         "models": CommandEntry(
-            "convo.cli.commands.models", "List providers and models, and download the built-in model."
+            "convo.cli.commands.models",
+            "List providers and models, and download the built-in model.",
+            "List providers and models.",
         ),
         "templates": CommandEntry("convo.cli.commands.templates", "List and show the templates for convo chat -t."),
         "config": CommandEntry("convo.cli.commands.config", "Show settings with their sources, and change them."),
@@ -98,6 +119,17 @@ COMMANDS: CommandTable = MappingProxyType(
     }
 )
 
+
+COMMAND_GROUPS: Mapping[str, Sequence[str]] = MappingProxyType(
+    {
+        "Chat": ("chat", "resume", "approvals", "sessions", "templates"),
+        "Inspect and compare": ("inspect", "next", "diff", "race"),
+        "Convert and repair": ("convert", "compact", "export", "import", "lint", "repair"),
+        "Serve and record": ("serve", "tap"),
+        "Set up": ("models", "config", "store", "doctor", "schema"),
+    }
+)
+"""The commands by heading, as the help on a terminal lists them."""
 
 HelpRecord = tuple[str, str]
 """An option and its help."""
@@ -193,8 +225,11 @@ class PlainHelpGroup(TyperGroup):
 
     def collect_sections(self, ctx: Any) -> dict[str, list[HelpRecord]]:
         """Return the commands and the options by heading."""
-        records = {"Commands": self.collect_command_records(ctx)}
-        return records | collect_help_sections(ctx, self.get_params(ctx))
+        return self.collect_command_sections(ctx) | collect_help_sections(ctx, self.get_params(ctx))
+
+    def collect_command_sections(self, ctx: Any) -> dict[str, list[HelpRecord]]:
+        """Return the commands by heading."""
+        return {"Commands": self.collect_command_records(ctx)}
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         write_help_sections(ctx, formatter, self.collect_sections(ctx))
@@ -422,6 +457,8 @@ CONVO_HOME sets one folder for all files of convo.
 
 EXIT_CODES_HEADING = "Exit codes"
 
+NO_BREAK_SPACE = "\u00a0"
+
 
 class RootGroup(PlainHelpGroup):
     """The group of `convo`; a command's module is imported when the command is requested."""
@@ -442,17 +479,30 @@ class RootGroup(PlainHelpGroup):
         return super().resolve_command(ctx, args)
 
     def collect_command_records(self, ctx: Any) -> list[HelpRecord]:
-        return [(name, entry.summary) for name, entry in self.entries.items()]
+        has_summaries = ctx.terminal_width is None or ctx.terminal_width >= MAX_HELP_WIDTH
+        return [
+            (name, entry.summary if has_summaries else entry.brief or entry.summary)
+            for name, entry in self.entries.items()
+        ]
+
+    def collect_command_sections(self, ctx: Any) -> dict[str, list[HelpRecord]]:
+        """Return the commands of each group; a pipe, and a table of other commands, has one list."""
+        if ctx.terminal_width is None or set(self.entries) != {
+            name for names in COMMAND_GROUPS.values() for name in names
+        }:
+            return super().collect_command_sections(ctx)
+        records = dict(self.collect_command_records(ctx))
+        return {heading: [(name, records[name]) for name in names] for heading, names in COMMAND_GROUPS.items()}
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         super().format_epilog(ctx, formatter)
-        if ctx.terminal_width is None or is_narrow_help(formatter):
-            with formatter.section(style_help(ctx, EXIT_CODES_HEADING, "bold")):
-                formatter.write_text(EXIT_CODES_HELP)
-        else:
-            records = [(str(code), meaning) for code, meaning in EXIT_CODES.items()]
-            columns = choose_term_columns(formatter, self.collect_sections(ctx))
-            write_help_section(ctx, formatter, EXIT_CODES_HEADING, records, columns)
+        text = EXIT_CODES_HELP
+        if ctx.terminal_width is not None:
+            codes = text.replace(" ", NO_BREAK_SPACE).replace(f",{NO_BREAK_SPACE}", ", ")  # no line ends with a code
+            lines = wrap_help_text(codes, formatter.width - 2)
+            text = keep_line_breaks(line.replace(NO_BREAK_SPACE, " ") for line in lines)
+        with formatter.section(style_help(ctx, EXIT_CODES_HEADING, "bold")):
+            formatter.write_text(text)
 
 
 SUGGESTED_COMMANDS = {

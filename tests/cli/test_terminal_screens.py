@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from convo.cli.app import COMMANDS
-from convo.cli.output import EXIT_CODES
+from convo.cli.app import COMMAND_GROUPS, COMMANDS
+from convo.cli.output import EXIT_CODES_HELP
 from convo.errors import RequestRefused
 from convo.history.records import Strategy
 from convo.terminal.terminal import text_width
@@ -233,7 +233,21 @@ def test_the_help_fits_the_terminal_and_has_the_text_of_the_help_on_a_pipe(
     lines = [*lists.splitlines(), *(line for line in examples.splitlines() if not copied.match(line))]
     assert max(len(line) for line in lines if not line.endswith(":")) <= min(columns, 100)
     shown, piped = (text.partition("Exit codes")[0].split() for text in (output, convo(*argv).out))
-    assert shown == piped
+    if argv != ["--help"]:
+        assert shown == piped
+        return
+    headings = " ".join(f"{heading}:" for heading in COMMAND_GROUPS).split()
+    assert sorted(shown) == sorted([*words_of_the_help(piped, columns), *headings])
+
+
+def words_of_the_help(piped: list[str], columns: int) -> list[str]:
+    """The words of the help on a pipe without its heading of commands, with brief lines in a narrow terminal."""
+    text = " ".join(word for word in piped if word != "Commands:")
+    for entry in COMMANDS.values():
+        if entry.brief and columns < 100:
+            assert text.count(entry.summary) == 1
+            text = text.replace(entry.summary, entry.brief)
+    return text.split()
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -256,23 +270,34 @@ def test_all_lists_of_a_help_page_have_one_column_of_descriptions(argv: list[str
 
 def test_each_command_of_the_help_has_one_line_in_a_wide_terminal() -> None:
     lines = run_in_terminal("--help", env={"NO_COLOR": "1"}, columns=120).splitlines()
-    start = lines.index("Commands:") + 1
-    commands = lines[start : lines.index("", start)]
-    assert [line.split()[0] for line in commands] == list(COMMANDS)
-    assert [line.split(maxsplit=1)[1] for line in commands] == [entry.summary for entry in COMMANDS.values()]
-    codes = [line.split(maxsplit=1) for line in lines[lines.index("Exit codes:") + 1 :] if line]
-    assert codes == [[str(code), meaning] for code, meaning in EXIT_CODES.items()]
+    assert sorted(COMMANDS) == sorted(name for names in COMMAND_GROUPS.values() for name in names)
+    for heading, names in COMMAND_GROUPS.items():
+        start = lines.index(f"{heading}:") + 1
+        commands = lines[start : lines.index("", start)]
+        assert [line.split()[0] for line in commands] == [*names]
+        assert [line.split(maxsplit=1)[1] for line in commands] == [COMMANDS[name].summary for name in names]
+
+
+def test_at_80_columns_each_command_has_one_line_and_no_line_ends_with_an_exit_code() -> None:
+    lines = run_in_terminal("--help", env={"NO_COLOR": "1"}).splitlines()
+    for heading, names in COMMAND_GROUPS.items():
+        start = lines.index(f"{heading}:") + 1
+        shown = [line.split(maxsplit=1) for line in lines[start : lines.index("", start)]]
+        assert shown == [[name, COMMANDS[name].brief or COMMANDS[name].summary] for name in names]
+    exit_codes = lines[lines.index("Exit codes:") + 1 :]
+    assert not [line for line in exit_codes if line[-1:].isdigit()]
+    assert " ".join(line.strip() for line in exit_codes) == EXIT_CODES_HELP
 
 
 def test_the_help_has_bold_headings_and_names_in_the_color_of_the_theme() -> None:
     output = run_in_terminal("--help")
     for part in (
         "\x1b[1mUsage:\x1b[0m convo [OPTIONS]",
-        "\x1b[1mCommands\x1b[0m:\n  \x1b[36mchat\x1b[0m   ",
+        "\x1b[1mChat\x1b[0m:\n  \x1b[36mchat\x1b[0m   ",
         "\x1b[1mOptions\x1b[0m:\n  \x1b[36m--config\x1b[0m FILE   ",
         "  \x1b[36m-h\x1b[0m, \x1b[36m--help\x1b[0m   ",
         "\x1b[1mExamples:\x1b[0m\n  \x1b[36mconvo chat\x1b[0m   ",
-        "\x1b[1mExit codes\x1b[0m:\n  \x1b[36m0\x1b[0m   ",
+        "\x1b[1mExit codes\x1b[0m:\n  0 done, ",
     ):
         assert part in output
     assert COLOR_CODE.sub("", output) == run_in_terminal("--help", env={"NO_COLOR": "1"})
