@@ -24,6 +24,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.token import Comment, String
 from pygments.util import ClassNotFound
 from rich import box, markdown
+from rich.cells import cell_len, get_character_cell_size
 from rich.color import ColorSystem
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
@@ -342,7 +343,7 @@ def render_code(lines: Sequence[str], state: CodeState, options: MarkdownOptions
         batch = tuple(_clean_code(line) for line in lines[start : start + CODE_BATCH_LINES])
         text, restart = _highlight([*state.context, *batch], state.language if options.has_color else "", theme)
         for line in text.split("\n", allow_blank=True)[len(state.context) : len(state.context) + len(batch)]:
-            for part in line.wrap(console, columns, overflow="fold", tab_size=4) or [Text()]:
+            for part in _wrap_code(line, columns):
                 if background:
                     part = Text.assemble(" ", part, " " * max(1, columns - part.cell_len + 1))
                     part.stylize_before(background)
@@ -350,6 +351,43 @@ def render_code(lines: Sequence[str], state: CodeState, options: MarkdownOptions
         context = (*state.context, *batch)[restart:]
         state = state._replace(context=context if len(context) <= MAX_CONTEXT_LINES else ())
     return rows, state
+
+
+CODE_TAB_COLUMNS = 4
+
+CODE_BREAKS = " ", ",;", "([{", "=.:/-_"
+"""Characters after which a long line of code is broken, the best ones first."""
+
+
+def _wrap_code(line: Text, columns: int) -> list[Text]:
+    """Break a line of code into rows, after a blank or a sign in the second half of a row if there is one."""
+    if line.cell_len <= columns and "\t" not in line.plain:
+        return [line]
+    line.expand_tabs(CODE_TAB_COLUMNS)
+    text, offsets = line.plain, [0]
+    while cell_len(text[offsets[-1] :].rstrip(" ")) > columns:
+        offsets.append(offsets[-1] + _find_code_break(text[offsets[-1] :], columns))
+    rows = list(line.divide(offsets[1:]))
+    for row in rows:
+        row.rstrip()
+    return rows
+
+
+def _find_code_break(text: str, columns: int) -> int:
+    """Return the length of the first row of a line that is wider than `columns`, with the blank after it."""
+    end, width, half = 0, 0, 0
+    for char in text:
+        width += get_character_cell_size(char)
+        if end and width > columns:
+            break
+        end += 1
+        half = end if 2 * width <= columns else half
+    if text[end] == " ":
+        return end + 1
+    for signs in CODE_BREAKS:
+        if ends := [index + 1 for index in range(half, end) if text[index] in signs]:
+            return ends[-1]
+    return end
 
 
 def render_code_edge(language: str, options: MarkdownOptions) -> list[str]:

@@ -51,6 +51,10 @@ SHAPES = {
         f"```\n  {'> ' * 25}\n{'- ' * 19}x\n```",
         ["──", f"  {'> ' * 18}>", ("> " * 6).rstrip(), f"{'- ' * 19}x", "──"],
     ),
+    "code is broken after a sign and not in a word": (
+        '```\nclient.responses.create(model="gpt-5-mini", input="A day.")\n```',
+        ["──", "client.responses.create(", 'model="gpt-5-mini", input="A day.")', "──"],
+    ),
     "an empty line is kept": ("# a\nb\n\n\n- c\n\n- d", ["# a", "b", "", "• c", "", "• d"]),
 }
 
