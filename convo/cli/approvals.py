@@ -6,7 +6,7 @@ Nothing runs until the run is resumed, by `convo resume` or by that chat.
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableSequence, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import NamedTuple, TypeAlias
@@ -59,14 +59,24 @@ class SelectedCall(NamedTuple):
     reason: str | None = None
 
 
-def print_pending_calls(config: ConfigPath, *, as_json: bool) -> None:
-    """Print the pending calls, last changed first, and the interrupted runs.
+class UnreadableRun(NamedTuple):
+    """A paused run of a newer version of convo; `error` names the version of its document."""
 
-    An interrupted run must be resumed before its pending calls are known for certain.
+    run_id: str
+    session_name: str
+    error: UnknownSchema
+
+
+def print_pending_calls(config: ConfigPath, *, as_json: bool) -> bool:
+    """Print the pending calls, last changed first, and the interrupted runs; return whether the list is complete.
+
+    An interrupted run must be resumed before its pending calls are known for certain. A run of a newer version is
+    named on stderr: its pending calls are unknown.
     """
+    unreadable: list[UnreadableRun] = []
 
     async def read(store: Store) -> tuple[list[tuple[AgentRun, PausedRun]], list[OrphanedRun]]:
-        return await _load_paused_runs(store, None), await list_orphaned_runs(store)
+        return await _load_paused_runs(store, None, unreadable=unreadable), await list_orphaned_runs(store)
 
     paused_runs, orphaned = read_from_store(load_settings(config), read)
     if as_json:
@@ -74,15 +84,20 @@ def print_pending_calls(config: ConfigPath, *, as_json: bool) -> None:
         print_json(records + [record for orphan in orphaned for record in _orphaned_calls_to_json(orphan)])
     elif paused_runs:
         print_line(render_paused_runs([paused for _, paused in paused_runs], detect_display(sys.stdout, os.environ)))
-    elif not orphaned:
+    elif not orphaned and not unreadable:
         _write_stderr_line("no pending calls")
     if orphaned:
         _write_stderr_line(_format_orphaned_runs(orphaned))
+    _write_unreadable_runs(unreadable)
+    return not unreadable
 
 
 def print_call_details(config: ConfigPath, selectors: Sequence[str], run: str | None, *, as_json: bool) -> None:
     """Print calls in full. Raises NotFound or AmbiguousHandle."""
-    paused_runs = read_from_store(load_settings(config), lambda store: _load_paused_runs(store, run))
+    unreadable: list[UnreadableRun] = []
+    paused_runs = read_from_store(
+        load_settings(config), lambda store: _load_paused_runs(store, run, unreadable=unreadable)
+    )
     selected = _select_calls(selectors, paused_runs, approve=True)
     paused_by_id = {run.id: paused for run, paused in paused_runs}
     display = detect_display(sys.stdout, os.environ)
@@ -128,16 +143,19 @@ def print_decision_log(config: ConfigPath, run: str | None, *, as_json: bool) ->
 
 async def decide_calls(
     config: ConfigPath, selectors: Sequence[str], run_filter: str | None, decision: InboxDecision, *, as_json: bool
-) -> None:
+) -> bool:
     """Store one decision for several calls: in each run for all of them or for none.
+
+    Return whether every selected call was found; false for `all` while the calls of a run are unknown.
 
     selectors:  CALL, or CALL=REASON for a rejection
 
     Raises NotFound or AmbiguousHandle, AlreadyDecided for a call that was decided meanwhile, and Conflict for a run
     that was resumed meanwhile.
     """
+    unreadable: list[UnreadableRun] = []
     async with open_configured_store(load_settings(config)) as store:
-        paused_runs = await _load_paused_runs(store, run_filter, include_decided=True)
+        paused_runs = await _load_paused_runs(store, run_filter, include_decided=True, unreadable=unreadable)
         selected = _select_calls(selectors, paused_runs, approve=decision.approve)
         for run in {selected_call.run.id: selected_call.run for selected_call in selected}.values():
             await _save_decisions(
@@ -145,7 +163,7 @@ async def decide_calls(
             )
         remaining = [
             pair
-            for pair in await _load_paused_runs(store, run_filter)
+            for pair in await _load_paused_runs(store, run_filter, unreadable=[])
             if pair[0].id in {selected_call.run.id for selected_call in selected}
         ]
     if as_json:
@@ -154,6 +172,10 @@ async def decide_calls(
         _report_decisions(selected, remaining, decision)
     for note in _iter_unchanged_decision_notes(selectors, paused_runs, selected, decision):
         _write_stderr_line(note)
+    if ALL_CALLS_WORD not in {selector.partition("=")[0] for selector in selectors}:
+        return True
+    _write_unreadable_runs(unreadable)
+    return not unreadable
 
 
 async def _save_decisions(
@@ -190,14 +212,19 @@ def _build_decision(selected_call: SelectedCall, decision: InboxDecision) -> App
 
 
 async def _load_paused_runs(
-    store: Store, run_filter: str | None, *, include_decided: bool = False
+    store: Store,
+    run_filter: str | None,
+    *,
+    include_decided: bool = False,
+    unreadable: MutableSequence[UnreadableRun],
 ) -> list[tuple[AgentRun, PausedRun]]:
     """Return the paused runs, or the one that `run_filter` names: by run id, session name or session id.
 
     include_decided:  include the calls that are decided and not performed yet
+    unreadable:       gets the runs of a newer version
 
-    A damaged run is left out and reported. Raises NotFound, UnknownSchema for a run of a newer version, and
-    InvalidRunState if the named run is damaged.
+    A damaged run is left out and reported. Raises NotFound, and UnknownSchema or InvalidRunState if the named run is
+    one of a newer version or damaged.
     """
     list_calls = list_decidable_approvals if include_decided else list_pending_approvals
     paused_runs = []
@@ -209,8 +236,11 @@ async def _load_paused_runs(
         try:
             calls = list_calls(run.document)
         except InvalidRunState as error:
-            if run_filter is not None or isinstance(error, UnknownSchema):
+            if run_filter is not None:
                 raise
+            if isinstance(error, UnknownSchema):
+                unreadable.append(UnreadableRun(run.id, name, error))
+                continue
             store.report_damaged_row(DamagedRow("run", run.id, f"its document at {error.message}"))
             continue
         paused_runs.append((run, PausedRun(run.id, name, _waiting_time_s(run), calls)))
@@ -319,6 +349,14 @@ def _format_orphaned_runs(orphaned_runs: Sequence[OrphanedRun]) -> str:
     runs = format_count(len(orphaned_runs), "interrupted run")
     name_list = f" ({', '.join(names)})" if len(names) > 1 else ""
     return f"{runs}{name_list}; to resume: convo resume {quote(names[0])} --agent FILE.py:NAME"
+
+
+def _write_unreadable_runs(runs: Sequence[UnreadableRun]) -> None:
+    for run in runs:
+        _write_stderr_line(
+            f"{run.run_id} (session {run.session_name}) cannot be read, so its pending calls are unknown: "
+            f"{run.error.message}; {run.error.hint}"
+        )
 
 
 def _write_stderr_line(text: str) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from shlex import quote
 from typing import NamedTuple, TypeAlias
 
+from typer import Exit
+
 from convo.cli.deps import get_store_url, read_from_store
 from convo.cli.output import print_json, print_line, print_notice
 from convo.cli.progress import show_progress
@@ -284,13 +286,17 @@ def copy_readable_rows(config: ConfigPath, flags: SettingFlags, file: Path, *, a
 def prune_tenants(config: ConfigPath, flags: SettingFlags, options: PruneOptions, *, as_json: bool) -> None:
     """Count the data that was unused for the given time, or remove it.
 
-    Raises NotFound, StoreFault, InvalidUsage or InvalidSettings.
+    Nothing of a tenant is removed while the record of a session that it keeps is damaged: that session may continue
+    any conversation. The other tenants are pruned first.
+
+    Raises DamagedRow for such a tenant, NotFound, StoreFault, InvalidUsage or InvalidSettings.
     """
     from convo.cli.paused_files import delete_run_files, is_run_stored, list_named_files, list_runs_with_files
 
     cutoff = SystemClock().now() - _parse_older_than(options.older_than)
     settings = _load_durable_settings(config, flags)
     folder = settings.paths.paused_runs
+    damaged_by_tenant: dict[str, DamagedRow] = {}
 
     async def prune(store: Store) -> tuple[list[tuple[str, PruneResult]], list[str]]:
         names = [stats.tenant for stats in await store.admin.tenant_stats()]
@@ -298,15 +304,22 @@ def prune_tenants(config: ConfigPath, flags: SettingFlags, options: PruneOptions
             raise NotFound("tenant", options.tenant, hint="convo store stats")
         selected = names if options.tenant is None else [options.tenant]
         runs = await list_runs_with_files(store, folder)
-        results = [
-            (name, await store.admin.prune(name, cutoff, dry_run=not options.is_confirmed))
-            for name in track_progress("tenants", selected)
-        ]
+        results = []
+        for name in track_progress("tenants", selected):
+            try:
+                results.append((name, await store.admin.prune(name, cutoff, dry_run=not options.is_confirmed)))
+            except DamagedRow as error:
+                damaged_by_tenant[name] = error
         return results, [run for run in runs if not await is_run_stored(store, run)]
 
     with show_progress("removing" if options.is_confirmed else "counting", settings):
         results, removed_runs = read_from_store(settings, prune)
     matches = [(name, pruned) for name, pruned in results if any(pruned)]
+    for name in damaged_by_tenant:
+        reason = "no conversation can be removed while a session is damaged, which may continue any of them"
+        print_notice(f"tenant {name}: {reason}")
+    if damaged_by_tenant and not matches:
+        raise next(iter(damaged_by_tenant.values()))
     if as_json:
         tenants = [{"tenant": name, **_prune_result_to_json(pruned)} for name, pruned in matches]
         print_json({"before": cutoff, "removed": options.is_confirmed, "tenants": tenants})
@@ -316,6 +329,10 @@ def prune_tenants(config: ConfigPath, flags: SettingFlags, options: PruneOptions
     for path in list_named_files(folder, removed_runs):
         print_notice(f"the file {path} is kept")
     delete_run_files(folder, removed_runs)
+    if damaged_by_tenant and not as_json:
+        raise next(iter(damaged_by_tenant.values()))
+    if damaged_by_tenant:
+        raise Exit(1)
 
 
 def _format_prune_result(options: PruneOptions, *, has_matches: bool) -> str:

@@ -79,11 +79,11 @@ class ChatWriter:
 ChatScript = Callable[[ChatWriter], Awaitable[object]]
 
 
-def write_chats(home: Path, script: ChatScript) -> None:
+def write_chats(home: Path, script: ChatScript, tenant: str = "local") -> None:
     """Run `script` with the store under `home`, then close the store."""
 
     async def write() -> None:
-        store = open_store(f"sqlite:{home / DATABASE}")
+        store = open_store(f"sqlite:{home / DATABASE}", tenant=tenant)
         clock, new_id = FixedClock(), counting_ids()
         endpoint = RecordingEndpoint(make_embedded_endpoint(store, clock, new_id))
         await script(ChatWriter(store, endpoint, ChatDeps(store, endpoint, clock, new_id), clock, home.parent))

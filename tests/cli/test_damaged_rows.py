@@ -153,6 +153,40 @@ def test_a_damaged_paused_run_is_left_out(body: str, convo: Convo, damaged_home:
     assert got.err == f"1 damaged row was left out (run 'run_1'); {HINT}\n"
 
 
+NEWER_RUN = "UPDATE agent_documents SET body = json_set(body, '$.version', 9) WHERE run = 2"
+UNREADABLE_RUN = (
+    "run_1 (session tea) cannot be read, so its pending calls are unknown: "
+    "$.version is 9, which this version of convo does not support; supported: 1; "
+    "upgrade convo-state if a newer release wrote it\n"
+)
+
+
+def test_a_run_of_a_newer_version_is_named_and_the_others_are_listed(convo: Convo, damaged_home: Path) -> None:
+    change_database(damaged_home, NEWER_RUN)
+
+    got = convo("approvals", "--json")
+    assert (got.exit, {one["run"] for one in json.loads(got.out)}, got.err) == (2, {"run_0", "run_2"}, UNREADABLE_RUN)
+    got = convo("approvals")
+    assert (got.exit, got.err) == (2, UNREADABLE_RUN)
+    assert "monads" in got.out
+    assert "coffee" in got.out
+    got = convo("approvals", "show", "call_1", "--run", "tea")
+    assert (got.exit, "$.version is 9" in got.err) == (2, True)
+
+
+def test_the_calls_of_other_runs_can_be_decided_beside_a_run_of_a_newer_version(
+    convo: Convo, damaged_home: Path
+) -> None:
+    change_database(damaged_home, NEWER_RUN)
+
+    assert convo("approvals", "approve", "call_1", "--run", "monads").exit == 0
+    got = convo("approvals", "approve", "all")
+    assert got.exit == 2
+    assert got.err.endswith(UNREADABLE_RUN)
+    assert "call_1" in got.err
+    assert convo("approvals", "--json").json() == []
+
+
 def test_the_damaged_run_of_a_session_fails(convo: Convo, damaged_home: Path) -> None:
     change_database(damaged_home, "UPDATE agent_documents SET body = '{' WHERE run = 2")
 
@@ -212,6 +246,21 @@ def test_the_gateway_lists_the_other_responses(damaged_home: Path) -> None:
         assert [one["id"] for one in listing["others"]] == [second]
         got = server.http.get(f"/v1/responses/{first}")
         assert (got.status_code, got.json()["error"]["code"]) == (500, "store_damaged")
+
+
+def test_the_data_of_other_tenants_is_pruned_beside_a_damaged_session(convo: Convo, damaged_home: Path) -> None:
+    write_chats(damaged_home, write_chats_and_runs, tenant="office")
+    change_database(
+        damaged_home, f"{DAMAGE_TEA} AND tenant = 1", "UPDATE sessions SET used_at = 9e9 WHERE record = '{'"
+    )
+    notice = "tenant local: no conversation can be removed while a session is damaged, which may continue any of them\n"
+    failure = f"convo: the stored session 'tea' is damaged: its record is not valid JSON\n  try: {HINT}\n"
+
+    got = convo("store", "prune", "--older-than", "1d", "--yes")
+    assert (got.exit, got.err) == (1, f"{notice}removed\n{failure}")
+    assert [line.split()[:2] for line in got.out.splitlines()[1:]] == [["office", "4"]]
+    got = convo("store", "prune", "--older-than", "1d", "--yes")
+    assert (got.exit, got.out, got.err) == (1, "", notice + failure)
 
 
 DAMAGES = (
