@@ -1,5 +1,6 @@
 """The list of requests: order, pages, filters, search and titles, on every store."""
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from convo.config.sections import Price
 from convo.errors import DamagedRow
 from convo.history.items import Item, assistant_message, user_message
+from convo.history.records import Link
 from convo.history.tree import Path, root_key
 from convo.inspect.view import link_cost_usd
 from convo.stores.base import AppendItems, Store, Transaction
@@ -117,6 +119,61 @@ async def test_requests_are_sorted_by_each_column_over_several_pages(store: Stor
     unknown = {"title": ["resp_e"]}.get(sort, [] if sort in ("created_at", "model", "status") else ["resp_e", "resp_d"])
     known = [row_id for row_id in expected if row_id not in unknown]
     assert await list_ids(store, sort=sort) == [*reversed(known), *unknown]
+
+
+async def test_the_newest_requests_come_first_in_whichever_order_they_were_stored(store: Store) -> None:
+    rng, path = random.Random(1), Path(ROOT).append([user_message("What is rain?")])
+    links = [
+        link(
+            f"resp_{number}",
+            path.head,
+            created_at=NOW + rng.randrange(20),
+            status=rng.choice(["completed", "failed"]),
+            model=rng.choice(["a/one", "b/two"]),
+        )
+        for number in range(40)
+    ]
+    await store.commit(Transaction((AppendItems(ROOT, path.items),), tuple(links)))
+    filters: list[dict[str, Any]] = [{}, {"status": "failed"}, {"model": "a/one"}, {"begin": NOW + 5, "end": NOW + 15}]
+    for fields in filters:
+        wanted = [
+            each
+            for each in links
+            if fields.get("status") in (None, each.status)
+            and fields.get("model") in (None, each.model)
+            and fields.get("begin", 0) <= each.created_at < fields.get("end", NOW * 2)
+        ]
+        expected = sorted(wanted, key=lambda each: (each.created_at, each.id), reverse=True)
+        assert await list_ids(store, **fields) == [each.id for each in expected]
+
+
+async def test_the_orders_by_tokens_are_exact_for_every_form_of_usage(store: Store) -> None:
+    rng, path = random.Random(2), Path(ROOT).append([user_message("What is rain?")])
+
+    def random_usage() -> dict[str, Any]:
+        details = {"cached_tokens": rng.randrange(1000), "cache_write_tokens": rng.randrange(100)}
+        members = [
+            ("input_tokens", rng.choice([0, -5, rng.randrange(3000), 10**9 + rng.randrange(9)])),
+            ("input_tokens_details", dict(rng.sample(sorted(details.items()), rng.randrange(3)))),
+            ("output_tokens", rng.choice([0, rng.randrange(3000)])),
+            ("total_tokens", rng.randrange(9)),
+            ("x", [rng.randrange(9), 10**25]),
+        ]
+        return dict(rng.sample(members, rng.randrange(6)))
+
+    links = [link(f"resp_{number:03}", path.head, model="a/one", usage=random_usage()) for number in range(150)]
+    await store.commit(Transaction((AppendItems(ROOT, path.items),), tuple(links)))
+    sorts: tuple[RequestSort, ...] = ("input", "cached", "output")
+    for sort in sorts:
+
+        def tokens_of(each: Link, sort: RequestSort = sort) -> int:
+            members = each.usage or {}
+            details = members.get("input_tokens_details", {})
+            return max(0, details.get("cached_tokens", 0) if sort == "cached" else members.get(f"{sort}_tokens", 0))
+
+        known = [each for each in links if each.usage]
+        expected = [each.id for each in sorted(known, key=lambda each: (tokens_of(each), each.id))]
+        assert [name for name in await list_ids(store, sort=sort, is_descending=False) if name in expected] == expected
 
 
 async def test_equal_titles_differ_by_id_on_every_page_and_case_does_not_matter(store: Store) -> None:

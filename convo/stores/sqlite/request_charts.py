@@ -97,12 +97,7 @@ SELECT * FROM (
 def select_charts(t: TenantConnection, query: RequestQuery) -> RequestCharts:
     """Return the figures of the requests that pass the filters."""
     tables, source, conditions, values, is_search_limited = filter_links(t, query, with_routes=True, with_prices=True)
-    # A damaged usage may be invalid JSON, for which the expression of the tokens would fail.
-    tokens = ", ".join(
-        f"CASE WHEN links.usage NOT GLOB '*[^-0-9,]*' AND json_valid('[' || links.usage || ']')"
-        f" THEN min({tokens_expression(column)}, {MAX_TOKENS}) ELSE 0 END AS {column}"
-        for column in TOKEN_COLUMNS
-    )
+    tokens = ", ".join(f"min({tokens_expression(column)}, {MAX_TOKENS}) AS {column}" for column in TOKEN_COLUMNS)
     picked = (
         f"picked AS MATERIALIZED (SELECT {PICKED_COLUMNS}, {tokens} FROM {source} WHERE {' AND '.join(conditions)})"  # noqa: S608 - constant names
     )

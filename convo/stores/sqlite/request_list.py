@@ -89,9 +89,29 @@ SELECT items.n, items.body FROM up JOIN items ON items.n = up.item
 """
 
 
+SELECT_LINKS_OF_PAGE = f"{SELECT_LINKS}AND links.n IN (SELECT value FROM json_each(?)) ORDER BY links.n"  # noqa: S608 - constant names
+
+SELECT_SESSION_NAMES = """
+SELECT links.n, sessions.name FROM json_each(?) JOIN links ON links.n = value
+    JOIN sessions ON sessions.n = links.session AND sessions.record IS NOT NULL
+"""
+
 SELECT_LAST_INPUTS = """
 SELECT links.n, items.n, items.body FROM json_each(?) JOIN links ON links.n = value
     JOIN nodes ON nodes.n = links.saw JOIN items ON items.n = nodes.item
+"""
+
+
+NEWEST_CONDITION = """
+links.created_at >= coalesce((
+    SELECT CASE WHEN count(created_at) = count(*) THEN min(created_at) END FROM (
+        SELECT links.created_at FROM {source} WHERE {conditions} ORDER BY links.n DESC LIMIT :limit
+    )
+), -1e300)
+"""
+"""Excludes most requests from a page of the newest ones before they are sorted.
+
+The rows that were stored last are as many as the page needs, so no row that is older than all of them is on the page.
 """
 
 
@@ -168,6 +188,8 @@ def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPage:
     if query.after is not None:
         conditions.append(f"({sort}, links.id) {'<' if query.is_descending else '>'} (:value, :id)")
         values |= {"value": query.after.value, "id": to_query_name(query.after.id)}
+    if query.sort == "created_at" and query.is_descending and not query.text and not query.tool:
+        conditions.append(NEWEST_CONDITION.format(source=source, conditions=" AND ".join(conditions)))
     order = "DESC" if query.is_descending else "ASC"
     with_clause = f"WITH RECURSIVE {', '.join(tables)} " if tables else ""
     chosen = t.db.execute(
@@ -183,12 +205,23 @@ def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPage:
 def _load_page(
     t: TenantConnection, rowids: Sequence[int], next_cursor: RequestCursor | None, is_search_limited: bool
 ) -> RequestPage:
+    """Read the rows of a page with a statement each for the links, the names of sessions, and the usual titles."""
+    page = encode_json(list(rowids))
+    rows = t.fetch_records(SELECT_LINKS_OF_PAGE, page)
+    rows_by_rowid = dict(zip(sorted(rowids), rows, strict=True))
+    names = {n: name for n, name in t.fetch_records(SELECT_SESSION_NAMES, page) if isinstance(name, str)}
+    last_inputs = {n: (item, body) for n, item, body in t.fetch_records(SELECT_LAST_INPUTS, page)}
     requests, damaged = list[ListedRequest](), list[DamagedRow]()
     for n in rowids:
         try:
-            requests.append(_load_request(t, n, damaged))
+            link = decode_link(rows_by_rowid[n])
         except DamagedRow as error:
             damaged.append(error)
+            continue
+        title = _typed_title(*last_inputs[n]) if n in last_inputs else None
+        if title is None:
+            title = choose_title(_iter_input_backwards(t, n, damaged))
+        requests.append(ListedRequest(link, names.get(n) or None, title))
     return RequestPage(requests, next_cursor, is_search_limited, damaged)
 
 
@@ -213,12 +246,20 @@ def _keep_titles(t: TenantConnection, keys: Mapping[int, bytes]) -> None:
     """Read the titles of links, by rowid; most inputs end with a typed message, so that one item is enough."""
     unread = dict(keys)
     for n, item, body in t.execute(SELECT_LAST_INPUTS, encode_json(list(keys))):
-        with suppress(DamagedRow):
-            message = decode_item(str(item), body)
-            if typed_text(message):
-                kept_titles.add(unread.pop(n), choose_title([message]))
+        title = _typed_title(item, body)
+        if title is not None:
+            kept_titles.add(unread.pop(n), title)
     for n, key in unread.items():
         kept_titles.add(key, choose_title(_iter_input_backwards(t, n, [])))
+
+
+def _typed_title(item: int, body: str | bytes) -> str | None:
+    """Return the title of a request whose input ends with this item if a person typed it; else None."""
+    with suppress(DamagedRow):
+        message = decode_item(str(item), body)
+        if typed_text(message):
+            return choose_title([message])
+    return None
 
 
 def select_models(t: TenantConnection) -> Sequence[str]:
@@ -233,10 +274,21 @@ def select_tools(t: TenantConnection) -> Sequence[str]:
 
 
 def tokens_expression(column: str) -> str:
-    """Return the SQL expression of the tokens at a column of the table `routes`, 0 if there are none."""
-    usage = "'[' || links.usage || ']'"
-    position = f"CASE WHEN json_valid({usage}) THEN json_extract({usage}, '$[' || routes.{column} || ']') END"
-    return f"max(coalesce({position}, 0), 0)"
+    """Return the SQL expression of the tokens at a column of the table `routes`, 0 if there are none.
+
+    The first integers of a usage are read as numbers: a number at the start of a text ends at the comma, and parsing
+    the whole text as JSON takes five times as long.
+    """
+    usage, after_first = "'[' || links.usage || ']'", "substr(links.usage, instr(links.usage, ',') + 1)"
+    after_second = f"substr({after_first}, instr({after_first}, ',') + 1)"
+    return (
+        f"CASE WHEN routes.{column} IS NULL OR links.usage IS NULL THEN 0"
+        f" WHEN routes.{column} = 0 THEN max(CAST(links.usage AS NUMERIC), 0)"
+        f" WHEN routes.{column} = 1 AND routes.size > 1 THEN max(CAST({after_first} AS NUMERIC), 0)"
+        f" WHEN routes.{column} = 2 AND routes.size > 2 THEN max(CAST({after_second} AS NUMERIC), 0)"
+        f" WHEN json_valid({usage})"
+        f" THEN max(coalesce(json_extract({usage}, '$[' || routes.{column} || ']'), 0), 0) ELSE 0 END"
+    )
 
 
 def _find_items(t: TenantConnection, text: str) -> tuple[list[int], bool]:
@@ -269,16 +321,6 @@ def _find_calls(t: TenantConnection, tool: str) -> tuple[list[int], bool]:
             if is_call_of(decode_item(str(n), body), tool):
                 found.append(n)
     return found, False
-
-
-def _load_request(t: TenantConnection, n: int, damaged: list[DamagedRow]) -> ListedRequest:
-    """Return one request; a damaged item is added to `damaged`. Raises DamagedRow for a damaged link."""
-    (row,) = t.fetch_records(f"{SELECT_LINKS}AND links.n = ?", n)
-    link = decode_link(row)
-    name = link.session_id and t.fetch_value(
-        "SELECT name FROM sessions WHERE tenant = ? AND id = ? AND record IS NOT NULL", t.tenant_number, link.session_id
-    )
-    return ListedRequest(link, name or None, choose_title(_iter_input_backwards(t, n, damaged)))
 
 
 def _iter_input_backwards(t: TenantConnection, n: int, damaged: list[DamagedRow]) -> Iterator[Item]:

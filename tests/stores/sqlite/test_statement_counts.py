@@ -1,4 +1,4 @@
-"""The number of SQLite statements and log pages of one commit."""
+"""The number of SQLite statements of a commit and of a page of requests, and the log pages of one commit."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -6,9 +6,11 @@ from pathlib import Path as File
 
 import pytest
 
-from convo.history.items import Item
+from convo.history.items import Item, user_message
+from convo.history.records import Link
 from convo.history.tree import Path, root_key
 from convo.stores.base import AgentCall, AppendItems, Transaction
+from convo.stores.request_list import RequestQuery
 from convo.stores.sqlite.connection import PAGE_SIZE_BYTES, SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chat_transactions import NOW, link, session
@@ -56,10 +58,16 @@ async def store(file: File) -> AsyncIterator[SqliteStore]:
     await new_store.aclose()
 
 
-async def count_statements(store: SqliteStore, change: Transaction) -> int:
-    """Return the number of statements of a commit, without those that the search index executes itself."""
+async def trace_statements(store: SqliteStore) -> list[str]:
+    """Return a list to which every statement is appended from now on."""
     executed: list[str] = []
     await store.database.read(lambda db: db.set_trace_callback(executed.append))
+    return executed
+
+
+async def count_statements(store: SqliteStore, change: Transaction) -> int:
+    """Return the number of statements of a commit, without those that the search index executes itself."""
+    executed = await trace_statements(store)
     await store.commit(change)
     await store.database.read(lambda db: db.set_trace_callback(None))
     return sum(not sql.startswith("--") for sql in executed[1:-1])  # without the reads before and after it
@@ -95,3 +103,25 @@ async def test_unchanged_rows_are_not_written_again(store: SqliteStore) -> None:
     )
     updated = replace(RUN, revision=3, document={"phase": "done"})
     assert await count_log_pages(store, Transaction(agent_run=updated)) == 2  # the document is a separate row
+
+
+async def test_a_page_of_the_requests_executes_as_many_statements_with_fifty_rows_as_with_one(
+    store: SqliteStore,
+) -> None:
+    path = Path(root_key("local"))
+    links = list[Link]()
+    for number in range(60):
+        path = path.append([user_message(f"question {number}")])
+        links.append(link(f"resp_{number}", path.head, session_id="ses_2", created_at=NOW + number))
+    appends = (AppendItems(root_key("local"), path.items),)
+    record = session(id="ses_2", name="many", head=path.head, confirmed_head=path.head)
+    await store.commit(Transaction(appends, tuple(links), record))
+    counts = list[int]()
+    for limit in (1, 50):
+        executed = await trace_statements(store)
+        page = await store.list_requests(RequestQuery(limit=limit))
+        await store.database.read(lambda db: db.set_trace_callback(None))
+        titles = [f"question {59 - number}" for number in range(limit)]
+        assert [(row.session_name, row.title) for row in page.requests] == [("many", title) for title in titles]
+        counts.append(len(executed))
+    assert counts[0] == counts[1]
