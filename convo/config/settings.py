@@ -265,8 +265,7 @@ def resolve_model_name(
     """
     if not _is_text(full_name):
         raise UnknownModel(f"{source.location}: no model {full_name!r}: the name is not valid text")
-    if full_name == _LOCAL_ALIAS:
-        full_name = BUILT_IN_MODEL
+    full_name = expand_model_alias(full_name)
     if "/" in full_name:
         return split_model_name(full_name, source)
     if full_name in providers:
@@ -287,6 +286,11 @@ def resolve_model_name(
         hint = f"convo config key set {guessed}, set {key}, or choose a model with -m" if key else None
         raise UnknownModel(f"{source.location}: no model {full_name!r}: {guessed} needs a key", hint=hint)
     raise UnknownModel(f"{source.location}: no model {full_name!r}: no provider is known for it")
+
+
+def expand_model_alias(name: str) -> str:
+    """Return the full name of the built-in model for its short name, and any other name unchanged."""
+    return BUILT_IN_MODEL if name == _LOCAL_ALIAS else name
 
 
 def _is_text(name: str) -> bool:

@@ -220,7 +220,7 @@ def _is_wanted(live_response: LiveResponse, query: RequestQuery) -> bool:
     created_at = live_response.response.get("created_at") or 0
     return (
         query.status in (None, "in_progress")
-        and query.model in (None, live_response.response.get("model"))
+        and query.has_model(live_response.response.get("model") or "")
         and query.session is None
         and query.tool is None
         and (query.begin is None or created_at >= query.begin)

@@ -13,6 +13,7 @@ from heapq import nlargest, nsmallest
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from convo.config.sections import Price
+from convo.config.settings import expand_model_alias
 from convo.errors import DamagedRow
 from convo.history.items import (
     Item,
@@ -73,6 +74,7 @@ class RequestQuery:
     """Which requests to list, and in which order. Requests with an unknown figure come last in either order.
 
     after:       the cursor of the previous page; None for the first
+    model:       the full name of their model, or its short name: both match both
     session:     the name or id of the session that made them
     text:        words that an item of the request's own input or output contains; "" for any
     tool:        the name of a function that an item of the request's own input or output calls, or the type or the
@@ -98,6 +100,10 @@ class RequestQuery:
     def needs_routes(self) -> bool:
         """Whether the query reads the distinct routes first."""
         return self.model is not None or self.sort in ("model", "input", "cached", "output", "cost")
+
+    def has_model(self, name: str) -> bool:
+        """Return whether requests to the model pass the filter."""
+        return self.model is None or expand_model_alias(self.model) == expand_model_alias(name)
 
 
 class ListedRequest(NamedTuple):
@@ -158,7 +164,7 @@ def decode_route_usage(body: str) -> RouteUsage:
     paths = list(_integer_paths(form))
     positions = {path: number for number, path in enumerate(paths)}
     return RouteUsage(
-        route[0],
+        expand_model_alias(route[0]),
         bool(form),
         positions.get(("input_tokens",)),
         positions.get(("input_tokens_details", "cached_tokens")),

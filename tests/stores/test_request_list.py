@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from convo.config.sections import Price
+from convo.config.settings import BUILT_IN_MODEL
 from convo.errors import DamagedRow
 from convo.history.items import Item, assistant_message, user_message
 from convo.history.records import Link
@@ -174,6 +175,19 @@ async def test_the_orders_by_tokens_are_exact_for_every_form_of_usage(store: Sto
         known = [each for each in links if each.usage]
         expected = [each.id for each in sorted(known, key=lambda each: (tokens_of(each), each.id))]
         assert [name for name in await list_ids(store, sort=sort, is_descending=False) if name in expected] == expected
+
+
+async def test_the_short_and_the_full_name_of_the_built_in_model_are_one_model(store: Store) -> None:
+    await store_requests(store)
+    path = Path(ROOT).append([user_message("hi")])
+    names = ("local", BUILT_IN_MODEL)
+    links = tuple(link(f"resp_{number}", path.head, model=name) for number, name in enumerate(names))
+    await store.commit(Transaction((AppendItems(ROOT, path.items),), links))
+    assert [name for name in await store.request_models() if name.startswith("local")] == [BUILT_IN_MODEL]
+    for name in names:
+        assert sorted(await list_ids(store, model=name)) == ["resp_0", "resp_1"]
+        charts = await store.chart_requests(RequestQuery(model=name))
+        assert [(group.name, group.requests) for group in charts.models.top] == [(BUILT_IN_MODEL, 2)]
 
 
 async def test_equal_titles_differ_by_id_on_every_page_and_case_does_not_matter(store: Store) -> None:

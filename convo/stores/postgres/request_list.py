@@ -144,7 +144,7 @@ async def filter_links(
                 **dict(zip(ROUTE_COLUMNS, build_route_row(body, query, with_prices=with_prices), strict=True)),
             }
             for route, body in await t.fetch_all(SELECT_ROUTES)
-            if query.model in (None, decode_route_usage(body).model)
+            if query.has_model(decode_route_usage(body).model)
         ]
         source += f" JOIN {ROUTES_TABLE.format(bind(encode_json(rows)))} ON routes.route = links.route"
     if query.status is not None:

@@ -137,7 +137,7 @@ def filter_links(t: TenantConnection, query: RequestQuery, *, with_routes: bool,
         rows = [
             [n, *build_route_row(body, query, with_prices=with_prices)]
             for n, body in t.fetch_all(SELECT_ROUTES, t.tenant_number)
-            if query.model in (None, decode_route_usage(body).model)
+            if query.has_model(decode_route_usage(body).model)
         ]
         values["routes"] = encode_json(rows)
         tables.append(ROUTES_TABLE)
