@@ -302,6 +302,25 @@ def _is_text(name: str) -> bool:
     return True
 
 
+def expand_model_name(settings: Settings, name: str) -> str:
+    """Return "provider/model" for the name of a model that a request had.
+
+    An alias stays as it is, because its model may have changed since, and so does an unknown name. `local` is the
+    built-in model, as in the lists of the stores.
+    """
+    name = expand_model_alias(name)
+    if name in settings.aliases:
+        return name
+    try:
+        return str(
+            resolve_model_name(
+                name, settings.providers, settings.configured_providers, settings.model_lists, BUILT_IN_SOURCE
+            )
+        )
+    except (InvalidSettings, UnknownModel):
+        return name
+
+
 def resolve_alias(name: str, aliases: Mapping[str, str], source: SettingSource) -> str:
     """Resolve an alias, which may name another alias. Raises InvalidSettings for circular aliases."""
     chain = [name]

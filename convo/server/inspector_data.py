@@ -12,7 +12,7 @@ import binascii
 import json
 import math
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -123,7 +123,7 @@ async def encode_request_list(context: HandlerContext) -> bytes:
                 if live_response.response["id"] not in stored_ids and _is_wanted(live_response, request_query)
             ],
             "paused": [paused_run async for paused_run in _iter_paused_runs(store)],
-            "models": list(await store.request_models()),
+            "models": _name_models(await store.request_models(), request_query),
             "tools": list(await store.request_tools()),
             "sessions": [session.name for session in await store.sessions(limit=MAX_SESSION_NAMES)],
             "is_search_limited": page.is_search_limited,
@@ -176,7 +176,16 @@ def _build_filter_query(context: HandlerContext) -> RequestQuery:
         begin=query.get("from"),
         end=query.get("to"),
         find_price=lambda model: find_price(model, prices),
+        full_model_name=context.inspector.full_model_name,
     )
+
+
+def _name_models(stored_names: Iterable[str], query: RequestQuery) -> list[str]:
+    """Return each model once, by its full name; the model of the filter as the filter names it."""
+    full_names = {query.full_model_name(name) for name in stored_names}
+    if query.model is not None and (full_name := query.full_model_name(query.model)) in full_names:
+        full_names = full_names - {full_name} | {query.model}
+    return sorted(full_names)
 
 
 def _build_figures(bucket: TimeBucket) -> dict[str, Json]:

@@ -81,6 +81,8 @@ class RequestQuery:
                  server label of a tool that the request offers; None for any
     begin, end:  seconds since 1970 at and before which it was created; None for any
     find_price:  returns the price of a model by its full name, for the order by cost
+    full_model_name:  returns the full name of a model: its requests under several names are filtered, sorted and
+                      summed as one
     """
 
     sort: RequestSort = "created_at"
@@ -95,6 +97,7 @@ class RequestQuery:
     begin: float | None = None
     end: float | None = None
     find_price: Callable[[str], Price | None] = no_price
+    full_model_name: Callable[[str], str] = expand_model_alias
 
     @property
     def needs_routes(self) -> bool:
@@ -103,7 +106,7 @@ class RequestQuery:
 
     def has_model(self, name: str) -> bool:
         """Return whether requests to the model pass the filter."""
-        return self.model is None or expand_model_alias(self.model) == expand_model_alias(name)
+        return self.model is None or self.full_model_name(name) == self.full_model_name(self.model)
 
 
 class ListedRequest(NamedTuple):
@@ -210,7 +213,7 @@ def build_route_row(body: str, query: RequestQuery, *, with_prices: bool) -> lis
         prices = [None if value is None else value / TOKENS_PER_PRICE for value in per_token]
         prices += [price.max_input_tokens, *(price.long_input_factors or (None, None))]
     return [
-        json.dumps(usage.model),
+        json.dumps(query.full_model_name(usage.model)),
         int(usage.is_known),
         usage.integer_count,
         usage.input,

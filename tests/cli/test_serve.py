@@ -290,6 +290,22 @@ def test_the_metrics_have_the_transactions_of_the_requests(tmp_path: Path, alias
     assert float(count[1]) >= 1
 
 
+def test_a_model_is_one_choice_of_the_inspector_page_under_its_short_and_its_full_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with answering() as upstream:
+        for _ in range(2):
+            upstream.stream(*response_events("rain", "rain"))
+        before = config_flags(tmp_path, f'[providers.openai]\nbase_url = "{upstream.url}"\n')
+        with run_serve("--store", "memory", before=before) as server:
+            for name in ("gpt-5", "openai/gpt-5"):
+                server.create_response("hail", model=name)
+            listed = server.http.get("/inspect/api/requests").json()
+    assert [row["model"] for row in listed["data"]] == ["openai/gpt-5", "gpt-5"]
+    assert listed["models"] == ["openai/gpt-5"]
+
+
 def test_a_repeated_store_failure_is_reported_once_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     printer = StoreFaultPrinter()
     for message in ("no room is left", "no room is left", "it is away"):

@@ -3,7 +3,7 @@
 import pytest
 
 from convo.config.loader import choose_model, resolve_settings
-from convo.config.settings import BUILT_IN_MODEL, ModelName, Settings
+from convo.config.settings import BUILT_IN_MODEL, ModelName, Settings, expand_model_name
 from convo.errors import InvalidSettings, UnknownModel
 from tests.config.settings_inputs import make_settings, settings_inputs
 
@@ -60,6 +60,29 @@ def test_an_alias_of_the_settings_is_resolved_too() -> None:
 def test_an_alias_may_replace_the_short_name_of_the_built_in_model() -> None:
     choice = choose_model(make_settings(user='[aliases]\nlocal = "local/x.gguf"'), "local")
     assert str(choice.name) == "local/x.gguf"
+
+
+@pytest.mark.parametrize(
+    ("name", "expanded"),
+    [
+        ("local", BUILT_IN_MODEL),
+        (BUILT_IN_MODEL, BUILT_IN_MODEL),
+        ("gpt-5", "openai/gpt-5"),
+        ("fast", "fast"),
+        ("claude-sonnet-5", "claude-sonnet-5"),
+        ("unknown", "unknown"),
+        ("openai", "openai"),
+        ("openai/", "openai/"),
+        ("", ""),
+        ("\ud800", "\ud800"),
+        ("removed/m", "removed/m"),
+    ],
+)
+def test_the_model_of_a_stored_request_is_named_in_full_unless_it_is_an_alias_or_unknown(
+    name: str, expanded: str
+) -> None:
+    settings = make_settings(user=GROQ + '[aliases]\nfast = "groq/llama"', environ=KEYED)
+    assert expand_model_name(settings, name) == expanded
 
 
 def test_by_default_the_built_in_model_is_chosen() -> None:

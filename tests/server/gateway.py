@@ -11,13 +11,14 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx2
 
 from convo.chat.endpoint_factory import ModelsForClients, open_service
-from convo.config.settings import Settings
+from convo.config.settings import Settings, expand_model_name
 from convo.endpoints.base import EndpointService
 from convo.errors import StoreFault
 from convo.runtime import Clock, SystemClock, random_id
@@ -136,7 +137,10 @@ def run_gateway(
     models = ModelsForClients(settings, system_clock, random_id)
     service = wrap(open_service(settings, store=store, clock=system_clock, new_id=random_id, models=models))
     app = Gateway(
-        service, settings.serve, InspectorDeps(store, providers=settings.providers, clock=clock or system_clock),
+        service, settings.serve, InspectorDeps(
+            store, providers=settings.providers, clock=clock or system_clock,
+            full_model_name=partial(expand_model_name, settings),
+        ),
         clock=clock or system_clock, new_id=random_id, authenticator=keys, log=exchanges.append,
         report_store_fault=store_faults.append, websocket_limits=websocket_limits, upstreams=models,
     )  # fmt: skip

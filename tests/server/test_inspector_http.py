@@ -10,13 +10,19 @@ from typing import Any
 
 import pytest
 
+from convo.config.settings import BUILT_IN_MODEL
+from convo.history.items import user_message
+from convo.history.tree import Path as ItemPath
+from convo.history.tree import root_key
 from convo.server.auth import KeysFile, create_api_key
 from convo.server.inspector import INSPECTOR_ROUTES
 from convo.server.pages import SCRIPT_FILES
 from convo.server.routes import load_openapi_document
+from convo.stores.base import AppendItems, Transaction
 from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway
 from tests.server.websocket_client import FINAL_EVENTS, connect_client
+from tests.stores.chat_transactions import link
 
 LIST, REQUESTS, CONVERSATION = "/inspect/api/list", "/inspect/api/requests", "/inspect/api/conversations/{}"
 CHARTS = "/inspect/api/charts"
@@ -172,6 +178,23 @@ def test_requests_are_listed_with_their_figures_newest_first(gateway: RunningGat
         "sessions": [],
         "is_search_limited": False,
     }
+
+
+def test_each_model_is_offered_once_as_a_filter_under_its_short_and_its_full_name(gateway: RunningGateway) -> None:
+    root = root_key("local")
+    path = ItemPath(root).append([user_message("hail")])
+    links = tuple(link(f"resp_{n}", path.head, model=name) for n, name in enumerate(("local", BUILT_IN_MODEL, "echo")))
+    gateway.run(gateway.store.commit(Transaction((AppendItems(root, path.items),), links)))
+    listed = list_requests(gateway)
+    assert listed["models"] == ["echo", BUILT_IN_MODEL]
+    assert sorted(row["model"] for row in listed["data"]) == ["echo", "local", BUILT_IN_MODEL]
+    for name in ("local", BUILT_IN_MODEL):
+        filtered = list_requests(gateway, model=name)
+        assert {row["model"] for row in filtered["data"]} == {"local", BUILT_IN_MODEL}
+        assert filtered["models"] == sorted(["echo", name])  # the choice of the page, which is in its address
+        charts = gateway.http.get(CHARTS, params={"model": name}).json()
+        assert [(group["name"], group["requests"]) for group in charts["models"]["top"]] == [(BUILT_IN_MODEL, 2)]
+    assert list_requests(gateway, model="nothing")["models"] == ["echo", BUILT_IN_MODEL]
 
 
 def test_the_charts_aggregate_the_requests_of_the_filters(gateway: RunningGateway) -> None:

@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
+from convo.config.settings import BUILT_IN_MODEL
 from convo.history.items import user_message
 from convo.history.records import Strategy
 from convo.history.tree import Path as ItemPath
@@ -107,6 +108,25 @@ def test_the_order_by_title_is_alphabetical_at_first(page: Page) -> None:
     titles = page.locator("tbody th a").all_inner_texts()
     assert titles[1:] == ["And in Haskell, a language with many monads?", "And in Rust?", "What is a monad?"]
     assert accessibility(page) == []
+
+
+def test_the_filter_lists_each_model_once_and_finds_its_requests_under_both_names(
+    browser: Browser, tmp_path: Path
+) -> None:
+    root = root_key("local")
+    path = ItemPath(root).append([user_message("hail")])
+    links = tuple(link(f"resp_{n}", path.head, model=name) for n, name in enumerate(("local", BUILT_IN_MODEL, "echo")))
+    with run_gateway(tmp_path / "served") as gateway, open_page(browser) as page:
+        gateway.run(gateway.store.commit(Transaction((AppendItems(root, path.items),), links)))
+        page.goto(gateway.root)
+        options = page.get_by_label("Model").locator("option")
+        expect(options).to_have_text(["all", "echo", BUILT_IN_MODEL])
+        page.get_by_label("Model").select_option(BUILT_IN_MODEL)
+        expect(page.locator("tbody tr")).to_have_count(2)
+        page.goto(f"{gateway.root}/?model=local")
+        expect(page.locator("tbody tr")).to_have_count(2)
+        expect(options).to_have_text(["all", "echo", "local"])
+        expect(page.get_by_label("Model")).to_have_value("local")
 
 
 def test_in_a_narrow_window_one_button_shows_the_filters_and_counts_the_active_ones(

@@ -293,6 +293,22 @@ async def test_filters_are_combined(store: Store, filters: dict[str, Any], expec
     assert await list_ids(store, **filters) == [f"resp_{letter}" for letter in expected]
 
 
+async def test_a_model_with_two_names_is_one_for_the_filter_the_order_and_the_charts(store: Store) -> None:
+    await store_requests(store)
+    names = {"b/two": "a/one"}
+
+    def full_name(name: str) -> str:
+        return names.get(name, name)
+
+    expected = ["resp_d", "resp_c", "resp_b", "resp_a"]
+    for name in ("a/one", "b/two"):
+        assert await list_ids(store, model=name, full_model_name=full_name) == expected
+    by_model = await list_ids(store, sort="model", is_descending=False, full_model_name=full_name)
+    assert by_model == [*expected[::-1], "resp_e"]
+    charts = await store.chart_requests(RequestQuery(full_model_name=full_name))
+    assert [(group.name, group.requests) for group in charts.models.top] == [("a/one", 4), ("c/\ud800three\0", 1)]
+
+
 async def test_a_title_is_the_user_message_that_a_request_continues_from(store: Store) -> None:
     await store_requests(store)
     page = await store.list_requests(RequestQuery())
