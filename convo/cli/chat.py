@@ -266,7 +266,9 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
             raise
         output.note(interrupted.message)
     except ConvoError as failure:
-        if SLASH_COMMAND_PATTERN.search(failure.hint):
+        if "HANDLE" in failure.hint:
+            failure.hint = format_handle_hint(failure.hint, chat.session.name if chat.record.is_saved else "")
+        elif SLASH_COMMAND_PATTERN.search(failure.hint):
             failure.hint = format_prompt_hint(failure.hint, await context.make_continue_command(chat))
         raise
     finally:
@@ -278,6 +280,13 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
     if output.as_json:
         print_json(chat_outcome_to_json(chat, link))
     return EXIT_CODE_BY_STATUS.get(link.status, 1)
+
+
+def format_handle_hint(hint: str, name: str) -> str:
+    """Format a hint that contains `HANDLE`; without a stored conversation the advice about it is left out."""
+    if name:
+        return hint.replace("HANDLE", quote(name))
+    return ", ".join(advice for advice in hint.split(", ") if "HANDLE" not in advice) or hint
 
 
 def format_prompt_hint(hint: str, continue_command: str) -> str:

@@ -227,7 +227,10 @@ class ReplController(ChatContext):
             chat.session.name, state, items, options, endpoint, counter, windows=windows, request_input=request_input
         )
         return render_next_request(
-            next_request, detect_display_without_color(sys.stderr), max_prepended=MAX_PREPENDED_ITEMS
+            next_request,
+            detect_display_without_color(sys.stderr),
+            max_prepended=MAX_PREPENDED_ITEMS,
+            compact_command="/compact",
         )
 
     async def render_context_usage(self, chat: Chat) -> str:

@@ -40,6 +40,11 @@ class ContextUsage(NamedTuple):
         """Free tokens, at least 0; None if the context window is unknown."""
         return None if self.window is None else max(0, self.window.context - self.total.tokens)
 
+    @property
+    def fits(self) -> bool | None:
+        """Whether the model accepts an input of this size; None if the context window is unknown."""
+        return None if self.window is None else self.total.tokens <= self.window.max_input
+
 
 COUNTED_BY_ENDPOINT, COUNTED_BY_ESTIMATE = "the endpoint", "estimate"
 
@@ -120,6 +125,7 @@ def context_usage_to_json(context_usage: ContextUsage) -> dict[str, Json]:
         "counted_by": context_usage.counted_by,
         "window": None if window is None else window.context,
         "left": context_usage.free_tokens,
+        "fits": context_usage.fits,
     }
 
 

@@ -37,6 +37,7 @@ from convo.models.chat_messages import list_media_types
 from convo.models.tool_mapping import map_request
 from convo.models.weights import BUILT_IN_WEIGHTS, locate_weights, verify_weights_once
 from convo.runtime import NewId, make_temporary_folder
+from convo.usage.model_info import ENGINE_RESERVED_TOKENS
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
@@ -237,9 +238,6 @@ def _retrieve_exception(task: asyncio.Task[ChatModel]) -> None:
         task.exception()
 
 
-_MIN_OUTPUT_TOKENS = 256
-"""Tokens of the context window reserved for the output, or fewer if the request limits it to less."""
-
 SAMPLING_DEFAULTS = {"temperature": 0.2, "top_p": 0.9, "repeat_penalty": 1.05}
 """Sampling parameters with the best results for models of this size."""
 
@@ -389,5 +387,6 @@ async def _count_input_tokens(chat: ChatModel, request: ModelRequest) -> int:
 
 
 def _reserved_output_tokens(request: ModelRequest) -> int:
+    """Return the tokens of the window that are kept for the output; fewer if the request limits it to less."""
     max_tokens = request.parameters.get("max_output_tokens")
-    return min(max_tokens, _MIN_OUTPUT_TOKENS) if max_tokens else _MIN_OUTPUT_TOKENS
+    return min(max_tokens, ENGINE_RESERVED_TOKENS) if max_tokens else ENGINE_RESERVED_TOKENS

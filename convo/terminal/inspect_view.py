@@ -724,10 +724,13 @@ MAX_INDENTED_ITEMS = 100
 """Items that are pretty-printed; in a longer input each item takes one line."""
 
 
-def render_next_request(request: NextRequest, display: DisplayOptions, *, max_prepended: int | None = None) -> str:
+def render_next_request(
+    request: NextRequest, display: DisplayOptions, *, max_prepended: int | None = None, compact_command: str = ""
+) -> str:
     """Render the request with its target and its context usage.
 
-    max_prepended:  how many items to show, from the end, of those that the server prepends; None for all
+    max_prepended:    how many items to show, from the end, of those that the server prepends; None for all
+    compact_command:  the command that compacts the conversation; "" is `convo compact`
     """
     body = _format_request_body(request.body)
     lines = [
@@ -735,7 +738,9 @@ def render_next_request(request: NextRequest, display: DisplayOptions, *, max_pr
         format_request_target(request),
         escape_control_chars(body),
         "",
-        *context_table_lines(request.context_usage, request.model, display),
+        *context_table_lines(
+            request.context_usage, request.model, display, compact_command or f"convo compact {quote(request.handle)}"
+        ),
     ]
     return display.translate_box_chars("\n".join(lines))
 

@@ -106,8 +106,14 @@ METER_LABEL_COLUMNS = 15
 """Columns beside the longest name, the bar and the longest number, including the last one of the terminal."""
 
 
-def context_table_lines(usage: ContextUsage, model: str, display: DisplayOptions) -> Iterator[str]:
-    """Yield a line for each part, then the total. `model` is provider/model."""
+def context_table_lines(
+    usage: ContextUsage, model: str, display: DisplayOptions, compact_command: str = ""
+) -> Iterator[str]:
+    """Yield a line for each part, then the total.
+
+    model:            provider/model
+    compact_command:  the command that makes an input fit that is too large; "" if there is none
+    """
     parts = usage.parts
     columns = [
         Column("part", [part.name for part in parts]),
@@ -115,7 +121,7 @@ def context_table_lines(usage: ContextUsage, model: str, display: DisplayOptions
         Column("tokens", [_format_tokens(part.tokens.tokens, part.tokens.is_estimate) for part in parts]),
     ]
     yield from render_table(columns, display).split("\n")
-    yield from _total_lines(usage, model, display, indent="")
+    yield from _total_lines(usage, model, display, indent="", compact_command=compact_command)
 
 
 def format_context_total(usage: ContextUsage) -> str:
@@ -127,9 +133,15 @@ def format_context_total(usage: ContextUsage) -> str:
     return f"{summary}; {format_share(total.tokens, window.context)} of the context window of {window.context:,}"
 
 
-def _total_lines(usage: ContextUsage, model: str, display: DisplayOptions, indent: str) -> Iterator[str]:
-    """Yield the total, and the command that sets the context window if it is unknown."""
+def _total_lines(
+    usage: ContextUsage, model: str, display: DisplayOptions, indent: str, compact_command: str
+) -> Iterator[str]:
+    """Yield the total, whether it is too large, and the command that sets the context window if it is unknown."""
     yield from wrap_line(indent + format_context_total(usage), display.width or sys.maxsize)
+    if usage.window is not None and not usage.fits:
+        advice = f"{compact_command}, shorten it" if compact_command else "shorten it"
+        text = f"does not fit: {model} accepts {usage.window.max_input:,} input tokens; {advice}, or use another model"
+        yield from wrap_line(f"{indent}{text}", display.width or sys.maxsize)
     if usage.window is None:
         key = quote(f'windows."{model}".context')
         yield from wrap_line(f"{indent}set it: convo config set {key} TOKENS", display.width or sys.maxsize)
@@ -155,7 +167,7 @@ def context_meter_lines(usage: ContextUsage, model: str, display: DisplayOptions
         yield f"  {name:<{name_width}}  {bar}  {tokens:>{number_width},}  {format_share(tokens, total)}"
     for name, tokens in free:
         yield f"  {name:<{name_width}}  {' ' * bar_columns}  {tokens:>{number_width},}  {format_share(tokens, total)}"
-    yield from _total_lines(usage, model, display, indent="  ")
+    yield from _total_lines(usage, model, display, indent="  ", compact_command="/compact")
 
 
 def _format_counter(usage: ContextUsage) -> str:

@@ -5,10 +5,13 @@ a guess. Encrypted reasoning is requested only from models that are known to ret
 only text are sent no images.
 """
 
+import os
 import re
+import struct
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
+from stat import S_ISREG
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -115,16 +118,26 @@ class ModelWindow(NamedTuple):
     output:   the maximum output; None if unknown
     counted:  the encoding of the model's tokenizer; None if counts are estimates
     source:   the URL of the data, or "convo"
+    reserved: tokens that the engine keeps free for the output
     """
 
     context: int
     output: int | None = None
     counted: str | None = None
     source: str = ""
+    reserved: int = 0
 
+    @property
+    def max_input(self) -> int:
+        """The most input tokens that a request may have."""
+        return max(0, self.context - self.reserved)
+
+
+ENGINE_CONTEXT_TOKENS, ENGINE_RESERVED_TOKENS = 4_096, 256
+"""The window of convo's own engine (`convo.models.local_process`), and its part that is kept for the output."""
 
 ENGINE_WINDOWS: Mapping[str, ModelWindow] = MappingProxyType(
-    {"local/smollm2-135m-instruct": ModelWindow(4_096, source="convo")}
+    {"local/smollm2-135m-instruct": ModelWindow(ENGINE_CONTEXT_TOKENS, source="convo", reserved=ENGINE_RESERVED_TOKENS)}
 )
 """The windows that convo's own engine gives the models it runs, by provider/model (`convo.models.local_process`)."""
 
@@ -138,11 +151,84 @@ def find_model_window(
     """
     name = model.rpartition("/")[2]
     windows = load_model_windows()
-    known = ENGINE_WINDOWS.get(model) or windows.get(name) or windows.get(MODEL_DATE_SUFFIX.sub("", name))
+    known = (
+        ENGINE_WINDOWS.get(model)
+        or _find_gguf_window(model)
+        or windows.get(name)
+        or windows.get(MODEL_DATE_SUFFIX.sub("", name))
+    )
     limits = window_settings.get(model)
     if limits is None:
         return known
     return ModelWindow(limits.context_tokens, limits.output_tokens, known.counted if known else None, SETTINGS_SOURCE)
+
+
+def _find_gguf_window(model: str) -> ModelWindow | None:
+    """Return the window of the GGUF file local/PATH: that in its metadata, or the engine's if that is smaller."""
+    path = os.path.abspath(os.path.expanduser(model.removeprefix("local/")))
+    if not model.startswith("local/") or not path.endswith(".gguf"):
+        return None
+    try:
+        info = os.stat(path)
+        is_file = S_ISREG(info.st_mode)  # nothing else is opened: a pipe would block
+        tokens = read_gguf_context_tokens(path, info.st_mtime_ns, info.st_size) if is_file else None
+    except OSError:
+        return None
+    if not tokens:
+        return None
+    return ModelWindow(min(ENGINE_CONTEXT_TOKENS, tokens), source="the file", reserved=ENGINE_RESERVED_TOKENS)
+
+
+MAX_GGUF_HEADER_BYTES = 1 << 20
+"""Bytes of a GGUF file that are read; the context length is before the vocabulary, which may be larger."""
+
+_GGUF_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_GGUF_STRING, _GGUF_ARRAY = 8, 9
+
+
+@lru_cache(maxsize=32)
+def read_gguf_context_tokens(path: str, mtime_ns: int, size_bytes: int) -> int | None:
+    """Return the context length in the metadata of a GGUF file, in tokens; None without one. Raises OSError.
+
+    The package `gguf` maps the whole file and needs numpy; only the start of the header is read here.
+    """
+    with open(path, "rb") as file:
+        header = file.read(MAX_GGUF_HEADER_BYTES)
+    try:
+        magic, _version, _tensors, count = struct.unpack_from("<4sIQQ", header)
+        position, context_tokens = struct.calcsize("<4sIQQ"), {}
+        for _ in range(count if magic == b"GGUF" else 0):
+            key, position = _read_gguf_value(header, position, _GGUF_STRING)
+            (kind,) = struct.unpack_from("<I", header, position)
+            value, position = _read_gguf_value(header, position + 4, kind)
+            if key == "general.architecture" or str(key).endswith(".context_length"):
+                context_tokens[key] = value
+            tokens = context_tokens.get(f"{context_tokens.get('general.architecture')}.context_length")
+            if tokens is not None:
+                return tokens if type(tokens) is int and tokens > 0 else None
+    except (struct.error, KeyError, ValueError):  # not GGUF, or a header that is longer than what was read
+        pass
+    return None
+
+
+def _read_gguf_value(header: bytes, position: int, kind: int) -> tuple[object, int]:
+    """Return a value and the position after it; an array is skipped and None. Raises struct.error, KeyError."""
+    if kind == _GGUF_STRING:
+        (length,) = struct.unpack_from("<Q", header, position)
+        end = position + 8 + length
+        if end > len(header):
+            raise ValueError("the header is longer than what was read")
+        return header[position + 8 : end].decode(errors="replace"), end
+    if kind == _GGUF_ARRAY:
+        item_kind, count = struct.unpack_from("<IQ", header, position)
+        position += 12
+        if item_kind in _GGUF_NUMBERS:
+            return None, position + count * struct.calcsize(f"<{_GGUF_NUMBERS[item_kind]}")
+        for _ in range(count):
+            _, position = _read_gguf_value(header, position, item_kind if item_kind == _GGUF_STRING else -1)
+        return None, position
+    code = f"<{_GGUF_NUMBERS[kind]}"
+    return struct.unpack_from(code, header, position)[0], position + struct.calcsize(code)
 
 
 @cache

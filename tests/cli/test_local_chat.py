@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from convo.history.records import Strategy
+from tests.cli.stored_chats import chat_of, write_chats
 from tests.command_runner import Launch
 
 SHORT = ("--max-output-tokens", "6", "--temperature", "0", "--json")
@@ -43,3 +44,36 @@ def test_each_process_continues_from_the_turns_of_earlier_processes(
     conversation = launch("inspect", turns[0]["session"], "--json").json()
     assert [link["response_id"] for link in conversation["links"]] == [turn["response_id"] for turn in turns]
     assert len(conversation["items"]) == 2 * len(questions)
+
+
+TOO_LONG = "word and more words. " * 1_200
+
+
+def test_the_next_request_of_the_built_in_model_says_that_it_does_not_fit(launch: Launch, home: Path) -> None:
+    write_chats(home, chat_of("mine", Strategy.SESSION, "hi"))
+    command = ("next", "mine", "-m", "local", "--count", "offline")
+    got = launch(*command, TOO_LONG)
+    assert got.out.splitlines()[-1] == (
+        "does not fit: local/smollm2-135m-instruct accepts 3,840 input tokens; "
+        "convo compact mine, shorten it, or use another model"
+    )
+    assert (launch(*command, TOO_LONG, "--json").json()["fits"], launch(*command, "hi", "--json").json()["fits"]) == (
+        False,
+        True,
+    )
+    assert "does not fit" not in launch(*command, "hi").out
+
+
+@pytest.mark.needs("weights")
+def test_the_hint_for_a_message_that_does_not_fit_names_the_conversation(launch: Launch, home: Path) -> None:
+    got = launch("chat", "-m", "local", "--name", "mine", TOO_LONG)
+    assert (got.exit, got.err.splitlines()[-1]) == (
+        1,
+        "  try: shorten the message, or choose a model with a larger context window",
+    )
+    assert launch("chat", "-q", "-m", "local", "--name", "mine", "--max-output-tokens", "3", "hi").exit == 1
+    got = launch("chat", "--from", "mine", TOO_LONG)
+    assert got.err.splitlines()[-1] == (
+        "  try: convo compact mine, shorten the message, or choose a model with a larger context window"
+    )
+    assert launch("sessions", "show", "mine", "--json").json()["items"] == 2
