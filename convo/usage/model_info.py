@@ -206,7 +206,7 @@ def read_gguf_context_tokens(path: str, mtime_ns: int, size_bytes: int) -> int |
             tokens = context_tokens.get(f"{context_tokens.get('general.architecture')}.context_length")
             if tokens is not None:
                 return tokens if type(tokens) is int and tokens > 0 else None
-    except (struct.error, KeyError, ValueError):  # not GGUF, or a header that is longer than what was read
+    except (struct.error, KeyError, ValueError, OverflowError):  # no GGUF, or a longer header
         pass
     return None
 

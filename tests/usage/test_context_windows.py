@@ -142,6 +142,7 @@ def test_a_gguf_file_has_the_window_of_its_metadata_up_to_that_of_the_engine(
         (("x", 99, b""), ARCHITECTURE),
         (("x", 8, struct.pack("<Q", 2**63)),),
         (("x", 9, struct.pack("<IQ", 0, 2**63)),),
+        (("x", 9, struct.pack("<IQ", 10, 2**63)), ARCHITECTURE),
         (("x", 9, struct.pack("<IQ", 9, 5)),),
     ],
 )
