@@ -43,8 +43,9 @@ async def load_handle_view(
     """Load the view of `handle` from the store.
 
     read_files:  also read the file that owns a conversation; otherwise its record is shown
-    max_links:   the most requests that are read of one tree: first those on the way to the handle, then the closest
-                 forks, and a note tells of the others; None for all, 1 for the handle's own request
+    max_links:   the most requests that are read of one tree, and of one session the newest: first those on the way to
+                 the handle, then the closest forks, and a note tells of the others; None for all, 1 for the handle's
+                 own request
     Raises the errors of `resolve_handle`: NotFound, AmbiguousHandle, InvalidUsage.
     """
     try:
@@ -108,7 +109,7 @@ async def load_session_view(
     state = await (STATE_LOADERS[session.strategy] if read_files else STORED_STATE_LOADERS[session.strategy])(
         store, session
     )
-    session_links = await store.links(session.id)
+    session_links = await store.links(session.id, limit=None if max_links is None else max_links + 1)
     seeds = [*filter(None, [session.link_id]), *(link.id for link in session_links)]
     links, link_notes = await _load_related_links(store, session_links, seeds, max_links)
     shared_links = await _load_shared_links(store, session)
@@ -274,18 +275,22 @@ async def _load_related_links(
 ) -> tuple[tuple[Link, ...], tuple[str, ...]]:
     """Return `links` and the links of the trees that the `seeds` belong to, and a note if some were not read.
 
+    With `max_links`, the newest of `links` are added to the related ones up to this number.
     A seed whose tree was read in part has its closest links read as well, while fewer than `max_links` are known.
     """
-    related_links: dict[str, Link] = {}
-    is_partial = False
+    known_links, related_links = list(links), dict[str, Link]()
+    is_partial = max_links is not None and len(known_links) > max_links
     for seed in seeds:
         if seed in related_links or (is_partial and len(related_links) >= (max_links or 0)):
             continue
         found = await store.related_links(seed, limit=None if max_links is None else max_links + 1)
         is_partial = is_partial or (max_links is not None and len(found) > max_links)
         related_links |= {link.id: link for link in found}
+    others = [link for link in known_links if link.id not in related_links]
+    if max_links is not None:
+        others = others[max(0, len(others) + len(related_links) - max_links) :]
     note = f"forks beyond the closest {max_links:,} requests are not shown" if is_partial and max_links != 1 else ""
-    return tuple(_sort_unique([*related_links.values(), *links])), (note,) if note else ()
+    return tuple(_sort_unique([*related_links.values(), *others])), (note,) if note else ()
 
 
 async def _load_shared_links(store: Store, session: Session) -> list[Link]:

@@ -6,7 +6,9 @@ is called.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from convo.chat.lookup import read_or_report
 from convo.chat.next_request import find_branch_links, rebuild_link_request
 from convo.chat.view_loader import load_handle_view
 from convo.compaction.planning import (
@@ -36,6 +38,7 @@ from convo.server import errors, http
 from convo.server.inspector_data import MAX_LINKS, store_for_tenant
 from convo.server.routes import HandlerContext
 from convo.stores.base import AgentCall, AgentRun
+from convo.transfer.convert import load_links_on_path
 from convo.usage.cost import TOKENS_PER_PRICE
 from convo.usage.counting import count_item_tokens, count_tokens
 from convo.usage.model_info import find_price
@@ -70,8 +73,9 @@ async def encode_compaction_preview(context: HandlerContext) -> bytes:
     Raises NotFound, AmbiguousHandle, InvalidUsage if there is nothing to compact, and StateFault if a call has no
     output.
     """
+    store = store_for_tenant(context)
     view = await load_handle_view(
-        store_for_tenant(context),
+        store,
         context.path_params["handle"],
         read_files=context.tenant == LOCAL_TENANT,
         max_links=1,
@@ -79,6 +83,8 @@ async def encode_compaction_preview(context: HandlerContext) -> bytes:
     keep_turns = context.query.get("keep_last", 0)
     if keep_turns < 0:
         raise errors.http_parameter_type_error("keep_last", "an integer of at least 0")
+    links = await read_or_report(store, load_links_on_path(store, view.path)) or ()
+    view = replace(view, links=(*links, *view.links))
     return await asyncio.to_thread(
         lambda: http.serialize_strict_json(preview_compaction(view, CompactionOptions(keep_turns=keep_turns)))
     )

@@ -550,9 +550,10 @@ class Store(Protocol):
 
     async def link(self, link_id: str) -> Link | None: ...
 
-    async def links(self, session_id: str, *, strict: bool = False) -> Sequence[Link]:
+    async def links(self, session_id: str, *, strict: bool = False, limit: int | None = None) -> Sequence[Link]:
         """Return every link that this session made, oldest first.
 
+        limit:   at most this many, the newest
         strict:  raise DamagedRow for a damaged one, instead of leaving it out
         """
         ...

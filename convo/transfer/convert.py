@@ -114,7 +114,7 @@ async def load_source(view: ConversationView, store: Store, endpoint: Endpoint |
         raise ItemDeleted(view.unreadable_head)
     elif state.owner.uses_response and endpoint and view.session and state.unconfirmed_nodes:
         state = reconcile(state, (await load_owner_tail(state, endpoint, store)).items)
-    links = [*view.links, *await _links_on_path(store, state.path)]
+    links = [*view.links, *await load_links_on_path(store, state.path)]
     return ConversationSource(
         handle=view.handle,
         scope=view.scope,
@@ -182,8 +182,8 @@ async def _read_conversation_items(conversation_id: str, store: Store, endpoint:
     )
 
 
-async def _links_on_path(store: Store, path: Path) -> Sequence[Link]:
-    """Load the links whose response begins on this path, after the last item of their input."""
+async def load_links_on_path(store: Store, path: Path) -> Sequence[Link]:
+    """Load the links whose response begins on this path, after the last item of their input. Raises DamagedRow."""
     keys, is_answer = (path.root, *path.keys), [False, *(is_complete_answer(node.item) for node in path.nodes)]
     ends = [key for key, before, after in zip(keys, is_answer, is_answer[1:], strict=False) if after and not before]
     return await store.responses_to(*ends)

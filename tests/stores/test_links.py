@@ -241,6 +241,29 @@ async def test_forks_beyond_the_limit_are_left_out_and_reported(store: Store) ->
     assert await store.child_links("resp_unknown", limit=3) == []
 
 
+async def test_the_requests_of_a_session_beyond_the_limit_are_not_read(store: Store) -> None:
+    root = root_key("local")
+    base = Path(root).append([user_message("question")])
+    paths = [base.append([user_message(f"attempt {n}")]) for n in range(30)]
+    links = [
+        link(f"resp_{n}", path.head, session_id="ses_1", created_at=NOW + n, parent_id="resp_0" if n else None)
+        for n, path in enumerate(paths)
+    ]
+    record = session(name="many", head=paths[9].head, confirmed_head=paths[9].head, link_id="resp_9")
+    await store.commit(Transaction(tuple(AppendItems(root, path.items) for path in paths), tuple(links), record))
+    assert ids(await store.links("ses_1", limit=3)) == ["resp_27", "resp_28", "resp_29"]
+    assert len(await store.links("ses_1", limit=100)) == len(await store.links("ses_1")) == 30
+    own = await load_handle_view(store, "many", max_links=1)
+    assert {"resp_9"} <= {one.id for one in own.links}
+    assert (len(own.links) <= 2, own.notes) == (True, ())
+    limited = await load_handle_view(store, "many", max_links=4)
+    assert {"resp_9", "resp_0"} <= {one.id for one in limited.links}
+    assert len(limited.links) <= 5
+    assert limited.notes == ("forks beyond the closest 4 requests are not shown",)
+    whole = await load_handle_view(store, "many", max_links=30)
+    assert (len(whole.links), whole.notes) == (30, ())
+
+
 async def test_the_body_of_a_request_is_kept_with_its_link_and_deleted_with_it(store: Store) -> None:
     """Also when the request ends under another id, and when its session is removed or pruned."""
     parts = [

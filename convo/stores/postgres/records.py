@@ -309,10 +309,14 @@ async def select_link(t: TenantConnection, link_id: str) -> Link | None:
     return link_from_row(row) if row else None
 
 
-async def select_session_links(t: TenantConnection, session_id: str) -> ReadRows[Link]:
-    return await _select_links_oldest_first(
-        t, "WHERE tenant = $1 AND session = $2", tenant_rows.escape_name(session_id)
-    )
+async def select_session_links(t: TenantConnection, session_id: str, limit: int | None = None) -> ReadRows[Link]:
+    session = tenant_rows.escape_name(session_id)
+    if limit is None:
+        return await _select_links_oldest_first(t, "WHERE tenant = $1 AND session = $2", session)
+    newest = """WHERE tenant = $1 AND id = ANY(ARRAY(
+        SELECT id FROM convo.links WHERE tenant = $1 AND session = $2 ORDER BY created_at DESC, id DESC LIMIT $3
+    ))"""
+    return await _select_links_oldest_first(t, newest, session, limit)
 
 
 async def select_conversation_links(t: TenantConnection, conversation_id: str) -> ReadRows[Link]:

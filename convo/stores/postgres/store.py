@@ -91,8 +91,8 @@ class PostgresStore:
     async def link(self, link_id: str) -> Link | None:
         return await self._run(links.select_link, link_id)
 
-    async def links(self, session_id: str, *, strict: bool = False) -> Sequence[Link]:
-        return self._report(await self._run(links.select_session_links, session_id), strict=strict)
+    async def links(self, session_id: str, *, strict: bool = False, limit: int | None = None) -> Sequence[Link]:
+        return self._report(await self._run(links.select_session_links, session_id, limit), strict=strict)
 
     async def responses_to(self, *input_heads: Key) -> Sequence[Link]:
         return self._report(await self._run(links.select_responses_to, input_heads), strict=True)

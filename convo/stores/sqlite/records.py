@@ -365,10 +365,15 @@ def select_link(t: TenantConnection, link_id: str) -> Link | None:
     return decode_link(rows[0]) if rows else None
 
 
-def select_session_links(t: TenantConnection, session_id: str) -> ReadRows[Link]:
-    return _select_links_oldest_first(
-        t, "AND links.tenant = ? AND sessions.id = ?", t.tenant_number, to_query_name(session_id)
-    )
+def select_session_links(t: TenantConnection, session_id: str, limit: int | None = None) -> ReadRows[Link]:
+    values = t.tenant_number, to_query_name(session_id)
+    if limit is None:
+        return _select_links_oldest_first(t, "AND links.tenant = ? AND sessions.id = ?", *values)
+    newest = """AND links.n IN (
+        SELECT n FROM links WHERE session = (SELECT n FROM sessions WHERE tenant = ? AND id = ?) AND +saw IS NOT NULL
+        ORDER BY n DESC LIMIT ?
+    )"""
+    return _select_links_oldest_first(t, newest, *values, limit)
 
 
 def select_responses_to(t: TenantConnection, input_heads: Sequence[Key]) -> ReadRows[Link]:
