@@ -93,7 +93,8 @@ def test_a_unified_diff_has_the_colors_of_a_diff_and_its_equal_items_have_none()
 
 
 def test_the_words_that_differ_in_two_similar_texts_are_reversed() -> None:
-    a, b = [user_message("Plan a day in Oslo\x1b for two.")], [user_message("Plan a week in Oslo\x1b for two.")]
+    a: list[Item] = [user_message("Plan a day in Oslo\x1b for two.")]
+    b: list[Item] = [user_message("Plan a week in Oslo\x1b for two.")]
     lines = side_by_side(a, b, DisplayOptions(30, has_color=True))
     assert [line for line in lines if " user: " in line or "Oslo" in line] == [
         "\x1b[31m- 1 user: Plan a \x1b[0m\x1b[31m\x1b[7mday\x1b[0m\x1b[31m in\x1b[0m",
