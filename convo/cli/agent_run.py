@@ -236,6 +236,10 @@ class RunPresenter:
         state_writer = PausedStateWriter(context.paused_runs_folder, state_file, setup.run_config.values, output.note)
         return cls(chat, runner, setup, state_writer, context, output)
 
+    def omit_pending_calls(self) -> None:
+        """Print no line for a pending call on a terminal: a question about it follows."""
+        self._progress.has_pending_calls = not sys.stderr.isatty()
+
     async def switch_chat(self, chat: Chat) -> None:
         """Open the runs of `chat` if it replaced the current conversation."""
         if chat is not self.chat:
@@ -249,6 +253,7 @@ class RunPresenter:
         Raises the errors of the run, and Interrupted.
         """
         self.last_links = []
+        self._progress.has_output = False
         try:
             async with (
                 self._output.waiting_line.show("waiting", is_allowed=lambda: self._progress.is_at_line_start),
@@ -259,7 +264,7 @@ class RunPresenter:
             self._progress.finish()
             await self._save_state()
             if self.last_links and not self._output.as_json:
-                self._output.print_receipt(self._format_receipt)
+                self._output.print_receipt(self._format_receipt, has_margin=self._progress.has_output)
 
     async def _save_state(self) -> None:
         self.state_file = await self._state_writer.save_state(self.chat, self.runner)

@@ -3,6 +3,7 @@
 Options come in four groups: strategy, request, agent runs, output.
 """
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ from convo.runtime import SystemClock
 from convo.stores.base import Store
 from convo.strategies.selection import is_file_handle
 from convo.terminal.answer import consume_interruptibly
-from convo.terminal.terminal import AnswerPrinter, detect_display_without_color
+from convo.terminal.terminal import AnswerPrinter, detect_display, detect_display_without_color
 
 if TYPE_CHECKING:
     from convo.cli.agent_options import AgentSetup
@@ -228,12 +229,13 @@ async def run_interactive_chat(
     owner = chat.state.owner
     is_in_store = not owner.uses_file and (not owner.is_server_side or chat.session.scope == EMBEDDED_SCOPE)
     saved_text = "not saved" if is_in_store and context.is_store_ephemeral else owner.storage_description
-    repl.notify(f"{chat.options.model}, {saved_text}. Type /help for commands.")
+    repl.greet(f"{chat.options.model}, {saved_text}. Type /help for commands.")
     if presenter:
         from convo.terminal.agent_chat import AgentChat
 
+        presenter.omit_pending_calls()
         repl.agent_chat, context.presenter = (
-            AgentChat(repl, presenter, detect_display_without_color(sys.stderr)),
+            AgentChat(repl, presenter, detect_display(sys.stderr, os.environ)),
             presenter,
         )
     code = await repl.run()

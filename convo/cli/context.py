@@ -191,10 +191,18 @@ class ChatOutput:
         """Print the message in lines that fit the terminal, for text that is not copied as a whole."""
         self.note(wrap_text(escape_control_chars(text), detect_display_without_color(sys.stderr).width))
 
-    def print_receipt(self, format_receipt: Callable[[int | None], str]) -> None:
+    def note_styled(self, text: str) -> None:
+        """Print lines that are escaped and styled already to stderr."""
+        if not self.quiet:
+            self.waiting_line.hide()
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+
+    def print_receipt(self, format_receipt: Callable[[int | None], str], *, has_margin: bool = True) -> None:
         """Print a receipt: on a terminal as one dim line below an empty one.
 
         format_receipt:  formats it for a number of columns; None: all of it, in as many lines as it needs
+        has_margin:      False if the line above is empty already
         """
         if self.quiet or not self.waiting_line.is_enabled:
             self.note_wrapped(format_receipt(None))
@@ -202,7 +210,8 @@ class ChatOutput:
         display = detect_display(sys.stderr, os.environ)
         line = display.translate_box_chars(escape_control_chars(format_receipt((display.width or 80) - 1)))
         self.waiting_line.hide()
-        sys.stderr.write(f"\n{display.apply_style(line, 'dim')}\n")
+        margin = "\n" if has_margin else ""
+        sys.stderr.write(f"{margin}{display.apply_style(line, 'dim')}\n")
         sys.stderr.flush()
 
 

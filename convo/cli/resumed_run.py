@@ -5,6 +5,7 @@ already has, by hash or by run id, resumes that run, or fails if the run has end
 same as before; decisions in the document are merged with those in the store.
 """
 
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -385,12 +386,13 @@ def _iter_answered_call_words(items: Sequence[Item]) -> Iterator[str]:
 async def _resume_interactively(presenter: RunPresenter, out: ChatOutput) -> int:
     from convo.terminal.approval_prompt import ask_for_decisions
     from convo.terminal.prompt import PlainReader
-    from convo.terminal.terminal import detect_display_without_color
+    from convo.terminal.terminal import detect_display
 
     runner, reader = presenter.runner, PlainReader()
+    presenter.omit_pending_calls()
     while True:
         should_resume = not runner.pending_calls or await ask_for_decisions(
-            runner, reader, out.note, detect_display_without_color(sys.stderr)
+            runner, reader, out.note, out.note_styled, detect_display(sys.stderr, os.environ)
         )
         if not should_resume or not runner.can_resume:
             return await presenter.report_exit()

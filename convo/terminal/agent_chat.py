@@ -137,11 +137,15 @@ class AgentChat:
     async def _ask_for_decisions(self) -> None:
         """Ask for decisions and continue the run until it no longer pauses or the user leaves."""
         while self.runner.pending_calls:
-            if not await ask_for_decisions(self.runner, self._repl, self._repl.print_message, self._display):
+            if not await self._ask_user():
                 await self._view.report_exit()
                 return
             self._repl.reader.open_queue()
             await self._view.show_events(self.runner.resume())
+
+    async def _ask_user(self) -> bool:
+        repl = self._repl
+        return await ask_for_decisions(self.runner, repl, repl.print_message, repl.print_styled, self._display)
 
 
 SENTENCE_ITEM_TYPES = ("function_call", "mcp_approval_request")
@@ -153,7 +157,14 @@ MAX_SENTENCE_CHARS = 400
 
 
 class RunPrinter(AnswerPrinter):
-    """Prints the events of a run."""
+    """Prints the events of a run.
+
+    has_pending_calls:  print a line for each call that needs a decision
+    has_output:         whether anything was printed since it was set to False
+    """
+
+    has_pending_calls = True
+    has_output = False
 
     def __init__(
         self,
@@ -183,10 +194,13 @@ class RunPrinter(AnswerPrinter):
             super().print_event(event)
             self._record_last_message(event)
             return
+        if event["type"] == "convo.paused" and not self.has_pending_calls:
+            return
         self._running_tools += {"convo.tool_started": 1, "convo.tool_output": -1}.get(event["type"], 0)
         self.finish()
         self._prepare_output()
         for line in format_run_event(event):
+            self.has_output = True
             self._err.write(wrap_text(escape_control_chars(line), detect_display_without_color(self._err).width) + "\n")
             self._err.flush()
         if event["type"] == "convo.finished":
@@ -196,6 +210,14 @@ class RunPrinter(AnswerPrinter):
     def is_at_line_start(self) -> bool:
         """Whether the cursor is at the start of a line: a running tool may print as well."""
         return super().is_at_line_start and not self._running_tools
+
+    def _write(self, text: str) -> None:
+        self.has_output |= bool(text)
+        super()._write(text)
+
+    def _announce(self, line: str) -> None:
+        self.has_output |= bool(line)
+        super()._announce(line)
 
     def _record_last_message(self, event: StreamEvent) -> None:
         """Record the text of the last message: it is the final output, except where a tool's output is."""

@@ -8,6 +8,7 @@ page or with `convo approvals` ends the question about its call.
 import asyncio
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -28,12 +29,15 @@ from convo.terminal.signals import ignore_signal, on_signal
 from convo.terminal.statuses import DONE, PAUSED, WARNING, Status, status_column
 from convo.terminal.terminal import (
     LABEL_MARGIN,
+    UNSAFE_CHAR,
     Column,
     DisplayOptions,
     KeyValue,
     escape_control_chars,
     key_value_lines,
     render_table,
+    text_width,
+    truncate_text,
     wrap_text,
 )
 
@@ -54,17 +58,67 @@ class PausedRun(NamedTuple):
     calls: tuple[PendingApproval, ...]
 
 
-def render_pending_call(call: PendingApproval, display: DisplayOptions, *extra_rows: KeyValue) -> str:
-    """Render one call in full: its tool, then one line for each property; on a terminal as a panel."""
+MAX_PANEL_COLUMNS = 80
+"""Columns of the panel of a call, unless a line of its arguments needs more."""
+
+MAX_ARGUMENT_NAME_COLUMNS = 20
+"""Columns of the name of an argument, up to which the arguments are shown as a list."""
+
+SHORT_CALL_ID_CHARS = 17
+"""Characters of a call's id in the border of its panel: "call_" and twelve digits."""
+
+
+def render_pending_call(call: PendingApproval, display: DisplayOptions, *details: KeyValue) -> str:
+    """Render one call in full: its tool, its arguments, its agent and its id; on a terminal as a panel.
+
+    details:  other properties of the call; without them, the panel has the agent and a short id in its border
+    """
     title = f"{call.tool} has an unknown outcome" if call.outcome_unknown else f"{call.tool} needs approval"
-    rows = [*_call_rows(call), *extra_rows]
     if display.width is None:
+        rows = [*_call_rows(call), *details]
         return "\n".join([escape_control_chars(title), *key_value_lines(rows, display)])
     from convo.terminal.rich_output import PANEL_COLUMNS, panel_lines
 
     inner_display = display._replace(width=max(1, display.width - PANEL_COLUMNS + LABEL_MARGIN))
-    lines = [line[LABEL_MARGIN:] for line in key_value_lines(rows, inner_display)]
-    return "\n".join(panel_lines(title, lines, display))
+    lines = _argument_lines(call, inner_display)
+    notes = [*_note_rows(call), *(_identity_rows(call) if details else ()), *details]
+    if notes:
+        lines += ["", *(line[LABEL_MARGIN:] for line in key_value_lines(notes, inner_display))]
+    columns = max(MAX_PANEL_COLUMNS, *(text_width(SGR.sub("", line)) + PANEL_COLUMNS for line in lines))
+    footer = "" if details else " · ".join((call.agent, _shorten_call_id(call.call_id)))
+    panel_display = display._replace(width=min(display.width, columns))
+    footer = display.translate_box_chars(footer)
+    return "\n".join(panel_lines(title, lines, panel_display, footer=footer, border_style="warn"))
+
+
+SGR = re.compile(r"\x1b\[[\d;]*m")
+
+
+def _argument_lines(call: PendingApproval, display: DisplayOptions) -> list[str]:
+    """Return the arguments as a list of names and values, or as they are if they are no object of short names."""
+    try:
+        arguments = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        arguments = None
+    if arguments == {}:
+        return [display.apply_style("no arguments", "dim")]
+    if not isinstance(arguments, dict) or not all(_is_short_name(name) for name in arguments):
+        text = escape_control_chars(format_arguments(call.arguments))
+        return wrap_text(text, display.width and display.width - LABEL_MARGIN).split("\n")
+    rows = []
+    for name, value in arguments.items():
+        first, *rest = decode_json_escapes(json.dumps(value, indent=2)).splitlines()
+        rows += [(name, first), *(("", line) for line in rest)]
+    styles = dict.fromkeys(arguments, "id")
+    return [line[LABEL_MARGIN:] for line in key_value_lines(rows, display, styles)]
+
+
+def _is_short_name(name: str) -> bool:
+    return 0 < text_width(name) <= MAX_ARGUMENT_NAME_COLUMNS and name.isprintable() and not UNSAFE_CHAR.search(name)
+
+
+def _shorten_call_id(call_id: str) -> str:
+    return truncate_text(call_id, SHORT_CALL_ID_CHARS, "")
 
 
 def render_paused_runs(runs: Sequence[PausedRun], display: DisplayOptions) -> str:
@@ -122,9 +176,20 @@ def _tool_status(call: PendingApproval | None) -> Status:
     return Status(f"{call.tool}, outcome unknown", WARNING) if call.outcome_unknown else Status(call.tool)
 
 
-def _call_rows(call: PendingApproval) -> Iterator[KeyValue]:
+def _identity_rows(call: PendingApproval) -> Iterator[KeyValue]:
     yield "agent", call.agent
     yield "call", call.call_id
+
+
+def _note_rows(call: PendingApproval) -> Iterator[KeyValue]:
+    if call.is_hosted:
+        yield "runs", "at the provider"
+    if call.outcome_unknown:
+        yield "note", "the call was started but has no output: it may or may not have run"
+
+
+def _call_rows(call: PendingApproval) -> Iterator[KeyValue]:
+    yield from _identity_rows(call)
     if call.is_hosted:
         yield "runs", "at the provider"
     first, *rest = format_arguments(call.arguments).splitlines() or [""]
@@ -165,7 +230,20 @@ CHOICE_SYNONYMS = {
 }
 """Short forms and synonyms of the choices."""
 
-CHOICE_USAGE = {"reject": "reject [REASON]", "never": "never [REASON]", "output": "output TEXT"}
+CHOICE_HELP = {
+    "approve": ("y", "approve"),
+    "reject": ("n", "reject [REASON]"),
+    "edit": ("e", "edit, then approve"),
+    "always": ("always", "approve all its calls"),
+    "never": ("never", "reject all its calls [REASON]"),
+    "again": ("again", "run the call again"),
+    "output": ("o TEXT", "use TEXT as its output"),
+    ABORT_CHOICE: ("abort", "end the run"),
+    LEAVE_CHOICE: ("l", "leave, decide later"),
+}
+"""Of each choice the text to type, and its effect."""
+
+QUESTION = "decision: "
 
 CALL_CHOICES = ("approve", "reject", "edit", "always", "never", LEAVE_CHOICE)
 HOSTED_CALL_CHOICES = ("approve", "reject", "always", "never", LEAVE_CHOICE)
@@ -173,14 +251,20 @@ UNKNOWN_OUTCOME_CHOICES = ("again", "output", "reject", ABORT_CHOICE, LEAVE_CHOI
 
 
 async def ask_for_decisions(
-    runner: AgentRunner, reader: AnswerReader, print_message: PrintMessage, display: DisplayOptions
+    runner: AgentRunner,
+    reader: AnswerReader,
+    print_message: PrintMessage,
+    print_styled: PrintMessage,
+    display: DisplayOptions,
 ) -> bool:
     """Ask the user for a decision on each pending call, unless another person decides it first.
+
+    print_styled:  prints lines that are escaped and in the styles of `display`
 
     Returns whether the run can continue: every call is decided, and the run was not ended.
     Raises Conflict if another process continued the run.
     """
-    return await _DecisionDialog(runner, reader, print_message, display).run()
+    return await _DecisionDialog(runner, reader, print_message, print_styled, display).run()
 
 
 class _DecisionDialog:
@@ -192,9 +276,15 @@ class _DecisionDialog:
     """
 
     def __init__(
-        self, runner: AgentRunner, reader: AnswerReader, print_message: PrintMessage, display: DisplayOptions
+        self,
+        runner: AgentRunner,
+        reader: AnswerReader,
+        print_message: PrintMessage,
+        print_styled: PrintMessage,
+        display: DisplayOptions,
     ) -> None:
-        self._runner, self._reader, self._print_message, self._display = runner, reader, print_message, display
+        self._runner, self._reader, self._display = runner, reader, display
+        self._print_message, self._print_styled = print_message, print_styled
         self._unprinted: list[ApprovalDecision] = []
         self._has_replaced = False
 
@@ -202,7 +292,8 @@ class _DecisionDialog:
         self._print_decisions(await self._runner.load_decisions())
         while self._runner.pending_calls:
             call = pending_approval_from_call(self._runner.pending_calls[0], self._runner.run.agent)
-            self._print_message(render_pending_call(call, self._display))
+            margin = "" if self._display.width is None else "\n"
+            self._print_styled(f"{margin}{render_pending_call(call, self._display)}")
             has_decision = await self._ask_about(call)
             self._print_decisions(self._unprinted)
             self._unprinted = []
@@ -215,10 +306,11 @@ class _DecisionDialog:
         choices = (
             UNKNOWN_OUTCOME_CHOICES if call.outcome_unknown else HOSTED_CALL_CHOICES if call.is_hosted else CALL_CHOICES
         )
-        question = wrap_text(", ".join(CHOICE_USAGE.get(name, name) for name in choices) + "? ", self._display.width)
+        if self._display.width is not None:
+            self._print_styled(f"\n{_render_choices(choices, self._display)}\n")
         while True:
             try:
-                answer = await self._read_answer(call, question)
+                answer = await self._read_answer(call, QUESTION)
             except (EOFError, Interrupted):
                 return False
             if answer is None:
@@ -304,6 +396,12 @@ class _DecisionDialog:
         for one in decisions:
             reason = f": {one.reason}" if one.reason else ""
             self._print_message(f"{one.tool} ({one.call_id}) {describe_decision(one)}{reason}")
+
+
+def _render_choices(choices: Sequence[str], display: DisplayOptions) -> str:
+    """Render the choices, one a line: the text to type, and its effect."""
+    rows = [CHOICE_HELP[name] for name in choices]
+    return "\n".join(key_value_lines(rows, display, dict.fromkeys((key for key, _ in rows), "id")))
 
 
 async def _cancel_and_wait(task: "asyncio.Future[Any]") -> None:

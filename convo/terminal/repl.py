@@ -342,8 +342,15 @@ class Repl:
 
     def print_block(self, text: str) -> None:
         """Print text that is already laid out, or is meant to be copied."""
+        self._write(escape_control_chars(text))
+
+    def print_styled(self, text: str) -> None:
+        """Print lines that are escaped and styled already."""
+        self._write(f"{text}\n")
+
+    def _write(self, text: str) -> None:
         self._waiting_line.hide()
-        self._err.write(escape_control_chars(text))
+        self._err.write(text)
         self._err.flush()
 
     def send_control_sequence(self, sequence: str) -> bool:
@@ -353,6 +360,15 @@ class Repl:
             self._err.write(sequence)
             self._err.flush()
         return can_send
+
+    def greet(self, text: str) -> None:
+        """Print the first message, unless --quiet is set: on a terminal dim, with an empty line below it."""
+        if self._quiet or self.display.width is None:
+            self.notify(text)
+            return
+        display = self.display
+        lines = wrap_text(escape_control_chars(text), display.width).split("\n")
+        self.print_styled("\n".join(display.apply_style(line, "dim") for line in lines) + "\n")
 
     def notify(self, text: str) -> None:
         """Print a message, unless --quiet is set."""

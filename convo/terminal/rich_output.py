@@ -32,11 +32,14 @@ PANEL_TITLE_COLUMNS = 6
 """Columns of the border beside the title; a longer title is cut."""
 
 
-def panel_lines(title: str, lines: list[str], display: DisplayOptions) -> list[str]:
-    """Return a panel as wide as the terminal with `title` in its border.
+def panel_lines(
+    title: str, lines: list[str], display: DisplayOptions, *, footer: str = "", border_style: str = "dim"
+) -> list[str]:
+    """Return a panel as wide as the terminal with `title` in its upper border.
 
-    lines:  at most `display.width - PANEL_COLUMNS` wide, escaped, and in the styles of the display; a longer line
-            is folded
+    lines:   at most `display.width - PANEL_COLUMNS` wide, escaped, and in the styles of the display; a longer line
+             is folded
+    footer:  a dim text in the lower border, cut at its end
     """
     from rich.box import ASCII, ROUNDED
     from rich.panel import Panel
@@ -46,7 +49,9 @@ def panel_lines(title: str, lines: list[str], display: DisplayOptions) -> list[s
         Text.from_ansi("\n".join(lines), overflow="fold"),
         title=Text(escape_control_chars(" ".join(title.split())), style="bold not dim default"),
         title_align="left",
-        border_style="dim",
+        subtitle=Text(escape_control_chars(footer), style="dim") if footer else None,
+        subtitle_align="left",
+        border_style=border_style,
         box=ROUNDED if display.has_box_chars else ASCII,
         width=display.width,
     )

@@ -164,7 +164,7 @@ def second_terminal_screens(screen: TerminalScreen) -> Iterator[tuple[str, str]]
     screen.wait_for_text("> pay it back")
     yield "vi's keys change the line", screen.text()
     screen.type_keys("\r")
-    screen.wait_for_text("leave?")
+    screen.wait_for_text("decision:")
     yield "a thought, a call, and one that waits for a decision", screen.text()
     screen.type_keys("y\r")
     screen.wait_for_prompt(" output · ")

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from convo.runs.stored_approvals import PendingApproval
+from convo.terminal.approval_prompt import render_pending_call
+from convo.terminal.terminal import DisplayOptions
 from tests.cli.agent_files import PAID_BACK, REFUND, agent_flags, paused_files, stored_runs, tool_runs, two_refund_calls
 from tests.cli.chat_commands import scripted_flags, stored_conversation
 from tests.cli.test_runs_stopped import killed_flags
@@ -14,7 +17,7 @@ __all__ = ["killed_flags"]
 
 pytestmark = pytest.mark.needs("terminal")
 
-QUESTION = "approve, reject [REASON], edit, always, never [REASON], leave?"
+QUESTION = "decision:"
 
 
 def answer_prompt(terminal: PtySession, text: str, expected: str) -> str:
@@ -34,9 +37,12 @@ def test_the_prompt_shows_the_call_its_arguments_and_the_agent(home: Path) -> No
     with at_terminal("chat", *agent_flags(), *scripted_flags(REFUND, PAID_BACK), "-n", "mine", columns=120) as terminal:
         output = open_approval_prompt(terminal)
         assert "refund needs approval" in output
-        assert "agent      desk" in output
-        assert "call       c1" in output
-        assert '"order": "A1",' in output
+        assert "─ desk · c1 ─" in output
+        assert '│ order  "A1" ' in output
+        assert "│ cents  500 " in output
+        assert "  y       approve\n" in output
+        assert "  n       reject [REASON]\n" in output
+        assert "desk asks for" not in output
         output_after = answer_prompt(terminal, "approve", " · session mine")
         assert "refund returned paid 500 cents back for A1" in output_after
         assert "Paid back." in output_after
@@ -135,7 +141,7 @@ def test_a_decision_made_before_leaving_is_kept(home: Path) -> None:
         terminal.wait_for_prompt()
         terminal.type_keys("hello?\r")
         assert "nothing was sent: the run is paused" in terminal.wait_for_text(QUESTION)
-        assert "call       c2" in terminal.output
+        assert "─ desk · c2 ─" in terminal.output
         answer_prompt(terminal, "approve", "Paid back.")
         terminal.wait_for_prompt()
         assert terminal.end_session() == 0
@@ -188,10 +194,10 @@ def test_a_call_with_unknown_outcome_is_run_again_gets_an_output_or_ends_the_run
     answer: str, expected: str, expected_runs: list[str], status: str, killed_flags: tuple[str, str], home: Path
 ) -> None:
     with at_terminal("resume", "mine", *agent_flags(), *killed_flags) as terminal:
-        assert "look_up has an unknown outcome" in terminal.wait_for_text(
-            "again, output TEXT, reject [REASON], abort, "
-        )
-        terminal.wait_for_text("? ")
+        output = terminal.wait_for_text(QUESTION)
+        assert "look_up has an unknown outcome" in output
+        assert "  again   run the call again\n" in output
+        assert "  o TEXT  use TEXT as its output\n" in output
         terminal.type_keys(f"{answer}\r")
         terminal.wait_for_exit()
         assert expected in terminal.output
@@ -215,7 +221,7 @@ def test_resume_asks_the_same_questions_at_a_terminal(home: Path) -> None:
     with at_terminal("resume", "mine", *agent_flags(), *model, "--approve", "c1") as terminal:
         output = terminal.wait_for_text(QUESTION)
         assert "approved refund (c1)" in output
-        assert "call       c2" in output
+        assert "─ desk · c2 ─" in output
         answer_prompt(terminal, "reject", "Paid back.")
         assert terminal.wait_for_exit() == 0
     assert tool_runs() == ["refund A1 100"]
@@ -239,3 +245,56 @@ def test_ctrl_c_in_a_run_leaves_it_resumable(home: Path) -> None:
         assert "Fine." in terminal.send_line("/retry")
         assert terminal.end_session() == 0
     assert stored_runs(home)[0].status == "done"
+
+
+def panel_of(arguments: str, *details: tuple[str, str], columns: int = 40, is_unknown: bool = False) -> list[str]:
+    call = PendingApproval(
+        "call_0123456789abcdef", "refund", arguments, "desk", outcome_unknown=is_unknown, is_hosted=False
+    )
+    return render_pending_call(call, DisplayOptions(columns), *details).splitlines()
+
+
+def test_the_panel_lists_the_arguments_by_name_and_has_the_agent_and_a_short_id_in_its_border() -> None:
+    assert panel_of('{"order": "A1", "notes": ["one", 2], "why": "It was broken when it arrived on Friday."}') == [
+        "╭─ refund needs approval ──────────────╮",
+        '│ order  "A1"                          │',
+        "│ notes  [                             │",
+        '│          "one",                      │',
+        "│          2                           │",
+        "│        ]                             │",
+        '│ why    "It was broken when it        │',
+        '│        arrived on Friday."           │',
+        "╰─ desk · call_0123456789ab ───────────╯",
+    ]
+    assert len(panel_of('{"order": "A1"}', columns=200)[0]) == 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        ("{}", ["no arguments"]),
+        ("", ["no arguments"]),
+        ("a plain text", ["a plain text"]),
+        ("[1]", ["[", "  1", "]"]),
+        ('{"": 1}', ["{", '  "": 1', "}"]),
+        ('{"a\\nb": 1}', ["{", '  "a\\nb": 1', "}"]),
+        ('{"\\u202eb": 1}', ["{", '  "\\u202eb": 1', "}"]),
+        ('{"a_name_of_more_than_20": 1}', ["{", '  "a_name_of_more_than_20": 1', "}"]),
+        ('{"a": "\\u001b[2J\\u202e"}', ['a  "\\u001b[2J\\u202e"']),
+    ],
+)
+def test_other_arguments_are_shown_as_they_are_and_no_control_character_reaches_the_panel(
+    arguments: str, lines: list[str]
+) -> None:
+    assert [line[2:-2].rstrip() for line in panel_of(arguments)[1:-1]] == lines
+
+
+def test_the_panel_of_an_inbox_has_the_full_id_below_the_arguments() -> None:
+    assert panel_of('{"order": "A1"}', ("session", "mine"), is_unknown=True, columns=60)[2:-1] == [
+        "│                                                          │",
+        "│ note     the call was started but has no output: it may  │",
+        "│          or may not have run                             │",
+        "│ agent    desk                                            │",
+        "│ call     call_0123456789abcdef                           │",
+        "│ session  mine                                            │",
+    ]

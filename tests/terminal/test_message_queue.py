@@ -321,7 +321,7 @@ def test_a_queued_message_decides_no_call_of_an_agent(home: Path) -> None:
     model = scripted_flags({**REFUND, "text": "line 0 and more " * 8}, PAID_BACK, chunk=8, delay_s=0.1)
     with during_answer(*agent_flags(), *model) as screen:
         type_until(screen, "y\r", "queued: 1 · Up to edit")
-        screen.wait_for_text("leave?")
+        screen.wait_for_text("decision:")
         assert tool_runs() == []
         screen.type_keys("leave\r")
         screen.wait_for_text("1 queued message not sent")
@@ -337,7 +337,7 @@ def test_messages_are_queued_while_an_agent_runs_after_a_decision(home: Path) ->
     ) as screen:
         screen.wait_for_prompt("/help")
         screen.type_keys("pay it back\r")
-        screen.wait_for_text("leave?")
+        screen.wait_for_text("decision:")
         screen.type_keys("y\r")
         screen.wait_for_text("line 0")
         type_until(screen, "next\r", "queued: 1 · Up to edit")
