@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from prompt_toolkit import PromptSession
+from prompt_toolkit import PromptSession, print_formatted_text
 from prompt_toolkit.application import get_app, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -34,6 +34,7 @@ from prompt_toolkit.filters import (
     is_searching,
     vi_navigation_mode,
 )
+from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import History, InMemoryHistory
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.input.vt100 import Vt100Input
@@ -51,7 +52,7 @@ from convo.errors import ConvoError, Interrupted, StoreFault
 from convo.terminal.message_queue import EMPTY_MESSAGE, MessageQueue, TypedMessage
 from convo.terminal.prompt import PROMPT, PromptOptions, SuggestCompletions
 from convo.terminal.raw_terminal import disable_echo
-from convo.terminal.terminal import detect_display_without_color
+from convo.terminal.terminal import detect_display_without_color, escape_control_chars, text_width, wrap_line
 from convo.terminal.theme import make_prompt_style
 
 if TYPE_CHECKING:
@@ -62,6 +63,15 @@ ESCAPE_TIMEOUT_S = 0.1
 
 MAX_MENU_ROWS = 8
 """Rows of a completion menu, including the line it belongs to."""
+
+
+STYLED_PROMPT = [("class:id class:sign", PROMPT.rstrip()), ("", " ")]
+"""The prompt of a message; only its sign has a style."""
+
+
+def get_message_styles(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the styles of a message that was sent, and of the sign before it: both are bold, unlike the answer."""
+    return {} if environ.get("NO_COLOR") else {"accepted": "bold", "sign": "bold"}
 
 
 class LineEditor:
@@ -90,10 +100,13 @@ class LineEditor:
             editing_mode=EditingMode.VI if options.is_vi else EditingMode.EMACS,
             enable_suspend=True,
             tempfile_suffix=".md",
-            style=make_prompt_style(os.environ, {"bar": "dim"}),
+            style=make_prompt_style(os.environ, {"bar": "dim", **get_message_styles(os.environ)}),
             input=self._input,
             output=self._output,
         )
+        self._wraps_accepted = False
+        self._accept_buffer = self._session.default_buffer.accept_handler
+        self._session.default_buffer.accept_handler = self._accept
         self._session.app.ttimeoutlen = ESCAPE_TIMEOUT_S
         if options.render_status_line:
             self._session.app.layout = self._add_status_line(options.render_status_line)
@@ -103,8 +116,31 @@ class LineEditor:
         self._pastes.clear()
         self._offers_queue = prompt == PROMPT
         self._session.app.erase_when_done = False
-        text = await self._session.prompt_async(prompt, default=self._begin_editing(default))
+        is_message = self._wraps_accepted = prompt == PROMPT
+        styled_prompt = FormattedText(STYLED_PROMPT if is_message else [("", prompt)])
+        text = await self._session.prompt_async(styled_prompt, default=self._begin_editing(default))
+        if text and self._session.app.erase_when_done:
+            self._print_message(text)
         return replace_surrogates(self._pastes.expand(text))
+
+    def _accept(self, buffer: Buffer) -> bool:
+        """Accept a message. One that the editor has cut within words is erased, and printed again by `read_line`."""
+        columns = self._output.get_size().columns - len(PROMPT)
+        is_cut = "\t" not in buffer.text and any(text_width(line) > columns for line in buffer.text.split("\n"))
+        self._session.app.erase_when_done = self._wraps_accepted and is_cut
+        return self._accept_buffer(buffer) if self._accept_buffer else True
+
+    def _print_message(self, text: str) -> None:
+        """Print an erased message with its lines wrapped between words."""
+        columns = self._output.get_size().columns
+        rows = [
+            row
+            for line in escape_control_chars(text).split("\n")
+            for row in wrap_line(f"{PROMPT}{line}", columns, splits_words=True)
+        ]
+        body = "\n".join(rows)[len(PROMPT) :].replace(f"\n{PROMPT}", f"\n{' ' * len(PROMPT)}")
+        fragments = FormattedText([*STYLED_PROMPT, ("class:accepted", body)])
+        print_formatted_text(fragments, output=self._output, style=self._session.style)
 
     async def withdraw_line(self) -> str | None:
         app = self._session.app

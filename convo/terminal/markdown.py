@@ -359,8 +359,12 @@ CODE_BREAKS = " ", ",;", "([{", "=.:/-_"
 """Characters after which a long line of code is broken, the best ones first."""
 
 
+MIN_CODE_ROW = 0.25
+"""Share of a row that is filled at least before such a break."""
+
+
 def _wrap_code(line: Text, columns: int) -> list[Text]:
-    """Break a line of code into rows, after a blank or a sign in the second half of a row if there is one."""
+    """Break a line of code into rows, after a blank or a sign if there is one."""
     if line.cell_len <= columns and "\t" not in line.plain:
         return [line]
     line.expand_tabs(CODE_TAB_COLUMNS)
@@ -375,17 +379,17 @@ def _wrap_code(line: Text, columns: int) -> list[Text]:
 
 def _find_code_break(text: str, columns: int) -> int:
     """Return the length of the first row of a line that is wider than `columns`, with the blank after it."""
-    end, width, half = 0, 0, 0
+    end, width, least = 0, 0, 0
     for char in text:
         width += get_character_cell_size(char)
         if end and width > columns:
             break
         end += 1
-        half = end if 2 * width <= columns else half
+        least = end if width <= columns * MIN_CODE_ROW else least
     if text[end] == " ":
         return end + 1
     for signs in CODE_BREAKS:
-        if ends := [index + 1 for index in range(half, end) if text[index] in signs]:
+        if ends := [index + 1 for index in range(least, end) if text[index] in signs]:
             return ends[-1]
     return end
 

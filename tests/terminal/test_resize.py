@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.cli.chat_commands import scripted_flags
+from tests.cli.chat_commands import ECHO, scripted_flags
 from tests.terminal.screen import ROWS, open_screen
 
 pytestmark = pytest.mark.needs("terminal")
@@ -38,3 +38,31 @@ def test_the_reasoning_is_erased_after_a_resize() -> None:
         screen.wait_for_prompt("session mine")
         assert "thought" not in screen.text()
         assert "\nIt rains.\n" in screen.text()
+
+
+def test_a_sent_message_is_wrapped_between_its_words() -> None:
+    with open_screen("chat", *ECHO, columns=40) as screen:
+        screen.wait_for_prompt("/help")
+        screen.type_keys("How can I keep the state of a conversation?\n")
+        screen.wait_for_text("conversa")
+        screen.type_keys("Second line, as long as a line of the terminal.\r")
+        screen.wait_for_prompt("0.0 s")
+        rows = screen.text().splitlines()
+        start = rows.index("> How can I keep the state of a")
+        assert rows[start + 1 : start + 4] == [
+            "  conversation?",
+            "  Second line, as long as a line of the",
+            "  terminal.",
+        ]
+        sign, first = (screen.screen.buffer[start][column] for column in (0, 2))
+        assert (sign.fg, sign.bold, first.bold) == ("cyan", True, True)
+        assert not screen.screen.buffer[start + 5][0].bold
+
+
+def test_no_color_shows_a_sent_message_without_a_style() -> None:
+    with open_screen("chat", *ECHO, columns=40, env={"NO_COLOR": "1"}) as screen:
+        screen.wait_for_prompt("/help")
+        screen.type_keys("Hello\r")
+        screen.wait_for_prompt("0.0 s")
+        row = screen.text().splitlines().index("> Hello")
+        assert not any(screen.screen.buffer[row][column].bold for column in (0, 2))
