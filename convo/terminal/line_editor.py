@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession, print_formatted_text
 from prompt_toolkit.application import get_app, run_in_terminal
-from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.buffer import Buffer, CompletionState
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER, EditingMode
@@ -240,18 +240,32 @@ class LineEditor:
             yield
 
     def _add_status_line(self, render_status_line: Callable[[int], str]) -> Layout:
-        """Add a status line to the layout.
+        """Add a status line to the layout; below a menu that is too long it counts the completions.
 
         The library's own toolbar waits until the terminal has reported its cursor position.
         """
         app = self._session.app
 
         def render() -> str:
-            return render_status_line(app.output.get_size().columns)
+            state = self._session.default_buffer.complete_state
+            menu = describe_long_menu(state) if state else ""
+            return menu or render_status_line(app.output.get_size().columns)
 
         window = Window(FormattedTextControl(render, style="class:bar"), height=1, dont_extend_height=True)
         container = HSplit([app.layout.container, ConditionalContainer(window, ~is_done)])
         return Layout(container, focused_element=self._session.default_buffer)
+
+
+def describe_long_menu(state: CompletionState) -> str:
+    """Say which of the completions are shown or selected; "" if the menu shows all of them."""
+    count, shown_count = len(state.completions), MAX_MENU_ROWS - 1
+    if count <= shown_count:
+        return ""
+    return (
+        f"{shown_count} of {count}, Down for more"
+        if state.complete_index is None
+        else (f"{state.complete_index + 1} of {count}")
+    )
 
 
 async def pick_before_chat(entries: "PickerEntries") -> str | None:

@@ -1,5 +1,7 @@
 """The menu of commands that opens while the name of a command is typed."""
 
+import re
+
 import pytest
 
 from tests.cli.chat_commands import ECHO
@@ -25,7 +27,13 @@ def test_a_menu_follows_the_typed_name() -> None:
         screen.wait_for_prompt("/help")
         screen.type_keys("/")
         screen.wait_until(lambda: menu(screen)[:3] == ["/help", "/status", "/next"])
+        screen.wait_until(lambda: re.search(r"^7 of \d\d, Down for more$", screen.text(), re.M) is not None)
+        screen.type_keys("\x1b[B\x1b[B")
+        screen.wait_until(lambda: re.search(r"^2 of \d\d$", screen.text(), re.M) is not None)
+        screen.type_keys("\x1b[A\x1b[A")
+        screen.wait_until(lambda: "Down for more" in screen.text())
         type_until(screen, "e", ["/edit", "/export", "/exit"])
+        assert " of " not in screen.text().splitlines()[-1]
         type_until(screen, "x", ["/export", "/exit"])
         type_until(screen, "\x7f", ["/edit", "/export", "/exit"])
         type_until(screen, "\x1b", [])
