@@ -17,12 +17,10 @@ from convo.errors import StreamBroken
 from convo.history.items import Item, Json, StreamEvent
 from convo.models.tool_mapping import ClientTool, CustomInputDecoder, build_call_item
 from convo.runtime import NewId
+from convo.usage.cost import MAX_TOKEN_COUNT
 
 _SURROGATE, _HIGH_SURROGATE = re.compile("[\ud800-\udfff]"), re.compile("[\ud800-\udbff]")
 """Patterns of any UTF-16 surrogate and of a high surrogate, the first of a pair."""
-
-MAX_TOKEN_COUNT = 10**15
-"""No response uses more tokens; a larger count is an error of the server."""
 
 
 def is_token_count(value: Json) -> bool:

@@ -12,6 +12,9 @@ from convo.history.items import Json
 TOKENS_PER_PRICE = 1_000_000
 """The number of tokens that a price is for."""
 
+MAX_TOKEN_COUNT = 10**15
+"""No response uses more tokens; a larger count is an error of the server."""
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -30,7 +33,7 @@ class Usage:
 
     @classmethod
     def from_json(cls, usage: Mapping[str, Json] | None) -> "Usage | None":
-        """Parse a usage object; None if there is none. A count that is not a positive whole number becomes 0."""
+        """Parse a usage object; None if there is none. A count that is no possible number of tokens becomes 0."""
         if not usage:
             return None
         input_details, output_details = usage.get("input_tokens_details"), usage.get("output_tokens_details")
@@ -80,4 +83,4 @@ class Usage:
 def _read_token_count(usage: Json, name: str) -> int:
     """Return a count, or 0 for any invalid value of a server."""
     count = usage.get(name) if isinstance(usage, Mapping) else None
-    return count if type(count) is int and count > 0 else 0
+    return count if type(count) is int and 0 < count <= MAX_TOKEN_COUNT else 0

@@ -36,6 +36,7 @@ def test_missing_usage_is_not_zero_usage(reported: Any) -> None:
         ({"input_tokens": 7, "input_tokens_details": None, "output_tokens": None}, Usage(input_tokens=7)),
         ({"input_tokens": 7, "input_tokens_details": {"cached_tokens": None}}, Usage(input_tokens=7)),
         ({"output_tokens": 3, "output_tokens_details": {}, "cost": 0.1}, Usage(output_tokens=3)),
+        ({"input_tokens": 10**400, "output_tokens": 3}, Usage(output_tokens=3)),
         (
             {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 1, "cache_write_tokens": 2}},
             Usage(input_tokens=9, cached_tokens=1, cache_write_tokens=2),
@@ -50,6 +51,7 @@ def test_missing_usage_is_not_zero_usage(reported: Any) -> None:
         "null details",
         "null in the details",
         "additional fields",
+        "more than any response uses",
         "cache writes",
         "writes for an hour",
     ],
