@@ -808,6 +808,9 @@ _BlockRenderer.elements = {
 LARGE_OPEN_CHARS = 2_000
 """Open characters above which the text is parsed and drawn again only after it has grown by a quarter."""
 
+LARGE_OPEN_LINES = 50
+"""Open lines above which the same applies: parsing takes 15 us a line, however short it is."""
+
 ENDED_BLOCK_TYPES = ("heading_open", "hr", "fence")
 """Blocks to which no further line can belong; code without its closing line is treated separately."""
 
@@ -843,6 +846,11 @@ class MarkdownStream:
     def open_chars(self) -> int:
         """Open characters."""
         return self._line_chars + len(self._last_line)
+
+    @property
+    def open_lines(self) -> int:
+        """Open lines without the last one."""
+        return len(self._lines)
 
     def feed(self, text: str) -> list[str]:
         """Add text, whose control characters are escaped, and return the rows that it finished."""
@@ -984,8 +992,10 @@ class MarkdownStream:
     def _set_open_lines(self, lines: list[str], continuation: Continuation) -> None:
         self._lines, self._continuation = lines, continuation
         self._line_chars = sum(len(line) + 1 for line in lines)
-        is_large = self._line_chars > LARGE_OPEN_CHARS
+        is_large = self._line_chars > LARGE_OPEN_CHARS or len(lines) > LARGE_OPEN_LINES
         self._next_cut_chars = self._line_chars + (self._line_chars // 4 if is_large else 0)
+        if self._line_chars <= MAX_TEXT_CHARS:
+            self._next_cut_chars = min(self._next_cut_chars, MAX_TEXT_CHARS + 1)
 
 
 FRAME_INTERVAL_S = 0.04
@@ -1028,7 +1038,8 @@ class MarkdownRenderer:
         self._update_width()
         self._finished_rows += self.stream.feed(text)
         size = self.stream.open_chars
-        if size < LARGE_OPEN_CHARS or size * 4 > self._shown_chars * 5:
+        is_small = size < LARGE_OPEN_CHARS and self.stream.open_lines < LARGE_OPEN_LINES
+        if is_small or size * 4 > self._shown_chars * 5:
             self._throttle.schedule()
 
     def finish(self) -> None:

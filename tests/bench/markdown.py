@@ -63,6 +63,7 @@ KINDS: dict[str, tuple[str, Callable[[int], str]]] = {
     "numbers": ("", lambda at: f"{at + 1}. item with *words*\n\n   and a paragraph\n"),
     "table": ("| a | b |\n|---|---|\n", lambda at: f"| {at} | some words |\n"),
     "quote": ("", lambda at: f"> line {at} of a quote that does not end\n"),
+    "short lines": ("", lambda _: "ab\n"),
     "wide": ("", lambda _: "日本語の文章はスペースなしで書かれる。"),
     "one line": ("```\n", lambda _: "x" * 100),
     "open marks": ("", lambda _: "costs $5 and a *b or _c "),
