@@ -14,6 +14,8 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
+from math import isfinite
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from convo.agent_runner.runner import AgentRunner
@@ -460,8 +462,27 @@ def edit_arguments_in_editor(arguments: str) -> str:
 
 
 def format_arguments(arguments: str) -> str:
-    """Format arguments for display and editing: JSON with one member a line, other text unchanged."""
+    """Format arguments for display and editing: JSON with one member a line, other text unchanged.
+
+    JSON that would lose a part is not changed either: a program that gets the text may read the first of two members
+    with one name, or a number that Python rounds.
+    """
     try:
-        return decode_json_escapes(json.dumps(json.loads(arguments), indent=2))
+        value = json.loads(arguments, object_pairs_hook=_build_unique_members, parse_float=_parse_exact_float)
+        return decode_json_escapes(json.dumps(value, indent=2))
     except (ValueError, RecursionError):
         return arguments
+
+
+def _build_unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("two members have the same name")
+    return members
+
+
+def _parse_exact_float(text: str) -> float:
+    number = float(text)
+    if not isfinite(number) or Decimal(repr(number)) != Decimal(text):
+        raise ValueError("the number cannot be represented")
+    return number

@@ -52,6 +52,16 @@ def test_the_prompt_shows_the_call_its_arguments_and_the_agent(home: Path) -> No
     assert paused_files(home) == []
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"cents": 99999, "cents": 1}', '{"pay": {"cents": 99999, "cents": 1}}', '{"cents": 12345678901234567.5}'],
+    ids=["two members", "two members of a member", "a rounded number"],
+)
+def test_arguments_that_would_lose_a_part_are_shown_as_they_are(arguments: str) -> None:
+    call = PendingApproval("m1", "bank.refund", arguments, "desk", outcome_unknown=False, is_hosted=True)
+    assert f"  arguments  {arguments}\n" in render_pending_call(call, DisplayOptions()) + "\n"
+
+
 def test_each_call_is_asked_separately_and_a_reason_reaches_the_model(home: Path) -> None:
     with at_terminal("chat", *agent_flags(), *two_refund_calls(), "-n", "mine") as terminal:
         open_approval_prompt(terminal)
