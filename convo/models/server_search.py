@@ -140,7 +140,7 @@ async def _fetch_windows(kind: ServerKind, listed: Json, request_json: RequestJs
             return {model["id"]: _find_window(settings, "n_ctx") for model in models}
         case "lmstudio":
             native = _members(await request_json("/api/v0/models"), "data")
-            windows = {model.get("id"): _find_window(model, "max_context_length") for model in native}
+            windows = {str(model.get("id")): _find_window(model, "max_context_length") for model in native}
             return {model["id"]: windows.get(model["id"]) for model in models}
     return {model["id"]: _find_window(model, "max_model_len") for model in models}
 

@@ -62,6 +62,11 @@ def run_server(responses: Responses, *, delay_s: float = 0.0) -> Iterator[int]:
         ("llamacpp", {"/v1/models": MODELS}, {"a": None, "b": None}),
         ("llamacpp", {"/v1/models": MODELS, "/props": []}, {"a": None, "b": None}),
         ("lmstudio", {"/v1/models": MODELS, "/api/v0/models": {"data": [5, {"id": "a"}]}}, {"a": None, "b": None}),
+        (
+            "lmstudio",
+            {"/v1/models": MODELS, "/api/v0/models": {"data": [{"id": [1]}, {"id": {}}]}},
+            {"a": None, "b": None},
+        ),
         ("ollama", {"/v1/models": MODELS, "/api/show a": [], "/api/show b": {"model_info": 5}}, {"a": None, "b": None}),
     ],
 )
