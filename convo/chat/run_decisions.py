@@ -9,6 +9,7 @@ No lease is needed: a decision is committed only over the revision of the run th
 decisions on one call the first that is committed counts, and a run that was resumed meanwhile is not changed.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -75,13 +76,18 @@ async def check_calls_unchanged(
 ) -> None:
     """Check that the calls of `events` are as in an earlier document of the run.
 
-    Raises AlreadyDecided if one was decided since then, Conflict if the run was resumed.
+    Raises AlreadyDecided if one was decided since then, Conflict if the run was resumed, also if it paused again at a
+    call with the same id.
     """
     call_ids = {event.call_id for event in events}
     decisions = await load_new_decisions(store, document, current)
     if decision := next((one for one in decisions if one.call_id in call_ids), None):
         raise make_already_decided_error(decision)
-    if current.status != "paused":
+    shown, remaining = (
+        {(call, call.turns) for call in list_decidable_approvals(run_document) if call.call_id in call_ids}
+        for run_document in (document, current.document)
+    )
+    if current.status != "paused" or not shown <= remaining:
         raise make_run_continued_error(current.id)
 
 
@@ -184,6 +190,12 @@ def build_log_entries(
 def hash_arguments(arguments: str) -> str:
     """Return the digest of the exact arguments of a call: "sha256:" and 64 hex digits."""
     return f"sha256:{sha256(arguments.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def hash_pending_call(call: PendingApproval) -> str:
+    """Return the digest of a call of a stored run: its agent, tool, arguments and turn."""
+    parts = json.dumps([call.agent, call.tool, call.arguments, call.turns])
+    return f"sha256:{sha256(parts.encode()).hexdigest()}"
 
 
 def decision_to_json(decision: ApprovalDecision) -> dict[str, Json]:

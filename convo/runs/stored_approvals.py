@@ -6,7 +6,7 @@ agents' code. Whether edited arguments fit the tool's schema is checked when the
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from convo.errors import IllegalTransition, InputFault, InvalidRunState, UnknownSchema
@@ -45,6 +45,8 @@ class PendingApproval:
     outcome_unknown:  the call had started, and its outcome is unknown
     is_hosted:        the provider runs the tool
     approved:         decided at this pause and not performed yet: True or False; None: undecided
+    turns:            the turn of its run, after those of the runs that contain it; only of a stored run. A model may
+                      use the id of a call again in a later turn
     """
 
     call_id: str
@@ -54,6 +56,7 @@ class PendingApproval:
     outcome_unknown: bool
     is_hosted: bool
     approved: bool | None = None
+    turns: tuple[int, ...] = field(default=(), compare=False)
 
 
 def list_pending_approvals(document: RunDocument) -> tuple[PendingApproval, ...]:
@@ -66,6 +69,11 @@ def list_decidable_approvals(document: RunDocument) -> tuple[PendingApproval, ..
 
     Raises the errors of `list_pending_approvals`.
     """
+    return _list_decidable(document, ())
+
+
+def _list_decidable(document: RunDocument, outer_turns: tuple[int, ...]) -> tuple[PendingApproval, ...]:
+    """List the calls of a run that is nested in others, which are at `outer_turns`."""
     if document.get("version") is None:
         raise InvalidRunState("$.version", "is missing", hint=CHANGED_CODE_HINT)
     if document["version"] != RUN_DOCUMENT_VERSION:
@@ -73,18 +81,19 @@ def list_decidable_approvals(document: RunDocument) -> tuple[PendingApproval, ..
     try:
         if document["phase"] != PAUSED_WORD:
             return ()
-        return tuple(_iter_decidable(document))
+        return tuple(_iter_decidable(document, outer_turns))
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise InvalidRunState("$", f"is not a complete run ({error!r})", hint=CHANGED_CODE_HINT) from error
 
 
-def _iter_decidable(document: RunDocument) -> Iterator[PendingApproval]:
+def _iter_decidable(document: RunDocument, outer_turns: tuple[int, ...]) -> Iterator[PendingApproval]:
     """Iterate over the decidable calls of a paused run, with those of nested runs."""
-    for call in document["batch"]:
+    batch, turns = document["batch"], (*outer_turns, document["turn"])
+    for call in batch:
         if call["stage"] in PENDING_STAGE_WORDS or _is_decided(call):
-            yield _parse_pending_approval(call, document["agent"])
+            yield _parse_pending_approval(call, document["agent"], turns)
         elif call["stage"] == NESTED_RUN_WORD:
-            yield from list_decidable_approvals(call["inner"]["run"])
+            yield from _list_decidable(call["inner"]["run"], turns)
 
 
 def _is_decided(call: RunDocument) -> bool:
@@ -191,7 +200,7 @@ def pending_approval_from_call(call: ToolCall, agent: str) -> PendingApproval:
     )
 
 
-def _parse_pending_approval(call: RunDocument, agent: str) -> PendingApproval:
+def _parse_pending_approval(call: RunDocument, agent: str, turns: tuple[int, ...]) -> PendingApproval:
     is_hosted = call["tool"] is None
     for text in (call["id"], call["arguments"], agent, *call["lookup"]):
         if not isinstance(text, str):
@@ -204,6 +213,7 @@ def _parse_pending_approval(call: RunDocument, agent: str) -> PendingApproval:
         outcome_unknown=call["stage"] == OUTCOME_UNKNOWN_WORD,
         is_hosted=is_hosted,
         approved=call["verdict"] if _is_decided(call) else None,
+        turns=turns,
     )
 
 

@@ -9,6 +9,7 @@ document.
     {"run_id": "run_...", "session": "refunds", "call_id": "call_1", "agent": "desk", "tool_name": "refund",
      "arguments": "{}",             exactly as they will be passed to the tool
      "arguments_digest": "sha256:...",
+     "call_digest": "sha256:...",   of the agent, the tool, the arguments and the turn
      "outcome_unknown": false,      the call was started, and its outcome is unknown
      "is_hosted": false,            the provider runs the tool
      "can_decide": true,            false without API keys; `hint` says how to set them up
@@ -18,7 +19,10 @@ document.
 `POST /inspect/api/approvals` decides it. The token belongs to the key and is valid for an hour:
 
     {"run_id": "run_...", "call_id": "call_1", "decision": "approve" or "reject", "arguments_digest": "sha256:...",
-     "csrf_token": "...", "always": false, "reason": "not on a Friday"}       a reason only with "reject"
+     "csrf_token": "...", "call_digest": "sha256:...", "always": false, "reason": "not on a Friday"}
+
+A reason is only allowed with "reject". With `call_digest`, which the page sends, another call with the same id and
+arguments is not decided: a model may use an id again in a later turn.
 
 It returns {"decisions": [...], "pending": 0, "resume": "convo resume refunds", "open_in": null}: the logged decisions
 (several if `always` also decides other calls of the tool), the number of calls that are still pending, the command that
@@ -34,7 +38,7 @@ itself. It refuses with
         arguments_changed    the arguments are not those that were shown
         ambiguous_call       several pending calls have this id
         session_open         the process that has the session open has continued or ended the run without a decision
-        run_changed          the run changed meanwhile
+        run_changed          the run changed meanwhile, or the call is not the one with `call_digest`
 
 `GET /inspect/api/decisions?run=run_...&limit=100` returns the log, newest first:
 
@@ -50,7 +54,7 @@ from secrets import token_bytes
 from shlex import quote
 
 from convo.agent_runner.persistence import AGENTS_SOURCE_KEY
-from convo.chat.run_decisions import decision_to_json, hash_arguments, save_decisions
+from convo.chat.run_decisions import decision_to_json, hash_arguments, hash_pending_call, save_decisions
 from convo.chat.session_record import describe_session_writer
 from convo.errors import AlreadyDecided, Conflict, IllegalTransition, NotFound
 from convo.history.items import Json
@@ -69,7 +73,7 @@ DEFAULT_DECISION_LIMIT, MAX_DECISION_LIMIT = 100, 500
 CSRF_TOKEN_LIFETIME_S = 3600
 CSRF_SECRET_NAME, CSRF_SECRET_BYTES = "inspector csrf", 32
 DECISIONS = ("approve", "reject")
-BODY_FIELDS = ("run_id", "call_id", "decision", "arguments_digest", "csrf_token", "always", "reason")
+BODY_FIELDS = ("run_id", "call_id", "decision", "arguments_digest", "csrf_token", "call_digest", "always", "reason")
 
 
 async def encode_approval(context: HandlerContext) -> bytes:
@@ -87,6 +91,7 @@ async def encode_approval(context: HandlerContext) -> bytes:
             "tool_name": call.tool,
             "arguments": call.arguments,
             "arguments_digest": hash_arguments(call.arguments),
+            "call_digest": hash_pending_call(call),
             "outcome_unknown": call.outcome_unknown,
             "is_hosted": call.is_hosted,
             "can_decide": context.has_keys,
@@ -118,6 +123,9 @@ async def store_decision(context: HandlerContext) -> dict[str, Json]:
             raise errors.missing_http_parameter_error(name)
         if not isinstance(body[name], str):
             raise errors.http_parameter_type_error(name, "a string")
+    call_digest = body.get("call_digest")
+    if call_digest is not None and not isinstance(call_digest, str):
+        raise errors.http_parameter_type_error("call_digest", "a string")
     if not await _is_csrf_token(context, body["csrf_token"]):
         raise errors.invalid_csrf_token_error()
     if body["decision"] not in DECISIONS:
@@ -133,6 +141,8 @@ async def store_decision(context: HandlerContext) -> dict[str, Json]:
     call = await _require_pending_call(store, run, body["call_id"])
     if not hmac.compare_digest(hash_arguments(call.arguments).encode(), _encode(body["arguments_digest"])):
         raise errors.arguments_changed_error(call.call_id)
+    if call_digest is not None and not hmac.compare_digest(hash_pending_call(call).encode(), _encode(call_digest)):
+        raise errors.run_changed_error(run.id)
     event = ApprovalDecided(call.call_id, approve, reason or None, is_sticky)
     try:
         decisions = await save_decisions(

@@ -637,7 +637,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "Approval": object_schema(
         {
             **dict.fromkeys(("run_id", "session", "call_id", "agent", "tool_name", "arguments"), STRING_SCHEMA),
-            "arguments_digest": DIGEST_SCHEMA,
+            **dict.fromkeys(("arguments_digest", "call_digest"), DIGEST_SCHEMA),
             **dict.fromkeys(("outcome_unknown", "is_hosted", "can_decide"), BOOLEAN_SCHEMA),
         },
         {"hint": STRING_SCHEMA, "csrf_token": STRING_SCHEMA},
@@ -658,7 +658,7 @@ SCHEMAS: Mapping[str, Schema] = {
             "decision": enum_schema("approve", "reject"),
             "arguments_digest": DIGEST_SCHEMA,
         },
-        {"always": BOOLEAN_SCHEMA, "reason": {"type": "string", "maxLength": 10_000}},
+        {"call_digest": DIGEST_SCHEMA, "always": BOOLEAN_SCHEMA, "reason": {"type": "string", "maxLength": 10_000}},
     ),
     "DecisionList": object_schema({"decisions": array_schema(schema_ref("Decision"))}),
     "DecisionResult": object_schema(

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from convo.chat.run_decisions import hash_arguments
+from convo.chat.run_decisions import hash_arguments, save_decisions
+from convo.errors import Conflict
 from convo.history.tree import root_key
 from convo.runs.serialize import run_to_json
 from convo.runs.state import ApprovalDecided, Run
@@ -277,6 +278,32 @@ def test_arguments_that_changed_since_they_were_shown_are_not_approved(desk: Des
     assert refusal(desk.post(body)) == (409, "arguments_changed")
     assert desk.pending() == ["g1", "g2", "m1"]
     assert desk.log() == []
+
+
+@pytest.mark.parametrize("change", ["turn", "tool", "agent"])
+def test_another_call_with_the_same_id_and_arguments_is_not_approved(desk: Desk, change: str) -> None:
+    body, row = desk.body(call_digest=desk.show().json()["call_digest"]), desk.run()
+    document = dict(row.document)
+    if change == "tool":
+        document["batch"] = [
+            {**one, "lookup": ["tool", "free"]} if one["id"] == "g1" else one for one in document["batch"]
+        ]
+    else:
+        document |= {"turn": document["turn"] + 1} if change == "turn" else {"agent": "other"}
+    desk.gateway.run(desk.store.commit(Transaction(agent_run=replace(row, revision=2, document=document))))
+    assert refusal(desk.post(body)) == (409, "run_changed")
+    assert (desk.pending(), desk.log()) == (["g1", "g2", "m1"], [])
+    again = desk.body(call_digest=desk.show().json()["call_digest"])
+    assert desk.post(again).status_code == 200
+
+
+def test_a_decision_is_not_saved_in_a_later_pause_at_a_call_with_the_same_id(desk: Desk) -> None:
+    row = desk.run()
+    later = replace(row, revision=2, document={**row.document, "turn": row.document["turn"] + 1})
+    desk.gateway.run(desk.store.commit(Transaction(agent_run=later)))
+    with pytest.raises(Conflict):
+        desk.gateway.run(save_decisions(desk.store, row, [ApprovalDecided("g1", approve=True)], now=NOW))
+    assert (desk.pending(), desk.log()) == (["g1", "g2", "m1"], [])
 
 
 def test_a_call_of_a_session_that_is_open_in_a_chat_is_decided_and_the_answer_names_the_chat(desk: Desk) -> None:

@@ -85,6 +85,7 @@ function decisionForm(source, call, decision, done, cancel) {
         call_id: call.call_id,
         decision,
         arguments_digest: call.arguments_digest,
+        call_digest: call.call_digest,
         csrf_token: call.csrf_token,
         always: always.checked,
         ...(decision === "reject" && reason.value ? { reason: reason.value } : {}),
