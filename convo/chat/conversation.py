@@ -23,7 +23,7 @@ from convo.chat.session_record import (
 )
 from convo.chat.turn import ChatTurn, RequestOptions
 from convo.compaction.window import turn_starts
-from convo.errors import Conflict, ConvoError, NotCanonical, NotFound, Unreadable
+from convo.errors import Conflict, ConvoError, NotCanonical, NotFound, RequestRefused, Unreadable
 from convo.history.items import Item, StreamEvent
 from convo.history.records import Link, Session
 from convo.history.tree import Path
@@ -78,7 +78,8 @@ class Chat:
     async def send(self, items: Sequence[Item], *, keep_on_failure: bool = True) -> AsyncGenerator[StreamEvent, None]:
         """Append `items` to the conversation, send a request and yield the events of the response.
 
-        keep_on_failure:  keep the items when no request could be sent; otherwise the record is restored
+        keep_on_failure:  keep the items when no request could be sent, and a new session whose first request was
+                          refused because of a parameter; otherwise the record is restored
         Raises the errors of the endpoint and the store; the input stays unconfirmed.
         """
         state = self.load_state()
@@ -219,7 +220,10 @@ class Chat:
                 async for event in events:
                     yield event
         except ConvoError as failure:
-            if snapshot and turn.request_count < 2 and is_unsent_request(failure):
+            is_unused = is_unsent_request(failure) or (
+                snapshot is not None and not snapshot.is_saved and _is_parameter_refused(failure)
+            )
+            if snapshot and turn.request_count < 2 and is_unused:
                 await self._discard_input(snapshot, turn.link)
                 is_discarded = True
             raise
@@ -228,7 +232,7 @@ class Chat:
                 await self.write_replay_file()
 
     async def _discard_input(self, snapshot: RecordSnapshot, attempt: Link | None) -> None:
-        """Restore the record to before an input for which no request could be sent."""
+        """Restore the record to before an input for which no request was sent or accepted."""
         conversation_id = self.session.conversation_id if not snapshot.state.handle else None
         await self.record.restore(snapshot, attempt)
         self.turn = None
@@ -284,6 +288,13 @@ class Chat:
         self._replay_file.write(self.state.path.items)
         self._applied_file_path = None
         await self.record.update_fields(replace(self.session, file_head=self.state.path.head))
+
+
+def _is_parameter_refused(failure: ConvoError) -> bool:
+    """Whether a server refused the request because of a field that it named, and not because of the input."""
+    if not isinstance(failure, RequestRefused) or failure.status not in (400, 422):
+        return False
+    return bool(failure.param) and not str(failure.param).startswith("input")
 
 
 def ignore_notice(message: str) -> None:

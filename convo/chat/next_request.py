@@ -6,6 +6,7 @@ are not stored: a link has the input's head, the number of items sent and the pa
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import TypeAlias
 
 from convo.chat.turn import RequestOptions
@@ -237,9 +238,16 @@ def rebuild_request(view: ConversationView, request_number: int | None) -> SentR
         raise NotFound(
             "request",
             f"{view.handle}@{request_number or 1}",
-            hint=f"choose a request number up to {len(branch_links)}; a file has none",
+            hint=_describe_request_numbers(view, len(branch_links)),
         )
     return rebuild_link_request(branch_links[index], view)
+
+
+def _describe_request_numbers(view: ConversationView, count: int) -> str:
+    """Return the hint for a request number that does not exist; `count` is that of the branch."""
+    if view.session and view.links and not count:
+        return f"no request of it has a response; convo inspect {quote(view.handle)} shows the failed ones"
+    return f"choose a request number up to {count}; a file has none"
 
 
 def rebuild_link_request(link: Link, view: ConversationView) -> SentRequest:

@@ -199,6 +199,23 @@ def test_after_a_rejected_request_the_message_is_kept_and_sent_with_the_next_tur
     assert stored_messages(home, "first") == ["user: first", "user: second", "assistant: second"]
 
 
+@pytest.mark.parametrize("owner", ["--session", "--replay", "--conversation", "--chain"])
+def test_a_new_conversation_whose_parameter_is_refused_is_not_kept(owner: str, convo: Convo, home: Path) -> None:
+    refused = {
+        "error": {"code": "invalid_value", "message": "No such effort", "status": 400, "param": "reasoning.effort"}
+    }
+    got = convo("chat", owner, *scripted_flags(refused), "--reasoning-effort", "huge", "first")
+    message, hint = got.err.splitlines()[-2:]
+    assert (got.exit, hint) == (1, "  try: repeat the command")
+    assert message.startswith("convo: Invalid value: 'huge'. Supported values are")
+    assert convo("chat", owner, *scripted_flags(refused), "first").exit == 1
+    assert (stored_sessions(home), convo("inspect", "conv_").exit) == ([], 5)
+    assert not Path("conversation.json").exists()
+    assert convo("chat", owner, *ECHO, "first").exit == 0
+    assert convo("chat", "-c", *scripted_flags(refused), "second").exit == 1
+    assert [session.name for session in stored_sessions(home)] == ["first"]
+
+
 def test_a_missing_script_is_named(convo: Convo) -> None:
     got = convo("chat", "-m", "scripted/nope.json", "hi")
     assert got.exit == 2

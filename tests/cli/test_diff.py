@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from convo.history.records import Strategy
-from tests.cli.chat_commands import ECHO
+from tests.cli.chat_commands import ECHO, scripted_flags
 from tests.cli.remote_state import create_response, set_unreachable_endpoint
 from tests.cli.stored_chats import ChatWriter, chat_of, write_chats
 from tests.command_runner import Convo, run_in_process
@@ -276,3 +276,14 @@ def test_a_file_that_is_not_json_is_named(convo: Convo, home: Path) -> None:
     got = convo("diff", "--wire", "mine@1", "./body.json")
     assert got.exit == 2
     assert "./body.json is not JSON" in got.err
+
+
+def test_a_conversation_whose_requests_all_failed_has_none_to_compare(convo: Convo) -> None:
+    error = {"code": "server_error", "message": "down", "status": 400}
+    convo("chat", *scripted_flags({"error": error}), "--name", "mine", "hi")
+    got = convo("diff", "--wire", "mine@1", "mine@1")
+    assert (got.exit, got.err) == (
+        5,
+        "convo: no request 'mine@1'\n"
+        "  try: no request of it has a response; convo inspect mine shows the failed ones\n",
+    )
