@@ -35,7 +35,8 @@ from convo.terminal.approval_prompt import (
     render_paused_runs,
     render_pending_call,
 )
-from convo.terminal.terminal import detect_display, escape_control_chars, format_count
+from convo.terminal.statuses import DONE, format_line_start
+from convo.terminal.terminal import DisplayOptions, detect_display, escape_control_chars, format_count, wrap_sentence
 
 ConfigPath: TypeAlias = Path | None
 
@@ -83,13 +84,28 @@ def print_pending_calls(config: ConfigPath, *, as_json: bool) -> bool:
         records = [record for run, paused in paused_runs for record in _pending_calls_to_json(run, paused)]
         print_json(records + [record for orphan in orphaned for record in _orphaned_calls_to_json(orphan)])
     elif paused_runs:
-        print_line(render_paused_runs([paused for _, paused in paused_runs], detect_display(sys.stdout, os.environ)))
+        print_line(_render_inbox(paused_runs, detect_display(sys.stdout, os.environ)))
     elif not orphaned and not unreadable:
         _write_stderr_line("no pending calls")
     if orphaned:
         _write_stderr_line(_format_orphaned_runs(orphaned))
     _write_unreadable_runs(unreadable)
     return not unreadable
+
+
+def _render_inbox(paused_runs: Sequence[tuple[AgentRun, PausedRun]], display: DisplayOptions) -> str:
+    """Render the pending calls; a terminal names the runs whose calls are all decided below them."""
+    if display.width is None:
+        return render_paused_runs([paused for _, paused in paused_runs], display)
+    pending = [paused for _, paused in paused_runs if paused.calls]
+    decided = [(run, paused) for run, paused in paused_runs if not paused.calls]
+    lines = [render_paused_runs(pending, display)] if pending else []
+    lines += [""] if pending and decided else []
+    for run, paused in decided:
+        text = escape_control_chars(f"{paused.session_name or run.id}: {_format_resume_step(run, paused)}")
+        wrapped = wrap_sentence(f"{DONE.sign} {text}", display.width)
+        lines.append(wrapped.replace(f"{DONE.sign} ", format_line_start(DONE, display), 1))
+    return "\n".join(lines)
 
 
 def print_call_details(config: ConfigPath, selectors: Sequence[str], run: str | None, *, as_json: bool) -> None:
@@ -338,9 +354,15 @@ def _report_decisions(
         )
     for run, paused in remaining_runs:
         ids = ", ".join(call.call_id for call in paused.calls)
-        agents = "" if AGENTS_SOURCE_KEY in run.document else " --agent FILE.py:NAME"
-        message = f"all calls are decided; to resume: convo resume {quote(paused.session_name or run.id)}{agents}"
-        _write_stderr_line(f"{paused.session_name} still has pending calls: {ids}" if ids else message)
+        _write_stderr_line(
+            f"{paused.session_name} still has pending calls: {ids}" if ids else _format_resume_step(run, paused)
+        )
+
+
+def _format_resume_step(run: AgentRun, paused: PausedRun) -> str:
+    """Return the command that resumes a run without undecided calls."""
+    agents = "" if AGENTS_SOURCE_KEY in run.document else " --agent FILE.py:NAME"
+    return f"all calls are decided; to resume: convo resume {quote(paused.session_name or run.id)}{agents}"
 
 
 def _format_orphaned_runs(orphaned_runs: Sequence[OrphanedRun]) -> str:

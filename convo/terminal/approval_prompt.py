@@ -124,10 +124,18 @@ def _shorten_call_id(call_id: str) -> str:
 
 
 def render_paused_runs(runs: Sequence[PausedRun], display: DisplayOptions) -> str:
-    """Render one line for each pending call; one for a run whose calls are all decided."""
+    """Render one line for each pending call; one for a run whose calls are all decided.
+
+    A narrow terminal leaves out the ids, since the name of a tool selects its calls as well.
+    """
     rows = [(run, call) for run in runs for call in (run.calls or (None,))]
     columns = [
-        Column("call", [call.call_id if call else "-" for _, call in rows], style="id"),
+        Column(
+            "call",
+            [call.call_id if call else "-" for _, call in rows],
+            style="id",
+            drop_order=None if display.width is None else 3,
+        ),
         Column("session", [run.session_name for run, _ in rows]),
         Column("agent", [call.agent if call else "-" for _, call in rows], drop_order=2),
         status_column(

@@ -17,7 +17,7 @@ from convo.stores.base import AgentRun, Store, Transaction
 from convo.stores.factory import open_store
 from tests.cli.agent_files import read_from_store
 from tests.cli.stored_chats import DATABASE, ChatScript, ChatWriter, write_chats
-from tests.command_runner import Convo, Launch
+from tests.command_runner import Convo, Launch, run_in_process
 from tests.runs.run_steps import call
 from tests.runs.test_nested_runs import paused_with_two_clerks
 from tests.runs.test_stored_approvals import paused, unknown_outcome
@@ -417,3 +417,36 @@ def test_both_calls_with_one_id_are_logged(convo: Convo, home: Path) -> None:
     write_chats(home, paused_session("trip", paused_with_two_clerks()))
     assert convo("approvals", "approve", "i1").exit == 0
     assert [entry["call_id"] for entry in convo("approvals", "log", "--json").json()] == ["i1", "i1"]
+
+
+def list_in_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    return run_in_process("approvals", is_terminal=True).out
+
+
+def test_a_terminal_names_the_decided_runs_below_the_pending_calls(
+    home: Path, convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_chats(home, two_paused_runs)
+    pending = list_in_terminal(100, monkeypatch)
+    assert "all calls are decided" not in pending
+    assert convo("approvals", "approve", "all", "--run", "shop").exit == 0
+    lines = list_in_terminal(100, monkeypatch).splitlines()
+    assert lines[-2:] == ["", "✓ shop: all calls are decided; to resume: convo resume shop --agent FILE.py:NAME"]
+    assert convo("approvals", "approve", "all").exit == 0
+    lines = list_in_terminal(60, monkeypatch).splitlines()
+    assert lines == [
+        "✓ my tea: all calls are decided; to resume:",
+        "  convo resume 'my tea' --agent FILE.py:NAME",
+        "✓ shop: all calls are decided; to resume:",
+        "  convo resume shop --agent FILE.py:NAME",
+    ]
+
+
+def test_a_narrow_terminal_shows_the_tool_and_not_the_id_of_a_call(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_chats(home, paused_session("shop", paused(call("call_4dc9e3fada7d4438c5bff57de178f56a", "guarded"))))
+    narrow, wide = (list_in_terminal(columns, monkeypatch) for columns in (40, 100))
+    assert "call_4" not in narrow
+    assert "shop" in narrow
+    assert "call_4dc9e3fada7d4438c5bff57de178f56a" in wide
