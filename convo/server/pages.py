@@ -92,7 +92,7 @@ def _join_served_scripts() -> str:
     others = [name for name in SCRIPT_FILES if name != FIRST_SCRIPT_FILE]
     imports = [line for name in others for line in SCRIPT_IMPORT.findall(_read_static_text(name))]
     (imported,) = [line for line in imports if f'"./{FIRST_SCRIPT_FILE}"' in line]  # one scope: it is imported once
-    return imported + _bundle_scripts(others)
+    return str(imported) + _bundle_scripts(others)
 
 
 def render_inspector_page(data: Json) -> str:

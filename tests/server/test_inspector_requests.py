@@ -244,6 +244,25 @@ def test_the_rows_stay_when_a_tab_is_chosen_and_the_pane_is_closed(page: Page) -
 
 
 @pytest.mark.browser(by_default=True)
+def test_the_row_and_the_tab_are_marked_at_once_and_the_pane_is_drawn_after_the_next_frame(page: Page) -> None:
+    opened = "document.querySelector('#request-resp_2').click(), document.querySelector('#detail').hidden"
+    assert page.evaluate(f"[({opened}), document.querySelector('tr.selected a').id]") == [True, "request-resp_2"]
+    expect(page.get_by_role("tabpanel")).to_contain_text("And in Haskell")
+    expect(page.locator("#detail-title")).to_be_focused()
+    raw, panel_text = "document.querySelector('#tab-raw')", "document.querySelector('#tab-panel').textContent"
+    before = page.evaluate(panel_text)
+    state = f"[{raw}.ariaSelected, {raw} === document.activeElement, {panel_text}]"
+    assert page.evaluate(f"({raw}.click(), {state})") == ["true", True, before]
+    expect(page.get_by_role("tabpanel")).to_contain_text("Request as text")
+    expect(page.locator("#tab-raw")).to_be_focused()
+    closed = "document.querySelector('#detail-close').click(), document.querySelector('#detail').hidden"
+    assert page.evaluate(f"({closed})") is False
+    expect(page.locator("#detail")).to_be_hidden()
+    expect(page.locator("#request-resp_2")).to_be_focused()
+    expect(page.locator("tr.selected")).to_have_count(0)
+
+
+@pytest.mark.browser(by_default=True)
 def test_the_first_rows_are_requested_before_the_other_modules_are_loaded(
     browser: Browser, gateway: RunningGateway
 ) -> None:

@@ -170,7 +170,9 @@ async def test_the_orders_by_tokens_are_exact_for_every_form_of_usage(store: Sto
         def tokens_of(each: Link, sort: RequestSort = sort) -> int:
             members = each.usage or {}
             details = members.get("input_tokens_details", {})
-            return max(0, details.get("cached_tokens", 0) if sort == "cached" else members.get(f"{sort}_tokens", 0))
+            return int(
+                max(0, details.get("cached_tokens", 0) if sort == "cached" else members.get(f"{sort}_tokens", 0))
+            )
 
         known = [each for each in links if each.usage]
         expected = [each.id for each in sorted(known, key=lambda each: (tokens_of(each), each.id))]

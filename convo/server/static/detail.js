@@ -91,10 +91,20 @@ function pendingText(text, message) {
   ].filter(Boolean);
 }
 
+/** Mark and focus the tab whose content is drawn next. */
+export function markTab(name) {
+  for (const tab of document.querySelectorAll("[role=tab]")) {
+    const isSelected = tab.id === `tab-${name}`;
+    tab.setAttribute("aria-selected", String(isSelected));
+    tab.setAttribute("tabindex", isSelected ? "0" : "-1");
+    if (isSelected) tab.focus();
+  }
+}
+
 function tabs(selected, chooseTab, conversation, link, comparison) {
   const names = Object.keys(TABS);
   const keydown = (event) => {
-    const index = names.indexOf(selected);
+    const index = names.indexOf(event.currentTarget.querySelector("[aria-selected=true]").id.slice("tab-".length));
     const target = { ArrowRight: index + 1, ArrowLeft: index - 1, Home: 0, End: names.length - 1 }[event.key];
     if (target === undefined) return;
     event.preventDefault();

@@ -8,7 +8,7 @@
 import { approvalButtons, showDecisions } from "./approvals.js";
 import { RequestCharts } from "./charts.js";
 import { Conversation } from "./conversation.js";
-import { knownTab, requestDetail } from "./detail.js";
+import { knownTab, markTab, requestDetail } from "./detail.js";
 import { branchDifference, comparisonAddress, comparisonForm } from "./difference.js";
 import { compactionPreview } from "./compaction.js";
 import { exportLinks } from "./export.js";
@@ -365,9 +365,8 @@ function drawDetail() {
   if (!id) return pane.replaceChildren();
   const chooseTab = (name) => {
     resetRanges();
-    changeView({ tab: name === "conversation" ? "" : name }, { replace: true });
-    drawDetail();
-    byId(`tab-${name}`)?.focus();
+    changeView({ tab: name === "conversation" ? "" : name }, { replace: true, isDrawnLater: true });
+    markTab(name);
   };
   const chooseOther = (other) => {
     changeView({ compare: other }, { replace: true });
@@ -378,16 +377,33 @@ function drawDetail() {
   if (!isSame || scrollTop) pane.scrollTop = scrollTop;
 }
 
-/** Change the view and its address; a new order or filter is fetched at once. */
-function changeView(changes, { replace = false } = {}) {
+/**
+ * Change the view and its address; a new order or filter is fetched at once.
+ *
+ * isDrawnLater:  after the next frame, which shows the sign of the change that the caller makes; `drawn` is called then
+ */
+function changeView(changes, { replace = false, isDrawnLater = false, drawn = () => {} } = {}) {
   const before = page.view;
-  page.view = { ...before, ...changes };
+  const changed = { ...before, ...changes };
+  page.view = changed;
   const url = `${location.pathname}${viewAddress(page.view)}`;
   history[replace ? "replaceState" : "pushState"](null, "", url);
   if (listQuery(before) !== listQuery(page.view)) {
     setStatus("Loading…"); // drawn in the next frame, also if the server takes its time
     poll();
-  } else if (page.requests) drawRequests();
+  } else if (isDrawnLater) afterPaint(changed, drawn);
+  else if (page.requests) drawRequests();
+}
+
+/** Draw after the next frame, unless another view is wanted by then, which draws itself. */
+function afterPaint(view, drawn) {
+  const draw = () => {
+    if (page.view !== view || page.kind !== "requests" || !page.requests) return;
+    drawRequests();
+    drawn();
+  };
+  if (document.hidden) draw(); // a hidden page has no frames
+  else requestAnimationFrame(() => setTimeout(draw));
 }
 
 function toggleCharts(isOpen) {
@@ -406,17 +422,21 @@ function changeFilters(changes) {
 
 function openRequest(id) {
   resetRanges();
-  changeView({ request: id, compare: "" }, { replace: Boolean(page.view.request) });
+  const drawn = () => byId("detail-title")?.focus();
+  changeView({ request: id, compare: "" }, { replace: Boolean(page.view.request), isDrawnLater: true, drawn });
+  markOpenRow(byId("request-rows"), id);
   loadDetail();
-  byId("detail-title")?.focus();
 }
 
 function closeRequest() {
-  const row = byId(`request-${page.view.request}`);
-  row?.focus({ preventScroll: true }); // first: the removal of a focused element causes a layout of its own
-  changeView({ request: "", tab: "", compare: "" });
-  if (document.activeElement !== row) row?.focus(); // it is hidden behind the pane in a narrow window
-  row?.scrollIntoView({ block: "nearest" });
+  const id = `request-${page.view.request}`;
+  byId(id)?.focus({ preventScroll: true }); // first: the removal of a focused element causes a layout of its own
+  const drawn = () => {
+    if (document.activeElement === document.body) byId(id)?.focus(); // in a narrow window the pane had hidden it
+    else if (document.activeElement?.id === id) byId(id).scrollIntoView({ block: "nearest" });
+  };
+  changeView({ request: "", tab: "", compare: "" }, { isDrawnLater: true, drawn });
+  markOpenRow(byId("request-rows"), "");
 }
 
 /** Move the focus by one row; an open pane shows the row. */
