@@ -18,12 +18,13 @@ const VERBS = { approve: ["Approve", "Approved"], reject: ["Reject", "Rejected"]
  */
 export function approvalButtons(source, runId, callId, toolName, decided) {
   if (!source.isLive) return [];
-  return ["approve", "reject"].flatMap((decision) => {
+  const buttons = ["approve", "reject"].flatMap((decision, index) => {
     const id = `${decision}-${runId}-${callId}`;
     const label = `${VERBS[decision][0]} ${toolName ?? "call"} (${callId})`;
     const click = () => confirmDecision(source, runId, callId, decision, decided);
-    return [" ", element("button", { type: "button", id, "aria-label": label, "aria-haspopup": "dialog", click }, `${VERBS[decision][0]}…`)];
+    return [index > 0 && " ", element("button", { type: "button", id, "aria-label": label, "aria-haspopup": "dialog", click }, `${VERBS[decision][0]}…`)];
   });
+  return [" ", element("span", { class: "fact" }, ...buttons)];
 }
 
 /** Load a pending call and open the dialog that decides it; an error is shown and announced in place of the call. */

@@ -3,11 +3,11 @@
 // At most one fetch starts per second, and fetching takes at most a tenth of the time. Each chart is an image with a
 // title and a description; a table below it has the same figures.
 
-import { element, formatCost, formatCount, formatNumber, formatTime, svgElement } from "./make.js";
+import { element, formatCompact, formatCost, formatCount, formatNumber, formatTime, svgElement } from "./make.js";
 
 const [MIN_CHART_PAUSE_MS, CHART_PAUSE_FACTOR] = [1000, 10];
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [360, 190, 46, 6, 20, 34];
-const [BAR_ROW, BAR_LABEL_CHARS] = [18, 36];
+const [BAR_ROW, BAR_LABEL_CHARS] = [18, 28];
 const UNITS = [
   [86400, "day"],
   [3600, "hour"],
@@ -177,20 +177,15 @@ function formatDuration(seconds) {
   return seconds === null ? "-" : `${seconds < 10 ? seconds.toFixed(2) : formatNumber(Math.round(seconds))} s`;
 }
 
-/** Format a figure of an axis in few characters: 1200000 as "1.2M". */
-function formatTick(number) {
-  return number.toLocaleString("en", { notation: "compact", maximumSignificantDigits: 3 });
-}
-
 function formatBucketSize(size) {
   const [unitSize, unit] = UNITS.find(([seconds]) => size % seconds === 0);
   return formatCount(size / unitSize, unit);
 }
 
-/** Return the smallest of 1, 2, 5, 10, 20, … that is not below `number`. */
+/** Return the smallest number not below `number` that is 1, 1.6, 2, 3, 4, 6 or 8 times a power of ten: its half is short, too. */
 function roundUp(number) {
   const power = 10 ** Math.floor(Math.log10(number || 1));
-  return power * [1, 2, 5, 10].find((factor) => factor * power >= (number || 1) * (1 - 1e-9));
+  return power * [1, 1.6, 2, 3, 4, 6, 8, 10].find((factor) => factor * power >= (number || 1) * (1 - 1e-9));
 }
 
 // -- over time -------------------------------------------------------------------------------------
@@ -205,7 +200,7 @@ function timeChart({ id, title, label, format, form, series, buckets, size }) {
   const y = (value) => TOP + plotHeight * (1 - Math.min(1, value / highest));
   const ticks = [0, highest / 2, highest].flatMap((value) => [
     svgElement("line", { class: "chart-line", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value) }),
-    chartText(LEFT - 4, y(value) + 4, isShare ? formatShare(value) : formatTick(value), "end"),
+    chartText(LEFT - 4, y(value) + 4, isShare ? formatShare(value) : formatCompact(value), "end"),
   ]);
   const marks = form === "bars" ? stackedBars(values, series, { step, y }) : seriesLines(values, series, { step, y });
   const tips = buckets.map((bucket, index) => {

@@ -310,14 +310,20 @@ function requestsPage() {
 
 function tableNotes(rows) {
   const { next, is_search_limited: isLimited } = page.requests;
+  const showAll = element("button", { type: "button", id: "show-all", click: clearFilters }, "Show all requests");
   const more = element("button", { type: "button", id: "requests-more", class: "more", click: showMoreRequests }, "Show more");
   const limitNote = "More items match than the search considers: other requests may match, too.";
   return [
-    !rows.length && element("p", {}, "No requests match these filters."),
+    !rows.length && element("p", {}, "No requests match these filters. ", showAll),
     isLimited && element("p", { class: "aside" }, limitNote),
     ...recordingNote(),
     next !== null && more,
   ].filter(Boolean);
+}
+
+function clearFilters() {
+  byId("filter-clear").click();
+  byId("main").focus(); // the button is gone with the next rows
 }
 
 /** Create the note that this server records requests; empty if it does not. */
@@ -595,10 +601,10 @@ function formatTotal({ requests, again, cost_usd: cost, ...usage }) {
   const parts = [
     formatCount(requests, "request"),
     formatTokens(usage),
-    again && `${formatNumber(again)} re-sent`,
+    again && element("span", { class: "fact" }, `${formatNumber(again)} re-sent`),
     cost !== null && formatCost(cost),
   ];
-  return parts.filter(Boolean).join(" · ");
+  return parts.filter(Boolean).flatMap((part, index) => [index > 0 && " · ", part]);
 }
 
 function historySection(conversation) {
@@ -648,9 +654,9 @@ function showError(error) {
 function drawRunning() {
   const { running, conversation } = page;
   byId("running").replaceChildren(...running.map(runningResponse));
-  const loadedText = ["Up to date", conversation?.data.name].filter(Boolean).join(": ");
-  const idleText = source.isLive ? loadedText : "Loaded from a file";
-  setStatus(running.length ? `${formatCount(running.length, "response")} in progress` : idleText);
+  const idleText = source.isLive ? "Up to date" : "Loaded from a file";
+  const name = source.isLive && !running.length ? conversation?.data.name : "";
+  setStatus(running.length ? `${formatCount(running.length, "response")} in progress` : idleText, name && `: ${name}`);
 }
 
 function runningResponse({ response_id: id, status, model, text }) {
@@ -662,9 +668,11 @@ function runningResponse({ response_id: id, status, model, text }) {
   );
 }
 
-/** Update the status text if it has changed: a screen reader reads every update. */
-function setStatus(text) {
-  if (byId("state").textContent !== text) byId("state").textContent = text;
+/** Update the status text if it has changed: a screen reader reads every update, with the name of the conversation. */
+function setStatus(text, name = "") {
+  if (byId("state").dataset.text === text + name) return;
+  byId("state").dataset.text = text + name;
+  byId("state").replaceChildren(element("span", {}, text), name && element("span", { class: "hidden" }, name));
 }
 
 /** Draw, and return the focus to the new element with the id of the focused one. */

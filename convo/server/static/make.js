@@ -31,6 +31,11 @@ export function formatNumber(number) {
   return Number.isSafeInteger(number) ? String(number).replace(THOUSANDS, ",") : number.toLocaleString("en");
 }
 
+/** Format a figure of an axis in few characters: 1200000 as "1.2M". */
+export function formatCompact(number) {
+  return number.toLocaleString("en", { notation: "compact", maximumSignificantDigits: 3 });
+}
+
 /** Format US dollars to a hundredth of a cent; a smaller cost is never shown as zero. */
 export function formatCost(cost) {
   return cost > 0 && cost < 0.0001 ? "<$0.0001" : `$${cost.toFixed(4)}`;

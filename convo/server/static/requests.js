@@ -35,6 +35,7 @@ const COLUMNS = [
 const TITLE_COLUMN = ["Request", "title", "title"];
 const SORTABLE_COLUMNS = [TITLE_COLUMN, ...COLUMNS];
 const ORDER_WORDS = { created_at: ["newest", "oldest"], title: ["Z", "A"], model: ["Z", "A"], status: ["Z", "A"] };
+const TOKEN_COLUMNS = { input: "Input tokens", cached: "Cached input tokens", output: "Output tokens" };
 const ASCENDING_FIRST = ["title", "model", "status"];
 
 /** Return the view in the query of an address; unknown names and values are left out. */
@@ -240,7 +241,7 @@ function columnHeading([heading, sort, className], view, changeView) {
     { scope: "col", class: className, "aria-sort": sorted },
     element(
       "button",
-      { type: "button", id: `sort-${sort}`, click },
+      { type: "button", id: `sort-${sort}`, title: TOKEN_COLUMNS[sort], click },
       heading,
       element("span", { "aria-hidden": "true" }, arrow),
     ),
@@ -253,7 +254,9 @@ function requestRow(row, view, open) {
     event.preventDefault();
     open(row.id);
   };
-  const facts = [row.session, row.client, row.model, formatSeconds(row.latency_s)].filter(Boolean);
+  const names = [row.session, row.client, row.model].filter(Boolean).map((name) => element("span", { class: "name" }, name));
+  const latency = formatSeconds(row.latency_s);
+  const facts = latency === null ? names : [...names, element("span", {}, latency)];
   return element(
     "tr",
     { click },
@@ -267,7 +270,7 @@ function requestRow(row, view, open) {
       ),
       row.session && element("span", { class: "note" }, ` ${row.session}`),
       row.client && element("span", { class: "note" }, ` ${row.client}`),
-      element("span", { class: "facts" }, requestAge(row), ...facts.flatMap((fact) => [" · ", element("span", {}, fact)])),
+      element("span", { class: "facts" }, requestAge(row), ...facts.flatMap((fact) => [" · ", fact])),
     ),
     ...COLUMNS.map(([, , className, content]) => element("td", { class: className }, content(row))),
   );

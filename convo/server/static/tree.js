@@ -15,6 +15,18 @@ const BARS = [
 ];
 const [MAX_BAR_WIDTH, BAR_HEIGHT] = [120, 5];
 
+// The columns: heading and class.
+const TREE_COLUMNS = [
+  ["Response", null],
+  ["Owner", "narrow-hidden"],
+  ["Sent", "narrow-hidden"],
+  ["Context", "number narrow-hidden"],
+  ["Input", "number"],
+  ["Cached", "number narrow-hidden"],
+  ["Output", "number"],
+  ["Tokens", "bars-column"],
+];
+
 /**
  * Create the tree as a table.
  *
@@ -59,25 +71,23 @@ function compareControl(checked, body, compare) {
     show();
   });
   show();
-  return element("p", { class: "note compare-control" }, button, " Check two requests to compare the branches that end there.");
+  return element("p", { class: "note compare-control" }, button, "Check two requests to compare the branches that end there.");
 }
 
 function linkTable(body) {
-  const headings = ["Response", "Owner", "Sent", "Context", "Input", "Cached", "Output", "Tokens"];
-  const numeric = headings.slice(3, 7);
-  const column = (heading) => element("th", { scope: "col", class: numeric.includes(heading) && "number" }, heading);
+  const column = ([heading, className]) => element("th", { scope: "col", class: className }, heading);
   return element(
     "div",
     { class: "scrollable", tabindex: "0", role: "region", "aria-label": "Requests, scrollable table" },
     element(
       "table",
-      { keydown: moveFocus },
+      { class: "tree", keydown: moveFocus },
       element(
         "caption",
         { class: "hidden" },
         "All requests: items sent, items in the context, and tokens used",
       ),
-      element("thead", {}, element("tr", {}, ...headings.map(column))),
+      element("thead", {}, element("tr", {}, ...TREE_COLUMNS.map(column))),
       body,
     ),
   );
@@ -85,15 +95,14 @@ function linkTable(body) {
 
 function linkRow(link, { maxTokens, ...options }) {
   const usage = tokenUsage(link);
-  const numbers = [link.items_saw, usage?.input, usage?.cached, usage?.output];
+  const numbers = [link.items_saw, usage?.input, usage?.cached, usage?.output].map(formatNumber);
+  const sent = `${link.full ? "full" : "delta"} ${formatNumber(link.items_sent)}`;
+  const cells = [link.strategy, sent, ...numbers, tokenBars(link, maxTokens)];
   return element(
     "tr",
     { class: link.status },
     element("th", { scope: "row" }, ...rowHeading(link, options)),
-    element("td", {}, link.strategy),
-    element("td", {}, `${link.full ? "full" : "delta"} ${formatNumber(link.items_sent)}`),
-    ...numbers.map((number) => element("td", { class: "number" }, formatNumber(number))),
-    element("td", {}, tokenBars(link, maxTokens)),
+    ...cells.map((content, index) => element("td", { class: TREE_COLUMNS[index + 1][1] }, content)),
   );
 }
 
@@ -128,7 +137,7 @@ function legend() {
   const square = (kind) => svgElement("rect", { class: kind, width: 10, height: 10 });
   const sample = (kind) => svgElement("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, square(kind));
   const entries = BARS.map(([kind, label]) => element("li", {}, sample(kind), ` ${label}`));
-  return element("ul", { class: "legend", "aria-label": "Tokens of each request" }, ...entries);
+  return element("ul", { class: "legend tree-legend", "aria-label": "Tokens of each request" }, ...entries);
 }
 
 /** Move the focus: up and down by one link, Home and End to the first and the last drawn link. */

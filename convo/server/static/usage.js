@@ -3,7 +3,7 @@
 // A bar is a shortcut for the mouse; the tree of requests has the same numbers and links for everyone.
 
 import { tokenUsage } from "./conversation.js";
-import { element, formatCost, formatNumber, svgElement } from "./make.js";
+import { element, formatCompact, formatCost, formatNumber, svgElement } from "./make.js";
 
 const USAGE_PARTS = [
   ["cached", "cached"],
@@ -12,6 +12,7 @@ const USAGE_PARTS = [
   ["output", "output"],
 ];
 const [MAX_USAGE_BARS, USAGE_BAR_WIDTH, USAGE_GAP, USAGE_HEIGHT] = [200, 18, 4, 120];
+const [AXIS_WIDTH, AXIS_MARGIN] = [44, 6]; // left of the bars, and above and below them, for the labels
 
 /**
  * Return the tokens of a request by part: cached input; input that its parent had and that was not cached; the rest of
@@ -40,7 +41,14 @@ export function usageChart(conversation, selected, open) {
   const totalCost = bars.at(-1).cost;
   const drawing = svgElement(
     "svg",
-    { class: "usage-bars", viewBox: `0 0 ${width} ${USAGE_HEIGHT}`, width: String(width), height: String(USAGE_HEIGHT), "aria-hidden": "true" },
+    {
+      class: "usage-bars",
+      viewBox: `${-AXIS_WIDTH} ${-AXIS_MARGIN} ${width + AXIS_WIDTH} ${USAGE_HEIGHT + 2 * AXIS_MARGIN}`,
+      width: String(width + AXIS_WIDTH),
+      height: String(USAGE_HEIGHT + 2 * AXIS_MARGIN),
+      "aria-hidden": "true",
+    },
+    ...[0, maxTokens / 2, maxTokens].flatMap((tokens) => usageTick(tokens, maxTokens, width)),
     ...shown.map((bar, index) => usageBar(bar, index, maxTokens, selected, open)),
     totalCost ? costLine(shown, totalCost) : null,
   );
@@ -58,6 +66,15 @@ export function usageChart(conversation, selected, open) {
       element("ul", { class: "legend", "aria-label": "Tokens of all requests" }, ...entries, costEntry),
       element("div", { class: "scrollable", tabindex: "0", role: "group", "aria-label": label }, drawing),
     ),
+  ];
+}
+
+/** Create the line and the label of a number of tokens. */
+function usageTick(tokens, maxTokens, width) {
+  const y = USAGE_HEIGHT - (tokens / maxTokens) * (USAGE_HEIGHT - 4);
+  return [
+    svgElement("line", { class: "chart-line", x1: 0, x2: width, y1: y, y2: y }),
+    svgElement("text", { class: "usage-tick", x: -4, y: y + 4, "text-anchor": "end" }, formatCompact(tokens)),
   ];
 }
 

@@ -1,0 +1,100 @@
+"""Each screen of the inspector page fits a phone: no horizontal scrolling, and rows of at most three lines."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from convo.server.auth import KeysFile, create_api_key
+from tests.docs.page_screens import SCREENS, PageStore
+from tests.server.browser import accessibility, horizontal_overflow, open_page
+from tests.server.gateway import RunningGateway, run_gateway
+
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.browser]
+
+BROKEN_SCRIPT = """() => {
+  const isBroken = (node) => {
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    const tops = [...range.getClientRects()].filter((box) => box.width > 1).map((box) => box.top);
+    return Math.max(...tops) - Math.min(...tops) > 0.9 * parseFloat(getComputedStyle(node).lineHeight);
+  };
+  const names = "#views a, body > header button, .tabs button, .facts, .facts > *, .status-label, td.number, .fact";
+  return [...document.querySelectorAll(names)].filter(isBroken).map((node) => node.textContent);
+}"""
+"""Returns the names of views and tabs, the facts and the figures that need more than one line."""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningGateway, str]]:
+    """Run a gateway with the store of the screenshots; also return its key."""
+    folder = tmp_path_factory.mktemp("screens")
+    key = create_api_key(folder / "keys", "local")
+    with run_gateway(folder / "full", keys=KeysFile(folder / "keys")) as gateway:
+        PageStore(gateway).write()
+        yield gateway, key
+
+
+def open_screen(page: Page, served: tuple[RunningGateway, str], name: str) -> None:
+    """Open a screen of the screenshots with the key of the store."""
+    gateway, key = served
+    address, element, steps = SCREENS[name]
+    page.add_init_script(f"sessionStorage.setItem('convo key', {json.dumps(key)})")
+    page.goto(f"{gateway.root}/{address}")
+    page.locator(element).first.wait_for(state="attached")
+    steps(page)
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_no_screen_scrolls_sideways_or_breaks_a_name_at_360_pixels(
+    browser: Browser, served: tuple[RunningGateway, str], name: str
+) -> None:
+    with open_page(browser, width=360) as page:
+        open_screen(page, served, name)
+        assert horizontal_overflow(page) == 0
+        assert page.evaluate(BROKEN_SCRIPT) == []
+
+
+@pytest.mark.parametrize("width", [360, 640])
+def test_a_row_of_the_list_has_at_most_three_lines(
+    browser: Browser, served: tuple[RunningGateway, str], width: int
+) -> None:
+    with open_page(browser, width=width) as page:
+        open_screen(page, served, "home")
+        rows = page.locator("#request-rows tbody tr")
+        expect(rows).to_have_count(50)
+        heights = rows.evaluate_all(
+            "rows => rows.map((row) => row.clientHeight / parseFloat(getComputedStyle(row).lineHeight))"
+        )
+        assert max(heights) < 3.7  # three lines with their padding
+        first_facts = page.locator("tbody .facts").first
+        assert first_facts.evaluate("facts => facts.offsetHeight < 2 * parseFloat(getComputedStyle(facts).lineHeight)")
+        clipped = page.locator("tbody .facts").evaluate_all(
+            "all => all.filter((facts) => facts.getBoundingClientRect().right > innerWidth).length"
+        )
+        assert clipped == 0
+
+
+def test_the_list_of_conversations_fills_a_wide_window_and_an_open_one_has_it_at_its_side(
+    browser: Browser, served: tuple[RunningGateway, str]
+) -> None:
+    with open_page(browser) as page:
+        open_screen(page, served, "conversations")
+        entries = page.locator("#list li")
+        lefts = entries.evaluate_all("all => [...new Set(all.map((entry) => Math.round(entry.offsetLeft)))]")
+        assert len(lefts) >= 3
+        assert accessibility(page) == []
+        page.get_by_role("link", name="oslo", exact=True).click()
+        page.locator("#runs").wait_for()
+        assert page.locator("#main").evaluate("main => main.offsetLeft") > 100
+        assert horizontal_overflow(page) == 0
+
+
+def test_an_empty_result_offers_all_requests(browser: Browser, served: tuple[RunningGateway, str]) -> None:
+    with open_page(browser, width=360) as page:
+        open_screen(page, served, "home-nothing")
+        page.get_by_role("button", name="Show all requests").click()
+        expect(page.locator("#request-rows tbody tr")).to_have_count(50)
+        expect(page.locator("#filters-toggle")).to_have_text("Filters")
+        assert accessibility(page) == []
