@@ -99,7 +99,7 @@ SGR = re.compile(r"\x1b\[[\d;]*m")
 def _argument_lines(call: PendingApproval, display: DisplayOptions) -> list[str]:
     """Return the arguments as a list of names and values, or as they are if they are no object of short names."""
     try:
-        arguments = json.loads(call.arguments or "{}")
+        arguments = _parse_unchanged(call.arguments or "{}")
     except (ValueError, RecursionError):
         arguments = None
     if arguments == {}:
@@ -109,7 +109,7 @@ def _argument_lines(call: PendingApproval, display: DisplayOptions) -> list[str]
         return wrap_text(text, display.width and display.width - LABEL_MARGIN).split("\n")
     rows = []
     for name, value in arguments.items():
-        first, *rest = decode_json_escapes(json.dumps(value, indent=2)).splitlines()
+        first, *rest = decode_json_escapes(json.dumps(value, indent=2)).split("\n")
         rows += [(name, first), *(("", line) for line in rest)]
     styles = dict.fromkeys(arguments, "id")
     return [line[LABEL_MARGIN:] for line in key_value_lines(rows, display, styles)]
@@ -476,10 +476,14 @@ def format_arguments(arguments: str) -> str:
     with one name, or a number that Python rounds.
     """
     try:
-        value = json.loads(arguments, object_pairs_hook=_build_unique_members, parse_float=_parse_exact_float)
-        return decode_json_escapes(json.dumps(value, indent=2))
+        return decode_json_escapes(json.dumps(_parse_unchanged(arguments), indent=2))
     except (ValueError, RecursionError):
         return arguments
+
+
+def _parse_unchanged(arguments: str) -> Any:
+    """Parse JSON. Raises ValueError also for JSON of which a part would be lost, and RecursionError."""
+    return json.loads(arguments, object_pairs_hook=_build_unique_members, parse_float=_parse_exact_float)
 
 
 def _build_unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -60,6 +60,7 @@ def test_the_prompt_shows_the_call_its_arguments_and_the_agent(home: Path) -> No
 def test_arguments_that_would_lose_a_part_are_shown_as_they_are(arguments: str) -> None:
     call = PendingApproval("m1", "bank.refund", arguments, "desk", outcome_unknown=False, is_hosted=True)
     assert f"  arguments  {arguments}\n" in render_pending_call(call, DisplayOptions()) + "\n"
+    assert f"│ {arguments} " in render_pending_call(call, DisplayOptions(80))
 
 
 def test_each_call_is_asked_separately_and_a_reason_reaches_the_model(home: Path) -> None:
