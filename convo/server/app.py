@@ -22,7 +22,7 @@ from convo.server import auth, errors, http, inspector, websocket
 from convo.server.auth import Authenticator, SingleTenant
 from convo.server.http import CLIENT_CLOSED_STATUS, ClientDisconnected, HttpExchange, parse_json_object
 from convo.server.metrics import CombinedMetrics, Metrics
-from convo.server.pass_through import PassedExchange, PassThroughOpener, relay_upstream
+from convo.server.pass_through import PassedExchange, PassedRequests, PassThroughOpener, relay_upstream
 from convo.server.rate_limits import RateLimits
 from convo.server.recording import GatewayRecording
 from convo.server.routes import (
@@ -92,6 +92,7 @@ class Gateway:
     recording:         records requests that the service does not store, if the settings ask for it
     is_shutting_down:  set by `begin_shutdown`: from then on nothing new is started
     sockets:           the open WebSockets
+    passed_requests:   the running requests that are passed through
     """
 
     def __init__(
@@ -113,6 +114,7 @@ class Gateway:
         store = store or inspector_deps.store
         self.is_shutting_down = False
         self.sockets = WebSocketConnections()
+        self.passed_requests = PassedRequests()
         self.metrics = Metrics()
         self._metrics_by_tenant: dict[str, Metrics] = {}
         self._service, self._serve, self._inspector_deps = service, serve, inspector_deps
@@ -331,8 +333,9 @@ class Gateway:
         client, provider_model = self._upstreams.open_pass_through(passed.api, passed.model)
         if self.is_shutting_down:  # since the body was read, the connections to providers may have been closed
             raise errors.server_shutting_down_error()
-        with self.recording.track_passed(exchange, passed):
-            await relay_upstream(exchange, passed, client, provider_model, self._metrics_for(exchange.tenant))
+        metrics = self._metrics_for(exchange.tenant)
+        with self.passed_requests.track(), self.recording.track_passed(exchange, passed):
+            await relay_upstream(exchange, passed, client, provider_model, metrics, self.passed_requests)
 
     def _record_exchange(self, exchange: HttpExchange) -> None:
         if exchange.status != websocket.SWITCHING_PROTOCOLS_STATUS:

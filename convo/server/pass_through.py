@@ -5,8 +5,9 @@ The request keeps its bytes, except for the model's name; the response keeps its
 response.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -97,9 +98,64 @@ class PassedExchange:
             self.response_body += chunk[: MAX_COPY_BYTES - len(self.response_body)]
 
 
+class PassedRequests:
+    """The running requests that are passed through, which use the connections of the service to the providers."""
+
+    def __init__(self) -> None:
+        self._end_events: set[asyncio.Event] = set()
+        self._timeouts: set[asyncio.Timeout] = set()
+        self._is_grace_over = False
+
+    @contextmanager
+    def track(self) -> Iterator[None]:
+        end_event = asyncio.Event()
+        self._end_events.add(end_event)
+        try:
+            yield
+        finally:
+            self._end_events.remove(end_event)
+            end_event.set()
+
+    @asynccontextmanager
+    async def stop_after_grace(self) -> AsyncIterator[None]:
+        """Run the block until the grace time of a shutdown is over. Raises TryLater then."""
+        timeout = asyncio.timeout(0 if self._is_grace_over else None)
+        self._timeouts.add(timeout)
+        try:
+            async with timeout:
+                yield
+        except TimeoutError:
+            if not timeout.expired():
+                raise
+            raise errors.server_shutting_down_error() from None
+        finally:
+            self._timeouts.remove(timeout)
+
+    async def aclose(self, grace_s: float) -> None:
+        """Wait until every request has ended; after `grace_s` seconds they are stopped."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self._wait_until_ended()
+        self._is_grace_over = True
+        for timeout in self._timeouts:
+            timeout.reschedule(asyncio.get_running_loop().time())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FINAL_SEND_TIMEOUT_S):
+                await self._wait_until_ended()
+
+    async def _wait_until_ended(self) -> None:
+        for end_event in tuple(self._end_events):
+            await end_event.wait()
+
+
+FINAL_SEND_TIMEOUT_S = 1.0
+"""Seconds for the error event of a request that was stopped."""
+
+
 async def relay_upstream(
-    exchange: HttpExchange, passed: PassedExchange, client: UpstreamClient, provider_model: str, metrics: StreamMetrics
-) -> None:
+    exchange: HttpExchange, passed: PassedExchange, client: UpstreamClient, provider_model: str, metrics: StreamMetrics,
+    running: PassedRequests,
+) -> None:  # fmt: skip
     """Send the request to its provider and relay the response, until the client disconnects.
 
     provider_model:  the provider's own name of the model
@@ -119,24 +175,28 @@ async def relay_upstream(
         },
         query={name: str(value).lower() for name, value in passed.query.items()},
     )
-    async with CancelOnDisconnect(exchange), request as response:
+    async with CancelOnDisconnect(exchange), AsyncExitStack() as stack:
+        async with running.stop_after_grace():
+            response = await stack.enter_async_context(request)
         passed.response_status, passed.response_headers = response.status, response.headers
         if passed.before_response is not None:
             await passed.before_response()
         if is_streamed and response.is_event_stream:
-            await _relay_events(exchange, passed, response, metrics)
+            await _relay_events(exchange, passed, response, metrics, running)
         else:
-            await _relay_body(exchange, passed, response, metrics)
+            await _relay_body(exchange, passed, response, metrics, running)
         passed.usage = response.usage.usage
         if passed.usage is not None:
             metrics.record_response({"model": passed.model, "usage": passed.usage})
 
 
 async def _relay_body(
-    exchange: HttpExchange, passed: PassedExchange, response: UpstreamResponse, metrics: StreamMetrics
-) -> None:
+    exchange: HttpExchange, passed: PassedExchange, response: UpstreamResponse, metrics: StreamMetrics,
+    running: PassedRequests,
+) -> None:  # fmt: skip
     """Send a body when it is whole, so that an error of the provider can still become an error response."""
-    body = b"".join([chunk async for chunk in response.body])
+    async with running.stop_after_grace():
+        body = b"".join([chunk async for chunk in response.body])
     metrics.record_first_event(exchange.route, exchange.duration_s)
     await response.usage.feed_body(body)
     passed.add_chunk(body, exchange.duration_s)
@@ -147,20 +207,24 @@ async def _relay_body(
 
 
 async def _relay_events(
-    exchange: HttpExchange, passed: PassedExchange, response: UpstreamResponse, metrics: StreamMetrics
-) -> None:
+    exchange: HttpExchange, passed: PassedExchange, response: UpstreamResponse, metrics: StreamMetrics,
+    running: PassedRequests,
+) -> None:  # fmt: skip
     """Send the chunks as they arrive. A stream that breaks ends with an error event, or without an end."""
     end_of_body, is_started = b"", False
     metrics.add_open_streams(+1)
     try:
-        async for chunk in response.body:
-            if not is_started:
-                is_started = True
-                metrics.record_first_event(exchange.route, exchange.duration_s)
-                await exchange.start_response(response.status, (*_encode_headers(response.headers), *_STREAM_HEADERS))
-            passed.add_chunk(chunk, exchange.duration_s)
-            await exchange.send_chunk(chunk)
-            end_of_body = (end_of_body + chunk)[-4:]
+        async with running.stop_after_grace():
+            async for chunk in response.body:
+                if not is_started:
+                    is_started = True
+                    metrics.record_first_event(exchange.route, exchange.duration_s)
+                    await exchange.start_response(
+                        response.status, (*_encode_headers(response.headers), *_STREAM_HEADERS)
+                    )
+                passed.add_chunk(chunk, exchange.duration_s)
+                await exchange.send_chunk(chunk)
+                end_of_body = (end_of_body + chunk)[-4:]
     except ConvoError as fault:
         if not is_started:
             raise

@@ -165,13 +165,21 @@ async def run_gateway(
         serve_task = await serve_until(server, listening_socket, stop_event)
         gateway.begin_shutdown()
         delay_timer = asyncio.get_running_loop().call_later(SHUTDOWN_NOTICE_S, report_delay)
-        close_task = asyncio.create_task(service.aclose(serve.grace_s))
+        close_task = asyncio.create_task(_close_service(gateway, service, serve.grace_s))
         await gateway.sockets.aclose(serve.grace_s)
         server.request_end()
         await close_task
         await serve_task
         await gateway.recording.aclose()
         delay_timer.cancel()
+
+
+async def _close_service(gateway: Gateway, service: EndpointService, grace_s: float) -> None:
+    """Close the service, and with it the connections to providers, after the requests that use them have ended."""
+    loop = asyncio.get_running_loop()
+    grace_end = loop.time() + grace_s
+    await gateway.passed_requests.aclose(grace_s)
+    await service.aclose(max(0.0, grace_end - loop.time()))
 
 
 def build_uvicorn_config(

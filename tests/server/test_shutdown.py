@@ -1,10 +1,17 @@
 """Shutdown: no new turn starts; running turns complete or are marked as cancelled."""
 
+import asyncio
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
+from starlette.types import Receive, Send
+
+from tests.models.chat_server import delta, run_chat_server, send_head, send_piece
 from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway, run_gateway
 
@@ -66,3 +73,70 @@ def test_a_turn_that_does_not_end_in_time_is_marked(tmp_path: Path) -> None:
     (item,) = stored["output"]
     assert item["status"] == "incomplete"
     assert item["content"][0]["text"] == "".join(json.loads(line[6:]).get("delta", "") for line in events)
+
+
+# -- requests that are passed through ---------------------------------------------------------------
+
+
+def provider_toml(url: str) -> str:
+    return f'fast = "up/own-name"\n[providers.up]\napi = "chat"\nbase_url = "{url}"\n'
+
+
+CHAT_PATH, PASSED_BODY = "/v1/chat/completions", {"model": "fast", "messages": [{"role": "user", "content": "hi"}]}
+
+
+def test_a_passed_through_stream_completes_in_the_grace_time(tmp_path: Path) -> None:
+    is_stopping = threading.Event()
+
+    async def answer(receive: Receive, send: Send) -> None:
+        await send_head(send, 200, "text/event-stream")
+        await send_piece(send, b"data: 1\n\n")
+        await asyncio.to_thread(is_stopping.wait)
+        await send_piece(send, b"data: [DONE]\n\n", more=False)
+
+    with (
+        run_chat_server() as upstream,
+        run_gateway(tmp_path, grace_s=20.0, toml=provider_toml(upstream.url)) as gateway,
+    ):
+        upstream.answers.append(answer)
+        with gateway.http.stream("POST", CHAT_PATH, json={**PASSED_BODY, "stream": True}) as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == "data: 1"
+            gateway.shut_down()
+            while not gateway.app.is_shutting_down:
+                gateway.run(asyncio.sleep(0))
+            is_stopping.set()
+            assert [line for line in lines if line] == ["data: [DONE]"]
+    assert gateway.unexpected_errors == []
+
+
+def test_a_passed_through_stream_that_does_not_end_in_time_ends_with_an_error(tmp_path: Path) -> None:
+    with run_chat_server() as upstream, run_gateway(tmp_path, grace_s=0.1, toml=provider_toml(upstream.url)) as gateway:
+        upstream.stall(delta(content="a"))
+        with gateway.http.stream("POST", CHAT_PATH, json={**PASSED_BODY, "stream": True}) as stream:
+            lines = stream.iter_lines()
+            assert next(lines).startswith("data: ")
+            gateway.shut_down()
+            (last,) = [line for line in lines if line]
+        assert upstream.client_left.wait(30)
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "server_shutting_down"
+    assert gateway.unexpected_errors == []
+
+
+@pytest.mark.parametrize("part", ["no head", "head", "head of a stream"])
+def test_a_passed_through_request_without_a_response_in_time_is_refused(tmp_path: Path, part: str) -> None:
+    async def answer(receive: Receive, send: Send) -> None:
+        if part != "no head":
+            await send_head(send, 200, "text/event-stream" if "stream" in part else "application/json")
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    with run_chat_server() as upstream, run_gateway(tmp_path, grace_s=0.1, toml=provider_toml(upstream.url)) as gateway:
+        upstream.answers.append(answer)
+        with ThreadPoolExecutor(1) as thread:
+            request = thread.submit(gateway.http.post, CHAT_PATH, json={**PASSED_BODY, "stream": "stream" in part})
+            assert upstream.request_received.wait(30)
+            gateway.shut_down()
+            got = request.result()
+    assert (got.status_code, got.json()["error"]["code"]) == (503, "server_shutting_down")
+    assert gateway.unexpected_errors == []
