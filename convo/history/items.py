@@ -161,10 +161,11 @@ WRAPPER_START = re.compile(
 
 
 def typed_text(item: Item) -> str:
-    """Return the text of a user message without the parts that a coding agent added; "" for another item."""
+    """Return the text of a user message without a coding agent's parts; "" for a summary or another item."""
     if not is_user_message(item):
         return ""
-    return "\n".join(filter(None, map(_remove_wrappers, _field_texts(item))))
+    text = "\n".join(filter(None, map(_remove_wrappers, _field_texts(item))))
+    return "" if text.startswith(SUMMARY_HEADING) else text
 
 
 def _remove_wrappers(text: str) -> str:

@@ -6,7 +6,7 @@ Secrets of hosted tools (headers, tokens, URLs) are stripped from parameters bef
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NamedTuple, get_args
@@ -300,3 +300,12 @@ def strip_server_url(url: Json) -> Json:
     except ValueError:
         return None
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "", "", "")) or None
+
+
+COMPACTION_PARAMETER: Sequence[Json] = [{"type": "compaction"}]
+"""`context_management` of the link of a compaction, which is no response."""
+
+
+def is_compaction_link(link: Link) -> bool:
+    """Whether a link is a compaction and not a response."""
+    return link.parameters.get("context_management") == COMPACTION_PARAMETER

@@ -39,6 +39,7 @@ from convo.history.records import (
     Scope,
     Strategy,
     get_link_provider,
+    is_compaction_link,
     strip_item_secrets,
 )
 from convo.history.tree import Key, Path
@@ -95,6 +96,7 @@ def _inspected_link_to_json(
         **({"ignored": list(link.parameters[IGNORED_PARAMETER])} if IGNORED_PARAMETER in link.parameters else {}),
         **({"recording": link.parameters[RECORDING_PARAMETER]} if RECORDING_PARAMETER in link.parameters else {}),
         "children": None if children is None else [child.id for child in children],
+        **({"compaction": True} if is_compaction_link(link) else {}),
         **({"limit": limit} if limit else {}),
         **({STREAMED_TEXT_DIFFERS: True} if STREAMED_TEXT_DIFFERS in (link.error or {}) else {}),
     }

@@ -81,9 +81,18 @@ class PickerState:
         return self.matches[self.position] if self.matches else None
 
     def search(self, query: str) -> "PickerState":
-        """Keep the entries that contain every word of `query`, and select the first one."""
+        """Keep the entries that contain every word of `query`, and select the first one.
+
+        Those that begin with the query come first, an equal name before all: a text begins with its entry's name.
+        """
         words = query.casefold().split()
-        matches = (index for index, text in enumerate(self.search_texts) if all(word in text for word in words))
+        matches = [index for index, text in enumerate(self.search_texts) if all(word in text for word in words)]
+        start = " ".join(words)
+        if start:
+            texts = [f"{text} " for text in self.search_texts]
+            matches.sort(
+                key=lambda index: (not texts[index].startswith(f"{start} "), not texts[index].startswith(start))
+            )
         return replace(self, matches=tuple(matches), position=0)
 
     def move(self, rows: int) -> "PickerState":

@@ -56,7 +56,14 @@ from convo.errors import (
 )
 from convo.history.accumulator import TERMINAL_EVENTS
 from convo.history.items import COMPACTION_TRIGGER, Item, Json, Response, is_compaction, item_type
-from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, Link, Scope
+from convo.history.records import (
+    ANSWERED_STATUSES,
+    COMPACTION_PARAMETER,
+    EMBEDDED_SCOPE,
+    Link,
+    Scope,
+    is_compaction_link,
+)
 from convo.history.tree import Key, Path
 from convo.stores.base import Transaction
 from convo.strategies.branching import items_after_point, replace_history
@@ -68,9 +75,6 @@ from convo.usage.model_info import NO_WINDOW_SETTINGS, find_model_window
 
 COMPACTION_TRIGGER_ITEM: Mapping[str, Json] = {"type": COMPACTION_TRIGGER}
 """Input item that requests a compaction and no response."""
-
-COMPACTION_PARAMETER: Sequence[Json] = [{"type": "compaction"}]
-"""Value of the parameter `context_management` in a link that is a compaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -643,11 +647,6 @@ class AutoCompaction:
         except ConvoError as error:
             notify(f"not compacted: {error.message}")
             return None
-
-
-def is_compaction_link(link: Link) -> bool:
-    """Whether a link is a compaction and not a response."""
-    return link.parameters.get("context_management") == COMPACTION_PARAMETER
 
 
 def _is_just_compacted(state: ConversationState) -> bool:

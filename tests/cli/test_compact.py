@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from convo.history.items import SUMMARY_HEADING, user_message
 from convo.history.records import Strategy
-from tests.cli.chat_commands import LONG, scripted_flags, stored_conversation, stored_messages, stored_sessions
+from tests.cli.chat_commands import ECHO, LONG, scripted_flags, stored_conversation, stored_messages, stored_sessions
 from tests.cli.stored_chats import DATABASE
 from tests.command_runner import Convo
 
@@ -114,3 +115,19 @@ def test_a_conversation_requires_confirmation_before_it_gets_a_new_handle(convo:
     assert "--yes" in refused.err
     assert convo("compact", "mine", "--keep-last", "1", "--yes").exit == 0
     assert stored_sessions(home)[0].handle != old_handle
+
+
+def test_a_summary_is_not_the_title_and_its_request_is_named_a_compaction(convo: Convo) -> None:
+    summary = scripted_flags({"text": "They talked."}, {"text": "They talked more."})
+    convo("chat", *ECHO, "--name", "mine", "Where is the opera? " + LONG)
+    convo("chat", "--from", "mine", "And the harbour? " + LONG)
+    assert convo("compact", "mine", *summary).exit == 0
+    links = convo("inspect", "mine", "--json").json()["links"]
+    assert [link.get("compaction") for link in links] == [None, None, True]
+    Path("only.json").write_text(convo("inspect", "mine", "--raw").out)
+    items = [item for item in json.loads(Path("only.json").read_text()) if SUMMARY_HEADING in json.dumps(item)]
+    Path("only.json").write_text(json.dumps([*items, user_message("What is next?")]))
+    assert convo("import", "only.json", "--as", "later").exit == 0
+    titles = {one["name"]: one["first_words"] for one in convo("sessions", "--json").json()}
+    assert titles["mine"].startswith("Where is the opera?")
+    assert titles["later"] == "What is next?"

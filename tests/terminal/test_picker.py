@@ -28,6 +28,14 @@ UP, DOWN, PAGE_UP, PAGE_DOWN = "\x1b[A", "\x1b[B", "\x1b[5~", "\x1b[6~"
 TEXTS = ("Alpha one", "beta ONE", "gamma two")
 
 
+def test_an_equal_name_comes_first_and_then_the_names_that_begin_with_the_search() -> None:
+    texts = ("trip session about oslo", "oslo-2 session hi", "Oslo session hello", "oslo-3 session hi", "cafe oslo")
+    state = PickerState.start(texts)
+    assert state.search("oslo").matches == (2, 1, 3, 0, 4)
+    assert state.search(" OSLO-").matches == (1, 3)
+    assert state.search("").matches == (0, 1, 2, 3, 4)
+
+
 def test_every_word_of_a_search_must_occur_in_any_case() -> None:
     state = PickerState.start(TEXTS)
     assert state.search("one").matches == (0, 1)
