@@ -105,7 +105,10 @@ class Shell:
         return self._result(step, got)
 
     def _result(self, step: Step, got: CommandResult) -> Step:
-        out, err = (self._placeholders.stable(text).replace("\x1b", "\\e").splitlines() for text in (got.out, got.err))
+        out_text, err_text = (self._placeholders.stable(text).replace("\x1b", "\\e") for text in (got.out, got.err))
+        if self._is_terminal:  # the length of the folder decides where a notice is wrapped
+            err_text = err_text.replace("\n  FOLDER", " FOLDER")
+        out, err = out_text.splitlines(), err_text.splitlines()
         while out and not out[-1]:
             out.pop()
         output = [*out, *(f"! {line}".rstrip() for line in err)]
