@@ -16,11 +16,15 @@ from shlex import quote
 from convo.chat.next_request import NextRequest
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS, STREAMED_TEXT_DIFFERS_MESSAGE
 from convo.history.items import (
+    SUMMARY_HEADING,
     Item,
     Json,
     decode_json_escapes,
     is_client_call,
+    is_compaction,
+    is_summary,
     item_preview,
+    item_text,
     item_type,
     searchable_text,
 )
@@ -376,13 +380,17 @@ MIXED_OWNERS_DROP_ORDER = 10
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """One line of the tree: its link row, the link's statistics, the shortened id, and whether it is the head."""
+    """One line of the tree: its link row, the link's statistics, the shortened id, and whether it is the head.
+
+    compaction:  the item that replaces earlier items, if the request compacted the history
+    """
 
     link_row: LinkRow
     stats: LinkStats
     short_id: str
     is_head: bool = False
     is_first: bool = False
+    compaction: Item | None = None
 
     @property
     def link(self) -> Link:
@@ -407,7 +415,15 @@ def build_tree_row(row: LinkRow, short_id: str, view: ConversationView, *, is_fi
     if text := " ".join(view.running_texts.get(row.link.id, "").split()):
         tail = text if len(text) <= RUNNING_TEXT_CHARS else f"…{text[1 - RUNNING_TEXT_CHARS :]}"
         stats = replace(stats, output_preview=tail)
-    return TreeRow(row, stats, short_id, row.link.id == view.current_link_id, is_first)
+    return TreeRow(
+        row, stats, short_id, row.link.id == view.current_link_id, is_first, _find_compaction(row.link, view)
+    )
+
+
+def _find_compaction(link: Link, view: ConversationView) -> Item | None:
+    """Return the item that a compaction put in place of earlier ones; None for other requests."""
+    item = view.path_index.item(link.head)
+    return item if item and link.status == "completed" and is_compaction(item) else None
 
 
 CHART_HEADING = "context"
@@ -539,9 +555,13 @@ def _status_cells(rows: Sequence[TreeRow], display: DisplayOptions) -> Column:
 
 
 def _preview_column(rows: Sequence[TreeRow], display: DisplayOptions, *, with_status: bool) -> Column:
-    """Return the input and the answer of each request, perhaps after a status that is not "completed"."""
+    """Return the input and the answer of each request, perhaps after a status that is not "completed".
+
+    A terminal names a compaction.
+    """
+    previews = [preview_cell(row, with_status=False, names_compaction=display.width is not None) for row in rows]
     if not with_status:
-        return Column("preview", [preview_cell(row, with_status=False) for row in rows])
+        return Column("preview", previews)
     is_plain = [row.link.status == "completed" for row in rows]
     return status_column(
         "preview",
@@ -550,10 +570,7 @@ def _preview_column(rows: Sequence[TreeRow], display: DisplayOptions, *, with_st
             for row, plain in zip(rows, is_plain, strict=True)
         ],
         display,
-        suffixes=[
-            ("" if plain else ": ") + preview_cell(row, with_status=False)
-            for row, plain in zip(rows, is_plain, strict=True)
-        ],
+        suffixes=[("" if plain else ": ") + preview for preview, plain in zip(previews, is_plain, strict=True)],
     )
 
 
@@ -622,10 +639,18 @@ def _format_link_status(link: Link) -> str:
     return f"{link.status} ({limit})" if limit else link.status
 
 
-def preview_cell(row: TreeRow, *, with_status: bool) -> str:
-    """Return the input and the answer of a request in one line, not escaped."""
+def preview_cell(row: TreeRow, *, with_status: bool, names_compaction: bool = True) -> str:
+    """Return the input and the answer of a request, or the name of a compaction, in one line, not escaped."""
+    if row.compaction and names_compaction:
+        return _compaction_cell(row.compaction)
     status = f"{_format_link_status(row.link)}: " if with_status and row.link.status != "completed" else ""
     return status + " → ".join(text for text in (row.stats.input_preview, row.stats.output_preview) if text)
+
+
+def _compaction_cell(item: Item) -> str:
+    """Return the name of a compaction, and the start of its summary if it can be read."""
+    summary = item_text(item).removeprefix(SUMMARY_HEADING) if is_summary(item) else ""
+    return " ".join(["compaction:" if summary.strip() else "compaction", *summary[:RUNNING_TEXT_CHARS].split()])
 
 
 CELL_CHARS = {

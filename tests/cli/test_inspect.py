@@ -7,6 +7,7 @@ import pytest
 
 from convo.errors import RequestRefused
 from convo.history.records import Strategy
+from tests.cli.chat_commands import scripted_flags
 from tests.cli.stored_chats import ChatWriter, chat_of, write_chats
 from tests.command_runner import Convo, run_in_process, write_project_file
 from tests.utc_timezone import utc_timezone
@@ -401,3 +402,19 @@ def test_a_command_for_a_whole_conversation_refuses_a_turn_by_name(command: str,
         "  try: convo chat --fork mine@1 continues after that turn; omit @1 for all of it\n",
     )
     assert convo("sessions", "show", "mine").exit == 0
+
+
+@pytest.mark.parametrize(
+    ("owner", "preview"), [("--chain", "compaction"), ("--session", "compaction: They planned a day in Oslo.")]
+)
+def test_a_terminal_names_a_compaction(
+    owner: str, preview: str, convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = scripted_flags({"text": "They planned a day in Oslo."})
+    assert convo("chat", *model, owner, "-n", "oslo", "Plan a day in Oslo. " * 90).exit == 0
+    assert convo("compact", "oslo").exit == 0
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    shown = run_in_process("inspect", "oslo", "--no-pager", is_terminal=True).out
+    assert [line for line in shown.splitlines() if line.endswith(f"  {preview}")]
+    assert f"  {preview}\n" not in convo("inspect", "oslo").out
