@@ -26,6 +26,19 @@ BROKEN_SCRIPT = """() => {
 """Returns the names of views and tabs, the facts and the figures that need more than one line."""
 
 
+CUT_CHOICES_SCRIPT = """selects => selects.filter((select) => {
+  const copy = select.cloneNode();
+  copy.append(select.selectedOptions[0].cloneNode(true));
+  copy.style.position = "absolute";
+  copy.style.width = "max-content";
+  select.after(copy);
+  const isCut = copy.offsetWidth > select.offsetWidth;
+  copy.remove();
+  return isCut;
+}).map((select) => select.id)"""
+"""Returns the ids of fields that are narrower than their choice needs."""
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningGateway, str]]:
     """Run a gateway with the store of the screenshots; also return its key."""
@@ -74,6 +87,32 @@ def test_a_row_of_the_list_has_at_most_three_lines(
             "all => all.filter((facts) => facts.getBoundingClientRect().right > innerWidth).length"
         )
         assert clipped == 0
+
+
+def test_a_row_of_the_comparison_has_at_most_two_lines_at_360_pixels(
+    browser: Browser, served: tuple[RunningGateway, str]
+) -> None:
+    with open_page(browser, width=360) as page:
+        open_screen(page, served, "compare")
+        rows = page.locator(".branches tbody tr")
+        heights = rows.evaluate_all(
+            "rows => rows.map((row) => row.clientHeight / parseFloat(getComputedStyle(row).lineHeight))"
+        )
+        assert len(heights) == 9
+        assert max(heights) < 2.9  # two lines with their padding
+        models = rows.nth(1).locator("td")
+        assert models.all_text_contents() == ["openai/gpt-5-mini", "openai/gpt-5"]
+        assert page.evaluate(BROKEN_SCRIPT) == []
+        assert accessibility(page) == []
+
+
+@pytest.mark.parametrize("width", [360, 640])
+def test_a_field_of_the_filters_shows_its_choice_in_full(
+    browser: Browser, served: tuple[RunningGateway, str], width: int
+) -> None:
+    with open_page(browser, width=width) as page:
+        open_screen(page, served, "home-filtered")
+        assert page.locator("#filters select").evaluate_all(CUT_CHOICES_SCRIPT) == []
 
 
 def test_the_list_of_conversations_fills_a_wide_window_and_an_open_one_has_it_at_its_side(

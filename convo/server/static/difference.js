@@ -181,7 +181,7 @@ function branchTable(a, b) {
   const head = ({ handle, head: id, name }) => element("a", { href: id && id !== handle ? address(handle, id) : address(handle) }, name);
   const rows = [
     ["Branch", head],
-    ["Model", ({ model }) => model ?? "-"],
+    ["Model", ({ model }) => modelParts(model ?? "-")],
     ["Items", ({ items }) => formatNumber(items)],
     ["Requests", ({ requests }) => formatNumber(requests)],
     ["Requests only here", ({ own_requests: own }) => formatNumber(own)],
@@ -201,6 +201,12 @@ function branchTable(a, b) {
       element("tbody", {}, ...rows.map(([name, content]) => element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, content(a)), element("td", {}, content(b))))),
     ),
   );
+}
+
+/** Return the name of a model in two parts, so that a line breaks after the provider and not inside the name. */
+function modelParts(model) {
+  const start = model.indexOf("/") + 1;
+  return [model.slice(0, start), model.slice(start)].map((part) => part && element("span", { class: "fact" }, part));
 }
 
 /** Describe the effect on the prompt cache and its cost: the last request of B after that of A. */
