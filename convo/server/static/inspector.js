@@ -428,10 +428,9 @@ function changeFilters(changes) {
 
 function openRequest(id) {
   resetRanges();
-  const drawn = () => byId("detail-title")?.focus();
-  changeView({ request: id, compare: "" }, { replace: Boolean(page.view.request), isDrawnLater: true, drawn });
-  markOpenRow(byId("request-rows"), id);
+  changeView({ request: id, compare: "" }, { replace: Boolean(page.view.request) });
   loadDetail();
+  byId("detail-title")?.focus();
 }
 
 function closeRequest() {
