@@ -193,11 +193,10 @@ def _integer_paths(form: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[str
 TOKEN_COLUMNS = ("i", "c", "o", "w", "h")
 """Columns of the table of routes with the positions of tokens: input, cached, output, written, written for an hour."""
 
-ROUTE_COLUMNS = (
-    *("model", "known", "size", *TOKEN_COLUMNS),
-    *(f"p_{column}" for column in TOKEN_COLUMNS),
-    *("max_i", "f_i", "f_o"),
-)
+PRICE_COLUMNS = (*(f"p_{column}" for column in TOKEN_COLUMNS), "max_i", "f_i", "f_o")
+"""Columns of the table of routes that the cost depends on: USD per token, and the prices of a long input."""
+
+ROUTE_COLUMNS = ("model", "known", "size", *TOKEN_COLUMNS, *PRICE_COLUMNS)
 """Columns of the table of routes after the route itself: model, count and positions of tokens, USD per token."""
 
 
@@ -233,32 +232,37 @@ def list_models(bodies: Iterable[str]) -> Sequence[str]:
 # -- SQL that both stores understand ----------------------------------------------------------------
 
 
-def sort_expression(query: RequestQuery, tokens: Callable[[str], str]) -> str:
+def sort_expression(query: RequestQuery, tokens: Callable[[str], str], joined: str | None = None) -> str:
     """Return the SQL expression by which the rows are sorted, except by title; it is never null.
 
     tokens:  returns the expression of the tokens at a column of the table `routes`, 0 if there are none
+    joined:  a table with the columns of both `links` and `routes`; None: they are two tables
     """
+    links, routes = (joined, joined) if joined else ("links", "routes")
     if query.sort in ("created_at", "status"):
-        return f"links.{query.sort}"
+        return f"{links}.{query.sort}"
     if query.sort == "model":
-        return "routes.model"
+        return f"{routes}.model"
     unknown = "-1" if query.is_descending else str(BEYOND_ALL)
     if query.sort == "latency":
-        return f"coalesce(links.seconds, {unknown})"
-    figure = cost_expression(tokens) if query.sort == "cost" else tokens(query.sort[0])
-    return f"coalesce(CASE WHEN links.usage IS NULL OR routes.known = 0 THEN NULL ELSE {figure} END, {unknown})"
+        return f"coalesce({links}.seconds, {unknown})"
+    figure = cost_expression(tokens, routes) if query.sort == "cost" else tokens(query.sort[0])
+    return f"coalesce(CASE WHEN {links}.usage IS NULL OR {routes}.known = 0 THEN NULL ELSE {figure} END, {unknown})"
 
 
-def cost_expression(tokens: Callable[[str], str]) -> str:
-    """Return the SQL expression of a request's cost in USD; null if a price that it needs is unknown."""
+def cost_expression(tokens: Callable[[str], str], routes: str = "routes") -> str:
+    """Return the SQL expression of a request's cost in USD; null if a price that it needs is unknown.
+
+    routes:  the table with the prices
+    """
     i, c, o, w, h = map(tokens, TOKEN_COLUMNS)
-    is_long = f"routes.max_i IS NOT NULL AND {i} > routes.max_i"
-    factor_i, factor_o = (f"CASE WHEN {is_long} THEN routes.f_{part} ELSE 1 END" for part in "io")
-    written = f"CASE WHEN {w} = {h} THEN 0 ELSE ({w} - {h}) * routes.p_w END"
-    written += f" + CASE WHEN {h} = 0 THEN 0 ELSE {h} * routes.p_h END"
+    is_long = f"{routes}.max_i IS NOT NULL AND {i} > {routes}.max_i"
+    factor_i, factor_o = (f"CASE WHEN {is_long} THEN {routes}.f_{part} ELSE 1 END" for part in "io")
+    written = f"CASE WHEN {w} = {h} THEN 0 ELSE ({w} - {h}) * {routes}.p_w END"
+    written += f" + CASE WHEN {h} = 0 THEN 0 ELSE {h} * {routes}.p_h END"
     return (
-        f"({factor_i}) * (({i} - {c} - {w}) * routes.p_i + {c} * routes.p_c + ({written}))"
-        f" + ({factor_o}) * {o} * routes.p_o"
+        f"({factor_i}) * (({i} - {c} - {w}) * {routes}.p_i + {c} * {routes}.p_c + ({written}))"
+        f" + ({factor_o}) * {o} * {routes}.p_o"
     )
 
 

@@ -11,8 +11,8 @@ from convo.stores.request_charts import (
     RequestCharts,
     build_charts,
 )
-from convo.stores.request_list import TOKEN_COLUMNS, RequestQuery, cost_expression
-from convo.stores.sqlite.request_list import filter_links, tokens_expression
+from convo.stores.request_list import PRICE_COLUMNS, TOKEN_COLUMNS, RequestQuery, cost_expression
+from convo.stores.sqlite.request_list import filter_links, select_once, tokens_expression
 from convo.stores.sqlite.tenant_rows import TenantConnection, fetch_records
 
 # A damaged usage must not reach a function for JSON, which would fail: CASE evaluates its parts in order.
@@ -27,11 +27,20 @@ coalesce(links.status IN ({STATUS_LIST}) AND links.created_at >= 0 AND links.cre
     AND {FITS_ROUTE}
 """
 
-PICKED_COLUMNS = f"""
-links.created_at, links.status, links.session, links.route,
-CASE WHEN links.seconds BETWEEN 0 AND 1e9 THEN links.seconds END AS seconds,
-links.usage IS NOT NULL AND routes.known = 1 AS has_usage,
-{IS_VALID} AS is_valid
+PICKED_COLUMNS = ", ".join(
+    [
+        "links.created_at, links.status = 'failed' AS failed, links.session, routes.route, routes.model",
+        "CASE WHEN links.seconds BETWEEN 0 AND 1e9 THEN links.seconds END AS seconds",
+        "links.usage IS NOT NULL AND routes.known = 1 AS has_usage",
+        f"{IS_VALID} AS is_valid",
+        *(f"routes.{column}" for column in PRICE_COLUMNS),
+        *(f"min({tokens_expression(column)}, {MAX_TOKENS}) AS {column}" for column in TOKEN_COLUMNS),
+    ]
+)
+
+CHARTED_COLUMNS = f"""
+created_at, failed, session, route, model, seconds, has_usage, is_valid, i, c, o,
+CASE WHEN has_usage THEN {cost_expression(lambda column: f"links.{column}", "links")} END AS cost
 """
 
 TABLES = f"""
@@ -42,35 +51,35 @@ span (size) AS (
         WHERE CAST(last / value AS INTEGER) - CAST(first / value AS INTEGER) < {MAX_BUCKETS}
     ) FROM (SELECT min(created_at) AS first, max(created_at) AS last FROM picked WHERE is_valid)
 ),
-figures AS MATERIALIZED (
-    SELECT CAST(created_at / span.size AS INTEGER) AS bucket, status, seconds, session, has_usage,
-        picked.i AS i, picked.c AS c, picked.o AS o,
-        routes.model AS model, CASE WHEN has_usage THEN {cost_expression(lambda column: f"picked.{column}")} END AS cost
-    FROM span CROSS JOIN picked CROSS JOIN routes ON routes.route = picked.route WHERE is_valid
+sums AS MATERIALIZED (
+    SELECT CAST(created_at / span.size AS INTEGER) AS bucket, session, route, model, count(*) AS requests,
+        count(seconds) AS timed, total(failed) AS errors, total(i) AS i, total(c) AS c, total(o) AS o,
+        sum(cost) AS cost, total(has_usage AND cost IS NULL) AS unpriced
+    FROM span CROSS JOIN picked WHERE is_valid GROUP BY 1, session, route
+),
+buckets AS MATERIALIZED (
+    SELECT bucket, sum(requests) AS requests, total(errors) AS errors, total(i) AS input, total(c) AS cached,
+        total(o) AS output, sum(timed) AS timed, sum(sum(timed)) OVER (ORDER BY bucket) - sum(timed) AS earlier
+    FROM sums GROUP BY bucket
+),
+places AS MATERIALIZED (
+    SELECT bucket, earlier + (timed * 50 + 99) / 100 AS p50, earlier + (timed * 95 + 99) / 100 AS p95
+    FROM buckets WHERE timed > 0
 ),
 ranked AS (
-    SELECT bucket, seconds, row_number() OVER (PARTITION BY bucket ORDER BY seconds) AS place,
-        count(*) OVER (PARTITION BY bucket) AS count
-    FROM figures WHERE seconds IS NOT NULL
+    SELECT seconds, row_number() OVER (ORDER BY CAST(created_at / span.size AS INTEGER), seconds) AS place
+    FROM span CROSS JOIN picked WHERE is_valid AND seconds IS NOT NULL
 ),
-percentiles AS (
-    SELECT bucket, max(CASE WHEN place = (count * 50 + 99) / 100 THEN seconds END) AS p50,
-        max(CASE WHEN place = (count * 95 + 99) / 100 THEN seconds END) AS p95
-    FROM ranked GROUP BY bucket
-),
-buckets AS (
-    SELECT bucket, count(*) AS requests, sum(status = 'failed') AS errors,
-        total(i) AS input, total(c) AS cached, total(o) AS output
-    FROM figures GROUP BY bucket
+latencies AS MATERIALIZED (
+    SELECT seconds, place FROM ranked WHERE place IN (SELECT p50 FROM places UNION SELECT p95 FROM places)
 ),
 by_session AS (
-    SELECT session, count(*) AS requests, sum(cost) AS cost, sum(has_usage AND cost IS NULL) AS unpriced
-    FROM figures GROUP BY session
+    SELECT session, sum(requests) AS requests, sum(cost) AS cost, total(unpriced) AS unpriced
+    FROM sums GROUP BY session
 ),
 groups AS (
-    SELECT 'model' AS kind, model AS name, count(*) AS requests, sum(cost) AS cost,
-        sum(has_usage AND cost IS NULL) AS unpriced
-    FROM figures GROUP BY model
+    SELECT 'model' AS kind, model AS name, sum(requests) AS requests, sum(cost) AS cost, total(unpriced) AS unpriced
+    FROM sums GROUP BY model
     UNION ALL
     SELECT 'session', sessions.name, sum(requests), sum(cost), sum(unpriced)
     FROM by_session LEFT JOIN sessions ON sessions.n = by_session.session AND sessions.record IS NOT NULL
@@ -84,8 +93,9 @@ placed AS (
 )
 SELECT 'damaged', NULL, NULL, count, NULL, NULL, NULL, NULL, NULL, NULL FROM damaged
 UNION ALL
-SELECT 'bucket', buckets.bucket, span.size, requests, errors, p50, p95, input, cached, output
-FROM buckets CROSS JOIN span LEFT JOIN percentiles ON percentiles.bucket = buckets.bucket
+SELECT 'bucket', buckets.bucket, span.size, requests, errors, p50.seconds, p95.seconds, input, cached, output
+FROM buckets CROSS JOIN span LEFT JOIN places ON places.bucket = buckets.bucket
+    LEFT JOIN latencies AS p50 ON p50.place = places.p50 LEFT JOIN latencies AS p95 ON p95.place = places.p95
 UNION ALL
 SELECT * FROM (
     SELECT kind, place, min(name), sum(requests), count(*), sum(cost), sum(unpriced), NULL, NULL, NULL
@@ -97,10 +107,9 @@ SELECT * FROM (
 def select_charts(t: TenantConnection, query: RequestQuery) -> RequestCharts:
     """Return the figures of the requests that pass the filters."""
     tables, source, conditions, values, is_search_limited = filter_links(t, query, with_routes=True, with_prices=True)
-    tokens = ", ".join(f"min({tokens_expression(column)}, {MAX_TOKENS}) AS {column}" for column in TOKEN_COLUMNS)
-    picked = (
-        f"picked AS MATERIALIZED (SELECT {PICKED_COLUMNS}, {tokens} FROM {source} WHERE {' AND '.join(conditions)})"  # noqa: S608 - constant names
-    )
-    statement = f"WITH RECURSIVE {', '.join([*tables, picked, TABLES.strip()])}"
+    figures = select_once(PICKED_COLUMNS, source, conditions)
+    picked = f"SELECT {CHARTED_COLUMNS} FROM ({figures}) AS links"  # noqa: S608 - constant names
+    tables += [f"picked AS MATERIALIZED ({picked})", TABLES.strip()]
+    statement = f"WITH RECURSIVE {', '.join(tables)}"
     rows = fetch_records(t.db, statement, values | {"sizes": encode_json(list(BUCKET_SIZES))})
     return build_charts(rows, is_search_limited=is_search_limited)

@@ -21,8 +21,10 @@ from convo.stores.request_list import (
     MAX_MATCHING_ITEMS,
     MAX_MODEL_ROUTES,
     MAX_TOOL_CALLS,
+    PRICE_COLUMNS,
     ROUTE_COLUMNS,
     TITLES_PER_READ,
+    TOKEN_COLUMNS,
     ListedRequest,
     RequestCursor,
     RequestPage,
@@ -128,7 +130,8 @@ class FilteredLinks(NamedTuple):
 def filter_links(t: TenantConnection, query: RequestQuery, *, with_routes: bool, with_prices: bool) -> FilteredLinks:
     """Return the parts of a statement for the filters of a query.
 
-    with_routes:  joins the table `routes`, with prices if `with_prices`
+    with_routes:  joins the table `routes`, with prices if `with_prices`. Each conversation has a route of its own, and
+                  that table has no index, so the links of each route are found by the index of `links`.
     """
     tables, conditions = list[str](), ["+links.tenant = :tenant", "+links.saw IS NOT NULL"]
     values: dict[str, object] = {"tenant": t.tenant_number}
@@ -141,7 +144,7 @@ def filter_links(t: TenantConnection, query: RequestQuery, *, with_routes: bool,
         ]
         values["routes"] = encode_json(rows)
         tables.append(ROUTES_TABLE)
-        source = "links CROSS JOIN routes ON routes.route = links.route"
+        source = "routes CROSS JOIN links INDEXED BY links_by_route ON links.route = routes.route"
     if query.status is not None:
         conditions.append("links.status = :status")
         values["status"] = query.status
@@ -185,6 +188,17 @@ def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPage:
         return _select_requests_by_title(t, query, FilteredLinks(tables, source, conditions, values, is_search_limited))
     values["limit"] = query.limit + 1
     sort = sort_expression(query, tokens_expression)
+    if query.sort == "cost":
+        columns = ", ".join(
+            [
+                *("links.n", "links.id", "links.usage", "routes.known"),
+                *(f"routes.{column}" for column in PRICE_COLUMNS),
+                *(f"{tokens_expression(column)} AS {column}" for column in TOKEN_COLUMNS),
+            ]
+        )
+        source = f"({select_once(columns, source, conditions)}) AS links"
+        conditions = ["true"]
+        sort = sort_expression(query, lambda column: f"links.{column}", "links")
     if query.after is not None:
         conditions.append(f"({sort}, links.id) {'<' if query.is_descending else '>'} (:value, :id)")
         values |= {"value": query.after.value, "id": to_query_name(query.after.id)}
@@ -271,6 +285,14 @@ def select_tools(t: TenantConnection) -> Sequence[str]:
     """Return the tools that the newest distinct parameters offer."""
     sql = f"{SELECT_PARAMETERS} ORDER BY n DESC LIMIT ?"
     return list_tools(body for _, body in t.fetch_all(sql, t.tenant_number, MAX_MODEL_ROUTES))
+
+
+def select_once(columns: str, source: str, conditions: Sequence[str]) -> str:
+    """Return a subquery that computes each column once a row, however often the statement around it uses the column.
+
+    Without LIMIT, SQLite would replace each use by the expression of the column.
+    """
+    return f"SELECT {columns} FROM {source} WHERE {' AND '.join(conditions)} LIMIT -1 OFFSET 0"  # noqa: S608 - constant names
 
 
 def tokens_expression(column: str) -> str:
