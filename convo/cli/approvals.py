@@ -303,8 +303,11 @@ def _match_calls(
     if not matches and not (
         all_calls if name == ALL_CALLS_WORD else [pair for pair in all_calls if pair[1].tool == name]
     ):
-        ids = ", ".join(call.call_id for _, call in undecided)
-        raise NotFound("pending call", name, hint=f"one of {ids}" if ids else "convo approvals")
+        ids = [call.call_id for _, call in undecided]
+        hint = f"one of {', '.join(ids)}" if ids else "convo approvals"
+        if ids and not approve and " " in name:
+            hint = f"a reason belongs to its call: convo approvals reject {quote(f'{ids[0]}={name}')}"
+        raise NotFound("pending call", name, hint=hint)
     return [SelectedCall(run, call, reason or None) for run, call in matches]
 
 

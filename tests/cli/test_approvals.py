@@ -331,6 +331,7 @@ def test_arguments_are_edited_in_the_editor(
     ("argv", "exit_code", "message"),
     [
         (["approve", "nobody"], 5, "no pending call 'nobody'\n  try: one of g1, g2, m1"),
+        (["reject", "g1", "not today"], 5, "try: a reason belongs to its call: convo approvals reject 'g1=not today'"),
         (["show", "nobody"], 5, "no pending call 'nobody'"),
         (["approve", "g1", "--run", "other"], 5, "no paused run 'other'\n  try: convo approvals"),
         (["approve", "g1", "nobody"], 5, "no pending call 'nobody'"),
