@@ -35,7 +35,7 @@ SIGNAL_EXIT_OFFSET = 128
 """The number that shells add to a signal's number for the exit code of a process that it ended."""
 
 MAX_EXPANDED_MODELS = 1000
-"""Names of models whose full name is kept in memory."""
+"""Model names whose full names are cached."""
 
 REQUIRED_MODULES = ("starlette", "uvicorn", "httptools", "prometheus_client", "python_multipart", "websockets")
 
@@ -90,7 +90,7 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
                 service, serve_settings,
                 InspectorDeps(
                     inspector_store, settings.prices, providers=settings.providers,
-                    full_model_name=lru_cache(MAX_EXPANDED_MODELS)(partial(expand_model_name, settings)),
+                    expand_model_name=lru_cache(MAX_EXPANDED_MODELS)(partial(expand_model_name, settings)),
                 ),
                 clock=clock, new_id=random_id, authenticator=keys, log=log, report_store_fault=StoreFaultPrinter(),
                 upstreams=models,

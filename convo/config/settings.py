@@ -192,7 +192,7 @@ def get_default_settings(providers: Mapping[str, Mapping[str, str]]) -> dict[Set
 
 
 BUILT_IN_MODEL = "local/smollm2-135m-instruct"
-_LOCAL_ALIAS = "local"
+_BUILT_IN_SHORT_NAME = "local"
 
 DEFAULT_MODELS = {
     "openai": "openai/gpt-5-mini",
@@ -265,7 +265,7 @@ def resolve_model_name(
     """
     if not _is_text(full_name):
         raise UnknownModel(f"{source.location}: no model {full_name!r}: the name is not valid text")
-    full_name = expand_model_alias(full_name)
+    full_name = expand_built_in_name(full_name)
     if "/" in full_name:
         return split_model_name(full_name, source)
     if full_name in providers:
@@ -288,9 +288,9 @@ def resolve_model_name(
     raise UnknownModel(f"{source.location}: no model {full_name!r}: no provider is known for it")
 
 
-def expand_model_alias(name: str) -> str:
-    """Return the full name of the built-in model for its short name, and any other name unchanged."""
-    return BUILT_IN_MODEL if name == _LOCAL_ALIAS else name
+def expand_built_in_name(name: str) -> str:
+    """Return the full name of the built-in model for `local`, and any other name unchanged."""
+    return BUILT_IN_MODEL if name == _BUILT_IN_SHORT_NAME else name
 
 
 def _is_text(name: str) -> bool:
@@ -303,12 +303,12 @@ def _is_text(name: str) -> bool:
 
 
 def expand_model_name(settings: Settings, name: str) -> str:
-    """Return "provider/model" for the name of a model that a request had.
+    """Return "provider/model" for the model name of a stored request.
 
-    An alias stays as it is, because its model may have changed since, and so does an unknown name. `local` is the
-    built-in model, as in the lists of the stores.
+    An alias of the settings is returned unchanged, because its model may have changed since the request, and so is an
+    unknown name.
     """
-    name = expand_model_alias(name)
+    name = expand_built_in_name(name)
     if name in settings.aliases:
         return name
     try:

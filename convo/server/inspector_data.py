@@ -176,14 +176,14 @@ def _build_filter_query(context: HandlerContext) -> RequestQuery:
         begin=query.get("from"),
         end=query.get("to"),
         find_price=lambda model: find_price(model, prices),
-        full_model_name=context.inspector.full_model_name,
+        expand_model_name=context.inspector.expand_model_name,
     )
 
 
 def _name_models(stored_names: Iterable[str], query: RequestQuery) -> list[str]:
-    """Return each model once, by its full name; the model of the filter as the filter names it."""
-    full_names = {query.full_model_name(name) for name in stored_names}
-    if query.model is not None and (full_name := query.full_model_name(query.model)) in full_names:
+    """Return the full name of each model; for the model of the filter, the name in the filter."""
+    full_names = {query.expand_model_name(name) for name in stored_names}
+    if query.model is not None and (full_name := query.expand_model_name(query.model)) in full_names:
         full_names = full_names - {full_name} | {query.model}
     return sorted(full_names)
 

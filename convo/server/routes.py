@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from convo import __version__
 from convo.config.sections import Price, Provider
-from convo.config.settings import expand_model_alias
+from convo.config.settings import expand_built_in_name
 from convo.endpoints.base import Endpoint, EndpointService, ItemPage
 from convo.errors import ConvoError
 from convo.history.items import Json, StreamEvent
@@ -192,7 +192,7 @@ class InspectorDeps:
     providers:       those of the settings, by name
     query_locks:     held during a query whose time grows with the number of a tenant's requests
     clock:           the time of decisions and of the tokens for them
-    full_model_name: returns the full name of a model that a request named
+    expand_model_name:  returns the full name for the model name of a stored request
     """
 
     store: Store
@@ -201,7 +201,7 @@ class InspectorDeps:
     providers: Mapping[str, Provider] = field(default_factory=dict)
     query_locks: TenantLocks = field(default_factory=TenantLocks)
     clock: Clock = field(default_factory=SystemClock)
-    full_model_name: Callable[[str], str] = expand_model_alias
+    expand_model_name: Callable[[str], str] = expand_built_in_name
 
 
 RecordEvents: TypeAlias = Callable[

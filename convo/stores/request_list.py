@@ -13,7 +13,7 @@ from heapq import nlargest, nsmallest
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from convo.config.sections import Price
-from convo.config.settings import expand_model_alias
+from convo.config.settings import expand_built_in_name
 from convo.errors import DamagedRow
 from convo.history.items import (
     Item,
@@ -74,15 +74,15 @@ class RequestQuery:
     """Which requests to list, and in which order. Requests with an unknown figure come last in either order.
 
     after:       the cursor of the previous page; None for the first
-    model:       the full name of their model, or its short name: both match both
+    model:       a name of their model; its full name and its short name find the same requests
     session:     the name or id of the session that made them
     text:        words that an item of the request's own input or output contains; "" for any
     tool:        the name of a function that an item of the request's own input or output calls, or the type or the
                  server label of a tool that the request offers; None for any
     begin, end:  seconds since 1970 at and before which it was created; None for any
     find_price:  returns the price of a model by its full name, for the order by cost
-    full_model_name:  returns the full name of a model: its requests under several names are filtered, sorted and
-                      summed as one
+    expand_model_name:  returns the full name of a model; names with the same full name are one model in the filter,
+                        the order and the charts
     """
 
     sort: RequestSort = "created_at"
@@ -97,7 +97,7 @@ class RequestQuery:
     begin: float | None = None
     end: float | None = None
     find_price: Callable[[str], Price | None] = no_price
-    full_model_name: Callable[[str], str] = expand_model_alias
+    expand_model_name: Callable[[str], str] = expand_built_in_name
 
     @property
     def needs_routes(self) -> bool:
@@ -105,8 +105,8 @@ class RequestQuery:
         return self.model is not None or self.sort in ("model", "input", "cached", "output", "cost")
 
     def has_model(self, name: str) -> bool:
-        """Return whether requests to the model pass the filter."""
-        return self.model is None or self.full_model_name(name) == self.full_model_name(self.model)
+        """Return whether requests with this model name pass the filter by model."""
+        return self.model is None or self.expand_model_name(name) == self.expand_model_name(self.model)
 
 
 class ListedRequest(NamedTuple):
@@ -167,7 +167,7 @@ def decode_route_usage(body: str) -> RouteUsage:
     paths = list(_integer_paths(form))
     positions = {path: number for number, path in enumerate(paths)}
     return RouteUsage(
-        expand_model_alias(route[0]),
+        expand_built_in_name(route[0]),
         bool(form),
         positions.get(("input_tokens",)),
         positions.get(("input_tokens_details", "cached_tokens")),
@@ -212,7 +212,7 @@ def build_route_row(body: str, query: RequestQuery, *, with_prices: bool) -> lis
         prices = [None if value is None else value / TOKENS_PER_PRICE for value in per_token]
         prices += [price.max_input_tokens, *(price.long_input_factors or (None, None))]
     return [
-        json.dumps(query.full_model_name(usage.model)),
+        json.dumps(query.expand_model_name(usage.model)),
         int(usage.is_known),
         usage.integer_count,
         usage.input,

@@ -139,7 +139,7 @@ def run_gateway(
     app = Gateway(
         service, settings.serve, InspectorDeps(
             store, providers=settings.providers, clock=clock or system_clock,
-            full_model_name=partial(expand_model_name, settings),
+            expand_model_name=partial(expand_model_name, settings),
         ),
         clock=clock or system_clock, new_id=random_id, authenticator=keys, log=exchanges.append,
         report_store_fault=store_faults.append, websocket_limits=websocket_limits, upstreams=models,

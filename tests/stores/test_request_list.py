@@ -304,10 +304,10 @@ async def test_a_model_with_two_names_is_one_for_the_filter_the_order_and_the_ch
 
     expected = ["resp_d", "resp_c", "resp_b", "resp_a"]
     for name in ("a/one", "b/two"):
-        assert await list_ids(store, model=name, full_model_name=full_name) == expected
-    by_model = await list_ids(store, sort="model", is_descending=False, full_model_name=full_name)
+        assert await list_ids(store, model=name, expand_model_name=full_name) == expected
+    by_model = await list_ids(store, sort="model", is_descending=False, expand_model_name=full_name)
     assert by_model == [*expected[::-1], "resp_e"]
-    charts = await store.chart_requests(RequestQuery(full_model_name=full_name))
+    charts = await store.chart_requests(RequestQuery(expand_model_name=full_name))
     assert [(group.name, group.requests) for group in charts.models.top] == [("a/one", 4), ("c/\ud800three\0", 1)]
 
 
