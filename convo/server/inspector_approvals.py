@@ -21,8 +21,8 @@ document.
     {"run_id": "run_...", "call_id": "call_1", "decision": "approve" or "reject", "arguments_digest": "sha256:...",
      "csrf_token": "...", "call_digest": "sha256:...", "always": false, "reason": "not on a Friday"}
 
-A reason is only allowed with "reject". With `call_digest`, which the page sends, another call with the same id and
-arguments is not decided: a model may use an id again in a later turn.
+A reason is only allowed with "reject". With `call_digest`, which the page sends, only the call that was shown is
+decided, also if a later turn of the run uses its id again.
 
 It returns {"decisions": [...], "pending": 0, "resume": "convo resume refunds", "open_in": null}: the logged decisions
 (several if `always` also decides other calls of the tool), the number of calls that are still pending, the command that

@@ -1,8 +1,9 @@
 """Static HTML pages: the inspector, and an exported conversation.
 
 An exported page is a single file that needs no network: text is escaped, and a content security policy forbids
-everything else. The inspector's scripts and style are in `static`; the served page has them in two scripts, of which
-the first requests the first rows. The data of a page is embedded as JSON, so that `convo import` can read it.
+everything else. The inspector's modules and style are in `static`. The served page loads two scripts: the module that
+requests the first rows, and all others joined. The data of an exported page is embedded as JSON, so that `convo import`
+can read it.
 """
 
 import re
@@ -88,10 +89,10 @@ def load_page_files() -> dict[str, PageFile]:
 
 
 def _join_served_scripts() -> str:
-    """Join all modules but the first, which stays a module of its own: it has run when this script is loaded."""
+    """Join all modules but the first, with one import of it."""
     others = [name for name in SCRIPT_FILES if name != FIRST_SCRIPT_FILE]
     imports = [line for name in others for line in SCRIPT_IMPORT.findall(_read_static_text(name))]
-    (imported,) = [line for line in imports if f'"./{FIRST_SCRIPT_FILE}"' in line]  # one scope: it is imported once
+    (imported,) = [line for line in imports if f'"./{FIRST_SCRIPT_FILE}"' in line]
     return str(imported) + _bundle_scripts(others)
 
 

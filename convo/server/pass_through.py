@@ -15,7 +15,7 @@ from convo.errors import ConvoError
 from convo.history.items import Json
 from convo.models.pass_through import PASSED_REQUEST_HEADERS, PassThroughApi, UpstreamResponse
 from convo.server import errors
-from convo.server.http import HttpExchange, serialize_strict_json
+from convo.server.http import FINAL_SEND_TIMEOUT_S, HttpExchange, serialize_strict_json
 from convo.server.sse import CancelOnDisconnect, StreamMetrics
 
 MAX_COPY_BYTES = 8 * 1024 * 1024
@@ -99,7 +99,10 @@ class PassedExchange:
 
 
 class PassedRequests:
-    """The running requests that are passed through, which use the connections of the service to the providers."""
+    """The running requests that are passed through.
+
+    They use the service's connections to the providers, so a shutdown waits for them before it closes the service.
+    """
 
     def __init__(self) -> None:
         self._end_events: set[asyncio.Event] = set()
@@ -118,7 +121,7 @@ class PassedRequests:
 
     @asynccontextmanager
     async def stop_after_grace(self) -> AsyncIterator[None]:
-        """Run the block until the grace time of a shutdown is over. Raises TryLater then."""
+        """Cancel the block when the grace time of a shutdown is over, and raise TryLater."""
         timeout = asyncio.timeout(0 if self._is_grace_over else None)
         self._timeouts.add(timeout)
         try:
@@ -132,7 +135,7 @@ class PassedRequests:
             self._timeouts.remove(timeout)
 
     async def aclose(self, grace_s: float) -> None:
-        """Wait until every request has ended; after `grace_s` seconds they are stopped."""
+        """Wait until every request has ended; stop those that still run after `grace_s` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
                 await self._wait_until_ended()
@@ -146,10 +149,6 @@ class PassedRequests:
     async def _wait_until_ended(self) -> None:
         for end_event in tuple(self._end_events):
             await end_event.wait()
-
-
-FINAL_SEND_TIMEOUT_S = 1.0
-"""Seconds for the error event of a request that was stopped."""
 
 
 async def relay_upstream(

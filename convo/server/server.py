@@ -175,7 +175,7 @@ async def run_gateway(
 
 
 async def _close_service(gateway: Gateway, service: EndpointService, grace_s: float) -> None:
-    """Close the service, and with it the connections to providers, after the requests that use them have ended."""
+    """Wait for the requests that are passed through, then close the service and its connections to the providers."""
     loop = asyncio.get_running_loop()
     grace_end = loop.time() + grace_s
     await gateway.passed_requests.aclose(grace_s)

@@ -19,7 +19,7 @@ from convo.history.accumulator import TERMINAL_EVENTS
 from convo.history.items import Json, StreamEvent
 from convo.runtime import Clock, NewId, random_id
 from convo.server import errors, http
-from convo.server.http import CLIENT_CLOSED_STATUS
+from convo.server.http import CLIENT_CLOSED_STATUS, FINAL_SEND_TIMEOUT_S
 from convo.server.sse import StreamMetrics, to_api_event
 from convo.server.steering import STEER_MESSAGE_TYPE, ConnectionSteering, SteerLimits, TurnMessage
 
@@ -136,9 +136,6 @@ class CloseReason:
     reason: str = ""
     fault: RequestRefused | None = None
 
-
-FINAL_SEND_TIMEOUT_S = 1.0
-"""Seconds in which a client can receive the last events of a cancelled turn."""
 
 CLIENT_DISCONNECTED = CloseReason(None)
 SERVER_STOPPING = CloseReason(1012, "the server is stopping")
