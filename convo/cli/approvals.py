@@ -6,7 +6,7 @@ Nothing runs until the run is resumed, by `convo resume` or by that chat.
 
 import os
 import sys
-from collections.abc import Iterator, MutableSequence, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import NamedTuple, TypeAlias
@@ -68,23 +68,29 @@ class UnreadableRun(NamedTuple):
     error: UnknownSchema
 
 
+class LoadedRuns(NamedTuple):
+    """The paused runs of a store; the pending calls of the unreadable ones are unknown."""
+
+    paused: Sequence[tuple[AgentRun, PausedRun]]
+    unreadable: Sequence[UnreadableRun]
+
+
 def print_pending_calls(config: ConfigPath, *, as_json: bool) -> bool:
     """Print the pending calls, last changed first, and the interrupted runs; return whether the list is complete.
 
-    An interrupted run must be resumed before its pending calls are known for certain. A run of a newer version is
-    named on stderr: its pending calls are unknown.
+    An interrupted run must be resumed before its pending calls are known for certain. Unreadable runs are named on
+    stderr.
     """
-    unreadable: list[UnreadableRun] = []
 
-    async def read(store: Store) -> tuple[list[tuple[AgentRun, PausedRun]], list[OrphanedRun]]:
-        return await _load_paused_runs(store, None, unreadable=unreadable), await list_orphaned_runs(store)
+    async def read(store: Store) -> tuple[LoadedRuns, Sequence[OrphanedRun]]:
+        return await _load_paused_runs(store, None), await list_orphaned_runs(store)
 
-    paused_runs, orphaned = read_from_store(load_settings(config), read)
+    (paused_runs, unreadable), orphaned = read_from_store(load_settings(config), read)
     if as_json:
         records = [record for run, paused in paused_runs for record in _pending_calls_to_json(run, paused)]
         print_json(records + [record for orphan in orphaned for record in _orphaned_calls_to_json(orphan)])
     elif paused_runs:
-        print_line(_render_inbox(paused_runs, detect_display(sys.stdout, os.environ)))
+        print_line(_render_paused_and_decided_runs(paused_runs, detect_display(sys.stdout, os.environ)))
     elif not orphaned and not unreadable:
         _write_stderr_line("no pending calls")
     if orphaned:
@@ -93,7 +99,7 @@ def print_pending_calls(config: ConfigPath, *, as_json: bool) -> bool:
     return not unreadable
 
 
-def _render_inbox(paused_runs: Sequence[tuple[AgentRun, PausedRun]], display: DisplayOptions) -> str:
+def _render_paused_and_decided_runs(paused_runs: Sequence[tuple[AgentRun, PausedRun]], display: DisplayOptions) -> str:
     """Render the pending calls; a terminal names the runs whose calls are all decided below them."""
     if display.width is None:
         return render_paused_runs([paused for _, paused in paused_runs], display)
@@ -110,10 +116,7 @@ def _render_inbox(paused_runs: Sequence[tuple[AgentRun, PausedRun]], display: Di
 
 def print_call_details(config: ConfigPath, selectors: Sequence[str], run: str | None, *, as_json: bool) -> None:
     """Print calls in full. Raises NotFound or AmbiguousHandle."""
-    unreadable: list[UnreadableRun] = []
-    paused_runs = read_from_store(
-        load_settings(config), lambda store: _load_paused_runs(store, run, unreadable=unreadable)
-    )
+    paused_runs = read_from_store(load_settings(config), lambda store: _load_paused_runs(store, run)).paused
     selected = _select_calls(selectors, paused_runs, approve=True)
     paused_by_id = {run.id: paused for run, paused in paused_runs}
     display = detect_display(sys.stdout, os.environ)
@@ -162,16 +165,15 @@ async def decide_calls(
 ) -> bool:
     """Store one decision for several calls: in each run for all of them or for none.
 
-    Return whether every selected call was found; false for `all` while the calls of a run are unknown.
+    Return False if all calls were selected and a run is unreadable, so that calls of it may be undecided; else True.
 
     selectors:  CALL, or CALL=REASON for a rejection
 
     Raises NotFound or AmbiguousHandle, AlreadyDecided for a call that was decided meanwhile, and Conflict for a run
     that was resumed meanwhile.
     """
-    unreadable: list[UnreadableRun] = []
     async with open_configured_store(load_settings(config)) as store:
-        paused_runs = await _load_paused_runs(store, run_filter, include_decided=True, unreadable=unreadable)
+        paused_runs, unreadable = await _load_paused_runs(store, run_filter, include_decided=True)
         selected = _select_calls(selectors, paused_runs, approve=decision.approve)
         for run in {selected_call.run.id: selected_call.run for selected_call in selected}.values():
             await _save_decisions(
@@ -179,7 +181,7 @@ async def decide_calls(
             )
         remaining = [
             pair
-            for pair in await _load_paused_runs(store, run_filter, unreadable=[])
+            for pair in (await _load_paused_runs(store, run_filter)).paused
             if pair[0].id in {selected_call.run.id for selected_call in selected}
         ]
     if as_json:
@@ -227,23 +229,16 @@ def _build_decision(selected_call: SelectedCall, decision: InboxDecision) -> App
 # -- selection ------------------------------------------------------------------------------------
 
 
-async def _load_paused_runs(
-    store: Store,
-    run_filter: str | None,
-    *,
-    include_decided: bool = False,
-    unreadable: MutableSequence[UnreadableRun],
-) -> list[tuple[AgentRun, PausedRun]]:
+async def _load_paused_runs(store: Store, run_filter: str | None, *, include_decided: bool = False) -> LoadedRuns:
     """Return the paused runs, or the one that `run_filter` names: by run id, session name or session id.
 
     include_decided:  include the calls that are decided and not performed yet
-    unreadable:       gets the runs of a newer version
 
     A damaged run is left out and reported. Raises NotFound, and UnknownSchema or InvalidRunState if the named run is
     one of a newer version or damaged.
     """
     list_calls = list_decidable_approvals if include_decided else list_pending_approvals
-    paused_runs = []
+    paused_runs, unreadable = [], []
     for run in await store.agent_runs(status="paused", limit=MAX_PAUSED_RUNS):
         session = await read_or_report(store, store.session(run.session_id))
         name = session.name if session else run.session_id
@@ -262,7 +257,7 @@ async def _load_paused_runs(
         paused_runs.append((run, PausedRun(run.id, name, _waiting_time_s(run), calls)))
     if run_filter is not None and not paused_runs:
         raise NotFound("paused run", run_filter, hint="convo approvals")
-    return paused_runs
+    return LoadedRuns(paused_runs, unreadable)
 
 
 def _waiting_time_s(run: AgentRun) -> float:

@@ -286,8 +286,8 @@ def copy_readable_rows(config: ConfigPath, flags: SettingFlags, file: Path, *, a
 def prune_tenants(config: ConfigPath, flags: SettingFlags, options: PruneOptions, *, as_json: bool) -> None:
     """Count the data that was unused for the given time, or remove it.
 
-    Nothing of a tenant is removed while the record of a session that it keeps is damaged: that session may continue
-    any conversation. The other tenants are pruned first.
+    A damaged session that is kept may continue any conversation of its tenant, so nothing of that tenant is removed;
+    the other tenants are pruned.
 
     Raises DamagedRow for such a tenant, NotFound, StoreFault, InvalidUsage or InvalidSettings.
     """
@@ -316,7 +316,7 @@ def prune_tenants(config: ConfigPath, flags: SettingFlags, options: PruneOptions
         results, removed_runs = read_from_store(settings, prune)
     matches = [(name, pruned) for name, pruned in results if any(pruned)]
     for name in damaged_by_tenant:
-        reason = "no conversation can be removed while a session is damaged, which may continue any of them"
+        reason = "a damaged session may continue any of the conversations, so none is removed"
         print_notice(f"tenant {name}: {reason}")
     if damaged_by_tenant and not matches:
         raise next(iter(damaged_by_tenant.values()))

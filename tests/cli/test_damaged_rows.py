@@ -253,7 +253,7 @@ def test_the_data_of_other_tenants_is_pruned_beside_a_damaged_session(convo: Con
     change_database(
         damaged_home, f"{DAMAGE_TEA} AND tenant = 1", "UPDATE sessions SET used_at = 9e9 WHERE record = '{'"
     )
-    notice = "tenant local: no conversation can be removed while a session is damaged, which may continue any of them\n"
+    notice = "tenant local: a damaged session may continue any of the conversations, so none is removed\n"
     failure = f"convo: the stored session 'tea' is damaged: its record is not valid JSON\n  try: {HINT}\n"
 
     got = convo("store", "prune", "--older-than", "1d", "--yes")
