@@ -237,8 +237,8 @@ class RunPresenter:
         return cls(chat, runner, setup, state_writer, context, output)
 
     def omit_pending_calls(self) -> None:
-        """Print no line for a pending call on a terminal: a question about it follows."""
-        self._progress.has_pending_calls = not sys.stderr.isatty()
+        """On a terminal, print no line for a pending call: the prompt for its decision shows it."""
+        self._progress.prints_pending_calls = not sys.stderr.isatty()
 
     async def switch_chat(self, chat: Chat) -> None:
         """Open the runs of `chat` if it replaced the current conversation."""

@@ -39,7 +39,7 @@ from convo.cli.output import (
 from convo.cli.progress import forbid_progress
 from convo.errors import InvalidUsage
 from convo.runtime import redirect_notices
-from convo.terminal.terminal import DisplayOptions, detect_display, wrap_line
+from convo.terminal.terminal import NO_BREAK_BLANK, DisplayOptions, detect_display, wrap_line
 from convo.terminal.theme import detect_color_system
 
 
@@ -454,10 +454,7 @@ convo config lists the settings with their sources: providers, aliases, the stor
 CONVO_HOME sets one folder for all files of convo.
 """
 
-
 EXIT_CODES_HEADING = "Exit codes"
-
-NO_BREAK_SPACE = "\u00a0"
 
 
 class RootGroup(PlainHelpGroup):
@@ -498,9 +495,9 @@ class RootGroup(PlainHelpGroup):
         super().format_epilog(ctx, formatter)
         text = EXIT_CODES_HELP
         if ctx.terminal_width is not None:
-            codes = text.replace(" ", NO_BREAK_SPACE).replace(f",{NO_BREAK_SPACE}", ", ")  # no line ends with a code
+            codes = text.replace(" ", NO_BREAK_BLANK).replace(f",{NO_BREAK_BLANK}", ", ")  # no line ends with a code
             lines = wrap_help_text(codes, formatter.width - 2)
-            text = keep_line_breaks(line.replace(NO_BREAK_SPACE, " ") for line in lines)
+            text = keep_line_breaks(line.replace(NO_BREAK_BLANK, " ") for line in lines)
         with formatter.section(style_help(ctx, EXIT_CODES_HEADING, "bold")):
             formatter.write_text(text)
 
@@ -703,8 +700,8 @@ LOOKUP_PANEL = "Lookup"
 HandleArgument = Annotated[
     str, typer.Argument(metavar="HANDLE", help="Session, resp_..., conv_..., @last, @recorded or file.")
 ]
-TURN_HANDLE_HELP = "Session, resp_..., conv_..., @last, @recorded or file; add @N for the response of its turn N."
-TurnHandleArgument = Annotated[str, typer.Argument(metavar="HANDLE", help=TURN_HANDLE_HELP)]
+TURN_HANDLE_HELP = "Session, resp_..., conv_..., @last, @recorded or file; add @N for the response of its turn N"
+TurnHandleArgument = Annotated[str, typer.Argument(metavar="HANDLE", help=f"{TURN_HANDLE_HELP}.")]
 RemoteOption = Annotated[
     bool,
     typer.Option("--remote", help="Read from the endpoint, not from the local copy.", rich_help_panel=LOOKUP_PANEL),

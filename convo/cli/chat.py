@@ -229,7 +229,7 @@ async def run_interactive_chat(
     owner = chat.state.owner
     is_in_store = not owner.uses_file and (not owner.is_server_side or chat.session.scope == EMBEDDED_SCOPE)
     saved_text = "not saved" if is_in_store and context.is_store_ephemeral else owner.storage_description
-    repl.greet(f"{chat.options.model}, {saved_text}. Type /help for commands.")
+    repl.print_first_message(f"{chat.options.model}, {saved_text}. Type /help for commands.")
     if presenter:
         from convo.terminal.agent_chat import AgentChat
 

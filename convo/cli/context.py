@@ -192,7 +192,7 @@ class ChatOutput:
         self.note(wrap_text(escape_control_chars(text), detect_display_without_color(sys.stderr).width))
 
     def note_styled(self, text: str) -> None:
-        """Print lines that are escaped and styled already to stderr."""
+        """Print lines that are already escaped and styled to stderr."""
         if not self.quiet:
             self.waiting_line.hide()
             sys.stderr.write(f"{text}\n")

@@ -159,11 +159,11 @@ MAX_SENTENCE_CHARS = 400
 class RunPrinter(AnswerPrinter):
     """Prints the events of a run.
 
-    has_pending_calls:  print a line for each call that needs a decision
-    has_output:         whether anything was printed since it was set to False
+    prints_pending_calls:  print a line for each call that needs a decision
+    has_output:            whether anything was printed since it was set to False
     """
 
-    has_pending_calls = True
+    prints_pending_calls = True
     has_output = False
 
     def __init__(
@@ -194,7 +194,7 @@ class RunPrinter(AnswerPrinter):
             super().print_event(event)
             self._record_last_message(event)
             return
-        if event["type"] == "convo.paused" and not self.has_pending_calls:
+        if event["type"] == "convo.paused" and not self.prints_pending_calls:
             return
         self._running_tools += {"convo.tool_started": 1, "convo.tool_output": -1}.get(event["type"], 0)
         self.finish()

@@ -8,7 +8,6 @@ page or with `convo approvals` ends the question about its call.
 import asyncio
 import json
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -31,6 +30,7 @@ from convo.terminal.signals import ignore_signal, on_signal
 from convo.terminal.statuses import DONE, PAUSED, WARNING, Status, status_column
 from convo.terminal.terminal import (
     LABEL_MARGIN,
+    SGR_SEQUENCE,
     UNSAFE_CHAR,
     Column,
     DisplayOptions,
@@ -61,19 +61,20 @@ class PausedRun(NamedTuple):
 
 
 MAX_PANEL_COLUMNS = 80
-"""Columns of the panel of a call, unless a line of its arguments needs more."""
+"""Columns of the panel of a call; more if one of its lines needs them and the terminal has them."""
 
 MAX_ARGUMENT_NAME_COLUMNS = 20
-"""Columns of the name of an argument, up to which the arguments are shown as a list."""
+"""Arguments are shown as a list of names and values if no name has more columns."""
 
 SHORT_CALL_ID_CHARS = 17
-"""Characters of a call's id in the border of its panel: "call_" and twelve digits."""
+"""Characters of the id of a call in the border of its panel: "call_" and twelve digits."""
 
 
 def render_pending_call(call: PendingApproval, display: DisplayOptions, *details: KeyValue) -> str:
     """Render one call in full: its tool, its arguments, its agent and its id; on a terminal as a panel.
 
-    details:  other properties of the call; without them, the panel has the agent and a short id in its border
+    details:  other properties of the call, listed after its agent and id; without them, a panel has the agent and a
+              shortened id in its border
     """
     title = f"{call.tool} has an unknown outcome" if call.outcome_unknown else f"{call.tool} needs approval"
     if display.width is None:
@@ -86,20 +87,17 @@ def render_pending_call(call: PendingApproval, display: DisplayOptions, *details
     notes = [*_note_rows(call), *(_identity_rows(call) if details else ()), *details]
     if notes:
         lines += ["", *(line[LABEL_MARGIN:] for line in key_value_lines(notes, inner_display))]
-    columns = max(MAX_PANEL_COLUMNS, *(text_width(SGR.sub("", line)) + PANEL_COLUMNS for line in lines))
+    columns = max(MAX_PANEL_COLUMNS, *(text_width(SGR_SEQUENCE.sub("", line)) + PANEL_COLUMNS for line in lines))
     footer = "" if details else " · ".join((call.agent, _shorten_call_id(call.call_id)))
     panel_display = display._replace(width=min(display.width, columns))
     footer = display.translate_box_chars(footer)
     return "\n".join(panel_lines(title, lines, panel_display, footer=footer, border_style="warn"))
 
 
-SGR = re.compile(r"\x1b\[[\d;]*m")
-
-
 def _argument_lines(call: PendingApproval, display: DisplayOptions) -> list[str]:
-    """Return the arguments as a list of names and values, or as they are if they are no object of short names."""
+    """Return the arguments as a list of names and values; as formatted text if they are no object with short names."""
     try:
-        arguments = _parse_unchanged(call.arguments or "{}")
+        arguments = _parse_without_loss(call.arguments or "{}")
     except (ValueError, RecursionError):
         arguments = None
     if arguments == {}:
@@ -124,9 +122,9 @@ def _shorten_call_id(call_id: str) -> str:
 
 
 def render_paused_runs(runs: Sequence[PausedRun], display: DisplayOptions) -> str:
-    """Render one line for each pending call; one for a run whose calls are all decided.
+    """Render one line for each pending call, and one for a run whose calls are all decided.
 
-    A narrow terminal leaves out the ids, since the name of a tool selects its calls as well.
+    On a narrow terminal the ids are left out: the name of a tool selects its calls, too.
     """
     rows = [(run, call) for run in runs for call in (run.calls or (None,))]
     columns = [
@@ -186,6 +184,10 @@ def _tool_status(call: PendingApproval | None) -> Status:
     return Status(f"{call.tool}, outcome unknown", WARNING) if call.outcome_unknown else Status(call.tool)
 
 
+HOSTED_ROW: KeyValue = ("runs", "at the provider")
+UNKNOWN_OUTCOME_ROW: KeyValue = ("note", "the call was started but has no output: it may or may not have run")
+
+
 def _identity_rows(call: PendingApproval) -> Iterator[KeyValue]:
     yield "agent", call.agent
     yield "call", call.call_id
@@ -193,21 +195,21 @@ def _identity_rows(call: PendingApproval) -> Iterator[KeyValue]:
 
 def _note_rows(call: PendingApproval) -> Iterator[KeyValue]:
     if call.is_hosted:
-        yield "runs", "at the provider"
+        yield HOSTED_ROW
     if call.outcome_unknown:
-        yield "note", "the call was started but has no output: it may or may not have run"
+        yield UNKNOWN_OUTCOME_ROW
 
 
 def _call_rows(call: PendingApproval) -> Iterator[KeyValue]:
     yield from _identity_rows(call)
     if call.is_hosted:
-        yield "runs", "at the provider"
+        yield HOSTED_ROW
     first, *rest = format_arguments(call.arguments).splitlines() or [""]
     yield "arguments", first
     for line in rest:
         yield "", line
     if call.outcome_unknown:
-        yield "note", "the call was started but has no output: it may or may not have run"
+        yield UNKNOWN_OUTCOME_ROW
 
 
 class AnswerReader(Protocol):
@@ -251,7 +253,7 @@ CHOICE_HELP = {
     ABORT_CHOICE: ("abort", "end the run"),
     LEAVE_CHOICE: ("l", "leave, decide later"),
 }
-"""Of each choice the text to type, and its effect."""
+"""The text to type and the effect of each choice."""
 
 QUESTION = "decision: "
 
@@ -269,7 +271,7 @@ async def ask_for_decisions(
 ) -> bool:
     """Ask the user for a decision on each pending call, unless another person decides it first.
 
-    print_styled:  prints lines that are escaped and in the styles of `display`
+    print_styled:  prints lines that are already escaped and styled
 
     Returns whether the run can continue: every call is decided, and the run was not ended.
     Raises Conflict if another process continued the run.
@@ -472,17 +474,17 @@ def edit_arguments_in_editor(arguments: str) -> str:
 def format_arguments(arguments: str) -> str:
     """Format arguments for display and editing: JSON with one member a line, other text unchanged.
 
-    JSON that would lose a part is not changed either: a program that gets the text may read the first of two members
-    with one name, or a number that Python rounds.
+    JSON with two members of one name, or with a number that Python rounds, is unchanged, too: the program that gets it
+    may read another value than Python.
     """
     try:
-        return decode_json_escapes(json.dumps(_parse_unchanged(arguments), indent=2))
+        return decode_json_escapes(json.dumps(_parse_without_loss(arguments), indent=2))
     except (ValueError, RecursionError):
         return arguments
 
 
-def _parse_unchanged(arguments: str) -> Any:
-    """Parse JSON. Raises ValueError also for JSON of which a part would be lost, and RecursionError."""
+def _parse_without_loss(arguments: str) -> Any:
+    """Parse JSON. Raises RecursionError, and ValueError also for two members with one name or an inexact number."""
     return json.loads(arguments, object_pairs_hook=_build_unique_members, parse_float=_parse_exact_float)
 
 

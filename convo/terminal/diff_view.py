@@ -54,16 +54,16 @@ MAX_CONTEXT_LINES = 3
 """Lines of an equal item in a unified diff."""
 
 CHANGE_START, CHANGE_END = "\ufff9", "\ufffb"
-"""Marks around the changed words of a text. They take no column, and an escaped text has none of its own."""
+"""Marks around the changed words of a text. They take no column, and an escaped text cannot contain them."""
 
 CHANGE_MARK = re.compile(f"([{CHANGE_START}{CHANGE_END}])")
 DIFF_WORD = re.compile(r"\w+|\s+|[^\w\s]")
 
 MAX_COMPARED_CHARS = 1_000
-"""Characters of two changed texts, from the first one shown, whose words are compared."""
+"""Characters of each changed text, from the first shown one, whose words are compared."""
 
 MIN_WORD_SIMILARITY = 0.5
-"""Share of equal words from which on the others are marked; two texts with less in common are different as a whole."""
+"""Minimum similarity, 0 to 1, of two texts whose changed words are marked."""
 
 MAX_LABEL_COLUMNS = 40
 TAB_COLUMNS = 4
@@ -264,14 +264,14 @@ def _find_shown_start(text: str, common_length: int, columns: int) -> int:
 
 def _mark_changed_words(texts: Sequence[str], start: int) -> list[str]:
     """Put marks around the words that differ in two texts, from `start` on, if the texts are similar."""
-    windows = [DIFF_WORD.findall(text[start : start + MAX_COMPARED_CHARS]) for text in texts]
-    matcher = SequenceMatcher(None, windows[0], windows[1], autojunk=False)
+    words_by_side = [DIFF_WORD.findall(text[start : start + MAX_COMPARED_CHARS]) for text in texts]
+    matcher = SequenceMatcher(None, words_by_side[0], words_by_side[1], autojunk=False)
     if matcher.ratio() < MIN_WORD_SIMILARITY:
         return [*texts]
     marked = [text[:start] for text in texts]
     for tag, *ranges in matcher.get_opcodes():
         for side, (first, last) in enumerate((ranges[:2], ranges[2:])):
-            words = "".join(windows[side][first:last])
+            words = "".join(words_by_side[side][first:last])
             marked[side] += words if tag == "equal" or not words else f"{CHANGE_START}{words}{CHANGE_END}"
     return [text + rest[start + MAX_COMPARED_CHARS :] for text, rest in zip(marked, texts, strict=True)]
 

@@ -421,7 +421,7 @@ def build_tree_row(row: LinkRow, short_id: str, view: ConversationView, *, is_fi
 
 
 def _find_compaction(link: Link, view: ConversationView) -> Item | None:
-    """Return the item that a compaction put in place of earlier ones; None for other requests."""
+    """Return the item that replaces earlier items if the request is a compaction, else None."""
     item = view.path_index.item(link.head)
     return item if item and link.status == "completed" and is_compaction(item) else None
 
@@ -555,9 +555,9 @@ def _status_cells(rows: Sequence[TreeRow], display: DisplayOptions) -> Column:
 
 
 def _preview_column(rows: Sequence[TreeRow], display: DisplayOptions, *, with_status: bool) -> Column:
-    """Return the input and the answer of each request, perhaps after a status that is not "completed".
+    """Return the input and the answer of each request; on a terminal, a compaction by name.
 
-    A terminal names a compaction.
+    with_status:  before them, a status other than "completed"
     """
     previews = [preview_cell(row, with_status=False, names_compaction=display.width is not None) for row in rows]
     if not with_status:
@@ -750,12 +750,16 @@ MAX_INDENTED_ITEMS = 100
 
 
 def render_next_request(
-    request: NextRequest, display: DisplayOptions, *, max_prepended: int | None = None, compact_command: str = ""
+    request: NextRequest,
+    display: DisplayOptions,
+    *,
+    max_prepended: int | None = None,
+    compact_command: str | None = None,
 ) -> str:
     """Render the request with its target and its context usage.
 
     max_prepended:    how many items to show, from the end, of those that the server prepends; None for all
-    compact_command:  the command that compacts the conversation; "" is `convo compact`
+    compact_command:  the command that compacts the conversation; None for `convo compact HANDLE`
     """
     body = _format_request_body(request.body)
     lines = [

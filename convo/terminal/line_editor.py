@@ -69,7 +69,7 @@ STYLED_PROMPT = [("class:id class:sign", PROMPT.rstrip()), ("", " ")]
 """The prompt of a message; only its sign has a style."""
 
 
-def get_message_styles(environ: Mapping[str, str]) -> Mapping[str, str]:
+def _get_message_styles(environ: Mapping[str, str]) -> Mapping[str, str]:
     """Return the styles of a message that was sent, and of the sign before it: both are bold, unlike the answer."""
     return {} if environ.get("NO_COLOR") else {"accepted": "bold", "sign": "bold"}
 
@@ -100,7 +100,7 @@ class LineEditor:
             editing_mode=EditingMode.VI if options.is_vi else EditingMode.EMACS,
             enable_suspend=True,
             tempfile_suffix=".md",
-            style=make_prompt_style(os.environ, {"bar": "dim", **get_message_styles(os.environ)}),
+            style=make_prompt_style(os.environ, {"bar": "dim", **_get_message_styles(os.environ)}),
             input=self._input,
             output=self._output,
         )
@@ -124,7 +124,7 @@ class LineEditor:
         return replace_surrogates(self._pastes.expand(text))
 
     def _accept(self, buffer: Buffer) -> bool:
-        """Accept a message. One that the editor has cut within words is erased, and printed again by `read_line`."""
+        """Accept a message; one with a word that the editor has split is erased, and `read_line` prints it again."""
         columns = self._output.get_size().columns - len(PROMPT)
         is_cut = "\t" not in buffer.text and any(text_width(line) > columns for line in buffer.text.split("\n"))
         self._session.app.erase_when_done = self._wraps_accepted and is_cut
@@ -240,7 +240,7 @@ class LineEditor:
             yield
 
     def _add_status_line(self, render_status_line: Callable[[int], str]) -> Layout:
-        """Add a status line to the layout; below a menu that is too long it counts the completions.
+        """Add a status line to the layout; below a menu that cannot show all completions it has their number.
 
         The library's own toolbar waits until the terminal has reported its cursor position.
         """
@@ -248,7 +248,7 @@ class LineEditor:
 
         def render() -> str:
             state = self._session.default_buffer.complete_state
-            menu = describe_long_menu(state) if state else ""
+            menu = _describe_long_menu(state) if state else ""
             return menu or render_status_line(app.output.get_size().columns)
 
         window = Window(FormattedTextControl(render, style="class:bar"), height=1, dont_extend_height=True)
@@ -256,16 +256,14 @@ class LineEditor:
         return Layout(container, focused_element=self._session.default_buffer)
 
 
-def describe_long_menu(state: CompletionState) -> str:
-    """Say which of the completions are shown or selected; "" if the menu shows all of them."""
+def _describe_long_menu(state: CompletionState) -> str:
+    """Return the number of shown completions, or of the selected one, and their count; "" if the menu shows all."""
     count, shown_count = len(state.completions), MAX_MENU_ROWS - 1
     if count <= shown_count:
         return ""
-    return (
-        f"{shown_count} of {count}, Down for more"
-        if state.complete_index is None
-        else (f"{state.complete_index + 1} of {count}")
-    )
+    if state.complete_index is None:
+        return f"{shown_count} of {count}, Down for more"
+    return f"{state.complete_index + 1} of {count}"
 
 
 async def pick_before_chat(entries: "PickerEntries") -> str | None:

@@ -33,8 +33,14 @@ from rich.syntax import Syntax, SyntaxTheme
 from rich.table import Table
 from rich.text import Text
 
-from convo.terminal.pager import SGR_SEQUENCE
-from convo.terminal.terminal import CONTROL_CHARS, INVISIBLE_CHARS, LINK_SEQUENCE, escape_char_match, text_width
+from convo.terminal.terminal import (
+    CONTROL_CHARS,
+    INVISIBLE_CHARS,
+    LINK_SEQUENCE,
+    SGR_SEQUENCE,
+    escape_char_match,
+    text_width,
+)
 from convo.terminal.theme import RICH_COLOR_SYSTEMS, get_rich_style, make_rich_theme
 
 if TYPE_CHECKING:
@@ -359,8 +365,8 @@ CODE_BREAKS = " ", ",;", "([{", "=.:/-_"
 """Characters after which a long line of code is broken, the best ones first."""
 
 
-MIN_CODE_ROW = 0.25
-"""Share of a row that is filled at least before such a break."""
+MIN_CODE_ROW_SHARE = 0.25
+"""Minimum share of a row that is filled before such a break."""
 
 
 def _wrap_code(line: Text, columns: int) -> list[Text]:
@@ -379,17 +385,17 @@ def _wrap_code(line: Text, columns: int) -> list[Text]:
 
 def _find_code_break(text: str, columns: int) -> int:
     """Return the length of the first row of a line that is wider than `columns`, with the blank after it."""
-    end, width, least = 0, 0, 0
+    end, width, min_end = 0, 0, 0
     for char in text:
         width += get_character_cell_size(char)
         if end and width > columns:
             break
         end += 1
-        least = end if width <= columns * MIN_CODE_ROW else least
+        min_end = end if width <= columns * MIN_CODE_ROW_SHARE else min_end
     if text[end] == " ":
         return end + 1
     for signs in CODE_BREAKS:
-        if ends := [index + 1 for index in range(least, end) if text[index] in signs]:
+        if ends := [index + 1 for index in range(min_end, end) if text[index] in signs]:
             return ends[-1]
     return end
 
@@ -809,7 +815,7 @@ LARGE_OPEN_CHARS = 2_000
 """Open characters above which the text is parsed and drawn again only after it has grown by a quarter."""
 
 LARGE_OPEN_LINES = 50
-"""Open lines above which the same applies: parsing takes 15 us a line, however short it is."""
+"""Open lines above which the same applies: parsing takes 15 us for each line, also for a short one."""
 
 ENDED_BLOCK_TYPES = ("heading_open", "hr", "fence")
 """Blocks to which no further line can belong; code without its closing line is treated separately."""

@@ -4,7 +4,6 @@ Nothing is paged in a pipe, with TERM=dumb, or where no key can be pressed. With
 """
 
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -14,15 +13,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TextIO
 
-from convo.terminal.terminal import LINK_SEQUENCE, text_width
+from convo.terminal.terminal import LINK_SEQUENCE, SGR_SEQUENCE, text_width
 
 LESS_COMMAND = ("less",)
 LESS_FLAGS = "FRX"
 """As git sets it: quit if the text fits, show colors, keep the screen."""
 
 NO_PAGER_VALUES = ("", "cat")
-
-SGR_SEQUENCE = re.compile(r"\x1b\[[\d;]*m")
 
 
 def print_paged(text: str, environ: Mapping[str, str] = os.environ) -> None:

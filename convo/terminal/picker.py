@@ -83,7 +83,8 @@ class PickerState:
     def search(self, query: str) -> "PickerState":
         """Keep the entries that contain every word of `query`, and select the first one.
 
-        Those that begin with the query come first, an equal name before all: a text begins with its entry's name.
+        The text of an entry begins with its name: entries whose text begins with the query come first, and of those
+        the ones where it ends at a blank.
         """
         words = query.casefold().split()
         matches = [index for index, text in enumerate(self.search_texts) if all(word in text for word in words)]

@@ -361,8 +361,8 @@ class Repl:
             self._err.flush()
         return can_send
 
-    def greet(self, text: str) -> None:
-        """Print the first message, unless --quiet is set: on a terminal dim, with an empty line below it."""
+    def print_first_message(self, text: str) -> None:
+        """Print the message above the first prompt, unless --quiet is set: on a terminal dim, above an empty line."""
         if self._quiet or self.display.width is None:
             self.notify(text)
             return

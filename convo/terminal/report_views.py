@@ -450,11 +450,14 @@ def render_checks(reports: Sequence[CheckReport], display: DisplayOptions) -> st
 
 
 CLAUSE_ENDS = ("; ", " (", ", ")
-"""Text after which a message can end, the largest clauses first."""
+"""Separators at which a message can be cut, those of the largest clauses first."""
 
 
 def _fit_message(message: str, brief: str, columns: int) -> str:
-    """Return the message if it fits, else its brief form, else the first clauses of that; a list then ends with "…"."""
+    """Return the message if it fits, else its brief form, else the first clauses of the brief form.
+
+    A list that is cut ends with "…".
+    """
     message, brief = escape_control_chars(message), escape_control_chars(brief)
     if text_width(message) <= columns:
         return message

@@ -43,6 +43,7 @@ CLICKABLE_URL = re.compile(r"(?:https?|file)://[!-~]{1,2000}")
 ADDRESS = re.compile(r"(?<![^\s('\"])(?:https?://|/)[^\s'\"<>()]*[^\s'\"<>().,;:]")
 """A web address, or what may be an absolute path."""
 
+SGR_SEQUENCE = re.compile(r"\x1b\[[\d;]*m")
 LINK_SEQUENCE = re.compile(r"\x1b\]8;[^\x1b]*\x1b\\")
 
 
@@ -157,20 +158,20 @@ WORD_BREAKS = (re.compile("/"), re.compile("[-_?&]"))
 """Characters after which a word that is longer than a line is split, the best ones first."""
 
 
-COMMAND = re.compile(r"(?<=[ (])(?:[A-Z_]+=\S+ )?convo [^;)\n]+")
+CONVO_COMMAND = re.compile(r"(?<=[ (])(?:[A-Z_]+=\S+ )?convo [^;)\n]+")
 """A command of convo in a sentence, up to the end of its clause."""
 
 NO_BREAK_BLANK = "\0"
-"""Replaces the blanks of a command while a sentence is wrapped; no escaped text has it."""
+"""Replaces a blank at which a text must not be wrapped, until it is wrapped; no escaped text contains it."""
 
 
 def wrap_line(line: str, columns: int, *, splits_words: bool = False) -> Iterator[str]:
     """Wrap `line` at blanks to at most `columns`; continuation lines get its indent and two more columns.
 
-    A command of `wrap_sentence` that is too long for the indent gets a smaller one; the terminal itself wraps one that
-    is longer than a line.
+    A word with a `NO_BREAK_BLANK` is never split. If it does not fit after the indent, the indent is reduced; if it is
+    longer than a line, the terminal wraps it.
 
-    splits_words:  whether a word that is longer than a line is split as well, to keep the indent; a command is not
+    splits_words:  also split a word that is longer than a line, to keep the indent
     """
     body = line.lstrip(" ")
     indent = " " * (len(line) - len(body))
@@ -207,13 +208,13 @@ def wrap_text(text: str, columns: int | None) -> str:
 
 
 def wrap_sentence(sentence: str, columns: int | None, *, splits_words: bool = False) -> str:
-    """Apply `wrap_line` to each longer line of an escaped sentence, but not within a command, which is to be copied.
+    """Apply `wrap_line` to each line of an escaped sentence; a command of convo is not split, so that it can be copied.
 
-    The terminal itself wraps a command that is longer than a line. `columns` None returns the sentence unchanged.
+    `columns` None returns the sentence unchanged.
     """
     if columns is None:
         return sentence
-    text = COMMAND.sub(lambda match: match[0].replace(" ", NO_BREAK_BLANK), sentence)
+    text = CONVO_COMMAND.sub(lambda match: match[0].replace(" ", NO_BREAK_BLANK), sentence)
     lines = (line for part in text.split("\n") for line in wrap_line(part, columns, splits_words=splits_words))
     return "\n".join(lines).replace(NO_BREAK_BLANK, " ")
 

@@ -112,7 +112,7 @@ def context_table_lines(
     """Yield a line for each part, then the total.
 
     model:            provider/model
-    compact_command:  the command that makes an input fit that is too large; "" if there is none
+    compact_command:  the command that compacts the conversation, for an input that is too large; "" without one
     """
     parts = usage.parts
     columns = [

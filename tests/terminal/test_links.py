@@ -8,9 +8,9 @@ import pytest
 
 from convo.history.records import Scope, Strategy
 from convo.terminal.inspect_view import render_conversation
-from convo.terminal.pager import SGR_SEQUENCE
 from convo.terminal.terminal import (
     LINK_SEQUENCE,
+    SGR_SEQUENCE,
     Column,
     DisplayOptions,
     key_value_lines,

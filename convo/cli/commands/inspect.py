@@ -46,7 +46,7 @@ BARE_PREFIXES = ("resp_", "conv_", "ses_")
 
 HandlesArgument = Annotated[
     list[str],
-    typer.Argument(metavar="HANDLE...", help=f"{TURN_HANDLE_HELP[:-1]}; - for stdin."),
+    typer.Argument(metavar="HANDLE...", help=f"{TURN_HANDLE_HELP}; - for stdin."),
 ]
 
 
