@@ -117,7 +117,7 @@ class UnknownModel(InvalidSettings):
 class NotFound(ConvoError):
     """The handle is unknown.
 
-    `kind` is the kind of the object as text, `handle` the unknown handle, `note` the rest of the message.
+    `kind` is the kind of the object as text, `handle` the unknown handle, `note` text that is appended to the message.
     """
 
     code, exit, status, hint = "not_found", 5, 404, "convo sessions"

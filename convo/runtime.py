@@ -138,7 +138,7 @@ def is_dead_process_tag(tag: str) -> bool:
 
 
 def _machine_hash() -> str:
-    from hashlib import sha256  # as with `socket`, most commands start without it
+    from hashlib import sha256  # imported here, as `socket` is: most commands need neither
 
     return sha256(_machine_id().encode()).hexdigest()[:8]
 

@@ -66,7 +66,7 @@ async def resolve_handle(store: Store, handle: str) -> HandleMatch:
 
 
 async def has_handle(store: Store, handle: str) -> bool:
-    """Return whether the store has an object with this handle. Raises the errors of `resolve_handle` but NotFound."""
+    """Return whether the store has an object with this handle. Raises AmbiguousHandle, InvalidUsage."""
     try:
         await resolve_handle(store, handle)
     except NotFound:
@@ -74,21 +74,22 @@ async def has_handle(store: Store, handle: str) -> bool:
     return True
 
 
-MAX_COMPARED_SESSIONS = 300
-"""The newest sessions whose names are compared with an unknown one."""
+_MAX_COMPARED_SESSIONS = 300
+"""Number of the newest sessions whose names are compared with an unknown one."""
 
 _MAX_COMPARED_CHARS = 100
+"""Characters of a name; longer names are not compared."""
 
 
 async def _make_unknown_handle_error(store: Store, handle: str) -> NotFound:
-    """Return the error for an unknown handle: the nearest name of a session, or that a turn number is not possible."""
+    """Return the error for an unknown handle; it names the most similar session, or says that a turn is no session."""
     base_handle, number = parse_turn_handle(handle)
     if number is not None and await has_handle(store, base_handle):
         return NotFound(
             "session",
             handle,
-            note=f": turns of {base_handle} are no sessions",
-            hint=f"convo chat --fork {quote(handle)} continues after that turn; omit @{number} for all of it",
+            note=f": a turn of {base_handle} is not a session",
+            hint=f"convo chat --fork {quote(handle)} continues after that turn; omit @{number} for the whole session",
         )
     if os.path.splitext(handle)[1] in FILE_SUFFIXES:
         return NotFound("session or file", handle, hint="check the path")
@@ -98,10 +99,10 @@ async def _make_unknown_handle_error(store: Store, handle: str) -> NotFound:
 
 
 async def _find_closest_session_name(store: Store, name: str) -> str | None:
-    """Return the name of the session that is most similar to `name`, of the newest ones; None if none is similar."""
+    """Return the most similar name among those of the newest sessions; None if none is similar."""
     if len(name) > _MAX_COMPARED_CHARS:
         return None
-    sessions = await store.sessions(limit=MAX_COMPARED_SESSIONS)
+    sessions = await store.sessions(limit=_MAX_COMPARED_SESSIONS)
     names = (session.name for session in sessions if not session.name.startswith(SCRATCH_PREFIX))
     return find_closest_word(name, [name for name in names if len(name) <= _MAX_COMPARED_CHARS])
 

@@ -238,15 +238,15 @@ def rebuild_request(view: ConversationView, request_number: int | None) -> SentR
         raise NotFound(
             "request",
             f"{view.handle}@{request_number or 1}",
-            hint=_describe_request_numbers(view, len(branch_links)),
+            hint=_make_request_number_hint(view, len(branch_links)),
         )
     return rebuild_link_request(branch_links[index], view)
 
 
-def _describe_request_numbers(view: ConversationView, count: int) -> str:
-    """Return the hint for a request number that does not exist; `count` is that of the branch."""
+def _make_request_number_hint(view: ConversationView, count: int) -> str:
+    """Return the hint for a request number that does not exist; the branch has `count` requests."""
     if view.session and view.links and not count:
-        return f"no request of it has a response; convo inspect {quote(view.handle)} shows the failed ones"
+        return f"none of its requests has a response; convo inspect {quote(view.handle)} shows the failed ones"
     return f"choose a request number up to {count}; a file has none"
 
 

@@ -76,8 +76,8 @@ async def check_calls_unchanged(
 ) -> None:
     """Check that the calls of `events` are as in an earlier document of the run.
 
-    Raises AlreadyDecided if one was decided since then, Conflict if the run was resumed, also if it paused again at a
-    call with the same id.
+    Raises AlreadyDecided if one was decided since then, and Conflict if the run was resumed, even if it is paused again
+    at a call with the same id.
     """
     call_ids = {event.call_id for event in events}
     decisions = await load_new_decisions(store, document, current)

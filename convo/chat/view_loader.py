@@ -43,9 +43,9 @@ async def load_handle_view(
     """Load the view of `handle` from the store.
 
     read_files:  also read the file that owns a conversation; otherwise its record is shown
-    max_links:   the most requests that are read of one tree, and of one session the newest: first those on the way to
-                 the handle, then the closest forks, and a note tells of the others; None for all, 1 for the handle's
-                 own request
+    max_links:   maximum number of requests to read: of a tree, those on the path to the handle and then the closest
+                 forks; of a session, the newest. A note says that there are more. None for all, 1 for the handle's own
+                 request
     Raises the errors of `resolve_handle`: NotFound, AmbiguousHandle, InvalidUsage.
     """
     try:
@@ -273,10 +273,9 @@ STORED_STATE_LOADERS = {**STATE_LOADERS, Strategy.REPLAY: _load_session_state}
 async def _load_related_links(
     store: Store, links: Iterable[Link], seeds: Iterable[str], max_links: int | None
 ) -> tuple[tuple[Link, ...], tuple[str, ...]]:
-    """Return `links` and the links of the trees that the `seeds` belong to, and a note if some were not read.
+    """Return the links of the trees that contain the `seeds`, then the newest of `links`; together at most `max_links`.
 
-    With `max_links`, the newest of `links` are added to the related ones up to this number.
-    A seed whose tree was read in part has its closest links read as well, while fewer than `max_links` are known.
+    Of a tree with more links, the closest to each seed are read. Also returns a note if some links were not read.
     """
     known_links, related_links = list(links), dict[str, Link]()
     is_partial = max_links is not None and len(known_links) > max_links

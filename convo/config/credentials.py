@@ -94,11 +94,11 @@ def read_keyring(name: str) -> Secret | None:
 
 
 def has_keyring() -> bool:
-    """Whether this machine has a keyring; it may be locked. The one of `keyring --disable` stores nothing."""
+    """Whether this machine has a keyring that can store keys; it may be locked."""
     try:
         from keyring import get_keyring
         from keyring.backends.fail import Keyring as NoKeyring
-        from keyring.backends.null import Keyring as DisabledKeyring
+        from keyring.backends.null import Keyring as DisabledKeyring  # of `keyring --disable`: it loses every key
     except ImportError:
         return False
     return not isinstance(get_keyring(), NoKeyring | DisabledKeyring)
@@ -108,7 +108,7 @@ class KeyringBackend(NamedTuple):
     """The keyring in use.
 
     name:             its module and class
-    plain_text_file:  the file that has its keys as plain text, or "a file" if its path is unknown; None if they are
+    plain_text_file:  the file with its keys as plain text, or "a file" if the path is unknown; None if the keys are
                       encrypted
     """
 
@@ -123,7 +123,7 @@ def find_keyring_backend() -> KeyringBackend | None:
     from keyring import get_keyring
 
     backend = get_keyring()
-    backends = getattr(backend, "backends", None)  # of several keyrings, the first one stores new keys
+    backends = getattr(backend, "backends", None)  # of a chain of keyrings, the first stores new keys
     if isinstance(backends, list | tuple) and backends:
         backend = backends[0]
     name = f"{type(backend).__module__}.{type(backend).__qualname__}"

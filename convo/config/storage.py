@@ -110,7 +110,7 @@ def parse_storage_option(value: object) -> StorageOption:
 
 
 def _suggest_store(text: str) -> str | None:
-    """Return a hint for a text that names no store; None without one. It repeats the scheme only, and no password."""
+    """Return a hint for an invalid store, or None. Of a URL it has only the scheme: the rest may have a password."""
     scheme = _SCHEME.match(text)
     if scheme is None:
         return f"sqlite:{text}" if _FILE_PATH.fullmatch(text) else None

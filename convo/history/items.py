@@ -161,7 +161,7 @@ WRAPPER_START = re.compile(
 
 
 def typed_text(item: Item) -> str:
-    """Return the text of a user message without a coding agent's parts; "" for a summary or another item."""
+    """Return the text of a user message without the parts of a coding agent; "" for a summary or another item."""
     if not is_user_message(item):
         return ""
     text = "\n".join(filter(None, map(_remove_wrappers, _field_texts(item))))
@@ -179,7 +179,7 @@ def _remove_wrappers(text: str) -> str:
 
 
 MAX_TITLE_ITEMS = 16
-"""Items at the start of a conversation, or at the end of a request's input, among which a typed message is searched."""
+"""Items, at the start of a conversation or the end of an input, that are searched for a typed message as its title."""
 
 
 def conversation_title(items: Iterable[Item], width: int = 60) -> str:

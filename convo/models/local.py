@@ -387,6 +387,6 @@ async def _count_input_tokens(chat: ChatModel, request: ModelRequest) -> int:
 
 
 def _reserved_output_tokens(request: ModelRequest) -> int:
-    """Return the tokens of the window that are kept for the output; fewer if the request limits it to less."""
+    """Return the tokens of the context window to reserve for the output, at most the request's limit."""
     max_tokens = request.parameters.get("max_output_tokens")
     return min(max_tokens, ENGINE_RESERVED_TOKENS) if max_tokens else ENGINE_RESERVED_TOKENS

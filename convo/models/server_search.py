@@ -2,7 +2,7 @@
 
 Another program may listen at such a port: its response is bounded in size and time, and ignored if it is not a list of
 models. No model is loaded by a search. The requests are made with httpx2 alone, because importing the openai package
-takes a second; it is imported when a port is open, because the prompt of a chat waits for the search.
+takes a second and the prompt of a chat waits for the search; modules that load it are imported once a port is open.
 """
 
 import asyncio

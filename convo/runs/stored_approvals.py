@@ -45,8 +45,8 @@ class PendingApproval:
     outcome_unknown:  the call had started, and its outcome is unknown
     is_hosted:        the provider runs the tool
     approved:         decided at this pause and not performed yet: True or False; None: undecided
-    turns:            the turn of its run, after those of the runs that contain it; only of a stored run. A model may
-                      use the id of a call again in a later turn
+    turns:            of a stored run: the current turns of the runs that contain the call, outermost first. A model
+                      may use the id of a call again in a later turn
     """
 
     call_id: str
@@ -73,7 +73,7 @@ def list_decidable_approvals(document: RunDocument) -> tuple[PendingApproval, ..
 
 
 def _list_decidable(document: RunDocument, outer_turns: tuple[int, ...]) -> tuple[PendingApproval, ...]:
-    """List the calls of a run that is nested in others, which are at `outer_turns`."""
+    """Return the decidable calls of a run; `outer_turns` are the turns of the runs that contain it, outermost first."""
     if document.get("version") is None:
         raise InvalidRunState("$.version", "is missing", hint=CHANGED_CODE_HINT)
     if document["version"] != RUN_DOCUMENT_VERSION:

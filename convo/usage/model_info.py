@@ -117,8 +117,8 @@ class ModelWindow(NamedTuple):
     context:  input and output together
     output:   the maximum output; None if unknown
     counted:  the encoding of the model's tokenizer; None if counts are estimates
-    source:   the URL of the data, or "convo"
-    reserved: tokens that the engine keeps free for the output
+    source:   the URL of the data, "convo", or "the file"
+    reserved: the part of the context that is reserved for the output
     """
 
     context: int
@@ -134,7 +134,7 @@ class ModelWindow(NamedTuple):
 
 
 ENGINE_CONTEXT_TOKENS, ENGINE_RESERVED_TOKENS = 4_096, 256
-"""The window of convo's own engine (`convo.models.local_process`), and its part that is kept for the output."""
+"""Context window of convo's own engine (`convo.models.local_process`), and the part of it reserved for the output."""
 
 ENGINE_WINDOWS: Mapping[str, ModelWindow] = MappingProxyType(
     {"local/smollm2-135m-instruct": ModelWindow(ENGINE_CONTEXT_TOKENS, source="convo", reserved=ENGINE_RESERVED_TOKENS)}
@@ -164,7 +164,7 @@ def find_model_window(
 
 
 def _find_gguf_window(model: str) -> ModelWindow | None:
-    """Return the window of the GGUF file local/PATH: that in its metadata, or the engine's if that is smaller."""
+    """Return the window of the GGUF file `local/PATH`: the smaller of that in its metadata and the engine's."""
     path = os.path.abspath(os.path.expanduser(model.removeprefix("local/")))
     if not model.startswith("local/") or not path.endswith(".gguf"):
         return None
@@ -190,7 +190,8 @@ _GGUF_STRING, _GGUF_ARRAY = 8, 9
 def read_gguf_context_tokens(path: str, mtime_ns: int, size_bytes: int) -> int | None:
     """Return the context length in the metadata of a GGUF file, in tokens; None without one. Raises OSError.
 
-    The package `gguf` maps the whole file and needs numpy; only the start of the header is read here.
+    `mtime_ns` and `size_bytes` are parts of the cache key. The package `gguf` maps the whole file and needs numpy; only
+    the start of the header is read here.
     """
     with open(path, "rb") as file:
         header = file.read(MAX_GGUF_HEADER_BYTES)
@@ -212,7 +213,7 @@ def read_gguf_context_tokens(path: str, mtime_ns: int, size_bytes: int) -> int |
 
 
 def _read_gguf_value(header: bytes, position: int, kind: int) -> tuple[object, int]:
-    """Return a value and the position after it; an array is skipped and None. Raises struct.error, KeyError."""
+    """Return a value, None for an array, and the position after it. Raises struct.error, KeyError or ValueError."""
     if kind == _GGUF_STRING:
         (length,) = struct.unpack_from("<Q", header, position)
         end = position + 8 + length
@@ -224,8 +225,10 @@ def _read_gguf_value(header: bytes, position: int, kind: int) -> tuple[object, i
         position += 12
         if item_kind in _GGUF_NUMBERS:
             return None, position + count * struct.calcsize(f"<{_GGUF_NUMBERS[item_kind]}")
+        if count and item_kind != _GGUF_STRING:
+            raise ValueError("arrays of arrays are not supported")
         for _ in range(count):
-            _, position = _read_gguf_value(header, position, item_kind if item_kind == _GGUF_STRING else -1)
+            _, position = _read_gguf_value(header, position, _GGUF_STRING)
         return None, position
     code = f"<{_GGUF_NUMBERS[kind]}"
     return struct.unpack_from(code, header, position)[0], position + struct.calcsize(code)

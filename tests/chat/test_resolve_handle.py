@@ -137,8 +137,8 @@ async def test_a_turn_number_is_refused_by_name_where_a_session_is_needed(store:
     with pytest.raises(NotFound) as caught:
         await resolve_handle(store, "tea@2")
     assert message_and_hint(caught) == (
-        "no session 'tea@2': turns of tea are no sessions",
-        "convo chat --fork tea@2 continues after that turn; omit @2 for all of it",
+        "no session 'tea@2': a turn of tea is not a session",
+        "convo chat --fork tea@2 continues after that turn; omit @2 for the whole session",
     )
 
 

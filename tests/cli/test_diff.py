@@ -285,5 +285,5 @@ def test_a_conversation_whose_requests_all_failed_has_none_to_compare(convo: Con
     assert (got.exit, got.err) == (
         5,
         "convo: no request 'mine@1'\n"
-        "  try: no request of it has a response; convo inspect mine shows the failed ones\n",
+        "  try: none of its requests has a response; convo inspect mine shows the failed ones\n",
     )

@@ -398,8 +398,8 @@ def test_a_command_for_a_whole_conversation_refuses_a_turn_by_name(command: str,
     got = convo(*command.split(), "mine@1")
     assert (got.exit, got.err) == (
         5,
-        "convo: no session 'mine@1': turns of mine are no sessions\n"
-        "  try: convo chat --fork mine@1 continues after that turn; omit @1 for all of it\n",
+        "convo: no session 'mine@1': a turn of mine is not a session\n"
+        "  try: convo chat --fork mine@1 continues after that turn; omit @1 for the whole session\n",
     )
     assert convo("sessions", "show", "mine").exit == 0
 

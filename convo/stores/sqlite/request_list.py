@@ -111,9 +111,10 @@ links.created_at >= coalesce((
     )
 ), -1e300)
 """
-"""Excludes most requests from a page of the newest ones before they are sorted.
+"""Excludes most requests before the sort for a page of the newest ones.
 
-The rows that were stored last are as many as the page needs, so no row that is older than all of them is on the page.
+The subquery reads as many rows as a page has, those stored last: a request that is older than all of them is not on the
+page.
 """
 
 
@@ -219,7 +220,10 @@ def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPage:
 def _load_page(
     t: TenantConnection, rowids: Sequence[int], next_cursor: RequestCursor | None, is_search_limited: bool
 ) -> RequestPage:
-    """Read the rows of a page with a statement each for the links, the names of sessions, and the usual titles."""
+    """Read a page: one statement for all links, one for the session names, and one for the last items of the inputs.
+
+    Only a request whose last input item is not a typed message needs another one, for its title.
+    """
     page = encode_json(list(rowids))
     rows = t.fetch_records(SELECT_LINKS_OF_PAGE, page)
     rows_by_rowid = dict(zip(sorted(rowids), rows, strict=True))
@@ -268,7 +272,7 @@ def _keep_titles(t: TenantConnection, keys: Mapping[int, bytes]) -> None:
 
 
 def _typed_title(item: int, body: str | bytes) -> str | None:
-    """Return the title of a request whose input ends with this item if a person typed it; else None."""
+    """Return the title of a request whose input ends with this item; None if the item is not a typed message."""
     with suppress(DamagedRow):
         message = decode_item(str(item), body)
         if typed_text(message):
@@ -298,8 +302,8 @@ def select_once(columns: str, source: str, conditions: Sequence[str]) -> str:
 def tokens_expression(column: str) -> str:
     """Return the SQL expression of the tokens at a column of the table `routes`, 0 if there are none.
 
-    The first integers of a usage are read as numbers: a number at the start of a text ends at the comma, and parsing
-    the whole text as JSON takes five times as long.
+    The first three integers of a usage are read with CAST, which stops at a comma: parsing the whole text as JSON takes
+    five times as long.
     """
     usage, after_first = "'[' || links.usage || ']'", "substr(links.usage, instr(links.usage, ',') + 1)"
     after_second = f"substr({after_first}, instr({after_first}, ',') + 1)"
