@@ -302,10 +302,10 @@ def strip_server_url(url: Json) -> Json:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "", "", "")) or None
 
 
-COMPACTION_PARAMETER: Sequence[Json] = [{"type": "compaction"}]
-"""`context_management` of the link of a compaction, which is no response."""
+COMPACTION_CONTEXT_MANAGEMENT: Sequence[Json] = [{"type": "compaction"}]
+"""Value of `context_management` in the link of a compaction."""
 
 
 def is_compaction_link(link: Link) -> bool:
     """Whether a link is a compaction and not a response."""
-    return link.parameters.get("context_management") == COMPACTION_PARAMETER
+    return link.parameters.get("context_management") == COMPACTION_CONTEXT_MANAGEMENT

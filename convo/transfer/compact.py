@@ -58,7 +58,7 @@ from convo.history.accumulator import TERMINAL_EVENTS
 from convo.history.items import COMPACTION_TRIGGER, Item, Json, Response, is_compaction, item_type
 from convo.history.records import (
     ANSWERED_STATUSES,
-    COMPACTION_PARAMETER,
+    COMPACTION_CONTEXT_MANAGEMENT,
     EMBEDDED_SCOPE,
     Link,
     Scope,
@@ -245,7 +245,7 @@ def _compaction_link(chat: Chat, prepared: PreparedCompaction, state: Conversati
         parent_id=session.link_id,
         session_id=session.id,
         scope=session.scope,
-        parameters={"context_management": COMPACTION_PARAMETER},
+        parameters={"context_management": COMPACTION_CONTEXT_MANAGEMENT},
         usage=prepared.usage,
         is_stored=False,
     )
