@@ -386,7 +386,8 @@ function drawDetail() {
 /**
  * Change the view and its address; a new order or filter is fetched at once.
  *
- * isDrawnLater:  after the next frame, which shows the sign of the change that the caller makes; `drawn` is called then
+ * isDrawnLater:  draw after the next frame, so that a mark that the caller sets is shown first
+ * drawn:         called after that
  */
 function changeView(changes, { replace = false, isDrawnLater = false, drawn = () => {} } = {}) {
   const before = page.view;
@@ -401,7 +402,7 @@ function changeView(changes, { replace = false, isDrawnLater = false, drawn = ()
   else if (page.requests) drawRequests();
 }
 
-/** Draw after the next frame, unless another view is wanted by then, which draws itself. */
+/** Draw after the next frame, unless the view has changed again until then: each change draws itself. */
 function afterPaint(view, drawn) {
   const draw = () => {
     if (page.view !== view || page.kind !== "requests" || !page.requests) return;
