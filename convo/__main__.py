@@ -7,6 +7,7 @@ users with a broken installation. A shell completion does not load the rest of t
 
 import gc
 import os
+import signal
 import sys
 
 from convo import __version__
@@ -17,8 +18,22 @@ after every 700 of them, the default, takes a twentieth of a short command's tim
 """
 
 
+INTERRUPTED_EXIT_CODE = 130
+
+
 def main() -> int:
     """Run the command line of this process; return the exit code."""
+    try:
+        return run_process()
+    except KeyboardInterrupt:  # outside the command, which reports its own: an import, or a second Ctrl-C
+        return INTERRUPTED_EXIT_CODE
+    finally:
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # the interpreter's exit would print a traceback
+
+
+def run_process() -> int:
+    """Run the command line of this process; return the exit code. Raises KeyboardInterrupt."""
     argv = sys.argv[1:]
     if argv == ["--version"]:
         sys.stdout.write(f"convo {__version__}\n")

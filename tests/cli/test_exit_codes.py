@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from convo.cli.output import EXIT_CODES
-from tests.cli.agent_files import REFUND, agent_flags
+from tests.cli.agent_files import AGENTS, REFUND, agent_flags
 from tests.cli.chat_commands import ECHO, scripted_flags
-from tests.command_runner import ROOT, Convo
+from tests.command_runner import ROOT, Convo, Launch
 
 BROKEN = '[{"type": "function_call_output", "call_id": "c1", "output": "x"}]'
 REJECTED = {"error": {"code": "odd", "message": "That is not taken", "status": 400}}
@@ -43,6 +43,39 @@ def test_an_interrupted_command_exits_130() -> None:
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert EXIT_CODES[process.returncode] == "interrupted"
+
+
+INTERRUPTED_EXIT = """
+import atexit, os, signal
+atexit.register(os.kill, os.getpid(), signal.SIGINT)
+"""
+
+
+@pytest.mark.needs("posix")
+def test_an_interrupt_while_the_process_exits_prints_no_traceback(launch: Launch) -> None:
+    flags = agent_flags(text=AGENTS + INTERRUPTED_EXIT)
+    result = launch("chat", *flags, *scripted_flags({"text": "done"}), "-q", "hi")
+    assert (result.exit, result.out, result.err) == (-signal.SIGINT, "done\n", "")
+
+
+INTERRUPTED_IMPORT = """
+import signal, sys
+class Interrupt:
+    def find_spec(self, name, path, target=None):
+        if name == "convo.cli.app":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+from convo.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.needs("posix")
+def test_an_interrupt_before_the_command_is_imported_exits_130() -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_IMPORT, "doctor"], capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
 
 
 def test_the_help_and_the_readme_list_the_same_exit_codes(convo: Convo) -> None:
