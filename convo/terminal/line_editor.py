@@ -17,7 +17,7 @@ from datetime import datetime
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from prompt_toolkit import PromptSession, print_formatted_text
 from prompt_toolkit.application import get_app, run_in_terminal
@@ -38,6 +38,7 @@ from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import History, InMemoryHistory
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.keys import Keys
@@ -230,7 +231,8 @@ class LineEditor:
                 queue.is_forwarding = not apply_to_queue(press, queue)
             if queue.is_forwarding or not queue.is_open:
                 store_typeahead(self._input, [press])
-        self._options.on_queue_change()
+        if presses:
+            self._options.on_queue_change()
 
     @contextmanager
     def release_terminal(self) -> Iterator[None]:
@@ -313,7 +315,7 @@ def apply_to_queue(press: KeyPress, queue: MessageQueue) -> bool:
     if len(press.key) == 1:
         queue.type_text(replace_surrogates(press.data))
         return True
-    if press.key not in QUEUE_KEYS or (press.key == Keys.Up and not queue.can_edit_last):
+    if press.key not in QUEUE_KEYS or (press.key == Keys.Up and not queue.can_edit_last) or is_paste_too_long(press):
         return False
     QUEUE_KEYS[press.key](queue, press.data)
     return True
@@ -361,11 +363,95 @@ def normalize_paste(text: str) -> str:
 LINE_BREAK_KEYS = (Keys.ControlM, Keys.ControlJ)
 
 
+PASTE_START, PASTE_END = "\x1b[200~", "\x1b[201~"
+
+MAX_PASTE_CHARS = 10_000_000
+"""Characters of the longest paste that is accepted."""
+
+PASTE_READ_BYTES = 64 * 1024
+
+MAX_READS_PER_CALL = 64
+"""Reads of a paste after which the event loop runs."""
+
+
 class PasteDetectingInput(Vt100Input):
-    """Terminal input that detects pastes without bracketed paste."""
+    """Terminal input that detects pastes without bracketed paste, and reads a bracketed one in linear time.
+
+    The library's parser searches all the received text of a paste again at each read, so it gets the text at once. Of a
+    paste that is too long it gets one character more than `MAX_PASTE_CHARS`.
+    """
+
+    def __init__(self, stdin: TextIO) -> None:
+        super().__init__(stdin)
+        self._presses: list[KeyPress] = []
+        self.vt100_parser = Vt100Parser(self._add_press)
+        self._paste: list[str] | None = None
+        self._paste_length = 0
+        self._last_chars = ""
 
     def read_keys(self) -> list[KeyPress]:
-        return merge_paste(super().read_keys())
+        self._feed(self.stdin_reader.read())
+        for _ in range(MAX_READS_PER_CALL):
+            data = self.stdin_reader.read(PASTE_READ_BYTES) if self._paste is not None else ""
+            if not data:
+                break
+            self._feed(data)
+        return merge_paste(self._take_presses())
+
+    def flush_keys(self) -> list[KeyPress]:
+        self.vt100_parser.flush()
+        if self._paste is None:
+            self._last_chars = ""  # the parser drops the beginning of a key, too
+        return self._take_presses()
+
+    def _add_press(self, press: KeyPress) -> None:
+        self._presses.append(press)
+
+    def _take_presses(self) -> list[KeyPress]:
+        presses, self._presses = self._presses, []
+        return presses
+
+    def _feed(self, data: str) -> None:
+        """Parse `data`; collect the text between the marks of a paste."""
+        while data:
+            data = self._feed_keys(data) if self._paste is None else self._collect_paste(self._paste, data)
+
+    def _feed_keys(self, data: str) -> str:
+        """Parse keys up to the start of a paste, and return the rest."""
+        start = (self._last_chars + data).find(PASTE_START)
+        if start < 0:
+            self._last_chars = (self._last_chars + data)[1 - len(PASTE_START) :]
+            self.vt100_parser.feed(data)
+            return ""
+        end = start + len(PASTE_START) - len(self._last_chars)
+        self.vt100_parser.feed(data[:end])
+        self._paste, self._paste_length, self._last_chars = [], 0, ""
+        return data[end:]
+
+    def _collect_paste(self, paste: list[str], data: str) -> str:
+        """Add text to the open paste. At its end, parse the paste and return the rest."""
+        end = (self._last_chars + data).find(PASTE_END)
+        length = len(data) if end < 0 else end + len(PASTE_END) - len(self._last_chars)
+        self._last_chars = (self._last_chars + data[:length])[1 - len(PASTE_END) :]
+        kept = data[: max(0, MAX_PASTE_CHARS + 1 + len(PASTE_END) - self._paste_length)][:length]
+        paste.append(kept)
+        self._paste_length += len(kept)
+        if end >= 0:
+            text = "".join(paste).removesuffix(PASTE_END)[: MAX_PASTE_CHARS + 1]
+            self._paste, self._last_chars = None, ""
+            self.vt100_parser.feed(text + PASTE_END)
+        return data[length:]
+
+
+def is_paste_too_long(press: KeyPress) -> bool:
+    return press.key == Keys.BracketedPaste and len(press.data) > MAX_PASTE_CHARS
+
+
+def print_paste_refusal() -> None:
+    sys.stderr.write(
+        f"a paste of more than {MAX_PASTE_CHARS:,} characters is ignored; attach a file instead: /attach FILE\n"
+    )
+    sys.stderr.flush()
 
 
 def merge_paste(presses: list[KeyPress]) -> list[KeyPress]:
@@ -385,6 +471,9 @@ def is_paste(presses: list[KeyPress]) -> bool:
 MAX_SHOWN_PASTE_LINES = 20
 """Lines of a paste that are shown; a longer one is collapsed."""
 
+MAX_SHOWN_PASTE_CHARS = 10_000
+"""Characters of a paste that are shown; a longer one is collapsed: the editor draws the text again at each key."""
+
 
 class CollapsedPastes:
     """The long pastes of one message, each shown as "[pasted 500 lines]" until the message is sent."""
@@ -398,12 +487,13 @@ class CollapsedPastes:
     def collapse(self, text: str) -> str:
         """Return the text to show for a paste: a placeholder if it is long, else `text`."""
         line_count = len(text.removesuffix("\n").split("\n"))
-        if line_count <= MAX_SHOWN_PASTE_LINES:
+        if line_count <= MAX_SHOWN_PASTE_LINES and len(text) <= MAX_SHOWN_PASTE_CHARS:
             return text
         numbers = count(2)
-        placeholder = f"[pasted {line_count:,} lines]"
+        size = f"{line_count:,} lines" if line_count > MAX_SHOWN_PASTE_LINES else f"{len(text):,} characters"
+        placeholder = f"[pasted {size}]"
         while placeholder in self._texts:
-            placeholder = f"[pasted {line_count:,} lines, {next(numbers)}]"
+            placeholder = f"[pasted {size}, {next(numbers)}]"
         self._texts[placeholder] = text
         return placeholder
 
@@ -474,6 +564,9 @@ def build_key_bindings(
 
     @bindings.add(Keys.BracketedPaste)
     def paste(event: KeyPressEvent) -> None:
+        if len(event.data) > MAX_PASTE_CHARS:
+            run_in_terminal(print_paste_refusal)
+            return
         text = normalize_paste(event.data)
         on_paste(text)
         event.current_buffer.insert_text(pastes.collapse(text))

@@ -21,6 +21,9 @@ EMPTY_MESSAGE = TypedMessage()
 SEPARATOR = " · "
 FORWARDING_HINT = "further keys go to the next prompt"
 
+MAX_RENDERED_CHARS = 2_000
+"""Characters at the end of the draft that are rendered; the terminal shows fewer."""
+
 MIN_DRAFT_COLUMNS = 6
 """Columns below which the draft is left out."""
 
@@ -94,7 +97,7 @@ class MessageQueue:
     def render(self, columns: int) -> str:
         """Render the number of messages and the end of the draft in one line; "" if there are neither."""
         queued = f"queued: {len(self.messages)}" if self.messages else ""
-        draft = " ".join(escape_control_chars(self.draft.text).split("\n"))
+        draft = " ".join(escape_control_chars(self.draft.text[-MAX_RENDERED_CHARS:]).split("\n"))
         hint = FORWARDING_HINT if self.is_forwarding else "Up to edit" if queued and not draft else ""
         free_columns = columns - sum(len(part + SEPARATOR) for part in (queued, hint) if part)
         shown_draft = f"> {cut_start(draft, free_columns - 2)}" if draft and free_columns > MIN_DRAFT_COLUMNS else ""

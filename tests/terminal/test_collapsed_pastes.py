@@ -23,6 +23,14 @@ def test_a_paste_of_up_to_twenty_lines_is_shown() -> None:
     assert pastes.expand("[pasted 21 lines]") == "a\n" * 21
 
 
+def test_a_paste_of_one_long_line_is_collapsed() -> None:
+    pastes = CollapsedPastes()
+    assert pastes.collapse("a" * 10_000) == "a" * 10_000
+    assert pastes.collapse("a" * 10_001) == "[pasted 10,001 characters]"
+    assert pastes.collapse("b" * 10_001) == "[pasted 10,001 characters, 2]"
+    assert pastes.expand("[pasted 10,001 characters, 2]") == "b" * 10_001
+
+
 def test_each_placeholder_is_replaced_by_its_own_paste() -> None:
     pastes = CollapsedPastes()
     first, second = "[pasted 21 lines]\n" * 21, "b\n" * 21

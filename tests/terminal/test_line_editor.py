@@ -4,20 +4,32 @@ import asyncio
 import fcntl
 import os
 import stat
+import tty
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
+from prompt_toolkit import PromptSession
 from prompt_toolkit.history import FileHistory, History
+from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyPress
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.output import DummyOutput
 
 from convo.terminal.line_editor import (
     MAX_HISTORY_BYTES,
+    CollapsedPastes,
+    PasteDetectingInput,
     PromptHistory,
+    apply_to_queue,
+    build_key_bindings,
     merge_paste,
     open_prompt_history,
 )
+from convo.terminal.message_queue import MessageQueue
 
 
 def parse_keys(typed: str) -> list[KeyPress]:
@@ -45,6 +57,101 @@ def test_typed_keys_are_not_a_paste(typed: str) -> None:
 def test_lines_that_arrive_together_are_a_paste(pasted: str) -> None:
     (press,) = merge_paste(parse_keys(pasted))
     assert (press.key, press.data) == ("<bracketed-paste>", pasted)
+
+
+@pytest.fixture
+def typing() -> Iterator[tuple[PasteDetectingInput, BinaryIO]]:
+    """An input, and the end of a pseudo-terminal that types into it."""
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    with open(master, "wb", buffering=0) as keyboard, open(slave, encoding="utf-8") as stdin:
+        yield PasteDetectingInput(stdin), keyboard
+
+
+@pytest.mark.needs("posix")
+@pytest.mark.parametrize("size", [1, 3, 7, 1_000])
+def test_a_paste_is_one_key_wherever_its_reads_are_split(
+    size: int, typing: tuple[PasteDetectingInput, BinaryIO]
+) -> None:
+    keys, keyboard = typing
+    typed = "a\x1b[200~one\x1b[A\r\n\x1b[20é\x1b[201~b\x1b[200~\x1b[201~\x1b[A".encode()
+    presses: list[KeyPress] = []
+    for start in range(0, len(typed), size):
+        keyboard.write(typed[start : start + size])
+        presses += keys.read_keys()
+    assert [(press.key, press.data) for press in presses] == [
+        ("a", "a"),
+        ("<bracketed-paste>", "one\x1b[A\r\n\x1b[20é"),
+        ("b", "b"),
+        ("<bracketed-paste>", ""),
+        ("up", "\x1b[A"),
+    ]
+
+
+@pytest.mark.needs("posix")
+def test_a_pause_within_the_end_of_a_paste_does_not_continue_it(
+    typing: tuple[PasteDetectingInput, BinaryIO],
+) -> None:
+    keys, keyboard = typing
+    keyboard.write(b"\x1b[200~one\x1b[2")
+    assert keys.read_keys() + keys.flush_keys() == []
+    keyboard.write(b"01~")
+    assert [press.data for press in keys.read_keys()] == ["one"]
+
+
+@pytest.mark.needs("posix")
+def test_a_long_paste_is_parsed_once(
+    typing: tuple[PasteDetectingInput, BinaryIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, keyboard = typing
+    parsed: list[int] = []
+    feed = keys.vt100_parser.feed
+
+    def count_and_feed(data: str) -> None:
+        parsed.append(len(data))
+        feed(data)
+
+    monkeypatch.setattr(keys.vt100_parser, "feed", count_and_feed)
+    presses: list[KeyPress] = []
+    for part in ("\x1b[200~", *["line\n" * 200] * 100, "\x1b[201~"):
+        keyboard.write(part.encode())
+        presses += keys.read_keys()
+    (press,) = presses
+    assert (len(press.data), sum(parsed)) == (100_000, 100_012)
+
+
+@pytest.mark.needs("posix")
+def test_of_a_paste_that_is_too_long_one_more_character_is_kept(
+    typing: tuple[PasteDetectingInput, BinaryIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("convo.terminal.line_editor.MAX_PASTE_CHARS", 10)
+    keys, keyboard = typing
+    for length, kept in ((10, 10), (11, 11), (12, 11), (500, 11)):
+        keyboard.write(b"\x1b[200~" + b"x" * length + b"\x1b[201~y")
+        paste, after = keys.read_keys()
+        assert (paste.data, after.data) == ("x" * kept, "y")
+
+
+def test_a_paste_that_is_too_long_goes_past_the_queue_to_the_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("convo.terminal.line_editor.MAX_PASTE_CHARS", 10)
+    queue = MessageQueue()
+    applied = [apply_to_queue(KeyPress(Keys.BracketedPaste, "x" * length), queue) for length in (10, 11)]
+    assert (applied, queue.draft.text) == ([True, False], "x" * 10)
+
+
+async def test_a_paste_that_is_too_long_is_ignored_with_a_notice(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("convo.terminal.line_editor.MAX_PASTE_CHARS", 10)
+    pasted: list[str] = []
+    bindings = build_key_bindings(pasted.append, CollapsedPastes(), lambda: False, lambda: "", lambda task: None)
+    with create_pipe_input() as pipe:
+        session = PromptSession[str](input=pipe, output=DummyOutput(), key_bindings=bindings)
+        pipe.send_text(f"\x1b[200~{'x' * 11}\x1b[201~\x1b[200~{'y' * 10}\x1b[201~\r")
+        assert await session.prompt_async() == "y" * 10
+    assert pasted == ["y" * 10]
+    notice = "a paste of more than 10 characters is ignored; attach a file instead: /attach FILE\n"
+    assert capsys.readouterr().err == notice
 
 
 # -- the history -----------------------------------------------------------------------------------
