@@ -7,7 +7,6 @@ users with a broken installation. A shell completion does not load the rest of t
 
 import gc
 import os
-import signal
 import sys
 
 from convo import __version__
@@ -23,25 +22,22 @@ INTERRUPTED_EXIT_CODE = 130
 
 def main() -> int:
     """Run the command line of this process; return the exit code."""
-    try:
-        return run_process()
-    except KeyboardInterrupt:  # outside the command, which reports its own: an import, or a second Ctrl-C
-        return INTERRUPTED_EXIT_CODE
-    finally:
-        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # the interpreter's exit would print a traceback
-
-
-def run_process() -> int:
-    """Run the command line of this process; return the exit code. Raises KeyboardInterrupt."""
     argv = sys.argv[1:]
     if argv == ["--version"]:
         sys.stdout.write(f"convo {__version__}\n")
         return 0
     gc.set_threshold(GC_THRESHOLD)
-    code = complete(argv) if "_CONVO_COMPLETE" in os.environ else run(argv)
-    gc.freeze()  # a last collection before the exit would take a tenth of the time
-    return code
+    try:
+        code = complete(argv) if "_CONVO_COMPLETE" in os.environ else run(argv)
+        gc.freeze()  # a last collection before the exit would take a tenth of the time
+        return code
+    except KeyboardInterrupt:  # outside the command, which reports its own: an import, or a second Ctrl-C
+        return INTERRUPTED_EXIT_CODE
+    finally:
+        import signal
+
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # the interpreter's exit would print a traceback
 
 
 def complete(argv: list[str]) -> int:
