@@ -129,6 +129,7 @@ def test_the_json_has_the_complete_request() -> None:
         "counted_by": "the endpoint",
         "window": None,
         "left": None,
+        "fits": None,
     }
 
 

@@ -16,10 +16,11 @@ pytestmark = pytest.mark.needs("posix")
 
 
 def shown_turns(items: Sequence[Item], *, terminal: bool = False) -> list[str]:
-    """The lines between the first line of a chat and its first prompt."""
+    """The lines between the first line of a chat, below which a terminal has an empty one, and its first prompt."""
     Path("talk.json").write_text(json.dumps(items))
     err = run_repl(*ECHO, "--from", "./talk.json", terminal=terminal).err
-    return err.partition(" commands.\n")[2].partition("continue: ")[0].removesuffix("> \n").splitlines()
+    after_first_line = err.partition(" commands.")[2].partition("\n")[2].removeprefix("\n")
+    return after_first_line.partition("continue: ")[0].removesuffix("> \n").splitlines()
 
 
 def test_the_last_turns_are_shown_with_their_roles() -> None:
