@@ -13,17 +13,17 @@ from tests.server.gateway import RunningGateway, run_gateway
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.browser]
 
-BROKEN_SCRIPT = """() => {
-  const isBroken = (node) => {
+WRAPPED_TEXTS_SCRIPT = """() => {
+  const isWrapped = (node) => {
     const range = document.createRange();
     range.selectNodeContents(node);
     const tops = [...range.getClientRects()].filter((box) => box.width > 1).map((box) => box.top);
     return Math.max(...tops) - Math.min(...tops) > 0.9 * parseFloat(getComputedStyle(node).lineHeight);
   };
   const names = "#views a, body > header button, .tabs button, .facts, .facts > *, .status-label, td.number, .fact";
-  return [...document.querySelectorAll(names)].filter(isBroken).map((node) => node.textContent);
+  return [...document.querySelectorAll(names)].filter(isWrapped).map((node) => node.textContent);
 }"""
-"""Returns the names of views and tabs, the facts and the figures that need more than one line."""
+"""Returns the names of views and tabs, the facts and the figures that take more than one line."""
 
 
 CUT_CHOICES_SCRIPT = """selects => selects.filter((select) => {
@@ -66,7 +66,7 @@ def test_no_screen_scrolls_sideways_or_breaks_a_name_at_360_pixels(
     with open_page(browser, width=360) as page:
         open_screen(page, served, name)
         assert horizontal_overflow(page) == 0
-        assert page.evaluate(BROKEN_SCRIPT) == []
+        assert page.evaluate(WRAPPED_TEXTS_SCRIPT) == []
 
 
 @pytest.mark.parametrize("width", [360, 640])
@@ -102,7 +102,7 @@ def test_a_row_of_the_comparison_has_at_most_two_lines_at_360_pixels(
         assert max(heights) < 2.9  # two lines with their padding
         models = rows.nth(1).locator("td")
         assert models.all_text_contents() == ["openai/gpt-5-mini", "openai/gpt-5"]
-        assert page.evaluate(BROKEN_SCRIPT) == []
+        assert page.evaluate(WRAPPED_TEXTS_SCRIPT) == []
         assert accessibility(page) == []
 
 
