@@ -221,7 +221,7 @@ class Chat:
                     yield event
         except ConvoError as failure:
             is_unused = is_unsent_request(failure) or (
-                snapshot is not None and not snapshot.is_saved and _is_parameter_refused(failure)
+                snapshot is not None and not snapshot.is_saved and _is_parameter_refusal(failure)
             )
             if snapshot and turn.request_count < 2 and is_unused:
                 await self._discard_input(snapshot, turn.link)
@@ -290,8 +290,8 @@ class Chat:
         await self.record.update_fields(replace(self.session, file_head=self.state.path.head))
 
 
-def _is_parameter_refused(failure: ConvoError) -> bool:
-    """Whether a server refused the request because of a field that it named, and not because of the input."""
+def _is_parameter_refusal(failure: ConvoError) -> bool:
+    """Whether a server refused the request because of a parameter that it named, other than the input."""
     if not isinstance(failure, RequestRefused) or failure.status not in (400, 422):
         return False
     return bool(failure.param) and not str(failure.param).startswith("input")
