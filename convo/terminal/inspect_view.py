@@ -21,7 +21,6 @@ from convo.history.items import (
     Json,
     decode_json_escapes,
     is_client_call,
-    is_compaction,
     is_summary,
     item_preview,
     item_text,
@@ -37,6 +36,7 @@ from convo.history.records import (
     describe_client,
     describe_translation,
     get_link_provider,
+    is_compaction_link,
 )
 from convo.inspect.run_timeline import RunTimeline, TimelineEntry
 from convo.inspect.tree import LinkRow, iter_link_rows
@@ -421,9 +421,8 @@ def build_tree_row(row: LinkRow, short_id: str, view: ConversationView, *, is_fi
 
 
 def _find_compaction(link: Link, view: ConversationView) -> Item | None:
-    """Return the item that replaces earlier items if the request is a compaction, else None."""
-    item = view.path_index.item(link.head)
-    return item if item and link.status == "completed" and is_compaction(item) else None
+    """Return the item that replaces earlier items if the request is a completed compaction, else None."""
+    return view.path_index.item(link.head) if is_compaction_link(link) and link.status == "completed" else None
 
 
 CHART_HEADING = "context"
