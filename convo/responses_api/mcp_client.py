@@ -203,9 +203,13 @@ class McpConnection:
                 environ[target.key_env] = target.key.reveal()
             program, *arguments = target.command
             log = exit_stack.enter_context(_open_null_device())
-            return await exit_stack.enter_async_context(
-                stdio_client(StdioServerParameters(command=program, args=arguments, env=environ), errlog=log)
+            parameters = StdioServerParameters(
+                command=program,
+                args=arguments,
+                env=environ,
+                encoding_error_handler="replace",  # with "strict" a byte of a startup message ends the reader unseen
             )
+            return await exit_stack.enter_async_context(stdio_client(parameters, errlog=log))
         from mcp.client.streamable_http import streamable_http_client
 
         client = await exit_stack.enter_async_context(_make_http_client(target))

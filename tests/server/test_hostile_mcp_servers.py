@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -141,3 +142,26 @@ async def test_a_server_that_does_not_end_its_session_leaves_no_task(monkeypatch
             await asyncio.wait([task for task in started if "McpConnection" in repr(task)])
 
         assert server.requests[-1].start.startswith("DELETE")
+
+
+NOISY_PROCESS = r"""
+import json, sys
+sys.stdout.buffer.write(b"d\xe9marrage\n{}\nnull\n")
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["method"] == "initialize":
+        info = {"serverInfo": {"name": "x", "version": "1"}, "capabilities": {"tools": {}}}
+        result = {"protocolVersion": request["params"]["protocolVersion"], **info}
+    else:
+        result = {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}
+    if "id" in request:
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"""
+
+
+async def test_a_process_may_print_messages_that_are_neither_utf_8_nor_json() -> None:
+    connection = McpConnection("x", McpTarget(command=(sys.executable, "-c", NOISY_PROCESS)))
+    try:
+        assert [tool["name"] for tool in await connection.list_tools()] == ["t"]
+    finally:
+        await connection.aclose()
