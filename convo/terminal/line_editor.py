@@ -774,4 +774,5 @@ class EditorCompleter(Completer):
         except ConvoError:  # without a readable store there are no completions
             return
         for suggestion in suggestions:
-            yield Completion(suggestion.text, start_position=-length, display_meta=suggestion.description)
+            display, description = (escape_control_chars(text) for text in suggestion)
+            yield Completion(suggestion.text, start_position=-length, display=display, display_meta=description)

@@ -5,13 +5,15 @@ import fcntl
 import os
 import stat
 import tty
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
 from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.input.vt100_parser import Vt100Parser
@@ -22,6 +24,7 @@ from prompt_toolkit.output import DummyOutput
 from convo.terminal.line_editor import (
     MAX_HISTORY_BYTES,
     CollapsedPastes,
+    EditorCompleter,
     PasteDetectingInput,
     PromptHistory,
     apply_to_queue,
@@ -30,6 +33,7 @@ from convo.terminal.line_editor import (
     open_prompt_history,
 )
 from convo.terminal.message_queue import MessageQueue
+from convo.terminal.prompt import Suggestion
 
 
 def parse_keys(typed: str) -> list[KeyPress]:
@@ -152,6 +156,22 @@ async def test_a_paste_that_is_too_long_is_ignored_with_a_notice(
     assert pasted == ["y" * 10]
     notice = "a paste of more than 10 characters is ignored; attach a file instead: /attach FILE\n"
     assert capsys.readouterr().err == notice
+
+
+# -- completions -----------------------------------------------------------------------------------
+
+
+async def test_the_menu_shows_the_control_characters_of_a_suggestion_escaped() -> None:
+    name, description = "invoice\u202efdp.sh", "\x1b[2Jone\u200b"
+
+    async def suggest(before: str) -> tuple[int, Sequence[Suggestion]]:
+        return len(before), [Suggestion(name, description)]
+
+    completions = EditorCompleter(suggest).get_completions_async(Document("in"), CompleteEvent())
+    (completion,) = [completion async for completion in completions]
+    assert (completion.text, completion.start_position) == (name, -2)
+    shown = (completion.display_text, completion.display_meta_text)
+    assert shown == ("invoice\\u202efdp.sh", "\\x1b[2Jone\\u200b")
 
 
 # -- the history -----------------------------------------------------------------------------------
