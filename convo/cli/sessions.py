@@ -132,7 +132,7 @@ def print_search_hits(config: ConfigPath, query: str, limit: int, *, as_json: bo
         for hit, result in results:  # a fork has the items of the session that it came from
             found.setdefault(hit.key, []).append(result)
         unique = [first._replace(other_session_count=len(others)) for first, *others in found.values()]
-        print_line(list_views.render_search_results(unique, detect_display(sys.stdout, os.environ)))
+        print_line(list_views.render_search_results(unique, query, detect_display(sys.stdout, os.environ)))
     else:
         print_notice(f"no matches for {query!r}")
 

@@ -334,8 +334,8 @@ def max_input_tokens(shares: Sequence[InputTokenShare]) -> int:
     return max((share.input_tokens or 0 for share in shares), default=0)
 
 
-CHARS_BEFORE_MATCH = 20
-"""Characters shown before the first match."""
+MAX_CHARS_BEFORE_MATCH = 20
+"""Characters shown before the first match, at most a third of all."""
 
 
 def search_snippet(text: str, query: str, width: int = 60) -> str:
@@ -344,7 +344,7 @@ def search_snippet(text: str, query: str, width: int = 60) -> str:
     folded = _fold_case(line)
     positions = [folded.find(_fold_case(word)) for word in query.split()]
     match_start = min((position for position in positions if position >= 0), default=0)
-    start = max(0, match_start - CHARS_BEFORE_MATCH) if len(line) > width else 0
+    start = max(0, match_start - min(MAX_CHARS_BEFORE_MATCH, width // 3)) if len(line) > width else 0
     start = min(start, max(0, len(line) - width))
     end = start + width
     before, after = ("…" if start else ""), ("…" if end < len(line) else "")

@@ -16,6 +16,7 @@ from convo.terminal.terminal import (
     Column,
     DisplayOptions,
     escape_control_chars,
+    fit_framed_columns,
     format_count,
     key_value_lines,
     render_table,
@@ -135,8 +136,8 @@ def render_session(
     return display.translate_box_chars("\n".join([name, *key_value_lines(rows, display, signs=signs)]))
 
 
-def render_search_results(results: Sequence[SearchResult], display: DisplayOptions) -> str:
-    """Render one line for each item that a search found."""
+def render_search_results(results: Sequence[SearchResult], query: str, display: DisplayOptions) -> str:
+    """Render one line for each item that a search found; a narrow column still shows the word that was found."""
     columns = [
         Column(
             "session",
@@ -152,6 +153,13 @@ def render_search_results(results: Sequence[SearchResult], display: DisplayOptio
         Column("role", [result.author for result in results], drop_order=0),
         Column("text", [result.snippet for result in results]),
     ]
+    if display.width is not None:
+        from convo.inspect.view import search_snippet
+
+        table = fit_framed_columns(columns, display)
+        if table.columns[-1].heading == "text":
+            snippets = [search_snippet(result.snippet, query, table.widths[-1]) for result in results]
+            columns[-1] = columns[-1]._replace(cells=snippets)
     return render_table(columns, display)
 
 

@@ -205,12 +205,25 @@ def test_an_open_run_of_a_session_is_shown_with_its_command() -> None:
 
 def test_search_results_name_the_item_and_its_author() -> None:
     results = [SearchResult(PLAIN, 3, 12, "user", "a [monad] is"), SearchResult(CHAIN, 2, None, "function_call", "x")]
-    assert render_search_results(results, DisplayOptions()).splitlines() == [
+    assert render_search_results(results, "monad", DisplayOptions()).splitlines() == [
         "session  item            role           text",
         "mine     3/12            user           a [monad] is",
         "a\\x1bb   2, on a branch  function_call  x",
     ]
-    assert render_search_results(results, DisplayOptions(40)).splitlines()[0].split() == ["session", "item", "text"]
+    assert render_search_results(results, "monad", DisplayOptions(40)).splitlines()[0].split() == [
+        "session",
+        "item",
+        "text",
+    ]
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+def test_a_search_result_on_a_terminal_shows_the_word_that_was_found(columns: int) -> None:
+    snippet = "…2. From there, follow the quay and walk along the harbour to…"
+    results = [SearchResult(PLAIN, 4, None, "assistant", snippet)]
+    lines = render_search_results(results, "Harbour", DisplayOptions(columns)).splitlines()
+    assert any("harbour" in line for line in lines)
+    assert max(map(len, lines)) <= columns
 
 
 def test_tenants_are_listed_with_their_rows_and_size() -> None:
