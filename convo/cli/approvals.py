@@ -298,7 +298,7 @@ def _match_calls(
     if not matches and not (
         all_calls if name == ALL_CALLS_WORD else [pair for pair in all_calls if pair[1].tool == name]
     ):
-        ids = [call.call_id for _, call in undecided]
+        ids = list(dict.fromkeys(call.call_id for _, call in undecided))
         hint = f"one of {', '.join(ids)}" if ids else "convo approvals"
         if ids and not approve and " " in name:
             hint = f"a reason belongs to its call: convo approvals reject {quote(f'{ids[0]}={name}')}"

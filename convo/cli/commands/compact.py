@@ -35,7 +35,9 @@ def compact_command(
             help="Compaction input: auto, previous_response_id (the endpoint's chain) or input (the items).",
         ),
     ] = CompactionMode.AUTO,
-    preview: Annotated[bool, typer.Option("--preview", help="Show the compacted history without saving it.")] = False,
+    preview: Annotated[
+        bool, typer.Option("--preview", help="Send the request and show the compacted history, but save nothing.")
+    ] = False,
     focus: Annotated[
         str | None, typer.Option("--focus", metavar="TEXT", help="Topic that the summary covers in most detail.")
     ] = None,

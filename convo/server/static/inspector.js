@@ -429,9 +429,12 @@ function changeFilters(changes) {
 
 function openRequest(id) {
   resetRanges();
-  changeView({ request: id, compare: "" }, { replace: Boolean(page.view.request) });
-  loadDetail();
-  byId("detail-title")?.focus();
+  const drawn = () => {
+    byId("detail-title")?.focus();
+    loadDetail(); // after the first frame: an early response would be drawn before it
+  };
+  changeView({ request: id, compare: "" }, { replace: Boolean(page.view.request), isDrawnLater: true, drawn });
+  markOpenRow(byId("request-rows"), id);
 }
 
 function closeRequest() {
