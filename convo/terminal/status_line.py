@@ -9,16 +9,18 @@ import os.path
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from convo.config.request_settings import OBJECT_PARAMETERS
 from convo.config.sections import Price
 from convo.history.items import Json
 from convo.history.records import Link, Session
-from convo.inspect.view import OpenRun
 from convo.strategies.strategy import STRATEGIES, ConversationState
 from convo.terminal.terminal import format_count, text_width, truncate_text
 from convo.usage.cost import Usage
+
+if TYPE_CHECKING:
+    from convo.inspect.view import OpenRun
 
 PART_SEPARATOR = " · "
 
@@ -266,7 +268,7 @@ def format_status(session: Session, state: ConversationState, model: str, reques
     return "\n".join(f"  {name:<11} {value}" for name, value in lines)
 
 
-def describe_open_run(run: OpenRun) -> str:
+def describe_open_run(run: "OpenRun") -> str:
     """Describe the status of an open run."""
     if run.is_paused:
         return (
@@ -281,7 +283,7 @@ PAUSED_RUN_TEXT = "an agent run is paused"
 ORPHANED_RUN_TEXT = "an agent run was interrupted during its calls"
 
 
-def format_continue_command(session: Session, run: OpenRun | None) -> str:
+def format_continue_command(session: Session, run: "OpenRun | None") -> str:
     """Return the command that continues a session; "" while another process continues its run."""
     name = quote(session.name or session.id)
     if run is None:

@@ -22,7 +22,7 @@ PROMPT_PACKAGES = {"prompt_toolkit"}
 
 ANSWER_PACKAGES = HEAVY - PROMPT_PACKAGES | {"markdown_it", "pygments", "tomlkit", "aiohttp"}
 
-LATER_MODULES = {"convo.chat.view_loader", "convo.stores.request_list", "email.utils"}
+LATER_MODULES = {"convo.chat.view_loader", "convo.inspect.view", "convo.stores.request_list", "email.utils"}
 """Modules of /inspect, of the page and of responses."""
 
 SERVER_MODULES = {"convo.models.http"}
