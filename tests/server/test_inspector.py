@@ -255,6 +255,19 @@ FIRST_RUNNING_TEXT = """() => new Promise((resolve) => {
 """Resolves to the text of a running response in the first frame that shows some of it, however busy the test is."""
 
 
+SLOW_FIRST_CONVERSATION = """
+const fetchAtOnce = window.fetch;
+let isFirst = true;
+window.fetch = async (path, init) => {
+  if (isFirst && String(path).includes("inspect/api/conversations/")) {
+    isFirst = false;
+    await new Promise((resolve) => setTimeout(resolve, 1500));
+  }
+  return fetchAtOnce(path, init);
+};"""
+"""A page with it receives the first data of a conversation 1.5 seconds late, as from a busy server."""
+
+
 def script_slow_answer(gateway: RunningGateway, text: str) -> str:
     """Script a slow answer of the model "slow", and return the id of a response to continue from."""
     gateway.script("slow", {"text": text}, chunk=8, delay_s=0.3)
@@ -318,6 +331,19 @@ def test_an_answer_of_another_client_stays_when_it_has_ended(
         page.locator(f"#continued-{second}").click()
         expect(page.locator("main article")).to_have_count(4)
         expect(page.get_by_text("Continued in")).to_have_count(0)
+
+
+def test_an_answer_is_shown_while_it_grows_after_a_slow_first_reply_of_the_server(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with run_gateway(tmp_path / "live") as gateway, open_page(browser) as page:
+        first = script_slow_answer(gateway, LONG_TEXT[:130])
+        page.add_init_script(SLOW_FIRST_CONVERSATION)
+        page.goto(f"{gateway.root}/#/{first}")
+        expect(page.locator("main article")).to_have_count(2)
+        request = {"model": "slow", "input": "go on", "previous_response_id": first, "stream": True}
+        with gateway.http.stream("POST", "/v1/responses", json=request):
+            expect(page.locator("#running article")).to_contain_text("word0")
 
 
 def test_a_paused_run_names_the_calls_that_need_approval(

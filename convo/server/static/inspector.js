@@ -3,7 +3,7 @@
 // The query of the address is the view of the table; #conversations is the list, #/HANDLE or #/HANDLE/RESPONSE a
 // conversation, #compare/A/B two branches. The page draws what it fetches, and fetches again while it is visible: the table when the
 // feed of changes reports one (every second without the feed), a conversation often while a response is in
-// progress and seldom otherwise, and never for more than a tenth of the time.
+// progress and seldom otherwise, at most two seconds after a slow reply.
 
 import { approvalButtons, showDecisions } from "./approvals.js";
 import { RequestCharts } from "./charts.js";
@@ -27,7 +27,7 @@ import { linkTree } from "./tree.js";
 import { usageChart } from "./usage.js";
 
 const [RUNNING_POLL_MS, IDLE_POLL_MS, CHANGE_POLL_MS, REOPEN_FEED_MS] = [300, 1000, 100, 5000];
-const MAX_PAUSE_MS = 500;
+const [MAX_TABLE_PAUSE_MS, MAX_PAUSE_MS] = [500, 2000];
 const TITLE_CHARS = 80;
 const [PAGE_REQUESTS, MAX_REFRESHED_REQUESTS, SEARCH_DELAY_MS, TICK_MS] = [50, 200, 200, 1000];
 const source = openSource();
@@ -110,11 +110,12 @@ async function poll() {
   schedulePoll(isOutdated ? CHANGE_POLL_MS : isGrowing ? RUNNING_POLL_MS : idleMs);
 }
 
-/** Poll after a delay, and not more than a tenth of the time; the table has a shorter pause, so that it is live. */
+/** Poll after a delay, and after slow polls with a pause that is short enough to show each answer while it grows. */
 function schedulePoll(delayMs) {
   clearTimeout(pollTimer);
   if (delayMs === Infinity) return;
-  const pauseMs = page.kind === "requests" ? Math.min(3 * pollDurationMs, MAX_PAUSE_MS) : 10 * pollDurationMs;
+  const isTable = page.kind === "requests";
+  const pauseMs = isTable ? Math.min(3 * pollDurationMs, MAX_TABLE_PAUSE_MS) : Math.min(10 * pollDurationMs, MAX_PAUSE_MS);
   pollTimer = setTimeout(poll, Math.max(0, Math.max(delayMs, pauseMs) - (performance.now() - polledAt)));
 }
 
