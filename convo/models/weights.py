@@ -22,8 +22,8 @@ from pathlib import Path
 from convo.config.paths import make_private_folder
 from convo.errors import ModelMissing, StoreFault, Unreadable
 from convo.runtime import PRIVATE_FILE_MODE, is_process_dead, process_identity
+from convo.usage.gguf import GGUF_MAGIC
 
-_GGUF_MAGIC = b"GGUF"
 PULL_COMMAND = "convo models pull"
 
 _PULL_FOLDER_PREFIX = ".pull-"
@@ -122,10 +122,10 @@ def check_gguf(path: Path) -> None:
     """Check that the file begins like a GGUF file. Raises Unreadable."""
     try:
         with path.open("rb") as file:
-            magic = file.read(len(_GGUF_MAGIC))
+            magic = file.read(len(GGUF_MAGIC))
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
-    if magic != _GGUF_MAGIC:
+    if magic != GGUF_MAGIC:
         raise Unreadable(f"{path} is not a GGUF file", hint="name a GGUF file")
 
 

@@ -7,11 +7,9 @@ only text are sent no images.
 
 import os
 import re
-import struct
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
-from stat import S_ISREG
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -168,70 +166,12 @@ def _find_gguf_window(model: str) -> ModelWindow | None:
     path = os.path.abspath(os.path.expanduser(model.removeprefix("local/")))
     if not model.startswith("local/") or not path.endswith(".gguf"):
         return None
-    try:
-        info = os.stat(path)
-        is_file = S_ISREG(info.st_mode)  # nothing else is opened: a pipe would block
-        tokens = read_gguf_context_tokens(path, info.st_mtime_ns, info.st_size) if is_file else None
-    except OSError:
-        return None
-    if not tokens:
+    from convo.usage.gguf import read_context_length  # only needed for files of weights
+
+    tokens = read_context_length(path)
+    if tokens is None:
         return None
     return ModelWindow(min(ENGINE_CONTEXT_TOKENS, tokens), source="the file", reserved=ENGINE_RESERVED_TOKENS)
-
-
-MAX_GGUF_HEADER_BYTES = 1 << 20
-"""Bytes of a GGUF file that are read; the context length is before the vocabulary, which may be larger."""
-
-_GGUF_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-_GGUF_STRING, _GGUF_ARRAY = 8, 9
-
-
-@lru_cache(maxsize=32)
-def read_gguf_context_tokens(path: str, mtime_ns: int, size_bytes: int) -> int | None:
-    """Return the context length in the metadata of a GGUF file, in tokens; None without one. Raises OSError.
-
-    `mtime_ns` and `size_bytes` are parts of the cache key. The package `gguf` maps the whole file and needs numpy; only
-    the start of the header is read here.
-    """
-    with open(path, "rb") as file:
-        header = file.read(MAX_GGUF_HEADER_BYTES)
-    try:
-        magic, _version, _tensors, count = struct.unpack_from("<4sIQQ", header)
-        position, context_tokens = struct.calcsize("<4sIQQ"), {}
-        for _ in range(count if magic == b"GGUF" else 0):
-            key, position = _read_gguf_value(header, position, _GGUF_STRING)
-            (kind,) = struct.unpack_from("<I", header, position)
-            value, position = _read_gguf_value(header, position + 4, kind)
-            if key == "general.architecture" or str(key).endswith(".context_length"):
-                context_tokens[key] = value
-            tokens = context_tokens.get(f"{context_tokens.get('general.architecture')}.context_length")
-            if tokens is not None:
-                return tokens if type(tokens) is int and tokens > 0 else None
-    except (struct.error, KeyError, ValueError, OverflowError):  # no GGUF, or a longer header
-        pass
-    return None
-
-
-def _read_gguf_value(header: bytes, position: int, kind: int) -> tuple[object, int]:
-    """Return a value, None for an array, and the position after it. Raises struct.error, KeyError or ValueError."""
-    if kind == _GGUF_STRING:
-        (length,) = struct.unpack_from("<Q", header, position)
-        end = position + 8 + length
-        if end > len(header):
-            raise ValueError("the header is longer than what was read")
-        return header[position + 8 : end].decode(errors="replace"), end
-    if kind == _GGUF_ARRAY:
-        item_kind, count = struct.unpack_from("<IQ", header, position)
-        position += 12
-        if item_kind in _GGUF_NUMBERS:
-            return None, position + count * struct.calcsize(f"<{_GGUF_NUMBERS[item_kind]}")
-        if count and item_kind != _GGUF_STRING:
-            raise ValueError("arrays of arrays are not supported")
-        for _ in range(count):
-            _, position = _read_gguf_value(header, position, _GGUF_STRING)
-        return None, position
-    code = f"<{_GGUF_NUMBERS[kind]}"
-    return struct.unpack_from(code, header, position)[0], position + struct.calcsize(code)
 
 
 @cache
