@@ -315,24 +315,23 @@ def prune_tenants(config: ConfigPath, flags: SettingFlags, options: PruneOptions
     with show_progress("removing" if options.is_confirmed else "counting", settings):
         results, removed_runs = read_from_store(settings, prune)
     matches = [(name, pruned) for name, pruned in results if any(pruned)]
+    has_result = bool(matches) or not damaged_by_tenant
     for name in damaged_by_tenant:
         reason = "a damaged session may continue any of the conversations, so none is removed"
         print_notice(f"tenant {name}: {reason}")
-    if damaged_by_tenant and not matches:
-        raise next(iter(damaged_by_tenant.values()))
-    if as_json:
+    if as_json and has_result:
         tenants = [{"tenant": name, **_prune_result_to_json(pruned)} for name, pruned in matches]
         print_json({"before": cutoff, "removed": options.is_confirmed, "tenants": tenants})
     elif matches:
         print_line(list_views.render_prune_results(matches, detect_display(sys.stdout, os.environ)))
-    print_notice(_format_prune_result(options, has_matches=bool(matches)))
+    if has_result:
+        print_notice(_format_prune_result(options, has_matches=bool(matches)))
     for path in list_named_files(folder, removed_runs):
         print_notice(f"the file {path} is kept")
     delete_run_files(folder, removed_runs)
-    if damaged_by_tenant and not as_json:
-        raise next(iter(damaged_by_tenant.values()))
     if damaged_by_tenant:
-        raise Exit(1)
+        has_json_result = as_json and has_result  # the error would be a second JSON document
+        raise Exit(1) if has_json_result else next(iter(damaged_by_tenant.values()))
 
 
 def _format_prune_result(options: PruneOptions, *, has_matches: bool) -> str:

@@ -256,11 +256,15 @@ def test_the_data_of_other_tenants_is_pruned_beside_a_damaged_session(convo: Con
     notice = "tenant local: a damaged session may continue any of the conversations, so none is removed\n"
     failure = f"convo: the stored session 'tea' is damaged: its record is not valid JSON\n  try: {HINT}\n"
 
+    got = convo("store", "prune", "--older-than", "1d", "--json")
+    assert (got.exit, [tenant["tenant"] for tenant in got.json()["tenants"]]) == (1, ["office"])
     got = convo("store", "prune", "--older-than", "1d", "--yes")
     assert (got.exit, got.err) == (1, f"{notice}removed\n{failure}")
     assert [line.split()[:2] for line in got.out.splitlines()[1:]] == [["office", "4"]]
     got = convo("store", "prune", "--older-than", "1d", "--yes")
     assert (got.exit, got.out, got.err) == (1, "", notice + failure)
+    got = convo("store", "prune", "--older-than", "1d", "--json")
+    assert (got.exit, got.json()["error"]["code"]) == (1, "store_damaged")
 
 
 DAMAGES = (
