@@ -19,10 +19,10 @@ from convo.chat.files import PRIVATE_MODE, format_os_error, resolve_links, write
 from convo.cli.output import print_json, print_line, print_notice
 from convo.config.credentials import (
     KEYRING_LOCATION,
-    KeyringBackend,
+    KeyringInfo,
     check_keyring,
     delete_from_keyring,
-    find_keyring_backend,
+    find_keyring,
     get_keyring_username,
     has_stored_key,
     write_keyring,
@@ -426,10 +426,10 @@ def save_provider_key(config: Path | None, name: str, *, file: bool) -> None:
     if not file:
         with _key_file_hint():  # before the user enters a key that cannot be stored
             check_keyring()
-        backend = find_keyring_backend()
-        if backend and backend.plain_text_file:
+        keyring = find_keyring()
+        if keyring and keyring.plain_text_file:
             print_notice(
-                f"warning: the keyring {backend.name} keeps keys as plain text in {backend.plain_text_file}; "
+                f"warning: the keyring {keyring.name} keeps keys as plain text in {keyring.plain_text_file}; "
                 f"convo config key set {name} --file keeps it in a file that only you can read"
             )
     key = _read_key(name)
@@ -453,22 +453,22 @@ def print_key_locations(config: Path | None, name: str | None, *, as_json: bool)
     """
     settings = load_settings(config)
     providers = [_find_provider(settings, name, "show {}")] if name else settings.providers.values()
-    backend = find_keyring_backend()
-    locations = [_locate_key(provider, backend) for provider in providers]
+    keyring = find_keyring()
+    locations = [_locate_key(provider, keyring) for provider in providers]
     if as_json:
         print_json([location._asdict() for location in locations])
     else:
         print_line(render_key_locations(locations, detect_display(sys.stdout, os.environ)))
 
 
-def _locate_key(provider: Provider, backend: KeyringBackend | None) -> KeyLocation:
+def _locate_key(provider: Provider, keyring: KeyringInfo | None) -> KeyLocation:
     """Return the location of the key that requests to `provider` use."""
     if read_secret(os.environ, provider.key_env):
         return KeyLocation(provider.name, "variable", provider.key_env)
     if provider.key_file:
         return KeyLocation(provider.name, "file", str(provider.key_file))
     if provider.keyring:
-        file, name = (backend.plain_text_file, backend.name) if backend else (None, None)
+        file, name = (keyring.plain_text_file, keyring.name) if keyring else (None, None)
         return KeyLocation(provider.name, "keyring", file, name, plain_text=file is not None)
     return KeyLocation(provider.name)
 

@@ -104,7 +104,7 @@ def has_keyring() -> bool:
     return not isinstance(get_keyring(), NoKeyring | DisabledKeyring)
 
 
-class KeyringBackend(NamedTuple):
+class KeyringInfo(NamedTuple):
     """The keyring in use.
 
     name:             its module and class
@@ -116,7 +116,7 @@ class KeyringBackend(NamedTuple):
     plain_text_file: str | None = None
 
 
-def find_keyring_backend() -> KeyringBackend | None:
+def find_keyring() -> KeyringInfo | None:
     """Return the keyring in use; None without one. Does not open it: it may be locked."""
     if not has_keyring():
         return None
@@ -128,8 +128,8 @@ def find_keyring_backend() -> KeyringBackend | None:
         backend = backends[0]
     name = f"{type(backend).__module__}.{type(backend).__qualname__}"
     if "plaintext" not in type(backend).__name__.lower():
-        return KeyringBackend(name)
-    return KeyringBackend(name, str(getattr(backend, "file_path", None) or "a file"))
+        return KeyringInfo(name)
+    return KeyringInfo(name, str(getattr(backend, "file_path", None) or "a file"))
 
 
 def check_keyring() -> None:
