@@ -181,22 +181,25 @@ class ChatOutput:
         object.__setattr__(self, "waiting_line", WaitingLine(sys.stdout, sys.stderr, is_enabled=is_for_user))
 
     def note(self, text: str) -> None:
-        """Print a message that is not the answer to stderr."""
+        """Print a message that is not the answer to stderr, unless --quiet is set."""
         if not self.quiet:
-            self.waiting_line.hide()
-            print_notice(text)
-            sys.stderr.flush()
+            self.print_message(text)
 
     def note_wrapped(self, text: str) -> None:
         """Print the message in lines that fit the terminal, for text that is not copied as a whole."""
         self.note(wrap_text(escape_control_chars(text), detect_display_without_color(sys.stderr).width))
 
-    def note_styled(self, text: str) -> None:
-        """Print lines that are already escaped and styled to stderr."""
-        if not self.quiet:
-            self.waiting_line.hide()
-            sys.stderr.write(f"{text}\n")
-            sys.stderr.flush()
+    def print_message(self, text: str) -> None:
+        """Print a message to stderr, also with --quiet: a part of a question."""
+        self.waiting_line.hide()
+        print_notice(text)
+        sys.stderr.flush()
+
+    def print_styled(self, text: str) -> None:
+        """Print lines that are escaped and styled already to stderr, also with --quiet: a part of a question."""
+        self.waiting_line.hide()
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
 
     def print_receipt(self, format_receipt: Callable[[int | None], str], *, has_margin: bool = True) -> None:
         """Print a receipt: on a terminal as one dim line below an empty one.

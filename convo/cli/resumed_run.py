@@ -392,7 +392,7 @@ async def _resume_interactively(presenter: RunPresenter, out: ChatOutput) -> int
     presenter.omit_pending_calls()
     while True:
         should_resume = not runner.pending_calls or await ask_for_decisions(
-            runner, reader, out.note, out.note_styled, detect_display(sys.stderr, os.environ)
+            runner, reader, out.print_message, out.print_styled, detect_display(sys.stderr, os.environ)
         )
         if not should_resume or not runner.can_resume:
             return await presenter.report_exit()

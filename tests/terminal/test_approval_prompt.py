@@ -238,6 +238,20 @@ def test_resume_asks_the_same_questions_at_a_terminal(home: Path) -> None:
     assert tool_runs() == ["refund A1 100"]
 
 
+def test_a_question_of_a_quiet_resume_shows_its_call(home: Path) -> None:
+    with at_terminal("chat", *agent_flags(), *(model := two_refund_calls()), "-n", "mine", "pay it back") as terminal:
+        assert terminal.wait_for_exit() == 3
+    with at_terminal("resume", "mine", "-q", *agent_flags(), *model, "--approve", "c1") as terminal:
+        output = terminal.wait_for_text(QUESTION)
+        assert "approved refund (c1)" not in output
+        assert "─ desk · c2 ─" in output
+        terminal.type_keys("maybe\r")
+        assert "(no decision)" in terminal.wait_for_text("(no decision)")
+        answer_prompt(terminal, "reject", "Paid back.")
+        assert terminal.wait_for_exit() == 0
+    assert tool_runs() == ["refund A1 100"]
+
+
 def test_ctrl_c_in_a_run_leaves_it_resumable(home: Path) -> None:
     slow = scripted_flags(
         {"text": "one two three four five six seven eight " * 10}, {"text": "Fine."}, chunk=4, delay_s=0.25
