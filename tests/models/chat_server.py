@@ -100,6 +100,29 @@ class ChatServer:
 
         self.answers.append(answer)
 
+    @contextmanager
+    def hold_answer(self, first: str, rest: str = "") -> Iterator[threading.Event]:
+        """Answer with the text `first`, and when the event is set with `rest` and the end.
+
+        The event is set at the end of the block at the latest.
+        """
+        may_end = threading.Event()
+
+        async def answer(receive: Receive, send: Send) -> None:
+            await send_head(send, 200, "text/event-stream")
+            await send_piece(send, event({"id": "chatcmpl-1", **delta(content=first)}))
+            await asyncio.to_thread(may_end.wait)
+            if rest:
+                await send_piece(send, event({"id": "chatcmpl-1", **delta(content=rest)}))
+            await send_piece(send, event({"id": "chatcmpl-1", **finish("stop")}))
+            await send_piece(send, b"data: [DONE]\n\n", more=False)
+
+        self.answers.append(answer)
+        try:
+            yield may_end
+        finally:
+            may_end.set()
+
     def stall(self, *chunks: Any) -> None:
         """Answer with these chunks, then send nothing until the client disconnects."""
 

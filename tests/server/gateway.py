@@ -33,11 +33,18 @@ from convo.stores.factory import open_store
 from tests.asgi_server import start_loop_thread
 from tests.cli.stored_chats import DATABASE, ChatWriter, write_chats
 from tests.config.settings_inputs import make_settings
+from tests.models.chat_server import ChatServer, run_chat_server
 
 T = TypeVar("T")
 
 SCRIPTS = ("one", "two", "slow", "broken", "refused")
 """Models whose answers a test sets with `RunningGateway.script`."""
+
+HTTP_TIMEOUT_S = 60
+"""Only rules out a hang: a test may hold an answer while a page takes many seconds on a busy machine."""
+
+HELD_MODEL = "up/m"
+"""The model of `run_gateway_with_upstream`. `ChatServer.hold_answer` prepares an answer that a test ends."""
 
 
 @dataclass
@@ -63,7 +70,7 @@ class RunningGateway:
     http: httpx2.Client = field(init=False)
 
     def __post_init__(self) -> None:
-        self.http = httpx2.Client(base_url=self.root, timeout=30, trust_env=False)
+        self.http = httpx2.Client(base_url=self.root, timeout=HTTP_TIMEOUT_S, trust_env=False)
 
     @property
     def root(self) -> str:
@@ -173,6 +180,17 @@ def run_gateway(
         running.shut_down()
         thread.join()
         listener.close()
+
+
+@contextmanager
+def run_gateway_with_upstream(
+    folder: Path, store_url: str = "memory", **more: Any
+) -> Iterator[tuple[RunningGateway, ChatServer]]:
+    """Run a gateway and the server with prepared answers of its model `HELD_MODEL`."""
+    with run_chat_server() as upstream:
+        toml = f'[providers.up]\napi = "chat"\nbase_url = "{upstream.url}"\n'
+        with run_gateway(folder, store_url, toml=toml, **more) as running:
+            yield running, upstream
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,8 +22,15 @@ from tests.cli.chat_commands import scripted_flags
 from tests.cli.stored_chats import DATABASE, ChatWriter
 from tests.command_runner import Launch
 from tests.inspect.conversation_builder import ConversationBuilder, build_chain
-from tests.server.browser import HOSTILE_TEXT, MARKUP, accessibility, horizontal_overflow, open_page
-from tests.server.gateway import RunningGateway, run_gateway, run_gateway_with_chats
+from tests.models.chat_server import ChatServer
+from tests.server.browser import HOSTILE_TEXT, MARKUP, accessibility, horizontal_overflow, open_page, stop_clock
+from tests.server.gateway import (
+    HELD_MODEL,
+    RunningGateway,
+    run_gateway,
+    run_gateway_with_chats,
+    run_gateway_with_upstream,
+)
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.browser]
 
@@ -241,109 +249,110 @@ def test_an_empty_store_shows_how_to_send_the_first_request(browser: Browser, tm
 # -- responses in progress ------------------------------------------------------------------------
 
 
-LONG_TEXT = " ".join(f"word{number}" for number in range(100))
+FIRST_TEXT, REST = "word0 word1", " word2 word3"
+"""The answer of `continue_chain` while it is held, and the rest of it."""
 
 
-FIRST_RUNNING_TEXT = """() => new Promise((resolve) => {
-  const look = () => {
-    const text = document.querySelector("#running article")?.innerText ?? "";
-    if (text.includes("word0")) resolve(text);
-    else requestAnimationFrame(look);
-  };
-  look();
-})"""
-"""Resolves to the text of a running response in the first frame that shows some of it, however busy the test is."""
+@dataclass(frozen=True)
+class LiveChain:
+    """A gateway with a chain of one response, and the page of this response."""
+
+    gateway: RunningGateway
+    upstream: ChatServer
+    page: Page
+    response_id: str
+
+    @property
+    def address(self) -> str:
+        return f"{self.gateway.root}/#/{self.response_id}"
+
+    @contextmanager
+    def continue_chain(self, **more: Any) -> Iterator[Callable[[], None]]:
+        """Continue the chain by an answer of another client; the function ends the answer."""
+        request = {"model": HELD_MODEL, "input": "go on", "previous_response_id": self.response_id, "stream": True}
+        with (
+            self.upstream.hold_answer(FIRST_TEXT, REST) as may_end,
+            self.gateway.http.stream("POST", "/v1/responses", json={**request, **more}) as got,
+        ):
+            lines = got.iter_lines()
+            next(lines)
+
+            def end() -> None:
+                may_end.set()
+                assert list(lines)
+
+            yield end
 
 
-SLOW_FIRST_CONVERSATION = """
-const fetchAtOnce = window.fetch;
-let isFirst = true;
-window.fetch = async (path, init) => {
-  if (isFirst && String(path).includes("inspect/api/conversations/")) {
-    isFirst = false;
-    await new Promise((resolve) => setTimeout(resolve, 1500));
-  }
-  return fetchAtOnce(path, init);
-};"""
-"""A page with it receives the first data of a conversation 1.5 seconds late, as from a busy server."""
+@pytest.fixture
+def live(browser: Browser, tmp_path: Path) -> Iterator[LiveChain]:
+    with run_gateway_with_upstream(tmp_path / "live") as (gateway, upstream), open_page(browser) as page:
+        first = gateway.create_response({"model": "echo", "input": "hi"}).json()["id"]
+        yield LiveChain(gateway, upstream, page, first)
 
 
-def script_slow_answer(gateway: RunningGateway, text: str) -> str:
-    """Script a slow answer of the model "slow", and return the id of a response to continue from."""
-    gateway.script("slow", {"text": text}, chunk=8, delay_s=0.3)
-    return str(gateway.create_response({"model": "echo", "input": "hi"}).json()["id"])
+def test_a_streamed_answer_grows_while_it_arrives_and_then_appears_in_the_tree(live: LiveChain) -> None:
+    page = live.page
+    page.goto(live.address)
+    expect(page.locator("tbody tr")).to_have_count(1)
+    running = page.locator("#running article")
+    with live.continue_chain() as end:
+        expect(running).to_contain_text(FIRST_TEXT)
+        expect(running).not_to_contain_text(REST)
+        expect(page.get_by_role("status")).to_have_text("1 response in progress")
+        end()
+    expect(page.locator("tbody tr.completed")).to_have_count(2)
+    expect(page.locator("tbody tr").last).to_contain_text(f"go on → {FIRST_TEXT}{REST}")
+    expect(running).to_have_count(0)
+    expect(page.get_by_role("status")).to_contain_text("Up to date")
 
 
-def test_a_streamed_answer_grows_while_it_arrives_and_then_appears_in_the_tree(
-    browser: Browser, tmp_path: Path
-) -> None:
-    with run_gateway(tmp_path / "live") as gateway, open_page(browser) as page:
-        first = script_slow_answer(gateway, LONG_TEXT[:130])
-        page.goto(f"{gateway.root}/#/{first}")
-        expect(page.locator("tbody tr")).to_have_count(1)
-        request = {"model": "slow", "input": "go on", "previous_response_id": first, "stream": True}
-        with gateway.http.stream("POST", "/v1/responses", json=request):
-            running = page.locator("#running article")
-            assert "word17" not in page.evaluate(FIRST_RUNNING_TEXT)
-            expect(page.get_by_role("status")).to_have_text("1 response in progress")
-            expect(page.locator("tbody tr.completed")).to_have_count(2)
-        expect(page.locator("tbody tr").last).to_contain_text("go on → word0")
-        expect(running).to_have_count(0)
-        expect(page.get_by_role("status")).to_contain_text("Up to date")
-
-
-def test_a_background_answer_is_shown_as_far_as_it_is_stored_until_it_ends(browser: Browser, tmp_path: Path) -> None:
-    with run_gateway(tmp_path / "live") as gateway, open_page(browser) as page:
-        first = script_slow_answer(gateway, LONG_TEXT)
-        page.goto(f"{gateway.root}/#/{first}")
-        request = {"model": "slow", "input": "go on", "previous_response_id": first, "background": True}
-        response_id = gateway.create_response(request).json()["id"]
+def test_a_background_answer_is_shown_as_far_as_it_is_stored_until_it_ends(live: LiveChain) -> None:
+    page = live.page
+    page.goto(live.address)
+    with live.continue_chain(background=True):
         expect(page.locator("tbody tr.in_progress")).to_contain_text("in_progress")
-        expect(page.locator("#running article")).to_contain_text("word0")
-        gateway.http.post(f"/v1/responses/{response_id}/cancel")
+        expect(page.locator("#running article")).to_contain_text(FIRST_TEXT)
+        response_id = live.gateway.http.get("/inspect/api/requests").json()["data"][0]["id"]
+        live.gateway.http.post(f"/v1/responses/{response_id}/cancel")
         expect(page.locator("tbody tr.cancelled")).to_contain_text("go on")
         expect(page.locator("#running article")).to_have_count(0)
 
 
 @pytest.mark.parametrize("is_background", [False, True])
-def test_an_answer_of_another_client_stays_when_it_has_ended(
-    browser: Browser, tmp_path: Path, is_background: bool
-) -> None:
-    with run_gateway(tmp_path / "live") as gateway, open_page(browser) as page:
-        first = script_slow_answer(gateway, LONG_TEXT[:130])
-        page.goto(f"{gateway.root}/#/{first}")
-        expect(page.locator("main article")).to_have_count(2)
-        request = {"model": "slow", "input": "go on", "previous_response_id": first, "stream": True}
-        with gateway.http.stream("POST", "/v1/responses", json={**request, "background": is_background}) as got:
-            lines = got.iter_lines()
-            next(lines)
-            expect(page.locator("#running article")).to_contain_text("word0")
-            assert list(lines)
-        expect(page.locator("#running article")).to_have_count(0)
-        second = gateway.http.get("/inspect/api/requests").json()["data"][0]["id"]
-        expect(page.get_by_text(f"This page follows the conversation: continued in {second}")).to_be_visible()
-        expect(page.locator("main article").last).to_contain_text(LONG_TEXT[:130])
-        expect(page.locator("main article")).to_have_count(4)
-        assert accessibility(page) == []
-        page.reload()
-        expect(page.get_by_text(f"Continued in {second}")).to_be_visible()
-        expect(page.locator("main article")).to_have_count(2)
-        page.locator(f"#continued-{second}").click()
-        expect(page.locator("main article")).to_have_count(4)
-        expect(page.get_by_text("Continued in")).to_have_count(0)
+def test_an_answer_of_another_client_stays_when_it_has_ended(live: LiveChain, is_background: bool) -> None:
+    page = live.page
+    page.goto(live.address)
+    expect(page.locator("main article")).to_have_count(2)
+    with live.continue_chain(background=is_background) as end:
+        expect(page.locator("#running article")).to_contain_text(FIRST_TEXT)
+        end()
+    expect(page.locator("#running article")).to_have_count(0)
+    second = live.gateway.http.get("/inspect/api/requests").json()["data"][0]["id"]
+    expect(page.get_by_text(f"This page follows the conversation: continued in {second}")).to_be_visible()
+    expect(page.locator("main article").last).to_contain_text(f"{FIRST_TEXT}{REST}")
+    expect(page.locator("main article")).to_have_count(4)
+    assert accessibility(page) == []
+    page.reload()
+    expect(page.get_by_text(f"Continued in {second}")).to_be_visible()
+    expect(page.locator("main article")).to_have_count(2)
+    page.locator(f"#continued-{second}").click()
+    expect(page.locator("main article")).to_have_count(4)
+    expect(page.get_by_text("Continued in")).to_have_count(0)
 
 
-def test_an_answer_is_shown_while_it_grows_after_a_slow_first_reply_of_the_server(
-    browser: Browser, tmp_path: Path
-) -> None:
-    with run_gateway(tmp_path / "live") as gateway, open_page(browser) as page:
-        first = script_slow_answer(gateway, LONG_TEXT[:130])
-        page.add_init_script(SLOW_FIRST_CONVERSATION)
-        page.goto(f"{gateway.root}/#/{first}")
-        expect(page.locator("main article")).to_have_count(2)
-        request = {"model": "slow", "input": "go on", "previous_response_id": first, "stream": True}
-        with gateway.http.stream("POST", "/v1/responses", json=request):
-            expect(page.locator("#running article")).to_contain_text("word0")
+def test_an_answer_is_shown_while_it_grows_after_a_slow_first_reply_of_the_server(live: LiveChain) -> None:
+    page = live.page
+    stop_clock(page)
+    page.route("**/inspect/api/conversations/*", lambda _: None)
+    with page.expect_request("**/inspect/api/conversations/*"):
+        page.goto(live.address)
+    page.clock.run_for(1500)
+    page.unroute("**/inspect/api/conversations/*")  # sends the request that was held
+    expect(page.locator("main article")).to_have_count(2)
+    with live.continue_chain():
+        page.clock.run_for(2000)
+        expect(page.locator("#running article")).to_contain_text(FIRST_TEXT)
 
 
 def test_a_paused_run_names_the_calls_that_need_approval(

@@ -6,6 +6,7 @@ Markdown of answers, token bars, compaction preview, agent runs, filters by tool
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -20,7 +21,13 @@ from tests.cli.chat_commands import scripted_flags
 from tests.cli.stored_chats import DATABASE, ChatWriter
 from tests.command_runner import Launch
 from tests.server.browser import HOSTILE_TEXT, accessibility, horizontal_overflow, open_page
-from tests.server.gateway import RunningGateway, run_gateway, run_gateway_with_chats
+from tests.server.gateway import (
+    HELD_MODEL,
+    RunningGateway,
+    run_gateway,
+    run_gateway_with_chats,
+    run_gateway_with_upstream,
+)
 from tests.stores.chat_transactions import link
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.browser]
@@ -210,28 +217,27 @@ def test_the_time_line_has_ended_guardrails_and_handoffs(
         assert horizontal_overflow(page) == 0
 
 
-def test_the_text_of_a_stream_stays_in_the_pane_until_the_response_is_there(
-    page: Page, gateway: RunningGateway
-) -> None:
-    gateway.script("slow", {"text": "one two three four five six"}, chunk=4, delay_s=0.2)
-    page.goto(gateway.root)
-    expect(page.locator("tbody tr")).not_to_have_count(0)
-    released: list[object] = []
-    with gateway.http.stream(
-        "POST", "/v1/responses", json={"model": "slow", "input": "Count", "stream": True}
-    ) as stream:
+def test_the_text_of_a_stream_stays_in_the_pane_until_the_response_is_there(page: Page, tmp_path: Path) -> None:
+    request = {"model": HELD_MODEL, "input": "Count", "stream": True}
+    with run_gateway_with_upstream(tmp_path / "live") as (gateway, upstream):
+        gateway.create_response({"model": "echo", "input": "hi"})
+        page.goto(gateway.root)
         row = page.locator("tbody tr").first
-        expect(row).to_contain_text("in progress")
-        page.route("**/inspect/api/requests/resp_*", lambda route: released.append(route))
-        row.click()
-        expect(page.locator("#detail-text")).to_contain_text("one")
-        stream.read()
-    expect(row).to_contain_text("done")
-    expect(page.locator("#detail-text")).to_contain_text("one")
-    for route in released:
-        route.continue_()  # type: ignore[attr-defined]
-    page.unroute("**/inspect/api/requests/resp_*")
-    expect(page.get_by_role("tabpanel")).to_contain_text("one two three four five six")
+        with (
+            upstream.hold_answer("one two three", " four five six") as may_end,
+            gateway.http.stream("POST", "/v1/responses", json=request) as stream,
+        ):
+            expect(row).to_contain_text("in progress")
+            page.route("**/inspect/api/requests/resp_*", lambda _: None)
+            row.click()
+            expect(page.locator("#detail-text")).to_have_text("one two three")
+            with page.expect_request("**/inspect/api/requests/resp_*"):
+                may_end.set()
+                stream.read()
+        expect(row).to_contain_text("done")
+        expect(page.locator("#detail-text")).to_contain_text("one two three")
+        page.unroute("**/inspect/api/requests/resp_*")  # sends the request that was held
+        expect(page.get_by_role("tabpanel")).to_contain_text("one two three four five six")
 
 
 def test_the_pane_follows_a_chain_that_goes_on(page: Page, gateway: RunningGateway) -> None:

@@ -26,7 +26,13 @@ from tests.server.browser import (
     open_page,
     shortest_delay_ms,
 )
-from tests.server.gateway import RunningGateway, run_gateway, run_gateway_with_chats
+from tests.server.gateway import (
+    HELD_MODEL,
+    RunningGateway,
+    run_gateway,
+    run_gateway_with_chats,
+    run_gateway_with_upstream,
+)
 from tests.stores.chat_transactions import link, session
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.browser]
@@ -388,8 +394,7 @@ def test_a_printed_page_has_the_table_or_the_whole_request(page: Page) -> None:
 
 
 def test_a_request_appears_within_a_second_of_its_start_and_changes_to_done(browser: Browser, tmp_path: Path) -> None:
-    with run_gateway(tmp_path / "live") as gateway, open_page(browser) as page:
-        gateway.script("slow", {"text": " ".join(f"word{number}" for number in range(30))}, chunk=8, delay_s=0.1)
+    with run_gateway_with_upstream(tmp_path / "live") as (gateway, upstream), open_page(browser) as page:
         gateway.create_response({"model": "echo", "input": "hi"})
         page.goto(gateway.root)
         expect(page.locator("tbody tr")).to_have_count(1)
@@ -397,8 +402,11 @@ def test_a_request_appears_within_a_second_of_its_start_and_changes_to_done(brow
 
         def measure(attempt: int) -> float:
             title = f"Count the words {attempt}."
-            request = {"model": "slow", "input": title, "stream": True}
-            with gateway.http.stream("POST", "/v1/responses", json=request) as got:
+            request = {"model": HELD_MODEL, "input": title, "stream": True}
+            with (
+                upstream.hold_answer("word0", " word29") as may_end,
+                gateway.http.stream("POST", "/v1/responses", json=request) as got,
+            ):
                 lines = got.iter_lines()
                 next(lines)
                 started_ms = time.time() * 1000
@@ -407,6 +415,7 @@ def test_a_request_appears_within_a_second_of_its_start_and_changes_to_done(brow
                 expect(page.locator("#detail-text")).to_contain_text("word0")
                 expect(page.get_by_role("status")).to_have_text("1 request in progress")
                 assert accessibility(page) == []
+                may_end.set()
                 list(lines)
             ended_ms = time.time() * 1000
             expect(page.locator("tbody tr").first).to_contain_text("done")
@@ -422,18 +431,18 @@ def test_a_request_appears_within_a_second_of_its_start_and_changes_to_done(brow
 def test_a_background_request_of_the_store_appears_and_an_open_json_stays_open(
     browser: Browser, tmp_path: Path
 ) -> None:
-    with run_gateway(tmp_path / "live") as gateway, open_page(browser) as page:
-        gateway.script("slow", {"text": "one two three four"}, chunk=2, delay_s=0.5)
+    with run_gateway_with_upstream(tmp_path / "live") as (gateway, upstream), open_page(browser) as page:
         first = gateway.create_response({"model": "echo", "input": "hi"}).json()["id"]
         page.goto(f"{gateway.root}/?request={first}")
         page.get_by_role("tabpanel").locator("article > details > summary").first.click()
-        request = {"model": "slow", "input": "Later.", "background": True}
-        response_id = gateway.create_response(request).json()["id"]
-        row = page.locator("tbody tr").first
-        expect(row).to_contain_text("in progress")
-        expect(page.get_by_role("tabpanel").locator("article > details[open]")).to_have_count(1)
-        gateway.http.post(f"/v1/responses/{response_id}/cancel")
-        expect(row).to_contain_text("cancelled")
+        with upstream.hold_answer("one two"):
+            request = {"model": HELD_MODEL, "input": "Later.", "background": True}
+            response_id = gateway.create_response(request).json()["id"]
+            row = page.locator("tbody tr").first
+            expect(row).to_contain_text("in progress")
+            expect(page.get_by_role("tabpanel").locator("article > details[open]")).to_have_count(1)
+            gateway.http.post(f"/v1/responses/{response_id}/cancel")
+            expect(row).to_contain_text("cancelled")
         expect(page.get_by_role("tabpanel").locator("article > details[open]")).to_have_count(1)
 
 

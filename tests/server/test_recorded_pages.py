@@ -1,9 +1,7 @@
 """Recorded requests on the inspector page, in a real Chromium: of `convo serve --record` and of `convo tap`."""
 
-import asyncio
 import os
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,12 +10,11 @@ from pathlib import Path
 import httpx2
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from starlette.types import Receive, Send
 
 from tests.fork_server import ConvoProcess
-from tests.models.chat_server import ChatServer, event, finish, run_chat_server, send_head, send_piece
+from tests.models.chat_server import ChatServer
 from tests.server.browser import MAX_DELAY_MS, OBSERVE_ROWS, accessibility, open_page, shortest_delay_ms
-from tests.server.gateway import run_gateway
+from tests.server.gateway import HELD_MODEL, HTTP_TIMEOUT_S, run_gateway_with_upstream
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.browser]
 
@@ -37,19 +34,6 @@ def run_tap(upstream: str, file: Path) -> Iterator[str]:
             assert "lost" not in errors
 
 
-def answer_when_set(upstream: ChatServer, may_end: threading.Event) -> None:
-    """Prepare an answer whose last part is sent after `may_end`."""
-
-    async def answer(receive: Receive, send: Send) -> None:
-        await send_head(send, 200, "text/event-stream")
-        await send_piece(send, event({"id": "chatcmpl-1", "choices": [{"index": 0, "delta": {"content": "Once"}}]}))
-        await asyncio.to_thread(may_end.wait)
-        await send_piece(send, event(finish("stop")))
-        await send_piece(send, b"data: [DONE]\n\n", more=False)
-
-    upstream.answers.append(answer)
-
-
 def check_live_row(page: Page, upstream: ChatServer, base_url: str, model: str, title: str) -> None:
     """Send requests until the row of one appears and changes to done, each within a second."""
 
@@ -61,13 +45,14 @@ def check_live_row(page: Page, upstream: ChatServer, base_url: str, model: str, 
 
 def live_row_delay_ms(page: Page, upstream: ChatServer, base_url: str, model: str, title: str) -> float:
     """Send a request and open its row. Return the longer delay: until the row appears, and until it changes to done."""
-    may_end = threading.Event()
-    answer_when_set(upstream, may_end)
     body = {"model": model, "stream": True, "messages": [{"role": "user", "content": title}]}
     headers = {"user-agent": "OpenAI/Python 3.54.0"}
-    with httpx2.stream(
-        "POST", f"{base_url}/chat/completions", json=body, headers=headers, timeout=30, trust_env=False
-    ) as response:
+    with (
+        upstream.hold_answer("Once") as may_end,
+        httpx2.stream(
+            "POST", f"{base_url}/chat/completions", json=body, headers=headers, timeout=HTTP_TIMEOUT_S, trust_env=False
+        ) as response,
+    ):
         lines = response.iter_lines()
         assert "Once" in next(lines)
         started_ms = time.time() * 1000
@@ -97,18 +82,16 @@ def test_recorded_requests_are_live_on_the_page_of_the_server_and_of_tap_beside_
     browser: Browser, tmp_path: Path
 ) -> None:
     file = tmp_path / "convo.db"
-    with run_chat_server() as upstream:
-        toml = f'[providers.up]\napi = "chat"\nbase_url = "{upstream.url}"\n'
-        with (
-            run_gateway(tmp_path / "served", f"sqlite:{file}", toml=toml, record=True) as gateway,
-            open_page(browser) as page,
-        ):
-            page.goto(gateway.root)
-            expect(page.locator("#recording")).to_contain_text("Requests that are not stored are recorded")
-            expect(page.get_by_role("heading", name="curl")).to_be_visible()  # the store is empty
-            page.evaluate(OBSERVE_ROWS)
-            check_live_row(page, upstream, gateway.url, "up/m", "To the server.")
-            expect(page.locator("#recording")).to_be_visible()
-            with run_tap(upstream.url, file) as base_url:
-                check_live_row(page, upstream, base_url, "m", "Through the relay.")
-            assert accessibility(page) == []
+    with (
+        run_gateway_with_upstream(tmp_path / "served", f"sqlite:{file}", record=True) as (gateway, upstream),
+        open_page(browser) as page,
+    ):
+        page.goto(gateway.root)
+        expect(page.locator("#recording")).to_contain_text("Requests that are not stored are recorded")
+        expect(page.get_by_role("heading", name="curl")).to_be_visible()  # the store is empty
+        page.evaluate(OBSERVE_ROWS)
+        check_live_row(page, upstream, gateway.url, HELD_MODEL, "To the server.")
+        expect(page.locator("#recording")).to_be_visible()
+        with run_tap(upstream.url, file) as base_url:
+            check_live_row(page, upstream, base_url, "m", "Through the relay.")
+        assert accessibility(page) == []
