@@ -279,6 +279,7 @@ class RequestOptions:
     store:              keep a copy at the endpoint although the client owns the history
     encrypt_reasoning:  the model reasons, and can return its reasoning encrypted
     field_sources:      the setting that sets a field, by the field: "reasoning.effort"
+    ignored_settings:   the settings for all models that this model does not support, each as one sentence
     """
 
     model: str
@@ -288,6 +289,7 @@ class RequestOptions:
     store: bool = False
     encrypt_reasoning: bool = False
     field_sources: Mapping[str, str] = field(default_factory=dict)
+    ignored_settings: Sequence[str] = ()
 
     def build_input(self, state: ConversationState) -> RequestInput:
         """Build the input of the next request for `state`."""

@@ -293,7 +293,11 @@ def format_handle_hint(hint: str, name: str) -> str:
 
 def format_prompt_hint(hint: str, continue_command: str) -> str:
     """Format a hint that names a slash command, for a user who has no prompt for it."""
-    return f"{continue_command}, then: {hint}" if continue_command else "repeat the command"
+    if continue_command:
+        return f"{continue_command}, then: {hint}"
+    return ", or ".join(advice for advice in hint.split(", or ") if not SLASH_COMMAND_PATTERN.search(advice)) or (
+        "repeat the command"
+    )
 
 
 def ignore_event(event: StreamEvent) -> None:

@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
@@ -51,8 +52,8 @@ from convo.config.loader import (
     resolve_settings,
 )
 from convo.config.paths import PROJECT_FILE, AppPaths, make_private_folder
-from convo.config.request_settings import find_unused_model_settings, format_unused_model_setting
-from convo.config.schema import get_schema, iter_settings
+from convo.config.request_settings import check_new_value, find_unused_model_settings, format_unused_model_setting
+from convo.config.schema import get_schema, iter_settings, run_check
 from convo.config.sections import Provider
 from convo.config.settings import Settings
 from convo.config.storage import StorageOption
@@ -137,6 +138,8 @@ def write_settings(target: SettingsTarget, texts: Mapping[str, str]) -> None:
     """
     keys = {name: _qualify_with_profile(parse_setting_key(name)) for name in texts}
     values = {keys[name]: parse_setting_value(text, keys[name], "config set") for name, text in texts.items()}
+    for key, value in values.items():
+        run_check(key, value, partial(check_new_value, key), "config set")
 
     def set_values(document: str) -> str:
         for key, value in values.items():

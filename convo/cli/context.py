@@ -64,7 +64,7 @@ from convo.terminal.terminal import (
     wrap_text,
 )
 from convo.terminal.waiting import WaitingLine
-from convo.usage.model_info import find_price
+from convo.usage.model_info import find_price, lacks_reasoning_effort
 
 if TYPE_CHECKING:
     from convo.agent_runner.config import ModelRoute
@@ -232,6 +232,9 @@ class ChatContext:
         self._auto_compaction: AutoCompaction | None = None
         self._endpoints: dict[str, Endpoint] = {}
         self._leases: dict[str, LeaseGuard] = {}
+        self._noted_settings: set[str] = set()
+        self._choice: ModelChoice | None = None
+        self._chat_effort: str | None = None
 
     async def open(self) -> Chat:
         """Open the conversation that the options select, for writing.
@@ -409,6 +412,7 @@ class ChatContext:
         self._note_built_in_model(choice)
         endpoint = await self._exit_stack.enter_async_context(endpoint_session(choice, self._settings, self._store))
         self._endpoints[choice.provider.name] = endpoint
+        self._choice = choice
         return ChatDeps(self._store, endpoint, SystemClock(), random_id), self._make_request_options(choice, session)
 
     def make_route(self, model: str) -> "ModelRoute":
@@ -433,13 +437,28 @@ class ChatContext:
         parameters = dict(options.parameters)
         if options.schema_file:
             parameters["text"] = {**parameters.get("text", {}), **load_text_format(options.schema_file)}
-        return make_request_options(
+        if self._chat_effort and lacks_reasoning_effort(choice.name.model, choice.provider.api):
+            self._note_ignored_settings(
+                [f"the effort {self._chat_effort} is ignored: {choice.name} does not support a reasoning effort"]
+            )
+        elif self._chat_effort:
+            parameters["reasoning"] = {**parameters.get("reasoning", {}), "effort": self._chat_effort}
+        request_options = make_request_options(
             choice,
             self._settings,
             instructions=session.instructions if session and options.instructions is None else options.instructions,
             parameters=parameters,
             store=options.store_remotely,
         )
+        self._note_ignored_settings(request_options.ignored_settings)
+        return request_options
+
+    def _note_ignored_settings(self, sentences: Sequence[str]) -> None:
+        """Print each sentence once in a chat."""
+        for sentence in sentences:
+            if sentence not in self._noted_settings:
+                self._noted_settings.add(sentence)
+                self._output.note(sentence)
 
     def _note_built_in_model(self, choice: ModelChoice) -> None:
         if choice.source.layer is Layer.DEFAULT and choice.provider.api == "local":

@@ -12,6 +12,7 @@ from convo.config.loader import RecordedEndpoint, choose_model, use_recorded_mod
 from convo.config.sections import APIS_WITHOUT_URL
 from convo.config.settings import ModelChoice, Settings
 from convo.config.storage import Storage
+from convo.config.values import Setting, format_setting_key
 from convo.errors import DamagedRow
 from convo.history.items import Json
 from convo.history.records import Session
@@ -155,10 +156,17 @@ def make_request_options(
     store:       as in `RequestOptions`
     """
     from convo.chat.turn import RequestOptions
-    from convo.config.request_settings import describe_field_sources, find_request_settings, merge_request_parameters
-    from convo.usage.model_info import has_encrypted_reasoning
+    from convo.config.request_settings import (
+        describe_field_sources,
+        find_request_settings,
+        merge_request_parameters,
+        split_unsupported_effort,
+    )
+    from convo.usage.model_info import has_encrypted_reasoning, lacks_reasoning_effort
 
-    request_settings = find_request_settings(settings.entries, str(choice.name))
+    request_settings, ignored = find_request_settings(settings.entries, str(choice.name)), None
+    if lacks_reasoning_effort(choice.name.model, choice.provider.api):
+        request_settings, ignored = split_unsupported_effort(request_settings)
     fields = merge_request_parameters(request_settings, parameters)
     remote = choice.provider.endpoint == "remote"
     return RequestOptions(
@@ -169,7 +177,20 @@ def make_request_options(
         store=store,
         encrypt_reasoning=remote and has_encrypted_reasoning(choice.name.model),
         field_sources=describe_field_sources(request_settings, fields),
+        ignored_settings=[describe_ignored_effort(str(choice.name), ignored.setting)] if ignored else (),
     )
+
+
+def describe_ignored_effort(model: str, setting: Setting) -> str:
+    """Say in one sentence that the effort for all models is not sent to this one."""
+    name = format_setting_key(setting.key)
+    return f"{name} {setting.source} is ignored: {model} does not support a reasoning effort"
+
+
+def print_ignored_settings(options: "RequestOptions") -> None:
+    """Print the settings that the model of `options` does not support on stderr."""
+    for sentence in options.ignored_settings:
+        print_notice(sentence)
 
 
 def can_count_locally(choice: ModelChoice) -> bool:

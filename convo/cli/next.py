@@ -34,6 +34,7 @@ from convo.cli.deps import (
     endpoint_session,
     make_request_options,
     open_configured_store,
+    print_ignored_settings,
 )
 from convo.cli.output import print_json, print_line, print_notice
 from convo.cli.progress import show_progress
@@ -196,13 +197,15 @@ def _build_request_options(
     choice: ModelChoice, settings: Settings, view: ConversationView, options: NextOptions
 ) -> RequestOptions:
     instructions = get_instructions(view) if options.instructions is None else options.instructions
-    return make_request_options(
+    request_options = make_request_options(
         choice,
         settings,
         instructions=instructions,
         parameters=get_repeated_parameters(view),
         store=options.store_remotely,
     )
+    print_ignored_settings(request_options)
+    return request_options
 
 
 def _get_key_variable(choice: ModelChoice) -> str | None:

@@ -16,7 +16,7 @@ from convo.chat.next_request import find_current_link, make_continuation_state
 from convo.chat.session_record import ChatDeps, SessionRecord, load_last_link
 from convo.chat.turn import RequestOptions
 from convo.cli.agent_options import AgentSetup
-from convo.cli.deps import make_request_options, open_chosen_endpoint
+from convo.cli.deps import make_request_options, open_chosen_endpoint, print_ignored_settings
 from convo.config.loader import choose_model
 from convo.config.settings import Settings
 from convo.endpoints.base import Endpoint
@@ -60,7 +60,9 @@ class AgentRequestPreview:
         choice = choose_model(self.settings, model, source="an agent's model")
         endpoint = open_chosen_endpoint(choice, self.settings, self.store)
         self.exit_stack.push_async_callback(endpoint.aclose)
-        return ModelRoute(make_request_options(choice, self.settings, instructions=None, parameters={}), endpoint)
+        options = make_request_options(choice, self.settings, instructions=None, parameters={})
+        print_ignored_settings(options)
+        return ModelRoute(options, endpoint)
 
 
 async def _open_read_only_chat(view: ConversationView, options: RequestOptions, deps: ChatDeps) -> Chat:

@@ -5,6 +5,7 @@ Only local data is offered; no server is called.
 
 from collections.abc import Sequence
 
+from convo.config.request_settings import REASONING_EFFORTS
 from convo.config.settings import Settings
 from convo.stores.base import Store
 from convo.strategies.strategy import STRATEGIES
@@ -17,6 +18,7 @@ from convo.terminal.prompt import (
     suggest_files,
 )
 from convo.terminal.slash_commands import (
+    EFFORT_ARGUMENT,
     HANDLE_ARGUMENT,
     MODEL_ARGUMENT,
     OWNER_ARGUMENT,
@@ -49,6 +51,8 @@ class ReplCompleter:
             ]
         if argument_kind == OWNER_ARGUMENT:
             return [Suggestion(str(strategy), owner.description) for strategy, owner in STRATEGIES.items()]
+        if argument_kind == EFFORT_ARGUMENT:
+            return [Suggestion(effort) for effort in REASONING_EFFORTS]
         if argument_kind == HANDLE_ARGUMENT:
             sessions = await self._store.sessions(limit=MAX_OFFERED_SESSIONS)
             return [Suggestion(session.name, str(session.strategy)) for session in sessions if session.name]

@@ -12,7 +12,13 @@ from pathlib import Path
 
 from convo.chat.files import read_text_file
 from convo.chat.session_record import ChatDeps
-from convo.cli.deps import choose_session_model, endpoint_session, make_request_options, open_configured_store
+from convo.cli.deps import (
+    choose_session_model,
+    endpoint_session,
+    make_request_options,
+    open_configured_store,
+    print_ignored_settings,
+)
 from convo.cli.input import PIPE_ARGUMENT, check_message_words, has_piped_input, join_message_texts, read_piped_input
 from convo.cli.output import print_event, print_json, print_line, print_notice
 from convo.cli.progress import show_progress
@@ -69,6 +75,7 @@ async def run_and_print_race(options: RaceOptions, turns: Sequence[str]) -> int:
             endpoint_session(choice, settings, store) as endpoint,
         ):
             request_options = make_request_options(choice, settings, instructions=options.system, parameters={})
+            print_ignored_settings(request_options)
             plan = RacePlan(
                 tuple(turns),
                 request_options,

@@ -18,6 +18,7 @@ from convo.chat.open import find_selected_session, fork_session, open_chat
 from convo.chat.turn import RequestOptions
 from convo.cli.context import ChatContext, check_replay_file_exists, get_command_prefix
 from convo.cli.repl_actions import check_no_open_run
+from convo.config.request_settings import EFFORT_FIELD, REASONING_EFFORTS
 from convo.config.sections import Price
 from convo.config.settings import Settings
 from convo.errors import InvalidUsage, StateFault, Unsupported, WindowExceeded
@@ -37,7 +38,7 @@ from convo.terminal.status_line import (
 from convo.terminal.terminal import detect_display_without_color
 from convo.usage.cost import Usage
 from convo.usage.counting import estimate_tokens
-from convo.usage.model_info import find_model_window, is_text_only_model
+from convo.usage.model_info import find_model_window, is_text_only_model, lacks_reasoning_effort
 
 if TYPE_CHECKING:
     from convo.chat.next_request import RequestTokenCounter
@@ -64,6 +65,41 @@ class ReplController(ChatContext):
         instructions = chat.options.instructions
         chat.deps, options = await self._connect(chat.session, model=model)
         chat.options = replace(options, instructions=instructions)
+
+    def change_effort(self, chat: Chat, effort: str | None) -> None:
+        """Use another reasoning effort from the next turn on, also with other models; None: that of the settings.
+
+        Raises InvalidUsage for an effort that the API does not know, Unsupported for a model that has none.
+        """
+        choice = self._choice
+        assert choice
+        if effort is not None and effort not in REASONING_EFFORTS:
+            raise InvalidUsage(
+                f"no reasoning effort {effort!r}; the API has {', '.join(REASONING_EFFORTS)}",
+                hint="for a level that only this model has: convo chat --reasoning-effort LEVEL",
+            )
+        if effort not in (None, "none") and lacks_reasoning_effort(choice.name.model, choice.provider.api):
+            raise Unsupported(
+                chat.options.model,
+                "a reasoning effort",
+                param=EFFORT_FIELD,
+                hint="choose another model with /model",
+            )
+        self._chat_effort = effort
+        options = self._make_request_options(choice, None)
+        chat.options = replace(
+            chat.options,
+            parameters=options.parameters,
+            field_sources=options.field_sources,
+            ignored_settings=options.ignored_settings,
+        )
+
+    def describe_effort(self, chat: Chat) -> str:
+        """Describe the reasoning effort of the next request, with its source."""
+        fields = format_request_fields(chat.options.parameters, chat.options.field_sources)
+        effort = next((line for line in fields if line.startswith(f"{EFFORT_FIELD} ")), "")
+        unset = chat.options.ignored_settings[0] if chat.options.ignored_settings else "no effort is sent"
+        return effort or unset
 
     async def change_strategy(self, chat: Chat, owner: str) -> tuple[Chat, str]:
         """Convert the conversation to another strategy; return it and the report.
@@ -212,7 +248,8 @@ class ReplController(ChatContext):
         return await render_handle(self._store, handle or chat.session.id)
 
     def render_status(self, chat: Chat) -> str:
-        fields = format_request_fields(chat.options.parameters, chat.options.field_sources)
+        options = chat.options
+        fields = [*format_request_fields(options.parameters, options.field_sources), *options.ignored_settings]
         return format_status(chat.session, chat.load_state(), chat.options.model, fields)
 
     async def render_next_request(self, chat: Chat, text: str) -> str:

@@ -7,9 +7,11 @@
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from shlex import quote
 from typing import Any, NamedTuple
 
 from convo.config.values import (
+    ChoiceCheck,
     InvalidValue,
     Layer,
     Setting,
@@ -31,6 +33,13 @@ FIELD_BY_SETTING: Mapping[str, str] = {
     "verbosity": "text.verbosity",
 }
 """The field of a request for each setting; a dot names a member."""
+
+EFFORT_FIELD = FIELD_BY_SETTING["reasoning_effort"]
+
+REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""The reasoning efforts of the API (`openai.types.shared.ReasoningEffort`); a server of chat models may have others."""
+
+PROVIDERS_WITH_KNOWN_EFFORTS = ("openai", "azure", "anthropic")
 
 MAX_TEMPERATURE = 2
 
@@ -93,6 +102,24 @@ def check_parameter_value(value: object) -> object:
     if count_levels(value) > MAX_PARAMETER_LEVELS:
         raise InvalidValue(f"must have at most {MAX_PARAMETER_LEVELS} levels of arrays and tables")
     return value
+
+
+def check_new_value(key: SettingKey, value: object) -> None:
+    """Check a value that `convo config set` writes and that is read from any file, as earlier releases accepted it.
+
+    Raises InvalidValue for a reasoning effort that the API does not know; a model of another provider may have its own.
+    """
+    name = key[2:] if key[0] == "profiles" else key
+    if name[-1] != "reasoning_effort":
+        return
+    if name[0] == MODELS_TABLE and name[1].partition("/")[0] not in PROVIDERS_WITH_KNOWN_EFFORTS:
+        return
+    try:
+        ChoiceCheck(REASONING_EFFORTS)(value)
+    except InvalidValue as error:
+        one_model = quote('models."PROVIDER/MODEL".reasoning_effort')
+        hint = f"for a level that one model has: convo config set {one_model} {quote(str(value))}"
+        raise InvalidValue(str(error), hint=hint if name[0] == REQUEST_TABLE else None) from error
 
 
 def check_list_parameter(name: str, value: object) -> None:
@@ -179,6 +206,21 @@ def find_request_settings(entries: Sequence[Setting], model: str) -> tuple[Reque
 
 def _rank(is_for_model: bool, found: RequestSetting) -> tuple[bool, bool]:
     return found.setting.source.layer is Layer.PROFILE, is_for_model
+
+
+def split_unsupported_effort(
+    settings: Sequence[RequestSetting],
+) -> tuple[tuple[RequestSetting, ...], RequestSetting | None]:
+    """Leave out the effort for all models, for a model without efforts; return the other settings and the effort.
+
+    An effort that is set for this model stays, so that the model refuses it by name.
+    """
+    general = [
+        one
+        for one in settings
+        if one.field == EFFORT_FIELD and one.setting.key[0] == REQUEST_TABLE and one.setting.value != "none"
+    ]
+    return tuple(one for one in settings if one not in general), general[0] if general else None
 
 
 def merge_request_parameters(settings: Sequence[RequestSetting], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from convo.config.request_settings import REASONING_EFFORTS
 from convo.endpoints.base import INCLUDABLE, INPUT_TOKENS_FIELDS, parse_conversation_id
 from convo.history.items import Item, Json, is_valid_id, item_type, user_message
 from convo.responses_api import errors
@@ -237,7 +238,7 @@ def _validate_background_options(name: str, value: Json) -> None:
 
 REASONING_VALIDATOR = object_validator(
     optional={
-        "effort": enum_validator("none", "minimal", "low", "medium", "high", "xhigh", "max"),
+        "effort": enum_validator(*REASONING_EFFORTS),
         "summary": enum_validator("auto", "concise", "detailed"),
         "generate_summary": enum_validator("auto", "concise", "detailed"),
     }

@@ -6,6 +6,7 @@ Response schemas are open.
 
 from collections.abc import Mapping
 
+from convo.config.request_settings import REASONING_EFFORTS
 from convo.endpoints.base import INCLUDABLE
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS
 from convo.history.items import Json
@@ -80,7 +81,6 @@ ID_SCHEMA: Schema = {"type": "string", "pattern": r"^(?!\.{1,2}$)[A-Za-z0-9_.:=+
 
 CONVERSATION_SCHEMA = any_of_schema(ID_SCHEMA, object_schema({"id": ID_SCHEMA}))
 
-REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 REASONING_SUMMARY_SCHEMA = enum_schema("auto", "concise", "detailed")
 
 CREATE_PROPERTIES: Mapping[str, Schema] = {

@@ -16,7 +16,7 @@ from convo.chat.conversation import Chat
 from convo.chat.history_nav import UndoStack
 from convo.config.sections import Price
 from convo.config.values import redact_passwords
-from convo.errors import ConvoError, Interrupted, NotFound, StateFault, WindowExceeded, WrongOwner
+from convo.errors import ConvoError, Interrupted, ModelFault, NotFound, StateFault, WindowExceeded, WrongOwner
 from convo.history.items import Item, Json, StreamEvent, is_assistant_message, is_user_message, item_text, user_message
 from convo.history.records import Link
 from convo.terminal.answer import consume_interruptibly
@@ -57,6 +57,7 @@ HINTS_IN_REPL = {
     NotFound.hint: "/resume lists the recent conversations",
     StateFault.hint: "/inspect shows its state",
     WrongOwner.hint: "/status shows its owner",
+    ModelFault.hint: "choose another model with /model",
     WindowExceeded.hint: "/compact, shorten the message, or choose a model with a larger context window with /model",
 }
 """Hints that replace the shell's hints in a chat."""
@@ -76,6 +77,10 @@ class ReplHost(Protocol):
     async def render_handle(self, chat: Chat, handle: str) -> str: ...
 
     async def switch_model(self, chat: Chat, model: str) -> None: ...
+
+    def change_effort(self, chat: Chat, effort: str | None) -> None: ...
+
+    def describe_effort(self, chat: Chat) -> str: ...
 
     async def compact_if_needed(self, chat: Chat) -> None: ...
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from convo.chat.files import format_os_error, load_attachment
 from convo.chat.history_nav import get_last_user_items
+from convo.config.request_settings import REASONING_EFFORTS
 from convo.errors import Interrupted, InvalidUsage
 from convo.history.items import Json, is_assistant_message, is_user_message, item_preview, item_text, user_message
 from convo.history.tree import Path
@@ -112,6 +113,9 @@ def _split_file_names(text: str) -> Sequence[str]:
 
 NO_INSTRUCTIONS = "-"
 """The argument of /system that removes the instructions."""
+
+EFFORT_OF_SETTINGS = "-"
+"""The argument of /effort that goes back to the effort of the command and of the settings."""
 
 
 async def handle_system(repl: "Repl", text: str) -> None:
@@ -311,7 +315,8 @@ def _report_move(repl: "Repl", before: Path, action: str) -> None:
 class SlashCommand:
     """A slash command: `usage` shows its arguments, and `run` gets them as typed.
 
-    argument_kind:  completed by Tab after the name: MODEL_ARGUMENT, HANDLE_ARGUMENT, OWNER_ARGUMENT or FILE_ARGUMENT
+    argument_kind:  completed by Tab after the name: MODEL_ARGUMENT, HANDLE_ARGUMENT, OWNER_ARGUMENT,
+                    EFFORT_ARGUMENT or FILE_ARGUMENT
     """
 
     usage: str
@@ -320,7 +325,7 @@ class SlashCommand:
     argument_kind: str = ""
 
 
-MODEL_ARGUMENT, HANDLE_ARGUMENT, OWNER_ARGUMENT = "model", "handle", "owner"
+MODEL_ARGUMENT, HANDLE_ARGUMENT, OWNER_ARGUMENT, EFFORT_ARGUMENT = "model", "handle", "owner", "effort"
 
 
 async def handle_help(repl: "Repl", _: str) -> None:
@@ -361,6 +366,14 @@ async def handle_model(repl: "Repl", name: str) -> None:
     repl.print_message(f"model {repl.chat.options.model}")
 
 
+async def handle_effort(repl: "Repl", effort: str) -> None:
+    if effort:
+        repl.host.change_effort(repl.chat, None if effort == EFFORT_OF_SETTINGS else effort)
+    else:
+        repl.print_message(f"/effort VALUE changes the reasoning effort: {', '.join(REASONING_EFFORTS)}")
+    repl.print_message(repl.host.describe_effort(repl.chat))
+
+
 async def handle_owner(repl: "Repl", name: str) -> None:
     if name:
         repl.chat, message = await repl.host.change_strategy(repl.chat, name)
@@ -397,6 +410,9 @@ SLASH_COMMANDS = {
     "reasoning": SlashCommand("", "show the reasoning of the last turn", handle_reasoning),
     "inspect": SlashCommand("[HANDLE]", "show the conversation as a tree", handle_inspect, HANDLE_ARGUMENT),
     "model": SlashCommand("[NAME]", "choose another model from a list, or use NAME", handle_model, MODEL_ARGUMENT),
+    "effort": SlashCommand(
+        "[VALUE]", "show or change the reasoning effort; - goes back to the settings", handle_effort, EFFORT_ARGUMENT
+    ),
     "system": SlashCommand("[TEXT]", "show or change the instructions; - removes them", handle_system),
     "tools": SlashCommand("", "list the tools that every request offers to the model", handle_tools),
     "attach": SlashCommand(

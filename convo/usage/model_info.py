@@ -37,6 +37,17 @@ _CLAUDE_MODEL = re.compile(r"claude-(?:[a-z]+-)?(?P<major>\d{1,2})(?:-(?P<minor>
 _REASONING_CLAUDE_VERSION = (3, 7)
 
 
+def lacks_reasoning_effort(model: str, api: str) -> bool:
+    """Whether convo itself refuses a reasoning effort for this model.
+
+    model:  the name without its provider
+    api:    of the provider, as in `Provider`
+    """
+    claude = _CLAUDE_MODEL.match(model) if api == "anthropic" else None
+    is_older = claude is not None and (int(claude["major"]), int(claude["minor"] or 0)) < _REASONING_CLAUDE_VERSION
+    return api == "local" or is_older
+
+
 def describe_capabilities(
     model: str, price_settings: Mapping[str, Price], window_settings: Mapping[str, ContextLimits]
 ) -> dict[str, Any]:

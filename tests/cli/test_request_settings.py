@@ -2,9 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from openai.types.shared import ReasoningEffort
 
 from tests.cli.agent_files import agent_flags
 from tests.cli.doctor_checks import run_check
@@ -210,10 +211,14 @@ def test_a_field_that_the_model_refuses_is_reported_with_its_setting(
     assert "is set by" not in convo("chat", "-m", "scripted/echo", "--param", "tempo=2", *flags, "hi").err
 
 
+BUILT_IN_MODEL = "local/smollm2-135m-instruct"
+
+
 def test_a_setting_that_the_built_in_model_refuses_is_named(convo: Convo, settings_file: Path) -> None:
-    settings_file.write_text('[request]\nreasoning_effort = "low"\n')
+    settings_file.write_text(f'[models."{BUILT_IN_MODEL}"]\nreasoning_effort = "low"\n')
     got = convo("chat", "-m", "local", "hi")
-    assert "does not support a reasoning effort; reasoning.effort is set by request.reasoning_effort from" in got.err
+    setting = f'models."{BUILT_IN_MODEL}".reasoning_effort'
+    assert f"does not support a reasoning effort; reasoning.effort is set by {setting} from" in got.err
     assert got.err.endswith("try: choose another model with -m, or remove that setting (convo config unset)\n")
 
 
@@ -247,3 +252,59 @@ def test_a_setting_for_a_model_of_an_unknown_provider_is_reported(convo: Convo) 
     assert message in got.err
     assert run_check(convo, "settings")["found"] == message
     assert "no effect" not in convo("config", "set", 'models."openai/gpt-5".temperature', "1").err
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("request.reasoning_effort", "hihg"),
+        ("profiles.work.request.reasoning_effort", "hihg"),
+        (f'models."{MODEL}".reasoning_effort', "hihg"),
+    ],
+)
+def test_an_effort_that_the_api_does_not_know_is_refused(key: str, value: str, convo: Convo, home: Path) -> None:
+    got = convo("config", "set", key, value)
+    assert (got.exit, got.out) == (2, "")
+    assert f"must be one of {', '.join(get_args(get_args(ReasoningEffort)[0]))}\n  try: " in got.err
+    assert not (home / "config" / "config.toml").exists()
+    assert convo("config", "set", key, "xhigh").exit == 0
+
+
+def test_an_effort_of_another_provider_or_an_older_file_is_accepted(
+    server: LoopbackServer, convo: Convo, settings_file: Path
+) -> None:
+    settings_file.write_text('[request]\nreasoning_effort = "ultra"\n')
+    assert convo("config", "set", 'models."ollama/m".reasoning_effort', "ultra").exit == 0
+    got = convo("chat", "-m", MODEL, "hi")
+    assert server.bodies[0]["reasoning"] == {"effort": "ultra"}
+    assert "Invalid value: 'ultra'. Supported values are" in got.err
+    assert got.err.endswith("try: remove that setting (convo config unset)\n")
+
+
+@pytest.mark.needs("weights")
+def test_the_effort_for_all_models_does_not_stop_the_built_in_model(convo: Convo, settings_file: Path) -> None:
+    settings_file.write_text('[request]\nreasoning_effort = "low"\n')
+    got = convo("chat", "-m", "local", "--max-output-tokens", "2", "-n", "talk", "hi")
+    setting = f"request.reasoning_effort from config.toml, {settings_file.parent}"
+    note = f"{setting} is ignored: {BUILT_IN_MODEL} does not support a reasoning effort\n"
+    assert (got.exit, got.err.count(note)) == (1, 1), got  # exit code of an incomplete answer
+    assert "incomplete (max_output_tokens)" in got.err
+    following = convo("next", "talk", "and?", "--json")
+    assert ("reasoning" in following.json()["body"], following.err.count(note)) == (False, 1)
+    refused = convo("chat", "-m", "local", "--reasoning-effort", "high", "hi")
+    assert (refused.exit, refused.err.count(note)) == (1, 1)
+    assert f"{BUILT_IN_MODEL} does not support a reasoning effort\n  try: choose another model with -m" in refused.err
+    assert "is ignored" not in convo("chat", "-m", "scripted/echo", "hi").err
+
+
+def test_the_effort_for_all_models_is_not_sent_to_an_older_claude(
+    server: LoopbackServer, convo: Convo, settings_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
+    settings_file.write_text('[request]\nreasoning_effort = "low"\n')
+    convo("chat", "-m", MODEL, "-n", "talk", "hi")
+    older = convo("next", "talk", "and?", "-m", "anthropic/claude-3-5-haiku-20241022", "--json")
+    assert "anthropic/claude-3-5-haiku-20241022 does not support a reasoning effort" in older.err
+    assert "reasoning" not in older.json()["body"]
+    newer = convo("next", "talk", "and?", "-m", "anthropic/claude-opus-4-8", "--json")
+    assert (newer.json()["body"]["reasoning"], newer.err) == ({"effort": "low"}, "")

@@ -16,7 +16,7 @@ import tomlkit
 
 from convo.config.editor import parse_setting_key, parse_setting_value, set_toml_value
 from convo.config.loader import FLAG_SETTINGS, VARIABLE_SETTINGS
-from convo.config.request_settings import check_parameter_value
+from convo.config.request_settings import REASONING_EFFORTS, check_parameter_value
 from convo.config.schema import SETTINGS_SCHEMA, AtomicTable, KeyedTable, SettingSchema
 from convo.config.sections import KNOWN_PROVIDERS
 from convo.config.settings import get_default_settings
@@ -298,7 +298,12 @@ NOTES = {
     "request.temperature": Note("Sampling temperature.", "0.7", NO_REQUEST_FIELD),
     "request.top_p": Note("Share of the probability to sample from.", "0.9", NO_REQUEST_FIELD),
     "request.max_output_tokens": Note("Maximum number of output tokens of a response.", "4000", NO_REQUEST_FIELD),
-    "request.reasoning_effort": Note("Reasoning effort: a level of the model.", "low", NO_REQUEST_FIELD),
+    "request.reasoning_effort": Note(
+        f"Reasoning effort: {', '.join(f'`{effort}`' for effort in REASONING_EFFORTS)}. Not sent to a model that is "
+        "known to have none, such as the built-in one; a line on stderr says so.",
+        "low",
+        NO_REQUEST_FIELD,
+    ),
     "request.verbosity": Note("Length of the text: `low`, `medium` or `high`.", "low", NO_REQUEST_FIELD),
     "request.param.FIELD": Note(
         "Any other field of a request. A name with a dot, in quotation marks, is a member of an object.",

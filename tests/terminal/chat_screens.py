@@ -81,6 +81,8 @@ STEPS = (
     Step("cost", "/cost\r", "for 4 requests"),
     Step("tools", "/tools\r", "no tools"),
     Step("what was thought", "/reasoning\r", "no reasoning in"),
+    Step("the effort", "/effort high\r", "reasoning.effort high"),
+    Step("and back", "/effort -\r", "no effort is sent"),
     Step("instructions", "/system Be brief.\r", "from the next message on"),
     Step("instructions as they are", "/instructions\r", "Be brief."),
     Step("the same by its other name", "/system\r", "Be brief."),

@@ -32,10 +32,10 @@ def test_a_menu_follows_the_typed_name() -> None:
         screen.wait_until(lambda: re.search(r"^2 of \d\d$", screen.text(), re.M) is not None)
         screen.type_keys("\x1b[A\x1b[A")
         screen.wait_until(lambda: "Down for more" in screen.text())
-        type_until(screen, "e", ["/edit", "/export", "/exit"])
+        type_until(screen, "e", ["/effort", "/edit", "/export", "/exit"])
         assert " of " not in screen.text().splitlines()[-1]
         type_until(screen, "x", ["/export", "/exit"])
-        type_until(screen, "\x7f", ["/edit", "/export", "/exit"])
+        type_until(screen, "\x7f", ["/effort", "/edit", "/export", "/exit"])
         type_until(screen, "\x1b", [])
         assert "> /e\n" in screen.text()
         type_until(screen, "x", ["/export", "/exit"])

@@ -28,6 +28,7 @@ from tests.cli.stored_chats import DATABASE, chat_of, write_chats
         ("/MODEL gpt", CompletionTarget("model", "gpt")),
         ("/load my", CompletionTarget("handle", "my")),
         ("/owner c", CompletionTarget("owner", "c")),
+        ("/effort h", CompletionTarget("effort", "h")),
         ("/attach a/b", CompletionTarget("file", "a/b")),
         ("/undo x", CompletionTarget("", "x")),
         ("//usr", CompletionTarget("", "")),
@@ -71,6 +72,7 @@ async def test_the_handles_strategies_and_models_known_here_are_offered(home: Pa
         commands = {item.text for item in (await completer.complete("/"))[1]}
         assert {"/owner ", "/usage", "/exit"} <= commands  # a blank only where an argument is possible
         assert [item.text for item in (await completer.complete("/owner "))[1]] == [str(item) for item in Strategy]
+        assert [item.text for item in (await completer.complete("/effort m"))[1]] == ["minimal", "medium", "max"]
         assert Suggestion("scripted/echo") in (await completer.complete("/model scr"))[1]
         assert (await completer.complete("/undo x"))[1] == ()
     finally:

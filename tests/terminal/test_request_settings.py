@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from tests.cli.chat_commands import ECHO, scripted_flags
+from tests.terminal.plain_repl import run_repl
 from tests.terminal.pty_session import at_terminal
 
 
@@ -28,3 +29,36 @@ def test_another_model_has_its_own_settings_and_status_shows_their_sources(home:
         assert re.findall(r'"(?:temperature|top_p)": ([\d.]+)', request) == ["0.2", "0.9"]
         assert "temperature 0.2  (models" in terminal.send_line("/status")
         assert terminal.end_session() == 0
+
+
+def test_effort_shows_and_changes_the_effort_of_the_open_chat(home: Path) -> None:
+    settings = home / "config" / "config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('[request]\nreasoning_effort = "low"\n')
+    lines = ["/effort", "/effort high", "/next hi", "/model scripted/slow.json", "/next hi", "/new", "/next hi"]
+    got = run_repl(*ECHO, lines=[*lines, "/effort hihg", "/effort -"])
+    source = f"(request.reasoning_effort from config.toml, {settings.parent})"
+    assert "changes the reasoning effort: none, minimal, low, medium, high, xhigh, max\n" in got.err
+    assert got.err.count(f"reasoning.effort low  {source}\n") == 2
+    assert "reasoning.effort high  (set for this chat)\n" in got.err
+    assert got.err.count('"effort": "high"') == 3
+    assert "no reasoning effort 'hihg'; the API has none, minimal, low, medium, high, xhigh, max\n  try: " in got.err
+
+
+def test_a_chat_with_a_model_without_efforts_refuses_to_set_one(home: Path) -> None:
+    settings = home / "config" / "config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('[request]\nreasoning_effort = "low"\n')
+    local = "local/smollm2-135m-instruct"
+    lines = ["/effort high", "/model local", "/effort", "/effort high", "/next hi", "/status", "/model scripted/echo"]
+    got = run_repl(*ECHO, lines=[*lines, "/next hi"])
+    assert f"the effort high is ignored: {local} does not support a reasoning effort\n" in got.err
+    assert f"{local} does not support a reasoning effort\n  try: choose another model with /model\n" in got.err
+    sentence = f"request.reasoning_effort from config.toml, {settings.parent} is ignored: {local} does not support a"
+    assert got.err.count(sentence) == 3  # once by itself, by /effort, by /status
+    assert got.err.count('"effort": "high"') == 1
+
+
+def test_a_parameter_that_the_model_refuses_suggests_the_command_of_the_chat() -> None:
+    got = run_repl("-m", "local", "--reasoning-effort", "high", lines=["hi"])
+    assert "does not support a reasoning effort\n  try: choose another model with /model\n" in got.err
