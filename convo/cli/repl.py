@@ -23,7 +23,7 @@ from convo.config.sections import Price
 from convo.config.settings import Settings
 from convo.errors import InvalidUsage, StateFault, Unsupported, WindowExceeded
 from convo.history.items import Item, Json, user_message
-from convo.history.records import Link, Strategy
+from convo.history.records import Link, Strategy, is_compaction_link
 from convo.history.tree import Key
 from convo.runtime import SystemClock
 from convo.stores.base import Store
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from convo.chat.next_request import RequestTokenCounter
     from convo.cli.agent_run import RunPresenter
     from convo.endpoints.base import Endpoint
+    from convo.inspect.context_window import ContextUsage
     from convo.strategies.strategy import RequestInput
     from convo.terminal.picker import PickerEntries
 
@@ -58,6 +59,8 @@ class ReplController(ChatContext):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._link_cache = SessionLinkCache()
+        self._is_counter_ready = False
+        self._compacted_context: tuple[Key, bool, int] | None = None
         self.presenter: RunPresenter | None = None
 
     async def switch_model(self, chat: Chat, model: str) -> None:
@@ -198,8 +201,18 @@ class ReplController(ChatContext):
         return self._settings.prices
 
     async def load_status_line_state(self, chat: Chat) -> StatusLineState:
+        """Return the values of the status line, after a compaction with the tokens of /context. Raises StoreFault."""
         assert self._settings
-        return await self._link_cache.load_status_line_state(chat, self._settings)
+        state = await self._link_cache.load_status_line_state(chat, self._settings)
+        last_link = chat.record.last_link
+        if state.used_tokens is None or last_link is None or not is_compaction_link(last_link):
+            return state
+        is_counter_slow = self._choice is not None and self._choice.provider.api == "local"  # until it is loaded
+        key = chat.state.path.head, self._is_counter_ready or not is_counter_slow
+        if self._compacted_context is None or self._compacted_context[:2] != key:
+            _, usage = await self._measure_context(chat, can_start_counter=key[1])
+            self._compacted_context = (*key, usage.total.tokens)
+        return state._replace(used_tokens=self._compacted_context[2])
 
     async def complete(self, text_before_cursor: str) -> tuple[int, Sequence[Suggestion]]:
         from convo.cli.prompt_completion import ReplCompleter
@@ -240,7 +253,9 @@ class ReplController(ChatContext):
         from convo.cli.auto_compaction import compact_open_chat
 
         async with self._output.waiting_line.show("compacting"):
-            return await compact_open_chat(chat, text)
+            report = await compact_open_chat(chat, text)
+        self._is_counter_ready = True
+        return report
 
     async def render_handle(self, chat: Chat, handle: str) -> str:
         from convo.cli.resolve import render_handle
@@ -272,21 +287,29 @@ class ReplController(ChatContext):
 
     async def render_context_usage(self, chat: Chat) -> str:
         """Render the context window by part; during a pause without the parts that the agents add."""
-        from convo.chat.next_request import measure_context_window
         from convo.terminal.usage_views import context_meter_lines
+
+        model, usage = await self._measure_context(chat)
+        self._is_counter_ready = True
+        display = detect_display_without_color(sys.stderr)
+        return display.translate_box_chars("\n".join([f"  {model}", *context_meter_lines(usage, model, display)]))
+
+    async def _measure_context(self, chat: Chat, *, can_start_counter: bool = True) -> tuple[str, "ContextUsage"]:
+        """Return the model of the next request, and its use of the context window.
+
+        can_start_counter:  a model on this machine may be loaded for an exact count
+        """
+        from convo.chat.next_request import measure_context_window, skip_remote_count
 
         options, endpoint, request_input = chat.options, chat.deps.endpoint, None
         with suppress(StateFault):
             options, endpoint, request_input = await self._prepare_next_request(chat, ())
         assert self._settings
-        counter = self._choose_token_counter(chat, endpoint)
-        window = await measure_context_window(
+        counter = self._choose_token_counter(chat, endpoint) if can_start_counter else skip_remote_count
+        usage = await measure_context_window(
             chat.load_state(), options, counter, self._settings.windows, request_input=request_input
         )
-        display = detect_display_without_color(sys.stderr)
-        return display.translate_box_chars(
-            "\n".join([f"  {options.model}", *context_meter_lines(window, options.model, display)])
-        )
+        return options.model, usage
 
     async def _prepare_next_request(
         self, chat: Chat, items: Sequence[Item]

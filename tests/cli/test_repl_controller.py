@@ -1,6 +1,7 @@
 """The status line of a chat: its owner, model, tokens and cost."""
 
 import asyncio
+import re
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from convo.cli.repl import ReplController
 from convo.config.loader import SettingFlags, load_settings
 from convo.history.records import Strategy
 from convo.terminal.status_line import StatusLineState
+from tests.cli.chat_commands import LONG, scripted_flags
 from tests.command_runner import Convo
 
 SETTINGS = """\
@@ -58,3 +60,32 @@ def test_the_status_line_of_a_new_chat_has_its_owner_and_its_model() -> None:
     options = ChatOptions(strategies=(Strategy.CHAIN,))
     assert asyncio.run(status_line_of(options)) == StatusLineState("chain", "scripted/echo")
     assert asyncio.run(status_line_of(replace(options, name="plans"))).owner == "chain plans"
+
+
+async def contexts_after_compaction(*, is_compacted_here: bool) -> list[int | None]:
+    """Return the tokens of the status line at the first prompt, after /context, and those that /context shows."""
+    settings = load_settings(None)
+    async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
+        controller = ReplController(settings, store, exit_stack, ChatOptions(handle="talk"), ChatOutput())
+        chat = await controller.open()
+        if is_compacted_here:
+            await controller.compact(chat, "")
+        first = (await controller.load_status_line_state(chat)).used_tokens
+        total = re.search(r"~?([\d,]+) tokens, ", await controller.render_context_usage(chat))
+        assert total
+        return [first, (await controller.load_status_line_state(chat)).used_tokens, int(total[1].replace(",", ""))]
+
+
+@pytest.mark.usefixtures("settings")
+@pytest.mark.parametrize("is_compacted_here", [True, False])
+@pytest.mark.parametrize("owner", ["--session", "--chain"])
+def test_after_a_compaction_the_status_line_has_the_tokens_of_context(
+    owner: str, is_compacted_here: bool, convo: Convo
+) -> None:
+    model = scripted_flags({"text": "Short."}, {"text": LONG})
+    convo("chat", owner, "-n", "talk", *model, LONG)
+    convo("chat", "--from", "talk", LONG)
+    if not is_compacted_here:
+        assert convo("compact", "talk").exit == 0
+    tokens = asyncio.run(contexts_after_compaction(is_compacted_here=is_compacted_here))
+    assert tokens == [tokens[-1]] * 3
