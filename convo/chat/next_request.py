@@ -31,7 +31,7 @@ from convo.inspect.context_window import (
     sum_context_usage,
 )
 from convo.inspect.diff import SentRequest
-from convo.inspect.tree import ancestor_ids
+from convo.inspect.tree import find_branch_links
 from convo.inspect.view import ConversationView
 from convo.strategies.requests import build_request_body
 from convo.strategies.strategy import STRATEGIES, ConversationState, RequestInput
@@ -212,12 +212,6 @@ async def measure_context_window(
 def _select_counted_fields(body: Mapping[str, Json]) -> dict[str, Json]:
     """Return the fields of a request that its tokens depend on."""
     return {name: body[name] for name in body if name in INPUT_TOKENS_FIELDS}
-
-
-def find_branch_links(view: ConversationView) -> Sequence[Link]:
-    """Return the links of the branch that leads to the handle, oldest first; no forks."""
-    branch_ids = ancestor_ids(view.current_link_id, view.links)
-    return [link for link in view.links if link.id in branch_ids]
 
 
 def rebuild_request(view: ConversationView, request_number: int | None) -> SentRequest:

@@ -307,8 +307,9 @@ class ChatContext:
     def format_receipt(self, chat: Chat, link: Link, calls: Sequence[Link] = (), *, columns: int | None = None) -> str:
         """Format the receipt of `link`, which may be the total of several calls, as `status_line.format_receipt`."""
         assert self._settings
-        price = find_price(chat.options.model, self._settings.prices)
-        return format_receipt(link, chat.session, price, calls, columns=columns)
+        prices = self._settings.prices
+        price, call_prices = find_price(chat.options.model, prices), [find_price(call.model, prices) for call in calls]
+        return format_receipt(link, chat.session, price, calls, call_prices=call_prices, columns=columns)
 
     async def make_continue_command(self, chat: Chat) -> str:
         """Return the command that continues this chat later, or "" for a chat that cannot be continued."""

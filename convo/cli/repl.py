@@ -376,22 +376,25 @@ class SessionLinkCache:
         last_link = chat.record.last_link
         usage = Usage.from_json(last_link.usage) if last_link and chat.state.path else None
         window = find_model_window(chat.options.model, settings.windows) if usage else None
+        cost_usd, is_cost_partial = _sum_known_costs(await self.load_links(chat), settings.prices)
         return StatusLineState(
             owner=format_owner_handle(chat.session) if chat.session.name else str(chat.session.strategy),
             model=chat.options.model,
             used_tokens=usage.input_tokens + usage.output_tokens if usage else None,
             context_window=window.context if window else None,
-            cost_usd=_sum_cost_usd(await self.load_links(chat), settings.prices),
+            cost_usd=cost_usd,
+            is_cost_partial=is_cost_partial,
         )
 
 
-def _sum_cost_usd(links: Sequence[Link], prices: Mapping[str, Price]) -> float | None:
+def _sum_known_costs(links: Sequence[Link], prices: Mapping[str, Price]) -> tuple[float | None, bool]:
+    """Return the sum of the known costs, None if none is known, and whether others are unknown."""
     if not links:
-        return None
+        return None, False
     from convo.inspect.view import sum_link_usage  # a new conversation does not need the import
 
     total = sum_link_usage(links, prices)
-    return total.cost_usd if total else None
+    return (total.known_cost_usd, total.unpriced_count > 0) if total else (None, False)
 
 
 async def render_recent_sessions(store: Store) -> str:

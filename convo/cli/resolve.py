@@ -14,7 +14,6 @@ from shlex import quote
 
 from convo.chat.conversation import find_turn_end
 from convo.chat.lookup import has_handle, load_sent_body, split_turn_suffix
-from convo.chat.next_request import find_branch_links
 from convo.chat.view_loader import fetch_remote_view, load_file_view, load_handle_view
 from convo.cli.deps import endpoint_session, make_recorded_endpoint, open_configured_store, read_from_store
 from convo.cli.output import print_line, print_notice
@@ -26,6 +25,7 @@ from convo.errors import InvalidUsage, ItemDeleted, NotFound, Unreachable, Wrong
 from convo.history.records import Scope
 from convo.history.tree import root_key
 from convo.inspect.diff import describe_drift
+from convo.inspect.tree import find_branch_links
 from convo.inspect.view import ConversationView
 from convo.stores.base import Store
 from convo.strategies.strategy import STRATEGIES

@@ -44,8 +44,8 @@ from convo.history.records import (
 )
 from convo.history.tree import Key, Path
 from convo.inspect.run_timeline import run_timeline_to_json
-from convo.inspect.tree import children_by_parent
-from convo.inspect.view import ConversationView, PathIndex, link_cost_usd
+from convo.inspect.tree import children_by_parent, split_off_forks
+from convo.inspect.view import ConversationView, PathIndex, link_cost_usd, sum_link_usage
 
 MAX_INLINE_PATH_KEYS = 100
 """Maximum number of keys of a path from the first item that is written in full for each link."""
@@ -60,6 +60,7 @@ def conversation_to_json(view: ConversationView) -> dict[str, Json]:
         )
         for link in view.links
     ]
+    branch_links, fork_links = split_off_forks(view)
     document: dict[str, Json] = {
         "handle": view.handle,
         "strategy": str(view.strategy),
@@ -67,12 +68,30 @@ def conversation_to_json(view: ConversationView) -> dict[str, Json]:
         "head": view.head,
         "items": {key: node.item for key, node in path_index},
         "links": links,
+        "total": _usage_totals_to_json(branch_links, view.prices),
+        "forks": _usage_totals_to_json(fork_links, view.prices, branch_links),
     }
     if any(isinstance(link["saw"], dict) for link in links):
         document["parents"] = {key: node.parent if node.depth > 1 else None for key, node in path_index}
     if view.run_timeline:
         document["run"] = run_timeline_to_json(view.run_timeline)
     return document
+
+
+def _usage_totals_to_json(links: Sequence[Link], prices: Mapping[str, Price], other_links: Sequence[Link] = ()) -> Json:
+    """Return the summed figures of `links`, as `sum_link_usage`; null if none of them reported its usage."""
+    totals = sum_link_usage(links, prices, other_links=other_links)
+    return totals and {
+        "requests": totals.request_count,
+        "input_tokens": totals.usage.input_tokens,
+        "cached_tokens": totals.usage.cached_tokens,
+        "output_tokens": totals.usage.output_tokens,
+        "reasoning_tokens": totals.usage.reasoning_tokens,
+        "resent_tokens": totals.resent_tokens,
+        "cost_usd": totals.cost_usd,
+        "known_cost_usd": totals.known_cost_usd,
+        "unpriced": totals.unpriced_count,
+    }
 
 
 def _inspected_link_to_json(

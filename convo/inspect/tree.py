@@ -13,7 +13,7 @@ from convo.history.canonical import digest
 from convo.history.items import Item, Response
 from convo.history.records import ANSWERED_STATUSES, Link, Scope, Strategy, pick_reported_fields
 from convo.history.tree import Key, Path
-from convo.inspect.view import PathIndex
+from convo.inspect.view import ConversationView, PathIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,24 @@ def ancestor_ids(head: str | None, links: Sequence[Link]) -> set[str]:
         ancestors.add(head)
         head = parents[head]
     return ancestors
+
+
+def find_branch_links(view: ConversationView) -> Sequence[Link]:
+    """Return the links of the branch that leads to the handle, oldest first; no forks."""
+    branch_ids = ancestor_ids(view.current_link_id, view.links)
+    return [link for link in view.links if link.id in branch_ids]
+
+
+def split_off_forks(view: ConversationView) -> tuple[Sequence[Link], Sequence[Link]]:
+    """Return the links of the branch that leads to the handle, and all others: forks, and attempts that failed.
+
+    Without a link of the handle no branch is known, and every link is in the first list.
+    """
+    branch_links = find_branch_links(view)
+    if not branch_links:
+        return view.links, ()
+    branch_ids = {link.id for link in branch_links}
+    return branch_links, [link for link in view.links if link.id not in branch_ids]
 
 
 def _sibling_rows(siblings: Sequence[Link], depth: int, head_branch_ids: set[str]) -> list[LinkRow]:

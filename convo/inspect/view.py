@@ -246,15 +246,19 @@ def _error_message(link: Link) -> str:
 class UsageTotals(NamedTuple):
     """The summed figures of several requests.
 
-    request_count:  number of requests with reported usage
-    resent_tokens:  input tokens that an earlier request on the same branch was already billed for
-    cost_usd:       None if the price of one of them is unknown
+    request_count:   number of requests with reported usage
+    resent_tokens:   input tokens that an earlier request on the same branch was already billed for
+    cost_usd:        None if the price of one of them is unknown
+    known_cost_usd:  the cost of those whose price is known, a lower bound of the cost; None if none is known
+    unpriced_count:  number of requests with reported usage whose price is unknown
     """
 
     request_count: int
     usage: Usage
     resent_tokens: int
     cost_usd: float | None
+    known_cost_usd: float | None
+    unpriced_count: int
 
 
 def link_cost_usd(link: Link, price_settings: Mapping[str, Price]) -> float | None:
@@ -263,26 +267,32 @@ def link_cost_usd(link: Link, price_settings: Mapping[str, Price]) -> float | No
     return None if usage is None else usage.cost_usd(find_price(link.model, price_settings))
 
 
-def sum_link_usage(links: Sequence[Link], price_settings: Mapping[str, Price]) -> UsageTotals | None:
+def sum_link_usage(
+    links: Sequence[Link], price_settings: Mapping[str, Price], *, other_links: Sequence[Link] = ()
+) -> UsageTotals | None:
     """Sum the usage of `links`; None if none of them reported its usage.
 
     price_settings:  the user's own prices, by full name of the model
+    other_links:     further links that some of `links` continue; their input is re-sent, and not in the sums
     """
     usages = {link.id: usage for link in links if (usage := Usage.from_json(link.usage))}
     if not usages:
         return None
     costs = [link_cost_usd(link, price_settings) for link in links if link.id in usages]
     known_costs = [cost for cost in costs if cost is not None]
+    all_usages = {link.id: usage for link in other_links if (usage := Usage.from_json(link.usage))} | usages
     resent_tokens = (
-        min(usages[link.id].input_tokens, usages[link.parent_id].input_tokens)
+        min(usages[link.id].input_tokens, all_usages[link.parent_id].input_tokens)
         for link in links
-        if link.id in usages and link.parent_id in usages
+        if link.id in usages and link.parent_id in all_usages
     )
     return UsageTotals(
         len(usages),
         sum(usages.values(), Usage()),
         sum(resent_tokens),
         sum(known_costs) if len(known_costs) == len(costs) else None,
+        sum(known_costs) if known_costs else None,
+        len(costs) - len(known_costs),
     )
 
 

@@ -55,7 +55,9 @@ with their items by index:
 
     {"a": {"handle": "resp_...", "name": "resp_...", "head": "resp_...", "model": "openai/gpt-5-mini", "items": 6,
            "requests": 3, "own_requests": 1,       requests that the other side does not have, with
-           "own_usage": {"input_tokens", "cached_tokens", "output_tokens"}, "own_cost_usd": 0.0001},    their figures
+           "own_usage": {"input_tokens", "cached_tokens", "output_tokens"}, "own_cost_usd": 0.0001,     their figures;
+           "own_known_cost_usd": 0.0001,           the cost of those whose price is known,
+           "own_unpriced": 0},                     and the number of those whose price is unknown
      "b": {...},
      "same": 4, "first": {"at": 4, "path": "content[0].text", "a": {...}, "b": {...}},
      "rest": [{"a": 4, "b": 4, "mark": "changed"}], "omitted": 0, "items": {"a": {"4": {...}}, "b": {...}},

@@ -34,7 +34,7 @@ from convo.history.records import (
     is_recording_in_progress,
 )
 from convo.inspect.serialize import conversation_to_json
-from convo.inspect.tree import iter_link_rows
+from convo.inspect.tree import iter_link_rows, split_off_forks
 from convo.inspect.view import ConversationView, OpenRun, compute_link_stats, link_cost_usd, sum_link_usage
 from convo.runs.stored_approvals import PendingApproval, list_pending_approvals
 from convo.server import errors, http
@@ -506,7 +506,8 @@ def _is_call(item: Item) -> bool:
 
 
 def _build_bill_data(view: ConversationView) -> Json:
-    total = sum_link_usage(view.links, view.prices)
+    """Build the figures of the requests of the branch; with the costs that are known, as `total` has them."""
+    total = sum_link_usage(split_off_forks(view)[0], view.prices)
     if total is None:
         return None
     usage = total.usage
@@ -517,4 +518,6 @@ def _build_bill_data(view: ConversationView) -> Json:
         "output": usage.output_tokens,
         "again": total.resent_tokens,
         "cost_usd": total.cost_usd,
+        "known_cost_usd": total.known_cost_usd,
+        "unpriced": total.unpriced_count,
     }

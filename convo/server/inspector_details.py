@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from convo.chat.lookup import read_or_report
-from convo.chat.next_request import find_branch_links, rebuild_link_request
+from convo.chat.next_request import rebuild_link_request
 from convo.chat.view_loader import load_handle_view
 from convo.compaction.planning import (
     CompactionMethod,
@@ -33,6 +33,7 @@ from convo.inspect.diff import (
     request_diff_to_json,
 )
 from convo.inspect.run_timeline import build_run_timeline
+from convo.inspect.tree import find_branch_links
 from convo.inspect.view import ConversationView, sum_link_usage
 from convo.server import errors, http
 from convo.server.inspector_data import MAX_LINKS, store_for_tenant
@@ -201,6 +202,8 @@ def _build_branch(view: ConversationView, other_ids: set[str], prices: Mapping[s
             "output_tokens": total.usage.output_tokens,
         },
         "own_cost_usd": total.cost_usd if total else None,
+        "own_known_cost_usd": total.known_cost_usd if total else None,
+        "own_unpriced": total.unpriced_count if total else 0,
     }
 
 

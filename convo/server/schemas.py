@@ -321,6 +321,17 @@ LISTED_CONVERSATION_FIELDS = {
     "used_at": NUMBER_SCHEMA,
 }
 
+USAGE_TOTALS_SCHEMA = object_schema(
+    {
+        **dict.fromkeys(
+            ("requests", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "resent_tokens"),
+            COUNT_SCHEMA,
+        ),
+        **COST_FIGURES,
+        **nullable_properties(NUMBER_SCHEMA, "known_cost_usd"),
+    }
+)
+
 INSPECTED_LINK_SCHEMA = object_schema(
     {
         "response_id": STRING_SCHEMA,
@@ -362,11 +373,12 @@ INSPECTED_CONVERSATION_FIELDS = {
     "bill": nullable_schema(
         object_schema(
             {
-                **dict.fromkeys(("requests", "input", "cached", "output", "again"), COUNT_SCHEMA),
-                **nullable_properties(NUMBER_SCHEMA, "cost_usd"),
+                **dict.fromkeys(("requests", "input", "cached", "output", "again", "unpriced"), COUNT_SCHEMA),
+                **nullable_properties(NUMBER_SCHEMA, "cost_usd", "known_cost_usd"),
             }
         )
     ),
+    **dict.fromkeys(("total", "forks"), nullable_schema(USAGE_TOTALS_SCHEMA)),
     "run": nullable_schema(
         object_schema(
             {
@@ -669,13 +681,14 @@ SCHEMAS: Mapping[str, Schema] = {
         {
             "handle": STRING_SCHEMA,
             "name": STRING_SCHEMA,
-            **dict.fromkeys(("items", "requests", "own_requests"), COUNT_SCHEMA),
+            **dict.fromkeys(("items", "requests", "own_requests", "own_unpriced"), COUNT_SCHEMA),
         },
         {
             "head": STRING_SCHEMA,
             "model": STRING_SCHEMA,
             "own_usage": object_schema(dict.fromkeys(("input_tokens", "cached_tokens", "output_tokens"), COUNT_SCHEMA)),
             "own_cost_usd": {"type": "number"},
+            "own_known_cost_usd": {"type": "number"},
         },
     ),
     "Comparison": object_schema(

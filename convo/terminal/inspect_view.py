@@ -39,7 +39,7 @@ from convo.history.records import (
     is_compaction_link,
 )
 from convo.inspect.run_timeline import RunTimeline, TimelineEntry
-from convo.inspect.tree import LinkRow, iter_link_rows
+from convo.inspect.tree import LinkRow, iter_link_rows, split_off_forks
 from convo.inspect.view import (
     ChartCell,
     ConversationView,
@@ -86,7 +86,7 @@ from convo.terminal.terminal import (
     truncate_text,
     unconfirmed_rows,
 )
-from convo.terminal.usage_views import context_table_lines, reported_rows
+from convo.terminal.usage_views import context_table_lines, format_cost_of_totals, reported_rows
 
 NO_CHART_TEXT = "no request reported its input tokens"
 
@@ -157,7 +157,7 @@ def _header_lines(view: ConversationView, rows: Sequence[KeyValue], display: Dis
     """Yield a panel with the name, the owner, the model and the totals, then the other rows, with aligned labels."""
     from convo.terminal.rich_output import PANEL_COLUMNS, PANEL_TITLE_COLUMNS, panel_lines
 
-    totals = sum_link_usage(view.links, view.prices)
+    totals = sum_link_usage(split_off_forks(view)[0], view.prices)
     is_name_cut = text_width(escape_control_chars(view.handle)) > (display.width or 0) - PANEL_TITLE_COLUMNS
     panel_rows = [("name", view.handle)] if is_name_cut else []
     panel_rows += [row for row in rows if row[0] in ("owner", "model", "head")]
@@ -167,7 +167,7 @@ def _header_lines(view: ConversationView, rows: Sequence[KeyValue], display: Dis
             share = format_share(totals.resent_tokens, totals.usage.input_tokens)
             panel_rows.append(("re-sent", f"{totals.resent_tokens:,} input tokens, {share} of the input"))
     in_panel = {label for label, _ in panel_rows}
-    if len(view.links) == 1:  # its usage is the total
+    if totals and totals.request_count == 1:  # its usage is the total
         in_panel.add("last")
     other_rows = [row for row in rows if row[0] not in in_panel]
     label_width = max(len(label) for label, _ in rows)
@@ -204,7 +204,7 @@ def _format_panel_totals(totals: UsageTotals) -> str:
         format_count(totals.request_count, "request"),
         f"{usage.input_tokens:,} input{cached}",
         f"{usage.output_tokens:,} output{reasoning}",
-        *format_cost(totals.cost_usd),
+        *format_cost_of_totals(totals),
     ]
     return " · ".join(parts)
 
@@ -282,20 +282,29 @@ def conversation_rows(view: ConversationView, table: Table | None = None) -> Ite
 
 
 def _usage_rows(view: ConversationView) -> Iterator[KeyValue]:
-    """Yield the usage of the last request and the total of all shown requests: the two are often confused."""
+    """Yield the usage of the last request, the total of the branch, and that of the other shown requests.
+
+    The first two are often confused. An attempt that failed is one of the other requests.
+    """
     last = next((link for link in reversed(view.links) if link.id == view.current_link_id), None)
-    last_totals, totals = sum_link_usage([last] if last else [], view.prices), sum_link_usage(view.links, view.prices)
+    branch_links, fork_links = split_off_forks(view)
+    last_totals, totals = sum_link_usage([last] if last else [], view.prices), sum_link_usage(branch_links, view.prices)
     if last_totals:
-        yield "last", " · ".join([*format_token_counts(last_totals.usage), *format_cost(last_totals.cost_usd)])
+        yield "last", " · ".join([*format_token_counts(last_totals.usage), *format_cost_of_totals(last_totals)])
     if totals and totals.request_count > 1:
-        resent = f"{totals.resent_tokens:,} re-sent" if totals.resent_tokens else ""
-        parts = [
-            format_count(totals.request_count, "request"),
-            *format_token_counts(totals.usage),
-            resent,
-            *format_cost(totals.cost_usd),
-        ]
-        yield "total", " · ".join(filter(None, parts))
+        yield "total", _format_totals_with_resent(totals)
+    if fork_totals := sum_link_usage(fork_links, view.prices, other_links=branch_links):
+        yield "forks", _format_totals_with_resent(fork_totals)
+
+
+def _format_totals_with_resent(totals: UsageTotals) -> str:
+    parts = [
+        format_count(totals.request_count, "request"),
+        *format_token_counts(totals.usage),
+        f"{totals.resent_tokens:,} re-sent" if totals.resent_tokens else "",
+        *format_cost_of_totals(totals),
+    ]
+    return " · ".join(filter(None, parts))
 
 
 def _format_head(view: ConversationView) -> str:

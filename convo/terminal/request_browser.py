@@ -43,7 +43,7 @@ from convo.history.records import (
 )
 from convo.history.tree import Key
 from convo.inspect.diff import HistoryDiff, RequestDiff, SentRequest, diff_histories, diff_requests
-from convo.inspect.tree import LinkRow, iter_link_rows
+from convo.inspect.tree import LinkRow, iter_link_rows, split_off_forks
 from convo.inspect.view import (
     ConversationView,
     LinkStats,
@@ -82,7 +82,7 @@ from convo.terminal.terminal import (
     truncate_text,
 )
 from convo.terminal.theme import detect_color_system, make_prompt_style
-from convo.terminal.usage_views import reported_rows
+from convo.terminal.usage_views import format_cost_of_totals, reported_rows
 from convo.usage.cost import Usage
 
 Line: TypeAlias = Sequence[tuple[str, str]]
@@ -511,9 +511,11 @@ class RequestBrowser:
 
     def _summarize(self) -> str:
         view = self.view
-        totals = sum_link_usage(view.links, view.prices)
-        usage = [*format_token_counts(totals.usage), *format_cost(totals.cost_usd)] if totals else []
-        return PART_SEPARATOR.join([f"--{view.strategy}", format_count(len(view.links), "request"), *usage])
+        branch_links, fork_links = split_off_forks(view)
+        totals = sum_link_usage(branch_links, view.prices)
+        usage = [*format_token_counts(totals.usage), *format_cost_of_totals(totals)] if totals else []
+        forks = [f"{len(fork_links):,} in forks"] if fork_links else []
+        return PART_SEPARATOR.join([f"--{view.strategy}", format_count(len(branch_links), "request"), *usage, *forks])
 
     # -- screen -------------------------------------------------------------------------------------
 

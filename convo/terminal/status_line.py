@@ -34,8 +34,9 @@ class StatusLineState(NamedTuple):
     owner:             as in a receipt: "chain resp_..."
     used_tokens:       input and output of the last request; None before the first one
     context_window:    tokens; None if unknown
-    cost_usd:          of the whole session; None without a known price or without requests
+    cost_usd:          the known cost of the session; None without a known price or without requests
     attachment_count:  parts that are sent with the next message
+    is_cost_partial:   whether the price of some requests is unknown, so that `cost_usd` is a lower bound
     """
 
     owner: str
@@ -44,6 +45,7 @@ class StatusLineState(NamedTuple):
     context_window: int | None = None
     cost_usd: float | None = None
     attachment_count: int = 0
+    is_cost_partial: bool = False
 
 
 class StatusLine:
@@ -69,7 +71,8 @@ def _iter_variants(state: StatusLineState, columns: int) -> Iterator[tuple[str, 
     """Yield variants of the line, most detailed first."""
     owner, model = state.owner, state.model
     short_model, attachments = model.rpartition("/")[2], f"+{state.attachment_count}" if state.attachment_count else ""
-    used_share, cost = _format_used_share(state), "".join(format_cost(state.cost_usd))
+    used_share = _format_used_share(state)
+    cost = "".join(("at least " if state.is_cost_partial else "") + text for text in format_cost(state.cost_usd))
     short_owner = owner if len(owner) <= SHORT_OWNER_COLUMNS else truncate_text(owner, SHORT_OWNER_COLUMNS)
     yield owner, model, _format_used_window(state), cost, attachments
     yield owner, short_model, used_share, cost, attachments
@@ -128,11 +131,13 @@ def format_receipt(
     price: Price | None = None,
     call_links: Sequence[Link] = (),
     *,
+    call_prices: Sequence[Price | None] = (),
     columns: int | None = None,
 ) -> str:
     """Format the receipt of a turn, whatever its status.
 
     call_links:  the requests that `link` is the total of
+    call_prices:  the price of the model of each of them; without them `price` is used for all
     columns:     of one line that must not be exceeded: ids and paths are shortened; the id, the owner, the
                  cached and reasoning tokens, the duration and the cost are dropped until the rest fits; None:
                  everything is shown
@@ -140,7 +145,8 @@ def format_receipt(
     usage = Usage.from_json(link.usage)
     reason = f" ({link.error.get('limit') or link.error['code']})" if link.status == "incomplete" and link.error else ""
     status = [] if link.status == "completed" else [link.status + reason]
-    cost = format_cost(_total_cost_usd(call_links or [link], price)) if usage else []
+    links = call_links or [link]
+    cost, brief_cost = _format_links_cost(links, call_prices or [price] * len(links)) if usage else ([], [])
     figures = [*(format_token_counts(usage) if usage else []), *cost, *_format_duration(link)]
     parts = [*([format_count(len(call_links), "call")] if len(call_links) > 1 else []), *status, *figures]
     shown_id, owner = _shown_id(link), format_owner_handle(session)
@@ -149,7 +155,7 @@ def format_receipt(
     shown_id = "" if shown_id == session.handle else _shorten_id(shown_id)
     owner = f"{session.strategy} {os.path.basename(_shorten_id(session.handle or session.name))}"
     totals = [f"{usage.input_tokens:,} input", f"{usage.output_tokens:,} output"] if usage else []
-    brief_figures = [*totals, *cost, *_format_duration(link)]
+    brief_figures = [*totals, *brief_cost, *_format_duration(link)]
     brief_parts = [*parts[: len(parts) - len(figures)], *brief_figures]
     fewer_parts = [brief_parts[:length] for length in range(len(brief_parts), 0, -1)]
     for variant in ((*parts, shown_id, owner), (*parts, owner), parts, *fewer_parts):
@@ -189,11 +195,20 @@ def format_owner_handle(session: Session) -> str:
     return f"{session.strategy} {session.handle}"
 
 
-def _total_cost_usd(links: Sequence[Link], price: Price | None) -> float | None:
-    """Sum the cost of each request: a price may depend on the length of one."""
-    costs = [usage.cost_usd(price) for link in links if (usage := Usage.from_json(link.usage))]
+def _format_links_cost(links: Sequence[Link], prices: Sequence[Price | None]) -> tuple[list[str], list[str]]:
+    """Format the sum of the cost of each request, and a shorter form: a price may depend on the length of one."""
+    costs = [
+        usage.cost_usd(price)
+        for link, price in zip(links, prices, strict=True)
+        if (usage := Usage.from_json(link.usage))
+    ]
     known_costs = [cost for cost in costs if cost is not None]
-    return sum(known_costs) if known_costs and len(known_costs) == len(costs) else None
+    known_cost, unpriced_count = sum(known_costs) if known_costs else None, len(costs) - len(known_costs)
+    bound = "at least " if unpriced_count else ""
+    return (
+        format_total_cost(known_cost, unpriced_count, len(costs), "call"),
+        [bound + cost for cost in format_cost(known_cost)],
+    )
 
 
 def format_token_counts(usage: Usage) -> list[str]:
@@ -210,6 +225,20 @@ def format_cost(cost_usd: float | None) -> list[str]:
     if 0 < cost_usd < MIN_SHOWN_USD:
         return [f"<${MIN_SHOWN_USD}"]
     return [f"${cost_usd:,.4f}" if cost_usd < 1 else f"${cost_usd:,.2f}"]
+
+
+def format_total_cost(
+    known_cost_usd: float | None, unpriced_count: int, request_count: int, noun: str = "request"
+) -> list[str]:
+    """Format the cost of several requests, as a lower bound if some of them have no known price.
+
+    known_cost_usd:  the sum of the known costs; an empty list is returned for None
+    """
+    cost = format_cost(known_cost_usd)
+    if not cost or not unpriced_count:
+        return cost
+    have = "has" if unpriced_count == 1 else "have"
+    return [f"at least {cost[0]} ({unpriced_count:,} of {format_count(request_count, noun)} {have} no price)"]
 
 
 def _format_duration(link: Link) -> list[str]:

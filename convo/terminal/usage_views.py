@@ -15,7 +15,7 @@ from convo.history.records import UPSTREAM_ID, Link
 from convo.inspect.context_window import COUNTED_BY_ENDPOINT, COUNTED_BY_ESTIMATE, ContextUsage
 from convo.inspect.view import UsageTotals, sum_link_usage
 from convo.terminal.rich_output import render_bar
-from convo.terminal.status_line import format_cost, format_share, format_token_counts
+from convo.terminal.status_line import format_share, format_token_counts, format_total_cost
 from convo.terminal.terminal import (
     Column,
     DisplayOptions,
@@ -44,23 +44,33 @@ def _usage_lines(links: Sequence[Link], prices: Mapping[str, Price]) -> Iterator
 
 
 def _format_totals(totals: UsageTotals) -> str:
-    return " · ".join([*format_token_counts(totals.usage), *format_cost(totals.cost_usd)])
+    return " · ".join([*format_token_counts(totals.usage), *format_cost_of_totals(totals)])
+
+
+def format_cost_of_totals(totals: UsageTotals) -> list[str]:
+    """Format the cost of the requests of `totals`, as `status_line.format_total_cost`."""
+    return format_total_cost(totals.known_cost_usd, totals.unpriced_count, totals.request_count)
 
 
 def format_session_cost(links: Sequence[Link], prices: Mapping[str, Price]) -> str:
-    """Format the line of /cost."""
+    """Format the lines of /cost."""
+    return "\n".join(_cost_lines(links, prices)) or f"  {NO_REQUESTS_TEXT}"
+
+
+def _cost_lines(links: Sequence[Link], prices: Mapping[str, Price]) -> Iterator[str]:
     total, last = sum_link_usage(links, prices), sum_link_usage(links[-1:], prices)
     if total is None:
-        return f"  {NO_REQUESTS_TEXT}"
-    if total.cost_usd is None:
-        unpriced = dict.fromkeys(
-            link.model
-            for link in links
-            if (link_total := sum_link_usage([link], prices)) and link_total.cost_usd is None
-        )
-        return f"  no price for {', '.join(unpriced)}; add it under [prices] in config.toml"
-    last_cost = f"; last request {''.join(format_cost(last.cost_usd))}" if last and last.cost_usd is not None else ""
-    return f"  {''.join(format_cost(total.cost_usd))} for {format_count(total.request_count, 'request')}{last_cost}"
+        return
+    last_cost = "".join(f"; last request {cost}" for cost in (format_cost_of_totals(last) if last else ()))
+    count = "" if total.unpriced_count else f" for {format_count(total.request_count, 'request')}"
+    if cost := format_cost_of_totals(total):
+        yield f"  {cost[0]}{count}{last_cost}"
+    if not total.unpriced_count:
+        return
+    unpriced = dict.fromkeys(
+        link.model for link in links if (link_total := sum_link_usage([link], prices)) and link_total.unpriced_count
+    )
+    yield f"  no price for {', '.join(unpriced)}; add it under [prices] in config.toml"
 
 
 def reported_rows(reported: Mapping[str, Json]) -> Iterator[KeyValue]:

@@ -80,6 +80,36 @@ def test_a_chain_shows_its_forks_and_responses_of_other_clients(convo: Convo, ho
     assert "\n".join(line[:60].rstrip() for line in lines[-5:]) == CHAIN
 
 
+def test_the_total_is_that_of_the_named_conversation_and_its_forks_have_their_own(convo: Convo, home: Path) -> None:
+    write_project_file('[prices."scripted/echo"]\ninput = 1000\noutput = 2000\n')
+    write_chats(home, chat_of("monads", Strategy.SESSION, "one", "two"))
+    assert convo("chat", "--fork", "monads@1", "--name", "side", "three four").exit == 0
+    for name in ("monads", "side"):
+        document = convo("inspect", name, "--json").json()
+        first, head = (
+            next(link for link in document["links"] if link["response_id"] == id_)
+            for id_ in ("resp_1", convo("sessions", "show", name, "--json").json()["response_id"])
+        )
+        total, input_tokens = document["total"], first["usage"]["input_tokens"] + head["usage"]["input_tokens"]
+        assert (total["requests"], total["input_tokens"], total["unpriced"]) == (2, input_tokens, 0)
+        assert total["cost_usd"] == total["known_cost_usd"] == pytest.approx(first["cost_usd"] + head["cost_usd"])
+        assert (document["forks"]["requests"], len(document["links"])) == (1, 3)
+        rows = dict(line.split(None, 1) for line in convo("inspect", name).out.splitlines() if line.startswith("  "))
+        assert rows["total"].startswith(f"2 requests · {input_tokens} input")
+        assert rows["total"].endswith(f" · ${total['cost_usd']:.4f}")
+        assert rows["forks"].startswith("1 request · ")
+
+
+def test_a_request_without_a_price_does_not_hide_the_cost_of_the_others(convo: Convo, home: Path) -> None:
+    write_project_file('[prices."scripted/echo"]\ninput = 1000\noutput = 2000\n')
+    write_chats(home, chat_of("monads", Strategy.SESSION, "one"))
+    assert convo("chat", "--from", "monads", "two", *scripted_flags({"text": "No price."})).exit == 0
+    document, text = convo("inspect", "monads", "--json").json(), convo("inspect", "monads").out
+    known_cost = document["links"][0]["cost_usd"]
+    assert (document["total"]["cost_usd"], document["total"]["known_cost_usd"]) == (None, known_cost)
+    assert f" · at least ${known_cost:.4f} (1 of 2 requests has no price)\n" in text
+
+
 def test_a_conversation_shows_the_responses_of_all_clients_and_the_items_missing_in_the_record(
     convo: Convo, home: Path
 ) -> None:
@@ -268,7 +298,7 @@ def test_json_has_the_documented_keys(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("monads", Strategy.CHAIN, "one", "two"))
     document = convo("inspect", "monads", "--json").json()
     keys = list(document["items"])
-    assert list(document) == ["handle", "strategy", "endpoint", "head", "items", "links"]
+    assert list(document) == ["handle", "strategy", "endpoint", "head", "items", "links", "total", "forks"]
     assert (document["handle"], document["strategy"], document["endpoint"]) == ("monads", "chain", "embedded")
     assert document["head"] == keys[-1]
     first, second = document["links"]

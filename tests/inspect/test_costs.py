@@ -49,6 +49,8 @@ def test_an_unknown_price_makes_the_total_unknown_and_the_other_costs_stay_known
     found = sum_link_usage(builder.links, OWN)
     assert found
     assert found.cost_usd is None
+    assert found.known_cost_usd == pytest.approx((450 + 60 * 10) / 1_000_000)
+    assert found.unpriced_count == 1
     assert [link_cost_usd(link, OWN) is None for link in builder.links] == [False, False, False, True]
 
 
@@ -60,6 +62,7 @@ def test_requests_without_usage_are_not_counted() -> None:
     builder.turn("resp_2", "two", "second", after="resp_1", usage=USAGE)
     found = sum_link_usage(builder.links, {})
     assert found
+    assert (found.known_cost_usd, found.unpriced_count) == (None, 1)
     assert (found.request_count, found.resent_tokens, found.usage.cached_tokens, found.usage.reasoning_tokens) == (
         1,
         0,

@@ -2,6 +2,9 @@
 
 import json
 
+import pytest
+
+from convo.config.sections import Price
 from convo.history.records import Scope, Strategy
 from convo.inspect.serialize import MAX_INLINE_PATH_KEYS, conversation_to_json
 from tests.inspect.conversation_builder import START_TIME, USAGE, ConversationBuilder, build_chain, keys
@@ -66,7 +69,37 @@ def test_links_and_items_have_the_documented_json() -> None:
                 "children": [],
             },
         ],
+        "total": {
+            "requests": 2,
+            "input_tokens": 24,
+            "cached_tokens": 8,
+            "output_tokens": 18,
+            "reasoning_tokens": 4,
+            "resent_tokens": 12,
+            "cost_usd": None,
+            "known_cost_usd": None,
+            "unpriced": 2,
+        },
+        "forks": {
+            "requests": 1,
+            "input_tokens": 12,
+            "cached_tokens": 4,
+            "output_tokens": 9,
+            "reasoning_tokens": 2,
+            "resent_tokens": 12,
+            "cost_usd": None,
+            "known_cost_usd": None,
+            "unpriced": 1,
+        },
     }
+
+
+def test_requests_without_a_price_do_not_hide_the_cost_of_the_others() -> None:
+    builder = build_chain(2)
+    builder.turn("resp_3", "more", "answer", after="resp_2", model="nobody/knows")
+    total = conversation_to_json(builder.view("resp_3", prices={"local/demo": Price(1.0, 10.0, 0.5)}))["total"]
+    cost = 2 * (8 * 1.0 + 4 * 0.5 + 9 * 10.0) / 1_000_000
+    assert (total["cost_usd"], total["known_cost_usd"], total["unpriced"]) == (None, pytest.approx(cost), 1)
 
 
 def test_children_are_null_if_forks_may_be_unknown() -> None:

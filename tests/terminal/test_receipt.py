@@ -87,6 +87,19 @@ def test_a_small_cost_is_not_shown_as_zero(price: Price, cost: str) -> None:
     assert f" output · {cost} · 1.2 s" in format_receipt(link, SESSION, price)
 
 
+def test_each_call_of_a_run_has_the_price_of_its_model_and_calls_without_a_price_make_the_cost_a_lower_bound() -> None:
+    calls = [replace(LINK, id=id_, usage=usage(600, 200)) for id_ in ("resp_1", "resp_2", "resp_3")]
+    cheap, dear = Price(input=1.0, output=2.0, cached=0.5), Price(input=10.0, output=20.0, cached=5.0)
+    total = combine_links(calls)
+    receipt = format_receipt(total, SESSION, cheap, calls, call_prices=[cheap, dear, cheap])
+    assert " · $0.0120 · " in receipt
+    receipt = format_receipt(total, SESSION, cheap, calls, call_prices=[cheap, None, dear])
+    assert " output · at least $0.0110 (1 of 3 calls has no price) · " in receipt
+    assert " output · at least $0.0110 · " in format_receipt(
+        total, SESSION, cheap, calls, call_prices=[cheap, None, dear], columns=70
+    )
+
+
 def test_without_usage_no_cost_is_guessed() -> None:
     assert "$" not in format_receipt(LINK, SESSION, Price(input=1.0, output=1.0, cached=1.0))
 

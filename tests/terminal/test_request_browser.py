@@ -131,7 +131,7 @@ def forks(home: FilePath) -> str:
 
 
 WIDE = """\
-mine  --chain · 7 requests · 150 input · 31 output                                                                   7/7
+mine  --chain · 4 requests · 89 input · 21 output · 3 in forks                                                       7/7
   response    input    preview                   │ resp_6                                               lines 1-27 of 32
   conversation  the endpoint's Responses API     │ ✓ status    completed
   ● resp_1        4  ✓ What is a monad? → What … │   owner     the endpoint's Responses API (--chain)
@@ -143,7 +143,7 @@ mine  --chain · 7 requests · 150 input · 31 output                           
   @ resp_6       44  ✓ Thanks! → Thanks!         │   input     44 tokens · 0 cached · 30 re-sent"""
 
 NARROW = """\
-mine  --chain · 7 requests · 150 input · 31 output                           7/7
+mine  --chain · 4 requests · 89 input · 21 output · 3 in forks               7/7
   response    input  output     sent    preview
   conversation  the endpoint's Responses API
   ● resp_1        4       4   full 1  ✓ What is a monad? → What is a monad?
@@ -155,7 +155,7 @@ mine  --chain · 7 requests · 150 input · 31 output                           
   @ resp_6       44       1  delta 1  ✓ Thanks! → Thanks!"""
 
 NARROWEST = """\
-mine  --chain · 7 requests · 150 i…  7/7
+mine  --chain · 4 requests · 89 in…  7/7
   response    input    preview
   conversation  the endpoint's Response…
   ● resp_1        4  ✓ What is a monad?…
@@ -254,7 +254,7 @@ def test_the_first_row_is_the_conversation(forks: str) -> None:
     with browse(forks) as browser:
         text = browser.press("g", "unconfirmed  none")
         assert browser.selected.startswith("conversation")
-        assert "total        6 requests · 150 input · 31 output · 79 re-sent" in text
+        assert "total        4 requests · 89 input · 21 output · 45 re-sent" in text
         for key, message in (
             ("m", "select a request to mark it"),
             ("c", "select a request to copy it"),

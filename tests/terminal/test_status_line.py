@@ -42,6 +42,11 @@ def test_the_status_line_is_never_wider_than_the_terminal() -> None:
     assert too_wide == []
 
 
+def test_the_cost_is_a_lower_bound_if_a_request_has_no_price() -> None:
+    assert line(FULL._replace(is_cost_partial=True), 120).endswith(" · at least $0.0123 · +1")
+    assert line(FULL._replace(cost_usd=None, is_cost_partial=True), 120).endswith(" of 400,000 · +1")
+
+
 def test_unknown_figures_are_omitted() -> None:
     assert line(StatusLineState("session", "scripted/echo"), 80) == "session · scripted/echo"
     assert (

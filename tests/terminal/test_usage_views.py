@@ -42,7 +42,16 @@ def test_cost_is_the_sum_and_that_of_the_last_request() -> None:
 
 
 def test_models_without_a_price_are_named_once() -> None:
-    assert (
-        format_session_cost([FIRST, UNPRICED, UNPRICED], PRICES)
-        == "  no price for local/model; add it under [prices] in config.toml"
-    )
+    line = "  no price for local/model; add it under [prices] in config.toml"
+    assert format_session_cost([UNPRICED, UNPRICED], PRICES) == line
+    assert format_session_cost([FIRST, UNPRICED, UNPRICED], PRICES).splitlines()[-1] == line
+
+
+def test_requests_without_a_price_leave_the_cost_of_the_others_as_a_lower_bound() -> None:
+    links = [FIRST, UNPRICED, replace(SECOND, id="resp_4")]
+    cost = "at least $0.0290 (1 of 3 requests has no price)"
+    assert format_session_usage(links, PRICES).splitlines()[1].endswith(f" · {cost}")
+    assert format_session_cost(links, PRICES).splitlines() == [
+        f"  {cost}; last request $0.0170",
+        "  no price for local/model; add it under [prices] in config.toml",
+    ]

@@ -6,7 +6,7 @@
 import { tokenUsage } from "./conversation.js";
 import { formatJson, itemList, itemText, itemTitle } from "./items.js";
 import { address } from "./list.js";
-import { element, formatCost, formatCount, formatNumber } from "./make.js";
+import { element, formatCost, formatCount, formatNumber, formatTotalCost } from "./make.js";
 
 const [CHARS_BEFORE, CHARS_AFTER] = [30, 60];
 
@@ -188,7 +188,7 @@ function branchTable(a, b) {
     ["Their input tokens", usage("input_tokens")],
     ["Their cached tokens", usage("cached_tokens")],
     ["Their output tokens", usage("output_tokens")],
-    ["Their cost", ({ own_cost_usd: cost }) => (cost === null ? "-" : formatCost(cost))],
+    ["Their cost", ({ own_known_cost_usd: cost, own_unpriced: unpriced, own_requests: own }) => formatTotalCost(cost, unpriced, own) ?? "-"],
   ];
   return element(
     "div",

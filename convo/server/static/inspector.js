@@ -17,7 +17,7 @@ import { handleKey, showKeys } from "./keys.js";
 import { useMarkdown } from "./markdown.js";
 import { linkSection } from "./link.js";
 import { address, conversationList } from "./list.js";
-import { definitionList, element, formatCost, formatCount, formatNumber, formatTokens } from "./make.js";
+import { definitionList, element, formatCount, formatNumber, formatTokens, formatTotalCost } from "./make.js";
 import { resetRanges } from "./paged.js";
 import { filterQuery, hasFilters, listQuery, markOpenRow, parseView, requestFilters, requestTable, updateFilters, updateRowAddresses, updateTimes, viewAddress } from "./requests.js";
 import { agentRuns } from "./runs.js";
@@ -557,7 +557,8 @@ function conversationFacts(data) {
     ["Head", `${formatCount(data.items_at_head, "item")}${data.at ? `, @ ${data.at}` : ""}`],
     ["Agent run", data.run && runFacts(data.run)],
     ["Unconfirmed", unconfirmedCount ? formatCount(unconfirmedCount, "item") : "none"],
-    ["Total", data.bill && formatTotal(data.bill)],
+    ["Total", data.total && formatTotal(data.total)],
+    ["Forks", data.forks && formatTotal(data.forks)],
   ]);
 }
 
@@ -601,12 +602,12 @@ function pausedRuns(runs) {
   ];
 }
 
-function formatTotal({ requests, again, cost_usd: cost, ...usage }) {
+function formatTotal({ requests, resent_tokens: resent, known_cost_usd: cost, unpriced, input_tokens: input, cached_tokens: cached, output_tokens: output }) {
   const parts = [
     formatCount(requests, "request"),
-    formatTokens(usage),
-    again && element("span", { class: "fact" }, `${formatNumber(again)} re-sent`),
-    cost !== null && formatCost(cost),
+    formatTokens({ input, cached, output }),
+    resent && element("span", { class: "fact" }, `${formatNumber(resent)} re-sent`),
+    formatTotalCost(cost, unpriced, requests),
   ];
   return parts.filter(Boolean).flatMap((part, index) => [index > 0 && " · ", part]);
 }

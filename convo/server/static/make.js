@@ -41,6 +41,12 @@ export function formatCost(cost) {
   return cost > 0 && cost < 0.0001 ? "<$0.0001" : `$${cost.toFixed(4)}`;
 }
 
+/** Format the cost of several requests, as a lower bound if some have no known price; null without a known cost. */
+export function formatTotalCost(knownCost, unpriced, requests) {
+  if (knownCost === null || !unpriced) return knownCost === null ? null : formatCost(knownCost);
+  return `at least ${formatCost(knownCost)} (${formatNumber(unpriced)} of ${formatCount(requests, "request")} ${unpriced === 1 ? "has" : "have"} no price)`;
+}
+
 /** Format a count: "1 item", "2 items". */
 export function formatCount(number, noun) {
   return `${formatNumber(number)} ${noun}${number === 1 ? "" : "s"}`;

@@ -3,7 +3,7 @@
 // A bar is a shortcut for the mouse; the tree of requests has the same numbers and links for everyone.
 
 import { tokenUsage } from "./conversation.js";
-import { element, formatCompact, formatCost, formatNumber, svgElement } from "./make.js";
+import { element, formatCompact, formatCost, formatNumber, formatTotalCost, svgElement } from "./make.js";
 
 const USAGE_PARTS = [
   ["cached", "cached"],
@@ -27,18 +27,25 @@ export function usageParts(link, parent) {
   return { cached, resent, fresh: usage.input - cached - resent, output: usage.output };
 }
 
-/** Create the chart of all requests, oldest first; empty if none has a usage. `open` is called with the id of a bar. */
+/**
+ * Create the chart of all requests, oldest first; empty if none has a usage. `open` is called with the id of a bar.
+ * The sums and the line of the cost are those of the branch of the conversation, without its forks.
+ */
 export function usageChart(conversation, selected, open) {
   const links = [...conversation.links.values()].sort((left, right) => left.created_at - right.created_at);
   const bars = links.map((link) => ({ link, parts: usageParts(link, conversation.links.get(link.parent)) })).filter(({ parts }) => parts);
   if (!bars.length) return [];
+  const branch = branchIds(conversation);
+  const ownBars = bars.filter(({ link }) => branch.has(link.response_id));
+  const unpriced = ownBars.filter(({ link }) => link.cost_usd === null).length;
   let cost = 0;
-  for (const bar of bars) bar.cost = cost = cost === null || bar.link.cost_usd === null ? null : cost + bar.link.cost_usd;
+  for (const bar of bars) bar.cost = null;
+  if (unpriced < ownBars.length) for (const bar of ownBars) bar.cost = cost += bar.link.cost_usd ?? 0;
   const shown = bars.slice(-MAX_USAGE_BARS);
   const sumOf = (parts) => Object.values(parts).reduce((sum, tokens) => sum + tokens, 0);
   const maxTokens = Math.max(1, ...shown.map(({ parts }) => sumOf(parts)));
   const width = shown.length * (USAGE_BAR_WIDTH + USAGE_GAP);
-  const totalCost = bars.at(-1).cost;
+  const totalCost = ownBars.at(-1)?.cost ?? null;
   const drawing = svgElement(
     "svg",
     {
@@ -52,21 +59,28 @@ export function usageChart(conversation, selected, open) {
     ...shown.map((bar, index) => usageBar(bar, index, maxTokens, selected, open)),
     totalCost ? costLine(shown, totalCost) : null,
   );
-  const total = Object.fromEntries(USAGE_PARTS.map(([part]) => [part, bars.reduce((sum, { parts }) => sum + parts[part], 0)]));
+  const total = Object.fromEntries(USAGE_PARTS.map(([part]) => [part, ownBars.reduce((sum, { parts }) => sum + parts[part], 0)]));
   const square = (part) => svgElement("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, svgElement("rect", { class: part, width: 10, height: 10 }));
   const entries = USAGE_PARTS.map(([part, name]) => element("li", {}, square(part), ` ${name} ${formatNumber(total[part])}`));
-  const costEntry = totalCost !== null && element("li", {}, square("cost"), ` cumulative cost ${formatCost(totalCost)}`);
+  const costEntry = totalCost !== null && element("li", {}, square("cost"), ` cumulative cost ${formatTotalCost(totalCost, unpriced, ownBars.length)}`);
   const hidden = bars.length - shown.length;
   const label = `Tokens by request, ${formatNumber(shown.length)} bars`;
   return [
     element(
       "figure",
       { class: "usage" },
-      element("figcaption", {}, "Tokens by request", hidden > 0 && element("span", { class: "note" }, ` the newest ${shown.length}`)),
-      element("ul", { class: "legend", "aria-label": "Tokens of all requests" }, ...entries, costEntry),
+      element("figcaption", {}, "Tokens by request", bars.length > ownBars.length && element("span", { class: "note" }, " sums without forks"), hidden > 0 && element("span", { class: "note" }, ` the newest ${shown.length}`)),
+      element("ul", { class: "legend", "aria-label": bars.length === ownBars.length ? "Tokens of all requests" : "Tokens of the requests of this branch" }, ...entries, costEntry),
       element("div", { class: "scrollable", tabindex: "0", role: "group", "aria-label": label }, drawing),
     ),
   ];
+}
+
+/** Return the ids of the requests on the branch of the conversation; of all requests if it has no head. */
+function branchIds({ data, links }) {
+  const ids = new Set();
+  for (let link = links.get(data.at); link && !ids.has(link.response_id); link = links.get(link.parent)) ids.add(link.response_id);
+  return ids.size ? ids : new Set(links.keys());
 }
 
 /** Create the line and the label of a number of tokens. */
