@@ -15,7 +15,7 @@ from convo.history.tree import Path as ItemPath
 from convo.history.tree import root_key
 from convo.server.auth import KeysFile, create_api_key
 from convo.stores.base import AppendItems, Transaction
-from tests.server.browser import HOSTILE_TEXT, accessibility, horizontal_overflow, open_page
+from tests.server.browser import HOSTILE_TEXT, accessibility, horizontal_overflow, open_page, stop_clock
 from tests.server.gateway import RunningGateway, run_gateway
 from tests.stores.chat_transactions import NOW, link, session
 
@@ -208,6 +208,41 @@ def test_a_new_request_appears_and_an_open_table_stays_open_with_the_focus(brows
         )
         assert len(starts) >= 2
         assert min(later - earlier for earlier, later in pairwise(starts)) >= 1000
+
+
+def test_after_a_slow_reply_a_filter_is_charted_at_once_and_a_change_within_ten_seconds(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with run_gateway(tmp_path / "live") as gateway, open_page(browser) as page:
+        stop_clock(page)
+        store_samples(gateway)
+        page.route("**/inspect/api/charts*", lambda _: None)
+        page.goto(gateway.root)
+        page.locator("#charts-summary").click()
+        with page.expect_request("**/inspect/api/charts*"):
+            page.clock.run_for(1)
+        page.clock.run_for(5000)
+        page.unroute("**/inspect/api/charts*")  # sends the request that was held
+        total = page.locator("#charts-total")
+        expect(total).to_contain_text("40 requests")
+        page.get_by_label("Status").select_option("failed")
+        expect(page.locator(".requests-table tbody tr")).to_have_count(10)
+        page.clock.run_for(1)
+        expect(total).to_contain_text("10 requests")
+        page.get_by_label("Status").select_option("")
+        expect(page.locator(".requests-table tbody tr")).to_have_count(40)
+        page.route("**/inspect/api/charts*", lambda _: None)
+        with page.expect_request("**/inspect/api/charts*"):
+            page.clock.run_for(1)
+        page.clock.run_for(5000)
+        page.unroute("**/inspect/api/charts*")
+        expect(total).to_contain_text("40 requests")
+        gateway.create_response({"model": "echo", "input": "one more"})
+        expect(page.get_by_role("status")).to_have_text("Up to date")
+        page.clock.run_for(2000)  # the table
+        expect(page.locator(".requests-table tbody tr")).to_have_count(41)
+        page.clock.run_for(10_000)
+        expect(total).to_contain_text("41 requests")
 
 
 def test_with_keys_the_charts_use_the_key(browser: Browser, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from tests.server.browser import (
     horizontal_overflow,
     open_page,
     shortest_delay_ms,
+    stop_clock,
 )
 from tests.server.gateway import (
     HELD_MODEL,
@@ -446,14 +447,53 @@ def test_a_background_request_of_the_store_appears_and_an_open_json_stays_open(
         expect(page.get_by_role("tabpanel").locator("article > details[open]")).to_have_count(1)
 
 
-def test_without_the_feed_the_table_is_polled(browser: Browser, tmp_path: Path) -> None:
+def test_without_the_feed_the_table_is_polled_every_second(browser: Browser, tmp_path: Path) -> None:
     with run_gateway(tmp_path / "live") as gateway, open_page(browser) as page:
+        stop_clock(page)
         page.route("**/inspect/api/changes", lambda route: route.fulfill(status=403, body="{}"))
-        gateway.create_response({"model": "echo", "input": "one"})
-        page.goto(gateway.root)
+        gateway.create_response({"model": "echo", "input": "number 1"})
+        with page.expect_response("**/inspect/api/changes"):
+            page.goto(gateway.root)
         expect(page.locator("tbody tr")).to_have_count(1)
-        gateway.create_response({"model": "echo", "input": "two"})
-        expect(page.locator("tbody tr")).to_have_count(2)
+        for count in (2, 3, 4):
+            gateway.create_response({"model": "echo", "input": f"number {count}"})
+            page.clock.run_for(1000)
+            expect(page.locator("tbody tr")).to_have_count(count)
+
+
+CONTROLLED_FEED = """
+const fetchFromServer = window.fetch;
+window.fetch = async (path, init) => {
+  if (!String(path).endsWith("inspect/api/changes")) return fetchFromServer(path, init);
+  const event = new TextEncoder().encode("event: inspector.changed\\n\\n");
+  return new Response(new ReadableStream({ start: (feed) => (window.reportChange = () => feed.enqueue(event)) }));
+};"""
+"""A page with it has a feed of changes that reports one when a test calls `reportChange`."""
+
+
+def test_a_slow_reply_is_drawn_although_more_changes_arrive_meanwhile(browser: Browser, tmp_path: Path) -> None:
+    with run_gateway(tmp_path / "live") as gateway, open_page(browser) as page:
+        stop_clock(page)
+        page.add_init_script(CONTROLLED_FEED)
+        gateway.create_response({"model": "echo", "input": "number 1"})
+        page.goto(gateway.root)
+        rows = page.locator("tbody tr")
+        expect(rows).to_have_count(1)
+        held = list[Route]()
+        page.route("**/inspect/api/requests?*", lambda route: held.append(route))
+        gateway.create_response({"model": "echo", "input": "number 2"})
+        while not held:  # the feed is opened after the rows are drawn
+            page.evaluate("window.reportChange?.()")
+            page.clock.run_for(100)
+        for _ in range(5):
+            page.evaluate("reportChange()")
+            page.clock.run_for(1000)
+        assert len(held) == 1
+        page.unroute("**/inspect/api/requests?*")  # sends the request that was held
+        expect(rows).to_have_count(2)
+        gateway.create_response({"model": "echo", "input": "number 3"})
+        page.clock.run_for(1000)  # because of the changes meanwhile
+        expect(rows).to_have_count(3)
 
 
 def test_more_rows_are_added_and_stay_when_a_request_arrives(browser: Browser, tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 // Charts of the requests that the filters show: a section above the table that is fetched only while it is open.
 //
-// At most one fetch starts per second, and fetching takes at most a tenth of the time. Each chart is an image with a
-// title and a description; a table below it has the same figures.
+// A new filter is fetched at once. The same one is fetched again a second later at the earliest, and after a slow reply
+// ten times as long as it took, at most ten seconds. Each chart is an image with a title and a description; a table
+// below it has the same figures.
 
 import { element, formatCompact, formatCost, formatCount, formatNumber, formatTime, svgElement } from "./make.js";
 
-const [MIN_CHART_PAUSE_MS, CHART_PAUSE_FACTOR] = [1000, 10];
+const [MIN_CHART_PAUSE_MS, MAX_CHART_PAUSE_MS, CHART_PAUSE_FACTOR] = [1000, 10_000, 10];
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [360, 190, 46, 6, 20, 34];
 const [BAR_ROW, BAR_LABEL_CHARS] = [18, 28];
 const UNITS = [
@@ -61,6 +62,7 @@ const TIME_CHARTS = [
 export class RequestCharts {
   #isOpen = false; // in the address; the element changes before its event arrives
   #query = null;
+  #fetchedQuery = null;
   #timer = 0;
   #isFetching = false;
   #isOutdated = false;
@@ -87,7 +89,7 @@ export class RequestCharts {
     });
   }
 
-  /** Show the state of the address, and fetch again as soon as the pause allows: requests may have changed. */
+  /** Show the state of the address, and fetch again as soon as the pause allows: requests or the filter may have changed. */
   update(query, isOpen) {
     if (isOpen !== this.#isOpen) this.details.open = isOpen;
     this.#isOpen = isOpen;
@@ -99,13 +101,14 @@ export class RequestCharts {
   #schedule() {
     clearTimeout(this.#timer);
     if (!this.details.open || !this.#isOutdated || this.#isFetching || this.#query === null) return;
-    this.#timer = setTimeout(() => this.#refresh(), Math.max(0, this.#nextFetchAt - performance.now()));
+    const pauseMs = this.#query === this.#fetchedQuery ? Math.max(0, this.#nextFetchAt - performance.now()) : 0;
+    this.#timer = setTimeout(() => this.#refresh(), pauseMs);
   }
 
   async #refresh() {
     if (document.hidden || !this.details.isConnected) return;
     const startedAt = performance.now();
-    const query = this.#query;
+    const query = (this.#fetchedQuery = this.#query);
     Object.assign(this.details.dataset, { state: "loading" });
     this.#isFetching = true;
     this.#isOutdated = false;
@@ -120,7 +123,8 @@ export class RequestCharts {
     }
     this.#isFetching = false;
     const endedAt = performance.now();
-    this.#nextFetchAt = endedAt + Math.max(MIN_CHART_PAUSE_MS, CHART_PAUSE_FACTOR * (endedAt - startedAt));
+    const pauseMs = Math.max(MIN_CHART_PAUSE_MS, CHART_PAUSE_FACTOR * (endedAt - startedAt));
+    this.#nextFetchAt = endedAt + Math.min(pauseMs, MAX_CHART_PAUSE_MS);
     this.#schedule();
   }
 

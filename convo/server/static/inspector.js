@@ -43,7 +43,8 @@ let pollNumber = 0;
 let polledAt = -Infinity;
 let pollDurationMs = 0;
 let searchTimer = 0;
-let feed = null;
+let isPolling = false;
+let feed = null; // the feed of changes: its controller, and whether it is open
 let charts = null; // those of the table on the page
 let isOutdated = false; // the feed reported a change after the last poll started
 
@@ -93,6 +94,7 @@ async function poll() {
   const isCurrent = () => number === pollNumber;
   polledAt = performance.now();
   isOutdated = false;
+  isPolling = true;
   byId("forget").hidden = !source.hasKey;
   try {
     await ({ requests: updateRequests, compare: updateComparison }[page.kind] ?? update)(isCurrent);
@@ -100,18 +102,24 @@ async function poll() {
     if (!isCurrent()) return;
     if (error instanceof KeyRequired) return askForKey(error);
     showError(error);
+  } finally {
+    if (isCurrent()) isPolling = false;
   }
   if (!source.isLive || !isCurrent()) return;
   pollDurationMs = performance.now() - polledAt;
   followChanges();
   if (page.kind === "compare") return;
   const isGrowing = page.kind === "requests" ? byId("detail-text") : page.running.length;
-  const idleMs = feed && page.kind === "requests" ? Infinity : IDLE_POLL_MS;
+  const idleMs = feed?.isOpen && page.kind === "requests" ? Infinity : IDLE_POLL_MS;
   schedulePoll(isOutdated ? CHANGE_POLL_MS : isGrowing ? RUNNING_POLL_MS : idleMs);
 }
 
-/** Poll after a delay, and after slow polls with a pause that is short enough to show each answer while it grows. */
+/**
+ * Poll after a delay, and after slow polls with a pause that is short enough to show each answer while it grows.
+ * A poll in progress is not replaced: if changes came faster than the server replies, none would ever be drawn.
+ */
 function schedulePoll(delayMs) {
+  if (isPolling) return; // its end schedules the next one
   clearTimeout(pollTimer);
   if (delayMs === Infinity) return;
   const isTable = page.kind === "requests";
@@ -119,26 +127,35 @@ function schedulePoll(delayMs) {
   pollTimer = setTimeout(poll, Math.max(0, Math.max(delayMs, pauseMs) - (performance.now() - polledAt)));
 }
 
-/** Keep the feed of changes open while the table is visible. */
+/** Keep the feed of changes open while the table is visible; until it can be opened again, the table is polled. */
 function followChanges() {
   const isWanted = page.kind === "requests" && !document.hidden;
-  if (!isWanted) {
-    feed?.abort();
-    feed = null;
-  }
+  if (!isWanted) closeFeed();
   if (feed || !isWanted) return;
-  const opened = (feed = new AbortController());
-  const ended = () => {
-    if (feed !== opened) return;
-    setTimeout(() => feed === opened && ((feed = null), poll()), REOPEN_FEED_MS);
-    schedulePoll(IDLE_POLL_MS);
-  };
+  const controller = new AbortController();
+  const opened = (feed = { controller, isOpen: true });
   const changed = () => {
     if (feed !== opened) return;
     isOutdated = true;
     schedulePoll(CHANGE_POLL_MS);
   };
-  source.followChanges(changed, opened.signal).then(ended, ended);
+  const reopen = () => {
+    if (feed !== opened) return;
+    feed = null;
+    followChanges();
+  };
+  const ended = () => {
+    if (feed !== opened) return;
+    opened.isOpen = false;
+    setTimeout(reopen, REOPEN_FEED_MS);
+    schedulePoll(IDLE_POLL_MS);
+  };
+  source.followChanges(changed, controller.signal).then(ended, ended);
+}
+
+function closeFeed() {
+  feed?.controller.abort();
+  feed = null;
 }
 
 /** Fetch the list and the open conversation, and draw them unless a later poll has started. */
@@ -700,8 +717,7 @@ function askForKey(error) {
     poll();
   };
   Object.assign(page, { ...NO_DATA, ...NO_REQUESTS });
-  feed?.abort();
-  feed = null;
+  closeFeed();
   byId("list").replaceChildren();
   byId("main").replaceChildren(
     element(
