@@ -159,6 +159,18 @@ COLOR_SCHEMES: list[tuple[Literal["light", "dark"], int, str, str]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("address", "visible_text"),
+    [
+        ("", "And in Haskell?"),
+        ("?request=resp_2", "prepended by the server"),
+        ("?request=resp_2&tab=response", "Created by"),
+        ("?request=resp_2&tab=raw", "created_at"),
+        ("#conversations", "Choose a conversation."),
+        ("#/monads", "History"),
+        ("#/monads/resp_2", "Common prefix"),
+    ],
+)
 @pytest.mark.parametrize(("scheme", "width", "text_color", "outline_color"), COLOR_SCHEMES)
 def test_the_page_is_accessible_in_light_and_dark_wide_and_narrow(
     browser: Browser,
@@ -167,21 +179,14 @@ def test_the_page_is_accessible_in_light_and_dark_wide_and_narrow(
     width: int,
     text_color: str,
     outline_color: str,
+    address: str,
+    visible_text: str,
 ) -> None:
     with open_page(browser, scheme=scheme, width=width) as page:
-        for address, visible_text in (
-            ("", "And in Haskell?"),
-            ("?request=resp_2", "prepended by the server"),
-            ("?request=resp_2&tab=response", "Created by"),
-            ("?request=resp_2&tab=raw", "created_at"),
-            ("#conversations", "Choose a conversation."),
-            ("#/monads", "History"),
-            ("#/monads/resp_2", "Common prefix"),
-        ):
-            page.goto(f"{gateway.root}/{address}")
-            expect(page.get_by_text(visible_text).locator("visible=true").first).to_be_visible()
-            assert accessibility(page) == []
-            assert horizontal_overflow(page) == 0
+        page.goto(f"{gateway.root}/{address}")
+        expect(page.get_by_text(visible_text).locator("visible=true").first).to_be_visible()
+        assert accessibility(page) == []
+        assert horizontal_overflow(page) == 0
         assert page.evaluate("getComputedStyle(document.body).color") == text_color
         page.keyboard.press("Tab")
         assert page.evaluate("getComputedStyle(document.activeElement).outlineColor") == outline_color
