@@ -6,6 +6,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from convo.compaction.planning import CompactionMethod, CompactionOptions
+from convo.compaction.window import turn_starts
 from convo.config.sections import Price
 from convo.errors import InvalidUsage
 from convo.history.items import item_preview, item_type
@@ -234,7 +235,10 @@ def format_compaction(session: Session, compaction: "CompactionResult") -> str:
         if compaction.old_handle
         else []
     )
-    return "; ".join([summary, *old_history, *prepared.notes])
+    numbers = _describe_turn_numbers(prepared)
+    return "; ".join(
+        [summary, *([f"turns are numbered again: {numbers}"] if numbers else []), *old_history, *prepared.notes]
+    )
 
 
 def parse_compact_arguments(text: str) -> tuple[CompactionOptions, bool]:
@@ -285,6 +289,8 @@ def format_old_history_command(session: Session, old_handle: str) -> str:
 def _compaction_rows(session: Session, compaction: "CompactionResult") -> Iterator[KeyValue]:
     yield "compacted", format_token_reduction(compaction.prepared.count_before, compaction.count_after)
     yield from _prepared_rows(compaction.prepared)
+    if numbers := _describe_turn_numbers(compaction.prepared):
+        yield "turns", f"numbered again: {numbers}"
     if compaction.later_count:
         yield (
             "later",
@@ -303,6 +309,17 @@ def _prepared_rows(prepared: "PreparedCompaction") -> Iterator[KeyValue]:
     kept = f", {len(prepared.plan.kept_items):,} kept unchanged" if prepared.plan.kept_items else ""
     yield "items", f"{len(prepared.plan.compacted_items):,} compacted{kept}"
     yield "method", COMPACTION_METHOD_TEXTS[prepared.plan.method]
+
+
+def _describe_turn_numbers(prepared: "PreparedCompaction") -> str:
+    """Say which turns `--fork NAME@N` finds afterwards; "" where the endpoint keeps the compacted items."""
+    if prepared.plan.method is CompactionMethod.IN_PLACE:
+        return ""
+    compacted_end = len(prepared.replacement) - len(prepared.plan.kept_items)
+    starts = turn_starts(prepared.replacement)
+    last_compacted = sum(start < compacted_end for start in starts)
+    kept = f", the kept turns follow from {last_compacted + 1}" if len(starts) > last_compacted else ""
+    return f"{'1 is' if last_compacted < 2 else f'1 to {last_compacted} are'} the compacted history{kept}"
 
 
 def _replacement_lines(prepared: "PreparedCompaction") -> Iterator[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.chat_commands import LONG, scripted_flags, stored_conversation, stored_messages, stored_sessions
 from tests.command_runner import Convo
-from tests.terminal.pty_session import at_terminal
+from tests.terminal.pty_session import at_terminal, unwrap_lines
 
 
 @pytest.fixture
@@ -99,6 +99,7 @@ def test_the_compact_command_works_at_the_prompt(home: Path) -> None:
         output = terminal.send_line("/compact the names --keep-last 1")
         assert "compacted 4 items" in output
         assert "mine-before" in output
+        assert "1 is the compacted history" in unwrap_lines(output)
         terminal.send_line("four")
     assert [line.split()[1] for line in stored_messages(home, "mine") if line.startswith("user")][-2:] == [
         "three",

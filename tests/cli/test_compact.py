@@ -52,6 +52,16 @@ def test_json_is_one_object(convo: Convo, two_turns: tuple[str, str]) -> None:
     assert result["after_tokens"] < result["before_tokens"]
 
 
+def test_the_report_says_which_turns_a_fork_finds(convo: Convo, home: Path, two_turns: tuple[str, str]) -> None:
+    got = convo("compact", "mine", "--keep-last", "1")
+    assert "turns         numbered again: 1 is the compacted history, the kept turns follow from 2\n" in got.out
+    for turn in (1, 2):
+        assert convo("chat", "--fork", f"mine@{turn}", "-n", f"after-{turn}", *ECHO, "new").exit == 0
+    compacted, kept = stored_messages(home, "after-1")[:-2], stored_messages(home, "after-2")[:-2]
+    assert "Summary of the conversation" in compacted[-1]
+    assert (kept[: len(compacted)], len(kept)) == (compacted, len(compacted) + 2)
+
+
 def test_compacting_a_response_without_a_session_creates_one(convo: Convo, home: Path) -> None:
     model = scripted_flags({"text": "Short."}, {"text": LONG})
     assert convo("chat", "-q", "--chain", "-n", "mine", *model, f"one {LONG}").exit == 0

@@ -159,11 +159,15 @@ def prepare(
 
 
 def test_a_compaction_shows_its_size_method_and_both_histories() -> None:
-    result = CompactionResult(prepare(kept=[user_message("three")]), TokenCount(150, True), "resp_old one", 2)
+    kept = [user_message("three")]
+    prepared = prepare(kept=kept)
+    prepared = replace(prepared, replacement=(*prepared.replacement, *kept))
+    result = CompactionResult(prepared, TokenCount(150, True), "resp_old one", 2)
     assert render_compaction(make_session(Strategy.CHAIN, "resp_new"), result, DisplayOptions()).splitlines() == [
         "  compacted     about 1,000 → about 150 tokens, 85 % less",
         "  items         2 compacted, 1 kept unchanged",
         "  method        by a summary from the model",
+        "  turns         numbered again: 1 is the compacted history, the kept turns follow from 2",
         "  later         2 items after the compacted ones: added meanwhile or unconfirmed",
         "  continues as  chain resp_new",
         "  previous      convo chat --from 'resp_old one'",
@@ -186,6 +190,11 @@ def test_a_compaction_in_a_conversation_keeps_the_old_items_there(method: Compac
         "  compacted     about 1,000 → about 999 tokens, 0 % less",
         "  items         2 compacted",
         f"  method        {text}",
+        *(
+            []
+            if method is CompactionMethod.IN_PLACE
+            else ["  turns         numbered again: 1 is the compacted history"]
+        ),
         "  continues as  conversation conv_1",
         "  previous      the compacted items stay in the conversation, before the compaction item",
     ]
@@ -195,11 +204,13 @@ def test_a_compaction_is_one_line_in_a_chat() -> None:
     result = CompactionResult(prepare(), TokenCount(150, True), "/tmp/old one.json")
     assert format_compaction(make_session(Strategy.REPLAY, "/tmp/a.json"), result) == (
         "compacted 2 items, about 1,000 → about 150 tokens, 85 % less; "
+        "turns are numbered again: 1 is the compacted history; "
         "previous history: convo chat --replay --from '/tmp/old one.json'; the model has no tokenizer"
     )
     in_place = CompactionResult(prepare(1_000), TokenCount(1_000, True), None)
     assert format_compaction(make_session(), in_place) == (
-        "compacted 2 items, about 1,000 → about 1,000 tokens, not smaller; the model has no tokenizer"
+        "compacted 2 items, about 1,000 → about 1,000 tokens, not smaller; "
+        "turns are numbered again: 1 is the compacted history; the model has no tokenizer"
     )
 
 
