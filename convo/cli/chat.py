@@ -176,14 +176,16 @@ def build_first_message(prompt: str | None, attachment_parts: Sequence[Json]) ->
 
 
 def note_mentioned_files(text: str, attachments: Sequence[str], output: ChatOutput) -> None:
-    """Print a notice for each existing file that a one-shot message mentions as @FILE: only a prompt attaches it."""
+    """Print a notice for each file that a one-shot message mentions as @FILE: only a prompt attaches it."""
     if "@" not in text:
         return
-    from convo.terminal.slash_commands import list_mentioned_files
+    from convo.terminal.slash_commands import describe_missing_files, list_mentioned_files
 
     for name in list_mentioned_files(text):
         if name not in attachments:
             output.note(f"@{name} is sent as text; to attach the file: -a {quote(name)}")
+    for line in describe_missing_files(text):
+        output.note(line)
 
 
 async def run_interactive_chat(

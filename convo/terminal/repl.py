@@ -23,7 +23,13 @@ from convo.terminal.answer import consume_interruptibly
 from convo.terminal.message_queue import EMPTY_MESSAGE, TypedMessage
 from convo.terminal.prompt import DUMB_TERMINALS, PROMPT, PromptReader
 from convo.terminal.signals import on_signal
-from convo.terminal.slash_commands import dispatch_command, format_attachment, load_mentioned_files, run_shell_line
+from convo.terminal.slash_commands import (
+    describe_missing_files,
+    dispatch_command,
+    format_attachment,
+    load_mentioned_files,
+    run_shell_line,
+)
 from convo.terminal.status_line import StatusLine, StatusLineState
 from convo.terminal.statuses import format_failure
 from convo.terminal.terminal import (
@@ -426,6 +432,8 @@ class Repl:
         self.host.check_input_supported(self.chat, [part for _, part in attachments])
         for name, part in attachments:
             self.notify(format_attachment(name, part))
+        for line in describe_missing_files(text, self.reader.pasted_texts):
+            self.notify(line)
         try:
             if not (self.agent_chat and self.agent_chat.runner.can_resume):
                 await self.host.compact_if_needed(self.chat)

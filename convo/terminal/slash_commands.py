@@ -39,6 +39,14 @@ FILE_MENTION = re.compile(r"""(?<!\S)@(?:"(?P<quoted>[^"\n]+)"|(?P<bare>[^\s"]\S
 TRAILING_PUNCTUATION = ".,;:!?)]}'\""
 """Characters that may follow a file name in a sentence."""
 
+FILE_PATH_START = re.compile(r"~?/|\.\.?/")
+
+FILE_SUFFIX = re.compile(r"[^\s/.][^/]*\.[A-Za-z][A-Za-z0-9]{0,4}", re.ASCII)
+"""A name with a suffix; a longer word after a dot is more often part of a program: @pytest.fixture."""
+
+NO_FILE_NAME = re.compile(r"[@(){}\[\]<>=|;:]")
+"""Characters of addresses and programs, rare in names of files."""
+
 
 def _find_mentioned_files(text: str, pasted: Iterable[str], is_file: Callable[[str], bool]) -> list[str]:
     """Find the files that a message mentions outside pasted text, each once, in order."""
@@ -51,6 +59,31 @@ def _find_mentioned_files(text: str, pasted: Iterable[str], is_file: Callable[[s
         names = [mention["quoted"]] if mention["quoted"] else [bare, bare.rstrip(TRAILING_PUNCTUATION)]
         files |= dict.fromkeys([name for name in names if name and is_file(name)][:1])
     return list(files)
+
+
+def describe_missing_files(text: str, pasted: Iterable[str] = ()) -> list[str]:
+    """Describe each file that a message mentions outside pasted text and that does not exist, in one line.
+
+    Only text that looks like the path of a file is reported: no @name, no @scope/package, no address.
+    """
+    mentioned = _find_mentioned_files(text, pasted, lambda name: is_existing_file(name) or _looks_like_path(name))
+    names = dict.fromkeys(name.rstrip(TRAILING_PUNCTUATION) for name in mentioned if not is_existing_file(name))
+    return [
+        f"@{name}: {'a folder' if os.path.isdir(os.path.expanduser(name)) else 'no such file'}; sent as text"
+        for name in names
+    ]
+
+
+def _looks_like_path(name: str) -> bool:
+    name = name.rstrip(TRAILING_PUNCTUATION)
+    if NO_FILE_NAME.search(name):
+        return False
+    first, has_folder, _ = name.partition("/")
+    return bool(
+        FILE_PATH_START.match(name)
+        or FILE_SUFFIX.fullmatch(os.path.basename(name))
+        or (has_folder and os.path.isdir(first))
+    )
 
 
 def load_mentioned_files(text: str, pasted: Iterable[str]) -> list[tuple[str, dict[str, Json]]]:

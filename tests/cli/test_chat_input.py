@@ -76,6 +76,7 @@ def test_a_file_that_a_one_shot_message_only_mentions_is_reported(convo: Convo) 
         (['Summarize @"my notes.md".', "-a", "my notes.md"], ""),
         (['Summarize @"my notes.md".', "-q"], ""),
         (["Ask @somebody."], ""),
+        (["Summarize @nope.md."], "@nope.md: no such file; sent as text\n"),
     ):
         got = convo("chat", *model, *argv)
         assert (got.exit, [line for line in got.err.splitlines(keepends=True) if "sent as text" in line]) == (

@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from convo.terminal.slash_commands import MAX_OUTPUT_CHARS, format_attachment, load_mentioned_files
-from tests.cli.chat_commands import ECHO, scripted_flags, stored_conversation, stored_sessions
+from convo.terminal.slash_commands import (
+    MAX_OUTPUT_CHARS,
+    describe_missing_files,
+    format_attachment,
+    load_mentioned_files,
+)
+from tests.cli.chat_commands import ECHO, scripted_flags, stored_conversation, stored_messages, stored_sessions
 from tests.terminal.plain_repl import run_repl
 
 FILES = ("notes.md", "my notes.md", "a/b.py", "app")
@@ -37,6 +42,37 @@ def mentioned_names(folder: Path, text: str, pasted: Sequence[str] = (), files: 
 )
 def test_an_at_sign_names_an_existing_file(text: str, files: list[str], tmp_path: Path) -> None:
     assert mentioned_names(tmp_path, text) == files
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("read @nope.md, please", ["@nope.md: no such file; sent as text"]),
+        ("read @a/nope.md and @a/nope.md.", ["@a/nope.md: no such file; sent as text"]),
+        ('read @"my nope.md"!', ["@my nope.md: no such file; sent as text"]),
+        ("@/nope @./nope @~/nope", [f"@{name}: no such file; sent as text" for name in ("/nope", "./nope", "~/nope")]),
+        ("list @a/", ["@a/: a folder; sent as text"]),
+        ("list @a/nope", ["@a/nope: no such file; sent as text"]),
+        ("read @notes.md", []),
+        ("write to me@nope.md, to @nobody or @nobody@example.org", []),
+        ("use @types/node with @pytest.fixture and @app.get('/x')", []),
+        ("@... or @", []),
+    ],
+)
+def test_a_path_without_a_file_is_reported(text: str, lines: list[str], tmp_path: Path) -> None:
+    mentioned_names(tmp_path, "")
+    with contextlib.chdir(tmp_path):
+        assert describe_missing_files(text) == lines
+        assert describe_missing_files(text, [text]) == []
+
+
+@pytest.mark.needs("posix")
+def test_a_chat_says_that_a_file_is_missing_and_sends_the_text(home: Path) -> None:
+    got = run_repl(*ECHO, "-n", "mine", lines=["read @nope.md", "hello @nobody"])
+    assert got.err.count("; sent as text\n") == 1
+    assert "@nope.md: no such file; sent as text\n" in got.err
+    assert "sent as text" not in got.out + run_repl(*ECHO, "-q", lines=["read @nope.md"]).err
+    assert stored_messages(home, "mine")[0] == "user: read @nope.md"
 
 
 def test_a_pasted_at_sign_names_no_file(tmp_path: Path) -> None:
