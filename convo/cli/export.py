@@ -30,7 +30,7 @@ from convo.inspect.view import ConversationView
 from convo.stores.base import Store
 from convo.terminal.terminal import format_count
 from convo.transfer.convert import ConversationSource, load_source
-from convo.transfer.export import render_jsonl, render_markdown_export, render_replay
+from convo.transfer.export import load_transcript, render_jsonl, render_markdown_export, render_replay
 
 FORMAT_BY_SUFFIX: Mapping[str, str] = MappingProxyType(
     {".json": "replay", ".jsonl": "jsonl", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"}
@@ -73,9 +73,13 @@ async def run_export(options: ExportOptions) -> None:
                 options.handle
             )
             source = await load_source_from_mirror(view, settings, store)
+            document = source.to_document()
+            if export_format in ("markdown", "html"):
+                transcript = await load_transcript(store, source.state.path, view.current_link_id)
+                document = replace(document, transcript=transcript)
         if options.file:
             check_not_source_file(options.file, source)
-        document = select_exported_parts(source.to_document(), export_format, options)
+        document = select_exported_parts(document, export_format, options)
         redactions = redact_if_requested(document, options.redact, options.patterns, settings)
         document = redactions.document if redactions else document
         text = EXPORT_RENDERERS[export_format](document, options)

@@ -12,7 +12,7 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote
@@ -209,11 +209,14 @@ def _redact_document_parts(document: ConversationDocument, custom_patterns: Sequ
     links = [
         redactor.at_location(f"link {number}").redact_value(link) for number, link in enumerate(data.pop("links"), 1)
     ]
+    entries = tuple(
+        entry._replace(item=redactor.at_location(f"entry {number}").redact_value(entry.item))
+        for number, entry in enumerate(document.transcript, 1)
+    )
     head = {name: redactor.at_location(name).redact_field(name, value) for name, value in data.items()}
     replacements = tuple(SecretReplacement(*key, count) for key, count in redactor.counts.items())
-    return RedactionResult(
-        document_from_json({**head, "items": items, "links": links}), replacements, tuple(redactor.unchecked_locations)
-    )
+    redacted = replace(document_from_json({**head, "items": items, "links": links}), transcript=entries)
+    return RedactionResult(redacted, replacements, tuple(redactor.unchecked_locations))
 
 
 @dataclass

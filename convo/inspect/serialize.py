@@ -28,6 +28,7 @@ from convo.history.items import (
     decode_json_escapes,
     is_client_call,
     is_client_output,
+    is_summary,
     item_text,
     item_type,
 )
@@ -149,11 +150,24 @@ PAGE_BEGIN, PAGE_END = '<script type="application/json" id="convo">', "</script>
 """The delimiters of a document in an HTML page; all other text in the page is escaped."""
 
 
+class TranscriptEntry(NamedTuple):
+    """One item of a text for reading.
+
+    replaced_numbers:  for a compaction, the numbers of the entries, from 1, that later requests have it in place of
+    """
+
+    item: Item
+    replaced_numbers: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class ConversationDocument:
     """One conversation in a file; see the module docstring. `links` are JSON objects as in the file.
 
     The items have no credentials of tools: neither an export nor the store that a file is imported to may contain them.
+
+    transcript:  the items for reading, if these are others than `items`: with those that a compaction replaced. It is
+                 no part of the JSON forms
     """
 
     items: tuple[Item, ...]
@@ -163,9 +177,18 @@ class ConversationDocument:
     instructions: str | None = None
     created_at: float | None = None
     links: tuple[Mapping[str, Json], ...] = ()
+    transcript: tuple[TranscriptEntry, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "items", strip_item_secrets(self.items))
+        items = strip_item_secrets([entry.item for entry in self.transcript])
+        entries = zip(self.transcript, items, strict=True)
+        object.__setattr__(self, "transcript", tuple(entry._replace(item=item) for entry, item in entries))
+
+    @property
+    def entries(self) -> tuple[TranscriptEntry, ...]:
+        """The items for reading."""
+        return self.transcript or tuple(map(TranscriptEntry, self.items))
 
 
 def document_header(document: ConversationDocument) -> dict[str, Json]:
@@ -427,6 +450,26 @@ def item_title(item: Item) -> str:
     if is_client_output(item):
         return replace_unprintable(f"output of {item.get('call_id') or item_type(item)}")
     return replace_unprintable(str(item.get("role") or item_type(item)))
+
+
+def entry_title(entry: TranscriptEntry) -> str:
+    """Return the title of an item; of a compaction with the items that it replaced: "summary in place of items 1-4"."""
+    if not entry.replaced_numbers:
+        return item_title(entry.item)
+    noun = "item" if len(entry.replaced_numbers) == 1 else "items"
+    kind = "summary" if is_summary(entry.item) else item_title(entry.item)
+    return f"{kind} in place of {noun} {_format_number_ranges(entry.replaced_numbers)}"
+
+
+def _format_number_ranges(numbers: Sequence[int]) -> str:
+    """Format ascending numbers: "1-3, 5"."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1][1:] = [number]
+        else:
+            ranges.append([number])
+    return ", ".join("-".join(map(str, bounds)) for bounds in ranges)
 
 
 def item_passages(item: Item) -> tuple[Passage, ...]:

@@ -7,6 +7,7 @@ A request to convo's own endpoint is written as one to this server. The formats 
 import asyncio
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from convo.chat.lookup import load_sent_body
@@ -31,7 +32,7 @@ from convo.server.inspector_data import store_for_tenant
 from convo.server.routes import HandlerContext
 from convo.strategies.strategy import STRATEGIES
 from convo.transfer.convert import load_source
-from convo.transfer.export import render_jsonl, render_markdown_export, render_replay
+from convo.transfer.export import load_transcript, render_jsonl, render_markdown_export, render_replay
 
 
 async def encode_code(context: HandlerContext) -> bytes:
@@ -108,7 +109,11 @@ async def render_export(context: HandlerContext) -> tuple[bytes, DownloadFormat,
     export_format = EXPORT_FORMATS[context.query.get("format", "json")]
     view = await load_handle_view(store, handle, read_files=context.tenant == LOCAL_TENANT, max_links=1)
     source = await load_source(view, store, _find_owner(view, context))
-    text = await asyncio.to_thread(export_format.render, source.to_document())
+    document = source.to_document()
+    if export_format.suffix in ("md", "html"):
+        transcript = await load_transcript(store, source.state.path, view.current_link_id)
+        document = replace(document, transcript=transcript)
+    text = await asyncio.to_thread(export_format.render, document)
     return text.encode(), export_format, f"{_to_file_name(source.name or view.handle)}.{export_format.suffix}"
 
 

@@ -20,10 +20,11 @@ from convo.inspect.serialize import (
     PAGE_BEGIN,
     PAGE_END,
     ConversationDocument,
+    TranscriptEntry,
     document_to_embedded_json,
     dump_html_safe_json,
+    entry_title,
     item_passages,
-    item_title,
     replace_unprintable,
 )
 
@@ -154,7 +155,7 @@ def render_conversation_page(document: ConversationDocument, *, include_data: bo
     facts = "".join(
         f"<dt>{label}</dt><dd>{escape(replace_unprintable(value))}</dd>" for label, value in _header_facts(document)
     )
-    articles = "\n".join(_render_article(index, item) for index, item in enumerate(document.items, 1))
+    articles = "\n".join(_render_article(index, entry) for index, entry in enumerate(document.entries, 1))
     embedded_data = f"{PAGE_BEGIN}{document_to_embedded_json(document)}{PAGE_END}\n" if include_data else ""
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -169,15 +170,15 @@ def render_conversation_page(document: ConversationDocument, *, include_data: bo
 def _header_facts(document: ConversationDocument) -> Iterator[tuple[str, str]]:
     if document.model:
         yield "Model", document.model
-    yield "Items", f"{len(document.items):,}"
+    yield "Items", f"{len(document.entries):,}"
     if document.instructions:
         yield "Instructions", document.instructions
 
 
-def _render_article(index: int, item: Item) -> str:
-    body = "\n".join(PASSAGE_RENDERERS[passage.form](passage.text, index) for passage in item_passages(item))
-    head = f'<h2 id="i{index}">{index} · {escape(item_title(item))}</h2>'
-    return f'<article class="{_css_class(item)}" aria-labelledby="i{index}">\n{head}\n{body}\n</article>'
+def _render_article(index: int, entry: TranscriptEntry) -> str:
+    body = "\n".join(PASSAGE_RENDERERS[passage.form](passage.text, index) for passage in item_passages(entry.item))
+    head = f'<h2 id="i{index}">{index} · {escape(entry_title(entry))}</h2>'
+    return f'<article class="{_css_class(entry.item)}" aria-labelledby="i{index}">\n{head}\n{body}\n</article>'
 
 
 def _css_class(item: Item) -> str:

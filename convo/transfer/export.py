@@ -1,27 +1,112 @@
 """Export formats: replay (a list of items), JSONL, Markdown.
 
-Markdown ends with the whole document in a comment, so it can be imported again.
+Markdown ends with the whole document in a comment, so it can be imported again. Markdown and pages are for reading:
+of a compacted conversation they have a transcript, with the items that the compaction replaced.
 """
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from convo.chat.files import format_replay_file
+from convo.errors import ItemDeleted, NotFound
+from convo.history.canonical import digest
+from convo.history.items import is_compaction
+from convo.history.records import Link, is_compaction_link
+from convo.history.tree import Path
 from convo.inspect.serialize import (
     COMMENT_BEGIN,
     COMMENT_END,
     COMMENT_WITHOUT_DATA,
     ConversationDocument,
     Passage,
+    TranscriptEntry,
     document_to_embedded_json,
     document_to_lines,
+    entry_title,
     format_json_line,
     item_passages,
-    item_title,
     replace_unprintable,
 )
+from convo.stores.base import Store
 
 BACKTICK_RUN = re.compile("`+")
+
+MAX_WALKED_LINKS = 10_000
+"""Links of a branch that are read in search of a compaction."""
+
+
+async def load_transcript(store: Store, path: Path, link_id: str | None) -> tuple[TranscriptEntry, ...]:
+    """Load the items for reading of a compacted history: those that its compactions replaced come first.
+
+    link_id:  the last link of the branch of `path`
+    Returns an empty tuple if no compaction of this branch is known, or its earlier history was deleted.
+    """
+    transcript = await _load_entries(store, path, link_id)
+    return transcript.entries if len(transcript.entries) > len(path) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Transcript:
+    """The entries of a history, and for each item of its path the number of its entry, from 1."""
+
+    entries: tuple[TranscriptEntry, ...]
+    numbers: tuple[int, ...]
+
+
+async def _load_entries(store: Store, path: Path, link_id: str | None) -> _Transcript:
+    """Load the entries of `path`, with those that a compaction on its branch replaced."""
+    entries = tuple(map(TranscriptEntry, path.items))
+    plain = _Transcript(entries, tuple(range(1, len(entries) + 1)))
+    if not any(map(is_compaction, path.items)):
+        return plain
+    compaction = await _find_compaction(store, path, link_id)
+    if compaction is None or compaction.parent_id is None:
+        return plain
+    try:
+        parent = await store.link(compaction.parent_id)
+        if parent is None or parent.head in path.keys:  # the endpoint added the compaction to the history
+            return plain
+        earlier_path = await store.path(parent.head)
+    except (NotFound, ItemDeleted):
+        return plain
+    earlier = await _load_entries(store, earlier_path, parent.id)
+    return merge_compacted_history(earlier, path, path.depth(compaction.head))
+
+
+async def _find_compaction(store: Store, path: Path, link_id: str | None) -> Link | None:
+    """Return the last link on the branch that compacted the history into the start of `path`."""
+    keys = frozenset(path.keys)
+    for _ in range(MAX_WALKED_LINKS):
+        link = await store.link(link_id) if link_id else None
+        if link is None or (is_compaction_link(link) and link.head in keys):
+            return link
+        link_id = link.parent_id
+    return None
+
+
+def merge_compacted_history(earlier: _Transcript, path: Path, window_count: int) -> _Transcript:
+    """Append the items of a compacted path to the entries of the history before it; kept items are not repeated.
+
+    window_count:  number of items of `path` that the compaction made of that history
+    """
+    unmatched: dict[str, list[int]] = {}
+    for number in earlier.numbers:
+        unmatched.setdefault(digest(earlier.entries[number - 1].item), []).append(number)
+    kept_numbers = [
+        0 if is_compaction(item) or not (same := unmatched.get(digest(item))) else same.pop(0)
+        for item in path.items[:window_count]
+    ]
+    replaced = tuple(sorted(set(earlier.numbers).difference(kept_numbers)))
+    entries, numbers = list(earlier.entries), list[int]()
+    for index, item in enumerate(path.items):
+        number = kept_numbers[index] if index < window_count else 0
+        if not number:
+            is_new = index < window_count and is_compaction(item)
+            entries.append(TranscriptEntry(item, replaced if is_new else ()))
+            number = len(entries)
+        numbers.append(number)
+    return _Transcript(tuple(entries), tuple(numbers))
 
 
 def render_replay(document: ConversationDocument) -> str:
@@ -36,9 +121,9 @@ def render_jsonl(document: ConversationDocument, *, include_links: bool = False)
 def render_markdown_export(document: ConversationDocument, *, include_data: bool = True) -> str:
     """Render for reading; with `include_data` the result can be imported again."""
     blocks = [f"# {_one_line(document.name or 'A conversation')}", *_header_blocks(document)]
-    for position, item in enumerate(document.items, 1):
-        blocks.append(f"## {position}. {_one_line(item_title(item))}")
-        blocks += [PASSAGE_RENDERERS[passage.form](passage) for passage in item_passages(item)]
+    for position, entry in enumerate(document.entries, 1):
+        blocks.append(f"## {position}. {_one_line(entry_title(entry))}")
+        blocks += [PASSAGE_RENDERERS[passage.form](passage) for passage in item_passages(entry.item)]
     blocks.append(
         COMMENT_BEGIN + document_to_embedded_json(document) + COMMENT_END if include_data else COMMENT_WITHOUT_DATA
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.chat_commands import ECHO, stored_sessions
+from tests.cli.chat_commands import ECHO, scripted_flags, stored_sessions
 from tests.command_runner import CommandResult, Convo, Launch
 
 
@@ -150,3 +150,67 @@ def test_a_pipe_is_written_to_and_not_replaced(launch: Launch, convo: Convo, tmp
     assert text == convo("export", "mine", "--format", "jsonl").out
     assert (tmp_path / "pipe").is_fifo()
     assert launch("export", "mine", "--format", "jsonl", "-o", "/dev/stdout").out == text
+
+
+LONG_ANSWERS = (
+    {"text": "Answer one: a monad is a monoid in the category of endofunctors, as they say, and so on and so forth."},
+    {"text": "Answer two: Haskell has a type class for it, with bind and return, and do notation, and so on and on."},
+    {"text": "Answer three: Scala has for comprehensions, translated to flatMap and map, as in Haskell."},
+    {"text": "Four."},
+)
+
+
+def chat_and_compact(convo: Convo, strategy: str, *compact_flags: str) -> None:
+    """Have three turns as the session "long", and compact it."""
+    model = scripted_flags(*LONG_ANSWERS)
+    questions = ("What is a monad? Explain it at length.", "And in Haskell, at length?", "And in Scala, at length?")
+    assert convo("chat", f"--{strategy}", "--name", "long", *model, questions[0]).exit == 0
+    for question in questions[1:]:
+        assert convo("chat", "--from", "long", question).exit == 0
+    assert convo("compact", "long", *compact_flags).exit == 0
+
+
+@pytest.mark.parametrize(
+    ("strategy", "compact_flags", "heading"),
+    [
+        ("chain", (), "## 7. compaction in place of items 2, 4, 6"),
+        ("session", ("--keep-last", "1"), "## 7. summary in place of items 2, 4"),
+    ],
+)
+def test_the_text_of_a_compacted_conversation_has_the_items_before_the_compaction_and_names_it(
+    convo: Convo, tmp_path: Path, strategy: str, compact_flags: tuple[str, ...], heading: str
+) -> None:
+    chat_and_compact(convo, strategy, *compact_flags)
+    assert convo("chat", "--from", "long", "And in OCaml?").exit == 0
+    text = convo("export", "long", "--format", "markdown", "--no-data").out
+    titles = [line.split(". ")[1] for line in text.splitlines() if line.startswith("## ")]
+    assert titles == [*["user", "assistant"] * 3, heading.split(". ")[1], "user", "assistant"]
+    assert heading in text
+    assert [text.count(f"\n{answer['text']}\n") >= 1 for answer in LONG_ANSWERS] == [True] * 4
+    page = convo("export", "long", "--format", "html", "--no-data").out
+    assert heading.removeprefix("## ").replace(". ", " · ") in page
+    assert "Answer two" in page
+    items = convo("export", "long").json()
+    assert "Answer two" not in json.dumps(items)
+    assert convo("export", "long", "-o", "long.md").exit == 0
+    assert convo("import", "long.md", "--as", "copy").exit == 0
+    assert convo("export", "copy").json() == items
+
+
+def test_a_second_compaction_replaces_the_first_one(convo: Convo) -> None:
+    chat_and_compact(convo, "session")
+    assert convo("chat", "--from", "long", "And in OCaml? Please explain it, " + "at length " * 30).exit == 0
+    assert convo("compact", "long").exit == 0
+    text = convo("export", "long", "--format", "markdown", "--no-data").out
+    titles = [line.split(". ")[1] for line in text.splitlines() if line.startswith("## ")]
+    assert titles[:6] == ["user", "assistant"] * 3
+    first, second = (title for title in titles if title.startswith("summary"))
+    assert (first, second[-1]) == ("summary in place of items 2, 4, 6", "9")
+    assert "7" in second
+
+
+def test_secrets_are_redacted_in_the_items_before_a_compaction(convo: Convo) -> None:
+    chat_and_compact(convo, "chain")
+    text = convo("export", "long", "--format", "markdown", "--redact", "--redact-pattern", "flatMap").out
+    assert "Answer three" in text
+    assert "flatMap" not in text

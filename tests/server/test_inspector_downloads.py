@@ -8,6 +8,7 @@ import pytest
 
 from convo.inspect.request_code import CODE_LANGUAGES, CodeTarget, render_request_code
 from convo.server.auth import KeysFile, create_api_key
+from tests.cli.chat_commands import scripted_flags
 from tests.cli.stored_chats import DATABASE
 from tests.command_runner import Convo
 from tests.loopback_server import KEY, LoopbackServer
@@ -211,3 +212,21 @@ def test_each_key_exports_its_own_conversations_and_reads_no_file(serve: Serve, 
 def test_without_keys_other_web_pages_get_no_download(shared_gateway: RunningGateway, path: str) -> None:
     for headers in ({"host": "evil.example"}, {"origin": "https://evil.example"}):
         assert shared_gateway.http.get(path, headers=headers).status_code == 403
+
+
+def test_an_exported_text_has_the_items_before_a_compaction(convo: Convo, serve: Serve, home: Path) -> None:
+    replies = [
+        {"text": f"Answer {word}: {'it is long enough to be compacted ' * 3}"} for word in ("one", "two", "three")
+    ]
+    model = scripted_flags(*replies)
+    assert convo("chat", "--chain", "-n", "mine", "one", *model).exit == 0
+    assert convo("chat", "--from", "mine", "two").exit == 0
+    assert convo("compact", "mine").exit == 0
+    gateway = serve(f"sqlite:{home / DATABASE}")
+    for file_format, heading in (
+        ("markdown", "## 5. compaction in place of items 2, 4"),
+        ("html", "5 · compaction in"),
+    ):
+        text = gateway.http.get(EXPORT.format("mine"), params={"format": file_format}).text
+        assert (heading in text, "Answer two" in text) == (True, True)
+    assert "Answer two" not in gateway.http.get(EXPORT.format("mine"), params={"format": "jsonl"}).text
