@@ -1,6 +1,7 @@
 """`convo repair`: write a repaired copy of an invalid history.
 
-The source is not changed. The copy is a new session or a new file; a valid history gets no copy.
+The source is not changed. The copy is a new session or a new file. A valid history gets no second session; it is copied
+to a file unchanged, so that a script can read the file in any case.
 """
 
 import asyncio
@@ -52,7 +53,11 @@ def run_repair(options: RepairOptions, lookup: LookupOptions, *, as_json: bool) 
             "a request that continues server-side state has only a part of its history",
             hint="write it to a file: --as ./other.json",
         )
-    result = (repair_for_file if to_file else repair_for_session)(target.view) if lint_history(target.view) else None
+    result = None
+    if to_file:
+        result = repair_for_file(target.view)
+    elif lint_history(target.view):
+        result = repair_for_session(target.view)
     if result and to_file:
         check_new_item_file(options.name) if options.dry_run else write_item_file(
             options.name, result.view.items, target.file
@@ -67,7 +72,7 @@ def _is_file_name(name: str) -> bool:
 
 
 def _print_repair(options: RepairOptions, target: LintTarget, result: RepairResult | None, *, as_json: bool) -> None:
-    """Print the changes; None as `result`: nothing needs a change."""
+    """Print the changes; None as `result`: nothing needs a change, and nothing was written."""
     changes = result.changes if result else ()
     paths = target.item_paths
     if not as_json:

@@ -357,9 +357,15 @@ def render_repair(
     *,
     is_saved: bool = True,
 ) -> str:
-    """Render one repair as a screen, without the last line break; `repair` is None if there was nothing to fix."""
+    """Render one repair as a screen, without the last line break.
+
+    repair:  None if there was nothing to fix and nothing was written
+    """
     if repair is None:
         return "nothing to repair"
+    if not repair.changes:
+        count = format_count(len(repair.view.items))
+        return f"nothing to repair{f': copied {count} to {escape_control_chars(name)}' if is_saved else ''}"
     owner = STRATEGIES[repair.view.strategy].description
     title = display.apply_style(escape_control_chars(name), "bold")
     head = f"{title}: {format_count(len(repair.view.items))}, owner: {owner}"

@@ -149,6 +149,20 @@ def test_a_valid_history_is_not_written_again(convo: Convo, home: Path) -> None:
     assert [one.name for one in stored_sessions(home)] == ["monads"]
 
 
+@pytest.mark.parametrize("name", ["good.json", "good.jsonl"])
+def test_a_valid_history_is_copied_to_a_file(convo: Convo, tmp_path: Path, name: str) -> None:
+    source = write_items(tmp_path / "fine.json", [HI])
+    assert convo("repair", source, "--as", name, "--dry-run").out == "nothing to repair\n"
+    assert not (tmp_path / name).exists()
+    got = convo("repair", source, "--as", name)
+    assert (got.exit, got.out) == (0, f"nothing to repair: copied 1 item to {name}\n")
+    assert convo("lint", name, "--strict").exit == 0
+    assert convo("repair", source, "--as", name).exit == 2
+    document = convo("repair", source, "--as", f"2-{name}", "--json").json()
+    assert (document["made"], document["items"], document["changes"]) == (f"2-{name}", 1, [])
+    assert (tmp_path / f"2-{name}").read_text() == (tmp_path / name).read_text()
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

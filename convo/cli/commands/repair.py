@@ -32,7 +32,10 @@ def repair_command(
     remote: RemoteOption = False,
     provider: ProviderOption = None,
 ) -> None:
-    """Write a repaired copy of an invalid history."""
+    """Write a repaired copy of an invalid history.
+
+    A valid history is copied unchanged if NAME is a file; otherwise nothing is written.
+    """
     from convo.cli.repair import RepairOptions, run_repair
     from convo.cli.resolve import LookupOptions
 
