@@ -13,7 +13,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import field, fields, is_dataclass
 from difflib import get_close_matches
 from functools import wraps
@@ -174,6 +174,19 @@ def get_root_options(ctx: typer.Context) -> RootOptions:
     return ctx.find_object(RootOptions) or RootOptions()
 
 
+@contextmanager
+def name_command_in_errors(ctx: Any, args: Sequence[str]) -> Iterator[None]:
+    """Add the context and the arguments of a command to the errors of its parser, so that their hints name both."""
+    args_of_command = tuple(args)  # the parser empties the list
+    try:
+        yield
+    except typer.TyperException as error:
+        if getattr(error, "ctx", ctx) is None:
+            error.ctx = ctx  # type: ignore[attr-defined]
+        error.args_of_command = args_of_command  # type: ignore[attr-defined]
+        raise
+
+
 class PlainHelpCommand(TyperCommand):
     """A command with plain-text help.
 
@@ -181,13 +194,8 @@ class PlainHelpCommand(TyperCommand):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments. Every error gets the context, so that its hint names this command."""
-        try:
+        with name_command_in_errors(ctx, args):
             return super().parse_args(ctx, args)
-        except typer.TyperException as error:
-            if getattr(error, "ctx", ctx) is None:
-                error.ctx = ctx  # type: ignore[attr-defined]
-            raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [strip_braces(piece) for piece in super().collect_usage_pieces(ctx)]
@@ -207,6 +215,20 @@ class PlainHelpCommand(TyperCommand):
 
 class PlainHelpGroup(TyperGroup):
     """A group of commands with plain-text help."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with name_command_in_errors(ctx, args):
+            return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, names = args[0], self.list_commands(ctx)
+        if name not in names and not name.startswith("-") and not ctx.resilient_parsing:
+            hint = suggest_subcommand(args, names)
+            raise InvalidUsage(
+                f"no command {shorten_command_name(name)!r} of {ctx.command_path}",
+                hint=f"{ctx.command_path} {hint or '--help'}",
+            )
+        return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: Any) -> str:
         return style_usage(ctx, super().get_help(ctx))
@@ -555,6 +577,29 @@ def suggest_command(args: Sequence[str], commands: CommandTable) -> str:
     if not prompt.strip() or len(prompt) + len(" ".join(options)) > MAX_HINT_CHARS:
         return 'convo chat "..."'
     return " ".join(("convo chat", quote_readably(prompt), *options))
+
+
+SUBCOMMANDS_BY_WORD = {
+    "add": ("set",),
+    "delete": ("rm", "unset", "untrust"),
+    "find": ("search",),
+    "get": ("show", "list"),
+    "ls": ("list",),
+    "mv": ("rename",),
+    "remove": ("rm", "unset", "untrust"),
+    "rm": ("unset", "untrust"),
+    "show": ("list",),
+}
+"""The commands of a group for a word that a user may type; the first one that the group has is suggested."""
+
+
+def suggest_subcommand(args: Sequence[str], names: Sequence[str]) -> str:
+    """Suggest a command of a group, with the arguments of the unknown one; empty if none is similar."""
+    name, rest = args[0], args[1:]
+    meant = [word for word in SUBCOMMANDS_BY_WORD.get(name, ()) if word in names] or get_close_matches(name, names, n=1)
+    if not meant:
+        return ""
+    return " ".join((meant[0], *(map(quote, rest) if sum(map(len, rest)) <= MAX_HINT_CHARS else ())))
 
 
 def quote_readably(text: str) -> str:

@@ -1,5 +1,6 @@
 """Options that cannot be used together, missing ones and values out of range: the whole message, and no changes."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -218,10 +219,71 @@ def test_the_smallest_and_the_largest_values_are_accepted(argv: str, convo: Conv
 
 
 @pytest.mark.parametrize(
-    "argv", [f"chat {AGENT} --max-turns 0 hi", f"chat {AGENT} --session-limit -1 hi", "next @last --session-limit -1"]
+    ("argv", "message"),
+    [
+        (f"chat {AGENT} --max-turns 0 hi", "--max-turns must be at least 1, not 0"),
+        (f"chat {AGENT} --session-limit -1 hi", "--session-limit must be at least 0, not -1"),
+        ("next @last --session-limit -1", "--session-limit must be at least 0, not -1"),
+        ("store migrate --partitions 1025", "--partitions must be between 0 and 1024, not 1025"),
+    ],
 )
-def test_a_number_below_the_smallest_value_is_refused(argv: str, convo: Convo, home: Path) -> None:
+def test_a_number_below_the_smallest_value_is_refused(argv: str, message: str, convo: Convo, home: Path) -> None:
     agent_flags()
     got = convo(*argv.split())
-    assert (got.exit, "is not in the range x>=" in got.err) == (2, True), got.err
+    assert (got.exit, got.err.splitlines()[0]) == (2, f"convo: {message}")
     assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "message", "hint"),
+    [
+        ("approvals approve call_1 --session", "no option '--session'", "convo approvals approve CALL... --run RUN"),
+        ("approvals log --session oslo", "no option '--session'", "convo approvals log --run RUN"),
+        ("chat --nosuch", "no option '--nosuch'", "convo chat --help"),
+        ("chat --temperature", "--temperature needs a value", "convo chat --temperature 0.7"),
+        ("chat --temperature hot hi", "--temperature must be a number, not 'hot'", "convo chat --temperature 0.7"),
+        ("serve --port abc", "--port must be a whole number, not 'abc'", "convo serve --port 8788"),
+        ("serve --port", "--port needs a value", "convo serve --port 8788"),
+        ("resume oslo --reject", "--reject needs a value", "convo resume STATE --reject CALL[=WHY]"),
+        ("chat --history-markers x", "--history-markers needs 2 values", "convo chat --history-markers START END"),
+        ("config key unset", "missing argument 'PROVIDER'", "convo config key unset PROVIDER"),
+        ("diff", "missing argument 'A'", "convo diff A [B]"),
+        ("convert oslo --to", "--to needs a value", "convo convert HANDLE --to replay"),
+        (
+            "convert oslo",
+            "missing option '--to'; choose from replay, session, conversation, chain",
+            "convo convert oslo --to replay",
+        ),
+        (
+            "convert oslo --to sesion",
+            "--to accepts replay, session, conversation, chain, not 'sesion'",
+            "convo convert HANDLE --to session",
+        ),
+        ("store prune", "missing option '--older-than'", "convo store prune --older-than 30d"),
+        ("store prune -y=x", "there is no '=' after a short option", "convo store prune --help"),
+        ("store stats /data/x.db", "unexpected argument: /data/x.db", "convo store stats --store sqlite:/data/x.db"),
+        ("config list a b c", "unexpected arguments: b c", "convo config list a"),
+        ("approvals --json=x", "--json takes no value", "convo approvals --json"),
+        ("config key", "missing command", "convo config key --help"),
+        ("config get model", "no command 'get' of convo config", "convo config list model"),
+        ("config remove model", "no command 'remove' of convo config", "convo config unset model"),
+        ("sessions delete oslo", "no command 'delete' of convo sessions", "convo sessions rm oslo"),
+        ("sessions xyzzy", "no command 'xyzzy' of convo sessions", "convo sessions --help"),
+    ],
+)
+def test_a_command_line_that_cannot_be_parsed_is_answered_with_a_valid_one(
+    argv: str, message: str, hint: str, convo: Convo, home: Path
+) -> None:
+    got = convo(*argv.split())
+    assert (got.exit, got.out, got.err) == (2, "", f"convo: {message}\n  try: {hint}\n")
+    assert not home.exists()
+
+
+def test_a_negative_number_is_refused_with_a_command_that_passes_it_as_a_value(convo: Convo) -> None:
+    got = convo("config", "set", 'prices."a/b".input', "-1")
+    hint = """convo config set 'prices."a/b".input' -- -1"""
+    assert (got.exit, got.err) == (2, f"convo: -1 is parsed as an option\n  try: {hint}\n")
+    got = convo(*shlex.split(hint)[1:])
+    assert got.err.splitlines()[0] == (
+        """convo: config set: 'prices."a/b".input' must be a finite number that is not negative"""
+    )
