@@ -479,8 +479,10 @@ async def load_run_row(store: Store, handle: str) -> AgentRun:
     matched_row = await store.agent_run(match.id) if match.kind == "run" else None
     rows = [matched_row] if matched_row else await store.agent_runs(session_id=match.id, limit=1)
     if not rows:
-        is_session = match.kind == "session"
-        raise NotFound("run", handle, hint=f"convo chat --from {quote(handle)}" if is_session else "convo approvals")
+        if match.kind != "session":
+            raise NotFound("run", handle, hint="convo approvals")
+        note, hint = ": this session has no agent run", f"convo chat --from {quote(handle)}"
+        raise NotFound("run", handle, note=note, hint=hint)
     return rows[0]
 
 

@@ -32,6 +32,7 @@ from convo import __version__
 from convo.cli.output import (
     EXIT_CODES_HELP,
     OUTPUT_LOST_CODES,
+    format_command_usage,
     print_debug_traceback,
     print_failure,
     to_failure,
@@ -187,6 +188,23 @@ def name_command_in_errors(ctx: Any, args: Sequence[str]) -> Iterator[None]:
         raise
 
 
+def check_file_names(ctx: Any, args: Sequence[str]) -> None:
+    """Raise InvalidUsage for an empty file name: as a path it would be the current folder."""
+    if ctx.resilient_parsing or not any(arg == "" or arg.endswith("=") for arg in args):
+        return
+    for param in ctx.command.params:
+        if (param.metavar or "").strip("[].") != "FILE":
+            continue
+        value = ctx.params.get(param.name)
+        values = value if isinstance(value, list | tuple) else [value]
+        if "" in values or (Path() in values and "." not in args):
+            is_option = isinstance(param, TyperOption)
+            raise InvalidUsage(
+                f"{param.opts[-1] if is_option else param.metavar} must not be empty",
+                hint=format_command_usage(ctx, option=param if is_option else None),
+            )
+
+
 class PlainHelpCommand(TyperCommand):
     """A command with plain-text help.
 
@@ -194,8 +212,11 @@ class PlainHelpCommand(TyperCommand):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        raw_args = tuple(args)  # the parser empties the list
         with name_command_in_errors(ctx, args):
-            return super().parse_args(ctx, args)
+            remaining: list[str] = super().parse_args(ctx, args)
+        check_file_names(ctx, raw_args)
+        return remaining
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [strip_braces(piece) for piece in super().collect_usage_pieces(ctx)]

@@ -53,7 +53,7 @@ from convo.config.loader import (
 )
 from convo.config.paths import PROJECT_FILE, AppPaths, make_private_folder
 from convo.config.request_settings import check_new_value, find_unused_model_settings, format_unused_model_setting
-from convo.config.schema import get_schema, iter_settings, run_check
+from convo.config.schema import find_similar_setting, get_schema, iter_settings, run_check
 from convo.config.sections import Provider
 from convo.config.settings import Settings
 from convo.config.storage import StorageOption
@@ -165,15 +165,25 @@ def remove_setting(target: SettingsTarget, name: str) -> None:
     def remove_value(text: str) -> str:
         remaining = unset_toml_value(text, key, str(path))
         if remaining is None:
-            raise NotFound(
-                f"value in {path} for", format_setting_key(key), hint=f"convo config list {format_setting_key(key)}"
-            )
+            raise NotFound(f"value in {path} for", format_setting_key(key), hint=_hint_for_missing_value(name, key))
         return remaining
 
     is_applied = edit_settings_file(target, remove_value)
     print_notice(f"removed {format_setting_key(key)} from {path}")
     if not is_applied:
         _note_still_untrusted(target)
+
+
+def _hint_for_missing_value(name: str, key: SettingKey) -> str:
+    """Return the hint for a value that is not in the file: another setting if its name is unknown, else its sources."""
+    similar = find_similar_setting(key)
+    if similar is not None:
+        return f"convo config unset {quote(format_setting_key(similar))}"
+    try:
+        get_schema(key, "config unset")
+    except InvalidSettings:
+        return "convo config"
+    return f"convo config list {quote(name)}"
 
 
 def edit_settings_file(target: SettingsTarget, edit: Callable[[str], str]) -> bool:
@@ -435,7 +445,7 @@ def save_provider_key(config: Path | None, name: str, *, file: bool) -> None:
                 f"warning: the keyring {keyring.name} keeps keys as plain text in {keyring.plain_text_file}; "
                 f"convo config key set {name} --file keeps it in a file that only you can read"
             )
-    key = _read_key(name)
+    key = _read_key(name, f"convo config key set {name}{' --file' if file else ''}")
     if file:
         path = _key_file_path(settings, provider)
         make_private_folder(path.parent)
@@ -484,7 +494,9 @@ def delete_provider_key(config: Path | None, name: str) -> None:
     settings = load_settings(config)
     provider = _find_provider(settings, name, "unset {}")
     if not has_stored_key(provider):
-        raise NotFound("stored key for", name, hint=f"unset {provider.key_env}" if provider.key_env else None)
+        is_in_variable = read_secret(os.environ, provider.key_env) is not None
+        hint = f"unset {provider.key_env}" if is_in_variable else "convo config key show"
+        raise NotFound("stored key for", name, hint=hint)
     if provider.keyring:
         delete_from_keyring(get_keyring_username(provider))
     if provider.key_file == _key_file_path(settings, provider):
@@ -516,11 +528,16 @@ def _key_file_hint() -> Iterator[None]:
         raise
 
 
-def _read_key(name: str) -> Secret:
-    """Read a key from the terminal or from the pipe. Raises InvalidUsage for text that cannot be a key."""
-    text = (_prompt_for_key(name) if sys.stdin.isatty() else sys.stdin.readline()).strip()
+def _read_key(name: str, command: str) -> Secret:
+    """Read a key from the terminal or from the pipe. Raises InvalidUsage for text that cannot be a key.
+
+    command:  the command that stores the key, for hints
+    """
+    is_terminal = sys.stdin.isatty()
+    text = (_prompt_for_key(name, command) if is_terminal else sys.stdin.readline()).strip()
     if not text:
-        raise InvalidUsage("no key was entered", hint=f"convo config key set {name}, then enter the key")
+        hint = f"{command}, then enter the key" if is_terminal else f"{command} < FILE, with the key in its first line"
+        raise InvalidUsage("no key was entered", hint=hint)
     if not (text.isascii() and text.isprintable()) or " " in text:
         raise InvalidUsage(
             "the key contains a space or a character that is not printable ASCII",
@@ -529,7 +546,7 @@ def _read_key(name: str) -> Secret:
     return Secret(text)
 
 
-def _prompt_for_key(name: str) -> str:
+def _prompt_for_key(name: str, command: str) -> str:
     """Ask for the key. Raises InvalidUsage in a terminal that would show it."""
     from getpass import GetPassWarning, getpass
 
@@ -538,9 +555,7 @@ def _prompt_for_key(name: str) -> str:
         try:
             return getpass(f"key of {name} (input hidden): ", stream=sys.stderr)
         except GetPassWarning as error:
-            raise InvalidUsage(
-                "this terminal would show the key", hint=f"convo config key set {name} < FILE"
-            ) from error
+            raise InvalidUsage("this terminal would show the key", hint=f"{command} < FILE") from error
         except EOFError:
             return ""
 

@@ -144,7 +144,9 @@ def _match_calls(value: str, flag: str, pending: Sequence[PendingApproval]) -> I
     matches = matches or [call for call in undecided if name in (ALL_CALLS_WORD, call.tool)]
     if not matches and not any(name in (ALL_CALLS_WORD, call.tool) for call in pending):
         ids = ", ".join(call.call_id for call in pending)
-        raise NotFound("pending call", name, hint=f"one of {ids}" if ids else "this run has no pending calls")
+        if not ids:
+            raise NotFound("pending call", name, note=": this run has no pending calls", hint="convo approvals")
+        raise NotFound("pending call", name, hint=f"one of {ids}")
     for call in matches:
         _check_applicable(call, flag)
         yield (

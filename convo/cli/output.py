@@ -134,18 +134,20 @@ def _to_usage_failure(error: TyperException) -> CommandFailure:
         return CommandFailure("usage", message, f"{command} --help", 2)
     if extra := re.fullmatch(r"got unexpected extra argument\(s\) \((.*)\)", message):
         plural = "s" if " " in extra[1] else ""
-        return CommandFailure("usage", f"unexpected argument{plural}: {extra[1]}", _format_usage(ctx, extra[1]), 2)
+        return CommandFailure(
+            "usage", f"unexpected argument{plural}: {extra[1]}", format_command_usage(ctx, extra[1]), 2
+        )
     param = getattr(error, "param", None) or _find_option(option, ctx)
     if param is None or hasattr(error, "param_type"):  # a missing argument, or a missing option
-        return CommandFailure("usage", message, _format_usage(ctx), 2)
+        return CommandFailure("usage", message, format_command_usage(ctx), 2)
     value, is_invalid, reason = message.partition(" is not ")
     if not option and is_invalid and param.param_type_name == "option":
         value = value.rpartition(": ")[2]
         message = (
             f"{param.opts[-1]} {_describe_values(param.type, is_number=reason.startswith('in the range'))}, not {value}"
         )
-        return CommandFailure("usage", message, _format_usage(ctx, option=param, value=value.strip("'")), 2)
-    return CommandFailure("usage", message, _format_usage(ctx, option=param), 2)
+        return CommandFailure("usage", message, format_command_usage(ctx, option=param, value=value.strip("'")), 2)
+    return CommandFailure("usage", message, format_command_usage(ctx, option=param), 2)
 
 
 MISSING_COMMAND = "missing command"
@@ -191,7 +193,7 @@ def _find_unknown_option_hint(name: str, ctx: typer.Context | None) -> str | Non
         meant = OPTION_BY_MISTAKEN_OPTION.get((command[1] if len(command) > 1 else "", name))
         option = _find_option(meant, ctx) if meant else None
         if option is not None:
-            return _format_usage(ctx, option=option)
+            return format_command_usage(ctx, option=option)
     return HINT_BY_UNKNOWN_OPTION.get(name)
 
 
@@ -210,7 +212,7 @@ MAX_SHOWN_VALUE_CHARS = 80
 """Characters of an argument that a hint repeats; a longer one is replaced by its name."""
 
 
-def _format_usage(ctx: typer.Context, extra: str = "", *, option: Any = None, value: str = "") -> str:
+def format_command_usage(ctx: typer.Context, extra: str = "", *, option: Any = None, value: str = "") -> str:
     """Format the command with its arguments and required options, or with `option` and a valid value of it.
 
     extra:  an unexpected argument; a path is one of a database, where the command has the option --store

@@ -45,6 +45,7 @@ NO_LIMIT = 1_000_000
 
 def print_sessions(config: ConfigPath, limit: int, *, as_json: bool) -> None:
     """Print at most `limit` sessions, last used first; 0 for all."""
+    limit = limit if limit < NO_LIMIT else 0
     display = detect_display(sys.stdout, os.environ)
     open_runs: dict[str, OpenRun] = {}
     last_statuses: dict[str, LinkStatus] = {}

@@ -110,7 +110,9 @@ def print_tenant_stats(config: ConfigPath, flags: SettingFlags, *, as_json: bool
                 f"stored in {path}, which is incomplete without its -wal; back it up with convo store backup FILE"
             )
     else:
-        print_notice("the store is empty")
+        path = settings.storage.path
+        is_missing = path is not None and not path.exists()
+        print_notice(f"the store is empty: {path} does not exist yet" if is_missing else "the store is empty")
 
 
 def print_store_check(config: ConfigPath, flags: SettingFlags, *, as_json: bool) -> bool:

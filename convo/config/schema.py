@@ -379,6 +379,20 @@ def get_schema(key: SettingKey, location: str) -> SettingSchema:
     return schema
 
 
+def find_similar_setting(key: SettingKey) -> SettingKey | None:
+    """Return the key with the most similar known name in place of its first unknown one; None without one."""
+    for depth in range(1, len(key) + 1):
+        try:
+            get_schema(key[:depth], "")
+        except InvalidSettings:
+            parent: SettingSchema = get_schema(key[: depth - 1], "")
+            while isinstance(parent, AtomicTable):
+                parent = parent.schema
+            similar = _guess_setting_name(key[depth - 1], parent) if isinstance(parent, Mapping) else None
+            return (*key[: depth - 1], similar, *key[depth:]) if similar else None
+    return None
+
+
 def _iter_checked_settings(
     key: SettingKey, value: object, schema: SettingSchema, location: str
 ) -> Iterator[tuple[SettingKey, object]]:

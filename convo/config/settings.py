@@ -14,7 +14,7 @@ from convo.config.paths import AppPaths
 from convo.config.sections import ContextLimits, FileSettings, McpServer, Price, Provider, ServeLimits
 from convo.config.storage import Storage
 from convo.config.trust import ProjectNotice
-from convo.config.values import BUILT_IN_SOURCE, Layer, Setting, SettingKey, SettingSource
+from convo.config.values import BUILT_IN_SOURCE, Layer, Setting, SettingKey, SettingSource, format_setting_key
 from convo.errors import InvalidSettings, UnknownModel
 
 LOCAL_TENANT = "local"
@@ -347,7 +347,9 @@ def _unknown_provider_error(
 
     suggestion = next(iter(get_close_matches(name.provider, providers, n=1, cutoff=0.7)), None)
     note = f"; did you mean {suggestion!r}?" if suggestion else ""
-    hint = f"choose one of them, or add [providers.{name.provider}] to config.toml"
+    hint = f"choose one of them, or add [{format_setting_key(('providers', name.provider))}] to config.toml"
+    if name.provider.startswith("=") and source.location == "-m":
+        hint = f"-m {str(name)[1:]}, without ="
     if "." in name.provider.strip("."):  # an address: the model was recorded from a server without a provider
         hint = "choose another model with -m provider/model"
     if name.model.endswith(".gguf"):

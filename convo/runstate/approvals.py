@@ -71,9 +71,10 @@ def select_pending_calls(state: RunState, selector: str) -> tuple[PendingCall, .
     undecided = tuple(call for call in of_tool if call.id not in state.verdicts)
     if not of_tool:
         ids = ", ".join(call.id for call in state.pending)
-        raise NotFound(
-            "pending call", selector, hint=f"choose one of {ids}" if ids else "the state has no pending calls"
-        )
+        if not ids:
+            note, hint = ": the state has no pending calls", "resume it without a decision"
+            raise NotFound("pending call", selector, note=note, hint=hint)
+        raise NotFound("pending call", selector, hint=f"choose one of {ids}")
     return undecided
 
 

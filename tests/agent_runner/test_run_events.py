@@ -138,6 +138,6 @@ async def test_new_input_is_refused_while_calls_have_no_output(harness: ChatHarn
 async def test_a_session_without_runs_has_none_to_load(harness: ChatHarness) -> None:
     chat = await harness.open(Strategy.SESSION, name="mine")
     assert [event async for event in chat.send([user_message("hello")])]
-    with pytest.raises(NotFound, match=r"^no run 'mine'$") as error:
+    with pytest.raises(NotFound, match=r"^no run 'mine': this session has no agent run$") as error:
         await load_run_row(harness.store, "mine")
     assert error.value.hint == "convo chat --from mine"

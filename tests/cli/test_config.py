@@ -387,9 +387,14 @@ def test_a_key_file_is_readable_only_by_its_owner_and_is_used(convo: Convo, home
     ("argv", "stdin", "exit_code", "message"),
     [
         (["set", "opnai"], KEY, 5, "no provider 'opnai'\n  try: convo config key set openai"),
-        (["set", "openai"], "", 2, "no key was entered"),
+        (
+            ["set", "openai"],
+            "",
+            2,
+            "no key was entered\n  try: convo config key set openai < FILE, with the key in its first line\n",
+        ),
         (["set", "openai"], "sk-1 sk-2", 2, "the key contains a space or a character that is not printable ASCII"),
-        (["unset", "openai"], "", 5, "no stored key for 'openai'\n  try: unset OPENAI_API_KEY"),
+        (["unset", "openai"], "", 5, "no stored key for 'openai'\n  try: convo config key show\n"),
     ],
 )
 def test_an_invalid_key_is_refused(
@@ -472,3 +477,34 @@ def test_an_invalid_field_of_a_table_is_an_error_of_the_command_and_not_of_the_f
 def test_a_mistyped_provider_keeps_the_option_of_the_command_in_the_hint(convo: Convo) -> None:
     assert "try: convo config key set openai --file\n" in convo("config", "key", "set", "opnai", "--file").err
     assert "try: convo config key unset openai\n" in convo("config", "key", "unset", "opnai").err
+
+
+def test_without_a_stored_key_a_variable_is_named_only_if_it_has_the_key(
+    convo: Convo, keyring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    got = convo("config", "key", "unset", "openai")
+    assert (got.exit, got.err) == (5, "convo: no stored key for 'openai'\n  try: unset OPENAI_API_KEY\n")
+
+
+def test_an_empty_input_is_no_key_and_the_hint_keeps_the_option(convo: Convo, home: Path) -> None:
+    got = convo("config", "key", "set", "openai", "--file", stdin="")
+    hint = "convo config key set openai --file < FILE, with the key in its first line"
+    assert (got.exit, got.err) == (2, f"convo: no key was entered\n  try: {hint}\n")
+    assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("modl", "convo config unset model"),
+        ("limits.answer", "convo config unset limits.answer_s"),
+        ("model", "convo config list model"),
+        ("xyzzy", "convo config"),
+        ("model.x", "convo config"),
+    ],
+)
+def test_the_removal_of_a_value_that_is_not_set_suggests_a_similar_setting(name: str, hint: str, convo: Convo) -> None:
+    got = convo("config", "unset", name)
+    assert (got.exit, got.err.splitlines()[1]) == (5, f"  try: {hint}")
+    assert convo(*hint.split()[1:]).exit in (0, 5)  # a known setting

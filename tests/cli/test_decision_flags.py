@@ -153,7 +153,10 @@ def test_flags_that_fit_no_call_are_refused(
 def test_a_run_without_pending_calls_has_no_ids_to_suggest() -> None:
     with pytest.raises(NotFound) as excinfo:
         choose_decisions(RequestedDecisions(approve=("c1",)), [])
-    assert (excinfo.value.message, excinfo.value.hint) == ("no pending call 'c1'", "this run has no pending calls")
+    assert (excinfo.value.message, excinfo.value.hint) == (
+        "no pending call 'c1': this run has no pending calls",
+        "convo approvals",
+    )
 
 
 @pytest.mark.parametrize(

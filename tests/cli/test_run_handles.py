@@ -98,7 +98,10 @@ def test_a_prefix_of_two_runs_is_refused_with_both_ids(convo: Convo, home: Path)
 def test_resume_of_a_session_without_runs_suggests_how_to_continue_it(convo: Convo) -> None:
     assert convo("chat", *scripted_flags({"text": "Hello."}), "--name", "my talk", "hi").exit == 0
     got = convo("resume", "my talk")
-    assert (got.exit, got.err) == (5, "convo: no run 'my talk'\n  try: convo chat --from 'my talk'\n")
+    assert (got.exit, got.err) == (
+        5,
+        "convo: no run 'my talk': this session has no agent run\n  try: convo chat --from 'my talk'\n",
+    )
 
 
 def test_resume_continues_the_run_that_a_prefix_identifies(

@@ -341,3 +341,9 @@ def test_listing_imports_no_large_packages(home: Path) -> None:
     modules = imported_modules("sessions", "list")
     assert not modules & HEAVY
     assert "sqlite3" in modules
+
+
+def test_a_limit_larger_than_any_store_lists_all_sessions(convo: Convo) -> None:
+    assert convo("chat", "-m", "scripted/echo", "--name", "oslo", "hi").exit == 0
+    got = convo("sessions", "list", "-n", str(10**20))
+    assert (got.exit, got.err, "oslo" in got.out) == (0, "", True)

@@ -68,7 +68,8 @@ def test_without_a_database_there_is_nothing_and_nothing_is_created(argv: list[s
     got = convo("store", *argv)
 
     assert (got.exit, got.out) == (0, "")
-    assert got.err in ("the store is empty\n", "no data was unused for 1d\n")
+    empty = f"the store is empty: {home}/data/convo.db does not exist yet\n"
+    assert got.err == {"stats": empty, "prune": "no data was unused for 1d\n"}[argv[0]]
     assert not home.exists()
 
 

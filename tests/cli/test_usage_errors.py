@@ -268,13 +268,21 @@ def test_a_number_below_the_smallest_value_is_refused(argv: str, message: str, c
         ("config get model", "no command 'get' of convo config", "convo config list model"),
         ("config remove model", "no command 'remove' of convo config", "convo config unset model"),
         ("sessions delete oslo", "no command 'delete' of convo sessions", "convo sessions rm oslo"),
+        ("chat -a '' hi", "--attach must not be empty", "convo chat --attach FILE"),
+        ("chat --attach= hi", "--attach must not be empty", "convo chat --attach FILE"),
+        ("store backup ''", "FILE must not be empty", "convo store backup FILE"),
+        ("export oslo -o ''", "--output must not be empty", "convo export oslo --output FILE"),
+        ("import ''", "FILE must not be empty", "convo import FILE"),
+        ("race -f ''", "--file must not be empty", "convo race --file FILE"),
+        ("chat --param '' hi", "--param '' is not KEY=VALUE", "--param service_tier=flex"),
+        ("chat --param 'a\nb' hi", "--param 'a\\nb' is not KEY=VALUE", "--param service_tier=flex"),
         ("sessions xyzzy", "no command 'xyzzy' of convo sessions", "convo sessions --help"),
     ],
 )
 def test_a_command_line_that_cannot_be_parsed_is_answered_with_a_valid_one(
     argv: str, message: str, hint: str, convo: Convo, home: Path
 ) -> None:
-    got = convo(*argv.split())
+    got = convo(*shlex.split(argv))
     assert (got.exit, got.out, got.err) == (2, "", f"convo: {message}\n  try: {hint}\n")
     assert not home.exists()
 

@@ -250,7 +250,8 @@ def test_an_unknown_call_is_not_found() -> None:
     assert error.value.hint == f"choose one of {one(state()).id}"
     with pytest.raises(NotFound, match="no pending call 'nope'") as error:
         select_pending_calls(state("completed_terminal"), "nope")
-    assert error.value.hint == "the state has no pending calls"
+    assert error.value.message.endswith(": the state has no pending calls")
+    assert error.value.hint == "resume it without a decision"
 
 
 def test_a_call_that_cannot_be_bound_is_not_decided() -> None:
