@@ -102,15 +102,15 @@ def print_tenant_stats(config: ConfigPath, flags: SettingFlags, *, as_json: bool
         tenants = read_from_store(settings, read)
     if as_json:
         print_json([_tenant_stats_to_json(tenant) for tenant in tenants])
-    elif tenants:
+        return
+    path = settings.storage.path
+    if tenants:
         print_line(list_views.render_tenant_stats(tenants, detect_display(sys.stdout, os.environ)))
-        if settings.storage.path is not None:
-            path = settings.storage.path
+        if path is not None:
             print_notice(
                 f"stored in {path}, which is incomplete without its -wal; back it up with convo store backup FILE"
             )
     else:
-        path = settings.storage.path
         is_missing = path is not None and not path.exists()
         print_notice(f"the store is empty: {path} does not exist yet" if is_missing else "the store is empty")
 
