@@ -43,8 +43,9 @@
     └── Interrupted               exit 130             stopped by the user
 
 A class has a code for programs (`code`), an exit code (`exit`), an HTTP status (`status`) and a next step
-(`hint`). Foreign errors are translated into these where they enter, with `raise ... from`; cli and server
-read the four fields in one place each. A pause for approval is an outcome of a run and no error.
+(`hint`, and other ones for a shell and for the prompt of a chat). Foreign errors are translated into these
+where they enter, with `raise ... from`; cli and server read the fields in one place each. A pause for approval
+is an outcome of a run and no error.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,22 +55,72 @@ MAX_SHOWN_HANDLE_CHARS = 300
 """Characters of a handle that a message repeats in full."""
 
 
+HANDLE_PLACEHOLDER = "HANDLE"
+"""Stands for the conversation in a hint."""
+
+
 class ConvoError(Exception):
-    """An error that convo can explain. The message is one sentence without a final full stop."""
+    """An error that convo can explain. The message is one sentence without a final full stop.
+
+    hint:          the next step
+    shell_hint:    the next step in a shell, if `hint` is only valid at the prompt of a chat
+    prompt_hint:   the next step at the prompt of a chat, if `hint` is only valid in a shell
+    unsaved_hint:  the next step of a conversation that is not stored, if `hint` has `HANDLE`
+    added_hints:   alternatives that each hint ends with
+    """
 
     code: str = "failed"
     exit: int = 1
     status: int = 500
     hint: str = ""
+    shell_hint: str = ""
+    prompt_hint: str = ""
+    unsaved_hint: str = ""
+    added_hints: tuple[str, ...] = ()
+
+    def __init_subclass__(cls) -> None:
+        """Inherit the other hints only together with `hint`."""
+        if "hint" in vars(cls):
+            for name in ("shell_hint", "prompt_hint", "unsaved_hint"):
+                if name not in vars(cls):
+                    setattr(cls, name, "")
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         if hint is not None:
-            self.hint = hint
+            self.replace_hint(hint)
 
     @property
     def message(self) -> str:
         return str(self.args[0])
+
+    def replace_hint(self, hint: str, *, shell_hint: str = "") -> None:
+        """Replace the hints of the class for every place."""
+        self.hint, self.shell_hint, self.prompt_hint, self.unsaved_hint = hint, shell_hint, "", ""
+        self.added_hints = ()
+
+    def add_hint(self, alternative: str) -> None:
+        """Add an alternative to each hint."""
+        self.added_hints = (*self.added_hints, alternative)
+        self.hint = f"{self.hint}, or {alternative}" if self.hint else alternative
+        self.shell_hint = self.shell_hint and f"{self.shell_hint}, or {alternative}"
+        self.prompt_hint = self.prompt_hint and f"{self.prompt_hint}, or {alternative}"
+        self.unsaved_hint = self.unsaved_hint and f"{self.unsaved_hint}, or {alternative}"
+
+    def with_hints_of(self, other: "type[ConvoError]") -> Self:
+        """Return this error with the hints of another class."""
+        self.replace_hint(other.hint, shell_hint=other.shell_hint)
+        self.prompt_hint, self.unsaved_hint = other.prompt_hint, other.unsaved_hint
+        return self
+
+    def format_conversation_hint(self, quoted_handle: str) -> str:
+        """Return the hint for the conversation of the error.
+
+        quoted_handle:  as in a shell; empty if it is not stored
+        """
+        if not quoted_handle:
+            return self.unsaved_hint or self.hint
+        return self.hint.replace(HANDLE_PLACEHOLDER, quoted_handle)
 
 
 # -- the caller -----------------------------------------------------------------------------------
@@ -85,6 +136,7 @@ class WrongOwner(InvalidUsage):
     """A handle, flag or record belongs to another owner than the selected one."""
 
     code, hint = "wrong_owner", "convo inspect HANDLE shows its owner"
+    prompt_hint = "/status shows its owner"
 
 
 class AmbiguousHandle(InvalidUsage):
@@ -121,6 +173,7 @@ class NotFound(ConvoError):
     """
 
     code, exit, status, hint = "not_found", 5, 404, "convo sessions"
+    prompt_hint = "/resume lists the recent conversations"
 
     def __init__(self, kind: str, handle: str, *, note: str = "", hint: str | None = None) -> None:
         self.kind, self.handle = kind, handle
@@ -206,6 +259,7 @@ class StateFault(ConvoError):
     """The conversation is not in the expected state."""
 
     code, exit, status, hint = "state_fault", 1, 400, "convo inspect HANDLE shows its state"
+    prompt_hint = "/inspect shows its state"
 
 
 class Conflict(StateFault):
@@ -363,8 +417,11 @@ class EndpointFault(ConvoError):
         param: str | None = None,
         retry_after_s: float | None = None,
         hint: str | None = None,
+        shell_hint: str = "",
     ) -> None:
-        super().__init__(message, hint=hint)
+        super().__init__(message)
+        if hint is not None:
+            self.replace_hint(hint, shell_hint=shell_hint)
         self.code = code or type(self).code
         self.status = status or type(self).status
         self.param, self.retry_after_s = param, retry_after_s
@@ -374,6 +431,7 @@ class RequestRefused(EndpointFault):
     """A final refusal: the endpoint would refuse the same request again."""
 
     code, status, hint = "invalid_request_error", 400, "/next shows the next request"
+    shell_hint = "convo next HANDLE, to see the next request"
 
 
 class KeyRefused(EndpointFault):
@@ -390,7 +448,11 @@ class TryLater(EndpointFault):
     """The endpoint cannot respond now: 408, 409, 429, 5xx or conversation_locked."""
 
     code, status, hint = "try_later", 503, "wait a moment, then /retry"
+    shell_hint = "wait a moment, then repeat the command"
 
+
+REPEAT_HINT = "repeat the command"
+"""The next step in a shell where /retry is the one at a prompt."""
 
 NO_CONNECTION = "no_connection"
 """The code of an `Unreachable` before anything was sent."""
@@ -406,6 +468,7 @@ class StreamBroken(EndpointFault):
     """The response started and did not end."""
 
     code, status, hint = "stream_broken", 502, "try again with /retry"
+    shell_hint = REPEAT_HINT
 
 
 class LimitReached(EndpointFault):
@@ -443,6 +506,7 @@ class ModelFault(ConvoError):
     """A model does not support the request; nothing was sent."""
 
     code, exit, status, hint = "model_fault", 1, 400, "choose another model with -m"
+    prompt_hint = "choose another model with /model"
 
 
 class ModelMissing(ModelFault):
@@ -472,6 +536,8 @@ class WindowExceeded(ModelFault):
 
     code, param = "context_length_exceeded", "input"
     hint = "convo compact HANDLE, shorten the message, or choose a model with a larger context window"
+    prompt_hint = "/compact, shorten the message, or choose a model with a larger context window with /model"
+    unsaved_hint = "shorten the message, or choose a model with a larger context window"
 
     def __init__(self, model: str, needed_tokens: int, limit_tokens: int) -> None:
         self.model, self.needed_tokens, self.limit_tokens = model, needed_tokens, limit_tokens

@@ -47,7 +47,7 @@ FILE_SUFFIXES = {".json", ".jsonl", ".html", ".md", ".txt"}
 async def resolve_handle(store: Store, handle: str) -> HandleMatch:
     """Return the one object that `handle` names. Raises NotFound, AmbiguousHandle, InvalidUsage."""
     if not handle:
-        raise InvalidUsage("the handle is empty", hint="convo sessions")
+        raise InvalidUsage("the handle is empty").with_hints_of(NotFound)
     if handle == LAST_HANDLE:
         return _to_found(await load_last_used_session(store))
     if handle == RECORDED_HANDLE:

@@ -654,7 +654,7 @@ def append_setting_source(failure: ConvoError, field_sources: Mapping[str, str])
         if name == field_name or name.startswith(f"{field_name}.") or field_name.startswith(f"{name}."):
             failure.args = (f"{failure.message}; {field_name} is set by {source}",)
             removal = "remove that setting (convo config unset)"
-            failure.hint = f"{failure.hint}, or {removal}" if failure.hint else removal
+            failure.add_hint(removal)
             return
 
 
@@ -683,7 +683,10 @@ def make_response_fault(response: Response) -> EndpointFault:
     """Return the error of a failed response."""
     error = response.get("error") or {}
     return EndpointFault(
-        error.get("message") or "the model failed", code=error.get("code"), hint="try again with /retry"
+        error.get("message") or "the model failed",
+        code=error.get("code"),
+        hint=StreamBroken.hint,
+        shell_hint=StreamBroken.shell_hint,
     )
 
 

@@ -32,6 +32,7 @@ from convo.errors import (
     InputFault,
     Interrupted,
     InvalidUsage,
+    RequestRefused,
     StateFault,
     StoreFault,
     Unreadable,
@@ -159,7 +160,7 @@ class PausedStateWriter:
         except (StoreFault, Unreadable) as error:
             status_text = "the run is still paused" if row.status == "paused" else "the run is saved"
             error.args = (f"{error.message}; {status_text}",)
-            error.hint = "convo approvals"
+            error.replace_hint("convo approvals")
             raise
         for call in run.calls_at(Stage.OUTCOME_UNKNOWN):
             self._notify(
@@ -414,8 +415,8 @@ async def present_run(
         output.note(f"stopped; to resume: {presenter.resume_command}")
         raise
     except ConvoError as failure:
-        if presenter.runner.can_resume and "/retry" in failure.hint:
-            failure.hint = presenter.resume_command
+        if presenter.runner.can_resume and failure.shell_hint and not isinstance(failure, RequestRefused):
+            failure.replace_hint(presenter.resume_command)  # instead of /retry
         raise
     if output.as_json:
         presenter.print_outcome(start_count)

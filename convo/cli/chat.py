@@ -4,7 +4,6 @@ Options come in four groups: strategy, request, agent runs, output.
 """
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -21,7 +20,7 @@ from convo.cli.repl import ReplController
 from convo.cli.repl_actions import check_no_open_run
 from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import Settings
-from convo.errors import ConvoError, Interrupted, InvalidUsage, NotFound
+from convo.errors import REPEAT_HINT, ConvoError, Interrupted, InvalidUsage, NotFound
 from convo.history.items import Item, Json, StreamEvent, item_text, item_type, user_message
 from convo.history.records import EMBEDDED_SCOPE, Link, Strategy
 from convo.runtime import SystemClock
@@ -37,9 +36,6 @@ if TYPE_CHECKING:
 
 EXIT_CODE_BY_STATUS = {"completed": 0, "cancelled": 130}
 """Exit codes by the status of the turn; every other status is a failure."""
-
-SLASH_COMMAND_PATTERN = re.compile(r"(?<!\S)/(next|retry|status|undo)\b")
-"""Slash commands in a hint, which can only be typed at the prompt of a chat."""
 
 
 async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
@@ -270,10 +266,13 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
             raise
         output.note(interrupted.message)
     except ConvoError as failure:
-        if "HANDLE" in failure.hint:
-            failure.hint = format_handle_hint(failure.hint, chat.session.name if chat.record.is_saved else "")
-        elif SLASH_COMMAND_PATTERN.search(failure.hint):
-            failure.hint = format_prompt_hint(failure.hint, await context.make_continue_command(chat))
+        if failure.shell_hint:
+            continue_command = await context.make_continue_command(chat)
+            added = ", or ".join(failure.added_hints)
+            failure.replace_hint(format_prompt_hint(failure.hint, continue_command) or added or REPEAT_HINT)
+        else:
+            name = chat.session.name if chat.record.is_saved else ""
+            failure.replace_hint(failure.format_conversation_hint(quote(name) if name else ""))
         raise
     finally:
         printer.finish()
@@ -286,20 +285,9 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
     return EXIT_CODE_BY_STATUS.get(link.status, 1)
 
 
-def format_handle_hint(hint: str, name: str) -> str:
-    """Format a hint that contains `HANDLE`; without a stored conversation the advice about it is left out."""
-    if name:
-        return hint.replace("HANDLE", quote(name))
-    return ", ".join(advice for advice in hint.split(", ") if "HANDLE" not in advice) or hint
-
-
 def format_prompt_hint(hint: str, continue_command: str) -> str:
-    """Format a hint that names a slash command, for a user who has no prompt for it."""
-    if continue_command:
-        return f"{continue_command}, then: {hint}"
-    return ", or ".join(advice for advice in hint.split(", or ") if not SLASH_COMMAND_PATTERN.search(advice)) or (
-        "repeat the command"
-    )
+    """Format a hint that names a slash command, for a user who has no prompt for it; empty without a command."""
+    return f"{continue_command}, then: {hint}" if continue_command else ""
 
 
 def ignore_event(event: StreamEvent) -> None:

@@ -524,7 +524,7 @@ def _key_file_hint() -> Iterator[None]:
     try:
         yield
     except InvalidSettings as error:
-        error.hint = f"{error.hint}, or pass --file to store it in a file that only you can read"
+        error.add_hint("pass --file to store it in a file that only you can read")
         raise
 
 

@@ -25,7 +25,7 @@ from typer import Abort, TyperException
 import convo
 from convo.cli.progress import hide_progress
 from convo.config.values import redact_passwords
-from convo.errors import ConvoError, RequestRefused, StreamBroken, TryLater
+from convo.errors import ConvoError
 from convo.history.items import Json
 from convo.terminal.terminal import detect_display, escape_control_chars, wrap_sentence
 
@@ -82,20 +82,13 @@ OUTPUT_LOST_CODES = frozenset({"cut_off", "output_failed"})
 
 WRITE_ERRNOS = frozenset({errno.ENOSPC, errno.EFBIG, errno.EIO})
 
-SHELL_HINTS = {
-    RequestRefused.hint: "convo next HANDLE, to see the next request",
-    StreamBroken.hint: "repeat the command",
-    TryLater.hint: "wait a moment, then repeat the command",
-}
-"""Replacements for the hints that only apply at the prompt of a chat."""
-
 
 def to_failure(error: BaseException) -> CommandFailure:
     """Convert any exception to a failure."""
     error = _unwrap_group(error)
     match error:
         case ConvoError():
-            return CommandFailure(error.code, error.message, SHELL_HINTS.get(error.hint, error.hint), error.exit)
+            return CommandFailure(error.code, error.message, error.shell_hint or error.hint, error.exit)
         case TyperException():
             return _to_usage_failure(error)
         case KeyboardInterrupt() | Abort():

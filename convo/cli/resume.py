@@ -254,6 +254,6 @@ def _read_keyring_key(name: str) -> str:
     try:
         key = read_keyring(name) if has_keyring() else None
     except InvalidSettings as error:
-        error.hint = f"{error.hint}, or set {name}"
+        error.add_hint(f"set {name}")
         raise
     return key.reveal() if key else ""

@@ -73,7 +73,7 @@ def _check_table_fields(schema: AtomicTable, key: SettingKey, value: object, loc
             pass
     except InvalidSettings as error:
         if error.hint == InvalidSettings.hint:
-            error.hint = f"convo config set {quote(format_setting_key(key))} '{_get_example_table(schema)}'"
+            error.replace_hint(f"convo config set {quote(format_setting_key(key))} '{_get_example_table(schema)}'")
         raise
 
 

@@ -223,9 +223,8 @@ def fault_from_status(
         error.get("code") == _WINDOW_EXCEEDED_CODE or _WINDOW_EXCEEDED_MESSAGE.search(message)
     ):
         fields |= {"code": _WINDOW_EXCEEDED_CODE, "param": error.get("param") or "input"}
-        return RequestRefused(
-            message or "the input is longer than the model's context window", hint=WindowExceeded.hint, **fields
-        )
+        fault = RequestRefused(message or "the input is longer than the model's context window", **fields)
+        return fault.with_hints_of(WindowExceeded)
     if status == 400 and _PREFIX_MISMATCH_MESSAGE.search(message):
         fields |= {"code": "prefix_mismatch", "param": error.get("param") or "input"}
         hint = (

@@ -29,7 +29,16 @@ from typing import TYPE_CHECKING
 from convo.config.sections import HostedTools
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.config.values import Secret
-from convo.errors import ModelFault, ModelMissing, StreamBroken, Unreachable, Unreadable, Unsupported, WindowExceeded
+from convo.errors import (
+    REPEAT_HINT,
+    ModelFault,
+    ModelMissing,
+    StreamBroken,
+    Unreachable,
+    Unreadable,
+    Unsupported,
+    WindowExceeded,
+)
 from convo.history.items import Item, Json, StreamEvent, is_client_call, is_client_output
 from convo.models.base import ModelRequest
 from convo.models.chat_completions import ChatDialect, ChatModel, build_chat_body, list_ignored_chat_fields
@@ -327,7 +336,9 @@ class LocalModel:
             if exit_reason is None:
                 raise
             message = f"the local engine stopped during the request ({exit_reason})"
-            raise StreamBroken(message, code="engine_stopped", hint="/retry restarts it") from error
+            raise StreamBroken(
+                message, code="engine_stopped", hint="/retry restarts it", shell_hint=REPEAT_HINT
+            ) from error
 
     async def count(self, request: ModelRequest) -> int:
         """Return the exact number of input tokens, including the model's chat template."""

@@ -16,7 +16,7 @@ from convo.chat.conversation import Chat
 from convo.chat.history_nav import UndoStack
 from convo.config.sections import Price
 from convo.config.values import redact_passwords
-from convo.errors import ConvoError, Interrupted, ModelFault, NotFound, StateFault, WindowExceeded, WrongOwner
+from convo.errors import ConvoError, Interrupted
 from convo.history.items import Item, Json, StreamEvent, is_assistant_message, is_user_message, item_text, user_message
 from convo.history.records import Link
 from convo.terminal.answer import consume_interruptibly
@@ -58,15 +58,6 @@ MAX_ECHOED_LINES = 20
 
 WARM_UP_DELAY_S = 0.05
 """Seconds for the prompt to appear; slow loading starts after that."""
-
-HINTS_IN_REPL = {
-    NotFound.hint: "/resume lists the recent conversations",
-    StateFault.hint: "/inspect shows its state",
-    WrongOwner.hint: "/status shows its owner",
-    ModelFault.hint: "choose another model with /model",
-    WindowExceeded.hint: "/compact, shorten the message, or choose a model with a larger context window with /model",
-}
-"""Hints that replace the shell's hints in a chat."""
 
 
 class ReplHost(Protocol):
@@ -419,7 +410,7 @@ class Repl:
         except Interrupted as interrupt:
             self.print_message(f"{interrupt.message}; /retry sends the message again, /undo undoes the turn")
         except ConvoError as error:
-            self.print_failure(error.message, HINTS_IN_REPL.get(error.hint, error.hint))
+            self.print_failure(error.message, error.prompt_hint or error.hint)
         else:
             return True
         return False

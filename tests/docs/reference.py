@@ -14,7 +14,6 @@ from unittest.mock import patch
 from typer import Context
 
 from convo.cli.app import PlainHelpGroup, make_root_group
-from convo.cli.output import SHELL_HINTS
 from convo.errors import ConvoError
 from tests.command_runner import ROOT
 from tests.docs.errors import error_classes
@@ -50,7 +49,7 @@ def reference() -> str:
 def row(error: type[ConvoError]) -> str:
     """Return the row of one error: code, exit code, status, meaning and hint."""
     summary = (error.__doc__ or "").split("\n")[0].rstrip(".").replace("`", "")
-    step = SHELL_HINTS.get(error.hint, error.hint)
+    step = error.shell_hint or error.hint
     return f"| `{error.code}` | {error.exit} | {error.status} | {summary} | {step} |"
 
 
