@@ -97,6 +97,7 @@ READS_CLOCK = {
     "convo.runtime": "the clock and the ids that the others are given",
     "convo.cli.doctor": "all checks share one time limit",
     "convo.responses_api.encryption": "a random key",
+    "convo.responses_api.mcp_process": "a process of its own: the time limit between two signals",
     "convo.server.auth": "a random key",
     "convo.server.inspector_approvals": "a random key",
     "convo.models.local_process": "a random key",

@@ -8,16 +8,19 @@ import asyncio
 import json
 import logging
 import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from convo.config.trust import escape_unprintable
 from convo.config.values import Secret
 from convo.errors import ConvoError, EndpointFault, RequestRefused
 from convo.history.items import Json
+from convo.responses_api import mcp_process
 from convo.responses_api.remote_files import RemoteFiles
 from convo.runtime import shielded
 
@@ -96,6 +99,7 @@ class McpConnection:
         self._label, self._target = label, target
         self._jobs: asyncio.Queue[tuple[SessionJob, asyncio.Future[Any]]] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
+        self._process_report: Mapping[str, Json] | None = None
 
     async def list_tools(self) -> list[dict[str, Json]]:
         """Return the tools as in the API's `mcp_list_tools` items. Raises EndpointFault."""
@@ -148,6 +152,7 @@ class McpConnection:
         await _import_mcp()
         if self._task is None or self._task.done():
             self._jobs = asyncio.Queue()  # jobs of a broken connection have failed
+            self._process_report = None
             self._task = asyncio.create_task(self._serve())
             self._task.add_done_callback(_retrieve_exception)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -160,10 +165,29 @@ class McpConnection:
             await self.aclose()
             raise self._unavailable(f"it did not respond in {self._target.timeout_s:g} seconds")
         error = None if self._task.cancelled() else self._task.exception()
-        reason = _describe_failure(error)
-        if self._target.command:  # its stderr is not read: it may contain secrets
+        reason = self._describe_process() or _describe_failure(error)
+        if self._target.command and not (self._process_report or {}).get("line"):
             reason += f"; run the command of [mcp.{self._label}] in a terminal to see its messages"
         raise self._unavailable(reason) from error
+
+    def _describe_process(self) -> str:
+        """Describe the end of the program, with the last line of its stderr without secrets; empty if it ran."""
+        report = self._process_report
+        if report is None:
+            return ""
+        program = escape_unprintable(Path(self._target.command[0]).name)
+        if "problem" in report:
+            return f"its command {program} cannot be started: {report['problem']}"
+        code, line = int(report["exit"]), self._redact_line(str(report["line"]))
+        ending = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
+        return f"its command {program} {ending}{line and f': {line}'}"
+
+    def _redact_line(self, line: str) -> str:
+        from convo.inspect.redaction import SECRET_RULES, Redactor
+
+        key = self._target.key.reveal() if self._target.key is not None else ""
+        line = line.replace(key, "[key]") if key else line
+        return escape_unprintable(Redactor(SECRET_RULES).redact_text(line))
 
     async def _serve(self) -> None:
         """Open the session, and run jobs until the task is cancelled or the connection breaks."""
@@ -201,11 +225,13 @@ class McpConnection:
             environ = get_default_environment()
             if target.key is not None and target.key_env:
                 environ[target.key_env] = target.key.reveal()
-            program, *arguments = target.command
-            log = exit_stack.enter_context(_open_null_device())
+            report_in, report_out = os.pipe()
+            os.set_blocking(report_in, False)
+            exit_stack.callback(self._read_process_report, report_in)  # after the client has ended the process
+            log = exit_stack.enter_context(os.fdopen(report_out, "w", encoding="utf-8"))
             parameters = StdioServerParameters(
-                command=program,
-                args=arguments,
+                command=sys.executable,
+                args=["-I", "-S", mcp_process.__file__, *target.command],
                 env=environ,
                 encoding_error_handler="replace",  # with "strict" a byte of a startup message ends the reader unseen
             )
@@ -215,6 +241,16 @@ class McpConnection:
         client = await exit_stack.enter_async_context(_make_http_client(target))
         streams = await exit_stack.enter_async_context(streamable_http_client(target.url, http_client=client))
         return streams[0], streams[1]
+
+    def _read_process_report(self, descriptor: int) -> None:
+        """Read the report of `mcp_process`, and close its pipe."""
+        try:
+            lines = mcp_process.read_available(descriptor).splitlines()
+            self._process_report = json.loads(lines[-1]) if lines else None
+        except ValueError:  # Python itself wrote to stderr
+            self._process_report = None
+        finally:
+            os.close(descriptor)
 
     def _unavailable(self, reason: str) -> EndpointFault:
         """Return the error for a server that cannot be reached or broke its protocol; it has the API's code."""
@@ -237,10 +273,6 @@ def _retrieve_exception(task: asyncio.Task[None]) -> None:
     """Retrieve the exception of a task: asyncio would report it, and each waiting call has raised it."""
     if not task.cancelled():
         task.exception()
-
-
-def _open_null_device() -> TextIO:
-    return Path(os.devnull).open("w", encoding="utf-8")
 
 
 def protocol_error(message: str) -> McpResult:

@@ -1,8 +1,10 @@
 """`mcp` tools that the gateway runs, with real MCP servers over streamable HTTP and stdio."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -240,6 +242,104 @@ def test_a_program_that_ends_at_once_is_reported_with_the_way_to_see_its_message
     message = answer.json()["error"]["message"]
     assert message.startswith("MCP server 'process' failed: ")
     assert message.endswith("; run the command of [mcp.process] in a terminal to see its messages.")
+
+
+FAILING_PROGRAM = """
+import os, sys
+print("loading", file=sys.stderr)
+words = ("no \\x1b[2Jaccount for", os.environ["PROCESS_KEY"], "sk-proj-" + "a1B2" * 20, "x" * 400)
+print(*words, file=sys.stderr, end="\\n\\n")
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (
+            ["sh", "-c", "exit 4"],
+            "its command sh ended with exit code 4; run the command of [mcp.process] in a terminal",
+        ),
+        (["sh", "-c", "kill -9 $$"], "its command sh was ended by signal 9; run the command"),
+        (["sh", "-c", "echo no account >&2; exit 4"], "its command sh ended with exit code 4: no account."),
+        (["/nowhere/server"], "its command server cannot be started: no such file or directory; run the command"),
+    ],
+)
+def test_a_program_that_ends_at_once_is_named_with_its_exit_code_and_its_last_message(
+    command: list[str], reason: str, serve: Serve, upstream: ChatServer
+) -> None:
+    gateway = serve(toml=SETTINGS.format(url=upstream.url, mcp=upstream.url, command=json.dumps(command)))
+    tool = {"type": "mcp", "server_label": "process"}
+    answer = gateway.create_response({"model": "chat/any", "input": "?", "tools": [tool]})
+
+    message = answer.json()["error"]["message"]
+    assert answer.status_code == 424
+    assert message.startswith(f"MCP server 'process' failed: {reason}"), message
+
+
+def test_the_last_message_of_a_program_is_cut_off_and_has_no_key_and_no_control_character(
+    serve: Serve, upstream: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROCESS_KEY", "process-key")
+    command = json.dumps([sys.executable, "-c", FAILING_PROGRAM])
+    gateway = serve(toml=SETTINGS.format(url=upstream.url, mcp=upstream.url, command=command))
+    tool = {"type": "mcp", "server_label": "process"}
+    message = gateway.create_response({"model": "chat/any", "input": "?", "tools": [tool]}).json()["error"]["message"]
+
+    start, _, line = message.partition("exit code 3: ")
+    assert start.endswith("ended with ")
+    assert line.startswith("no \\x1b[2Jaccount for [key] [redacted-")
+    assert len(line) < 320
+    assert "process-key" not in message
+    assert "a1B2" not in message
+
+
+SERVING_PROGRAM = """
+import json, subprocess, sys
+child = subprocess.Popen(["sleep", "600"])
+open(sys.argv[1], "w").write(str(child.pid))
+tool = {"name": "add", "inputSchema": {"type": "object"}}
+for line in sys.stdin:
+    request = json.loads(line)
+    if request.get("method") == "initialize":
+        version = request["params"]["protocolVersion"]
+        result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": tool | {"version": "1"}}
+    elif request.get("method") == "tools/list":
+        result = {"tools": [tool]}
+    else:
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"""
+
+
+async def test_processes_that_a_program_started_end_when_the_connection_is_closed(tmp_path: Path) -> None:
+    started = tmp_path / "pid"
+    connection = McpConnection("a", McpTarget(command=(sys.executable, "-c", SERVING_PROGRAM, str(started))))
+    tools = await connection.list_tools()
+    assert ([tool["name"] for tool in tools], is_process_running(int(started.read_text()))) == (["add"], True)
+    await connection.aclose()
+    assert not is_process_running(int(started.read_text()))
+
+
+@pytest.mark.parametrize("ignored_signals", ["", "TERM"])
+def test_processes_that_a_program_started_end_with_it(
+    ignored_signals: str, serve: Serve, upstream: ChatServer, tmp_path: Path
+) -> None:
+    started = tmp_path / "pid"
+    program = f"trap '' {ignored_signals or 'USR1'}; sleep 600 & echo $! > {started}; exit 4"
+    settings = SETTINGS.format(url=upstream.url, mcp=upstream.url, command=json.dumps(["sh", "-c", program]))
+    gateway = serve(toml=settings)
+    tool = {"type": "mcp", "server_label": "process"}
+    answer = gateway.create_response({"model": "chat/any", "input": "?", "tools": [tool]})
+
+    assert "ended with exit code 4" in answer.text
+    assert not is_process_running(int(started.read_text()))
+
+
+def is_process_running(process_id: int) -> bool:
+    """Whether a process exists and has not ended; one that has ended may wait for its parent."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(process_id)], capture_output=True, text=True, check=False)
+    return not state.stdout.strip().startswith("Z") and state.stdout.strip() != ""
 
 
 def test_a_call_waits_for_approval_and_continues_after_it(

@@ -1,0 +1,115 @@
+"""Run the program of an MCP server in a process group, and end that group with it.
+
+The package `mcp` gives no process id, exit code or group of a server that ends by itself, so processes that the
+server started would stay. This script runs in place of the server, whose stdin and stdout are its own:
+`python -I -S mcp_process.py PROGRAM ARGUMENT...`. On stderr it writes one report as JSON, only if the server ended
+while its stdin was open. It imports the standard library only, because it starts with each connection.
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+KILL_AFTER_S = 1.0
+"""Seconds from SIGTERM to SIGKILL; `mcp` waits two seconds before it kills this process."""
+
+POLL_INTERVAL_S = 0.01
+MAX_STDERR_BYTES = 4096
+"""Bytes at the end of the server's stderr that are kept."""
+
+MAX_READS = 16
+MAX_LINE_CHARS = 300
+NOT_STARTED_EXIT_CODE = 127
+
+
+def run_server(command: list[str]) -> int:
+    """Run the server until it ends or SIGTERM arrives, end its group, and return its exit code."""
+    signals_in, signals_out = os.pipe()
+    os.set_blocking(signals_out, False)
+    signal.set_wakeup_fd(signals_out)
+    is_terminated: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: is_terminated.append(number))
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    stderr_in, stderr_out = os.pipe()
+    try:
+        server = subprocess.Popen(command, stderr=stderr_out, start_new_session=True)  # noqa: S603  the operator's
+    except OSError as error:
+        write_report({"problem": (error.strerror or "unknown error").lower()})
+        return NOT_STARTED_EXIT_CODE
+    os.close(stderr_out)
+    os.set_blocking(stderr_in, False)
+    tail = b""
+    while server.poll() is None and not is_terminated:
+        ready, _, _ = select.select([signals_in, *([stderr_in] if stderr_in >= 0 else [])], [], [])
+        if signals_in in ready:
+            os.read(signals_in, MAX_STDERR_BYTES)
+        if stderr_in in ready:
+            chunk = read_available(stderr_in)
+            tail = (tail + chunk)[-MAX_STDERR_BYTES:]
+            if not chunk:
+                os.close(stderr_in)
+                stderr_in = -1
+    has_ended_first = server.returncode is not None and not is_stdin_closed()
+    end_group(server)
+    if has_ended_first:
+        if stderr_in >= 0:
+            tail = (tail + read_available(stderr_in))[-MAX_STDERR_BYTES:]
+        write_report({"exit": server.returncode, "line": find_last_line(tail)})
+    return server.returncode if server.returncode >= 0 else 128 - server.returncode
+
+
+def read_available(descriptor: int) -> bytes:
+    """Return the last bytes that can be read without waiting."""
+    data = b""
+    with suppress(BlockingIOError):
+        for _ in range(MAX_READS):  # a process may write without end
+            chunk = os.read(descriptor, 65536)
+            if not chunk:
+                break
+            data = (data + chunk)[-MAX_STDERR_BYTES:]
+    return data
+
+
+def is_stdin_closed() -> bool:
+    """Whether the other end of stdin was closed: then the server was asked to end."""
+    poll = select.poll()
+    poll.register(0, 0)
+    return any(event & select.POLLHUP for _, event in poll.poll(0))
+
+
+def end_group(server: "subprocess.Popen[bytes]") -> None:
+    """End the server and the processes that it started, with SIGTERM and then SIGKILL."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + KILL_AFTER_S
+        try:
+            os.killpg(server.pid, number)
+            while time.monotonic() < deadline:
+                server.poll()
+                os.killpg(server.pid, 0)
+                time.sleep(POLL_INTERVAL_S)
+        except ProcessLookupError:
+            break
+        except PermissionError:  # a process of another user, or on macOS one that has ended
+            time.sleep(POLL_INTERVAL_S)
+    server.wait()
+
+
+def find_last_line(data: bytes) -> str:
+    """Return the last line that is not empty, cut off."""
+    lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
+    return lines[-1][:MAX_LINE_CHARS] if lines else ""
+
+
+def write_report(report: dict[str, Any]) -> None:
+    with suppress(OSError):
+        os.write(2, json.dumps(report).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    sys.exit(run_server(sys.argv[1:]))
