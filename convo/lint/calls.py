@@ -187,8 +187,8 @@ def _type_words(item: Item) -> str:
     return item_type(item).replace("_", " ")
 
 
-def _output_builder(output_kind: str, *, id_field: str = "call_id") -> Callable[[str], dict[str, Json]]:
-    return lambda name: {"type": output_kind, id_field: name, "output": INTERRUPTED_MESSAGE}
+def _output_builder(output_kind: str) -> Callable[[str], dict[str, Json]]:
+    return lambda name: {"type": output_kind, "call_id": name, "output": INTERRUPTED_MESSAGE}
 
 
 def _shell_output(name: str) -> dict[str, Json]:

@@ -30,7 +30,6 @@ from convo.terminal.signals import ignore_signal, on_signal
 from convo.terminal.statuses import DONE, PAUSED, WARNING, Status, status_column
 from convo.terminal.terminal import (
     LABEL_MARGIN,
-    SGR_SEQUENCE,
     UNSAFE_CHAR,
     Column,
     DisplayOptions,
@@ -38,6 +37,7 @@ from convo.terminal.terminal import (
     escape_control_chars,
     key_value_lines,
     render_table,
+    styled_width,
     text_width,
     truncate_text,
     wrap_text,
@@ -87,7 +87,7 @@ def render_pending_call(call: PendingApproval, display: DisplayOptions, *details
     notes = [*_note_rows(call), *(_identity_rows(call) if details else ()), *details]
     if notes:
         lines += ["", *(line[LABEL_MARGIN:] for line in key_value_lines(notes, inner_display))]
-    columns = max(MAX_PANEL_COLUMNS, *(text_width(SGR_SEQUENCE.sub("", line)) + PANEL_COLUMNS for line in lines))
+    columns = max(MAX_PANEL_COLUMNS, *(styled_width(line) + PANEL_COLUMNS for line in lines))
     footer = "" if details else " · ".join((call.agent, _shorten_call_id(call.call_id)))
     panel_display = display._replace(width=min(display.width, columns))
     footer = display.translate_box_chars(footer)

@@ -10,7 +10,7 @@ difference to the terminal, and `MarkdownRenderer` limits how often.
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TextIO
 from urllib.parse import unquote
@@ -36,12 +36,11 @@ from rich.text import Text
 from convo.terminal.terminal import (
     CONTROL_CHARS,
     INVISIBLE_CHARS,
-    LINK_SEQUENCE,
-    SGR_SEQUENCE,
+    count_rows,
     escape_char_match,
     text_width,
 )
-from convo.terminal.theme import RICH_COLOR_SYSTEMS, get_rich_style, make_rich_theme
+from convo.terminal.theme import ColorSystemName, get_rich_style, make_rich_theme
 
 if TYPE_CHECKING:
     from convo.terminal.waiting import Footer
@@ -91,7 +90,7 @@ MARKDOWN_STYLES = {
 
 
 @lru_cache(2)
-def get_dim_style(color_system: str) -> Style:
+def get_dim_style(color_system: ColorSystemName) -> Style:
     """Return the style of borders and of names of languages."""
     return Style.parse(get_rich_style("dim", color_system))
 
@@ -103,7 +102,7 @@ TERMINAL_COLORS_THEME = "ansi_dark"
 """The theme for terminals of 16 colors, which has no background."""
 
 
-COLOR_SYSTEMS = {
+COLOR_SYSTEMS: Mapping[ColorSystemName, ColorSystem] = {
     "standard": ColorSystem.STANDARD,
     "256": ColorSystem.EIGHT_BIT,
     "truecolor": ColorSystem.TRUECOLOR,
@@ -117,14 +116,13 @@ class MarkdownOptions(NamedTuple):
     has_color:      whether styles are shown
     has_box_chars:  whether non-ASCII characters can be drawn
     has_links:      whether the terminal supports hyperlinks
-    color_system:   one of `COLOR_SYSTEMS`
     """
 
     width: int = 80
     has_color: bool = False
     has_box_chars: bool = True
     has_links: bool = False
-    color_system: str = "standard"
+    color_system: ColorSystemName = "standard"
 
 
 # -- source to tokens --------------------------------------------------------------------------------
@@ -525,7 +523,7 @@ def _iter_rendered_tokens(tokens: Iterable[Token], options: MarkdownOptions) -> 
 def _make_console(options: MarkdownOptions) -> Console:
     return Console(
         width=options.width,
-        color_system=RICH_COLOR_SYSTEMS[options.color_system] if options.has_color else None,
+        color_system=options.color_system if options.has_color else None,
         force_terminal=True,
         legacy_windows=False,
         highlight=False,
@@ -1134,9 +1132,8 @@ class RowPainter:
         The cursor has stayed at the end of the last one. A row above the screen cannot be erased.
         """
         if self._open_rows:
-            widths = [text_width(LINK_SEQUENCE.sub("", SGR_SEQUENCE.sub("", row))) for row in self._open_rows]
-            heights = [1 if columns is None else max(1, -(-width // columns)) for width in widths]
-            self._erasure = move_up(sum(heights) - 1) + "\r\x1b[J"
+            height = len(self._open_rows) if columns is None else count_rows(self._open_rows, columns)
+            self._erasure = move_up(height - 1) + "\r\x1b[J"
         self._open_rows = []
 
     def _write_above_footer(self, text: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TextIO
 
-from convo.terminal.terminal import LINK_SEQUENCE, SGR_SEQUENCE, text_width
+from convo.terminal.terminal import LINK_SEQUENCE, count_rows
 
 LESS_COMMAND = ("less",)
 LESS_FLAGS = "FRX"
@@ -24,11 +24,7 @@ NO_PAGER_VALUES = ("", "cat")
 
 def print_paged(text: str, environ: Mapping[str, str] = os.environ) -> None:
     """Print `text` on stdout, through a pager if it is taller than the terminal."""
-    command = (
-        _get_pager_command(environ)
-        if _is_interactive(environ) and _is_taller_than(text, *shutil.get_terminal_size())
-        else ()
-    )
+    command = _get_pager_command(environ) if _is_interactive(environ) and _is_too_tall(text) else ()
     paged_text = LINK_SEQUENCE.sub("", text)  # not every pager shows links
     if not command or not _run_pager(paged_text, command, sys.stdout, environ):
         sys.stdout.write(text)
@@ -45,11 +41,10 @@ def _get_pager_command(environ: Mapping[str, str]) -> tuple[str, ...]:
         return LESS_COMMAND
 
 
-def _is_taller_than(text: str, columns: int, rows: int) -> bool:
-    """Whether `text` and the prompt after it take more than `rows` lines of `columns`."""
-    lines = text.rstrip("\n").split("\n")
-    widths = [text_width(SGR_SEQUENCE.sub("", LINK_SEQUENCE.sub("", line))) for line in lines]
-    return sum(max(1, -(-width // max(1, columns))) for width in widths) >= rows
+def _is_too_tall(text: str) -> bool:
+    """Whether the text and the prompt after it are taller than the terminal."""
+    columns, rows = shutil.get_terminal_size()
+    return count_rows(text.rstrip("\n").split("\n"), columns) >= rows
 
 
 def _is_interactive(environ: Mapping[str, str]) -> bool:

@@ -19,7 +19,7 @@ from convo.terminal.terminal import (
     Table,
     escape_control_chars,
 )
-from convo.terminal.theme import RICH_COLOR_SYSTEMS, make_rich_theme
+from convo.terminal.theme import make_rich_theme
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -156,7 +156,7 @@ def _make_console(display: DisplayOptions) -> "Console":
         file=io.StringIO(),
         width=display.width,
         force_terminal=True,
-        color_system=RICH_COLOR_SYSTEMS[display.color_system] if display.has_color else None,
+        color_system=display.color_system if display.has_color else None,
         theme=make_rich_theme(display.color_system),
         legacy_windows=False,
         highlight=False,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TextIO, TypeAlias
 from urllib.parse import quote
 
 from convo.history.items import Item, StreamEvent, decode_json_escapes, item_preview, item_text, item_type
-from convo.terminal.theme import detect_color_system, detect_links, get_sgr_parameters
+from convo.terminal.theme import ColorSystemName, detect_color_system, detect_links, get_sgr_parameters
 
 if TYPE_CHECKING:
     from convo.terminal.waiting import WaitingLine
@@ -61,7 +61,6 @@ class DisplayOptions(NamedTuple):
     has_color:        whether styles are shown
     has_box_chars:    whether the characters of `BOX_CHARS` can be encoded
     has_all_columns:  whether tables show all columns in full, also wider than the terminal
-    color_system:     "standard" with 16 colors, "256" or "truecolor"
     has_links:        whether the terminal has clickable links
     """
 
@@ -69,7 +68,7 @@ class DisplayOptions(NamedTuple):
     has_color: bool = False
     has_box_chars: bool = True
     has_all_columns: bool = False
-    color_system: str = "standard"
+    color_system: ColorSystemName = "standard"
     has_links: bool = False
 
     @property
@@ -127,6 +126,16 @@ def text_width(text: str) -> int:
         if text.isascii()
         else len(text) + sum(_char_width(char) - 1 for char in VARIABLE_WIDTH_CHAR.findall(text))
     )
+
+
+def styled_width(line: str) -> int:
+    """Return the terminal columns of a line with styles and links."""
+    return text_width(SGR_SEQUENCE.sub("", LINK_SEQUENCE.sub("", line)))
+
+
+def count_rows(lines: Iterable[str], columns: int) -> int:
+    """Return the rows that lines with styles and links take on a terminal."""
+    return sum(max(1, -(-styled_width(line) // max(1, columns))) for line in lines)
 
 
 def truncate_text(text: str, columns: int, ellipsis: str = "…") -> str:
@@ -247,10 +256,9 @@ def _find_word_end(word: str, columns: int) -> int:
     return end
 
 
-def pad_text(text: str, columns: int, *, align_right: bool = False) -> str:
+def pad_text(text: str, columns: int) -> str:
     """Pad `text` to exactly `columns`; it must not be wider."""
-    padding = " " * (columns - text_width(text))
-    return padding + text if align_right else text + padding
+    return text + " " * (columns - text_width(text))
 
 
 @lru_cache(4096)

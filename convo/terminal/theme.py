@@ -8,7 +8,7 @@ styles, by the same names.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from prompt_toolkit.styles import Style
@@ -40,19 +40,12 @@ STYLES = {
 }
 """The styles of the terminal; "id" is the accent color."""
 
-RICH_COLOR_SYSTEMS: Mapping[str, Literal["standard", "256", "truecolor"]] = {
-    "standard": "standard",
-    "256": "256",
-    "truecolor": "truecolor",
-}
-"""The names of the color systems in rich."""
+ColorSystemName: TypeAlias = Literal["standard", "256", "truecolor"]
+"""The colors of a terminal, as rich names them: 16, a palette of 256, or 24 bits."""
 
 
-def get_sgr_parameters(style: str, color_system: str) -> str:
-    """Return the SGR parameters of a style of `STYLES`.
-
-    color_system:  as of `detect_color_system`, here and below
-    """
+def get_sgr_parameters(style: str, color_system: ColorSystemName) -> str:
+    """Return the SGR parameters of a style of `STYLES`."""
     sgr, _, number, rgb = STYLES[style]
     if number is None or color_system == "standard":
         return sgr
@@ -61,7 +54,7 @@ def get_sgr_parameters(style: str, color_system: str) -> str:
     return "38;2;" + ";".join(str(part) for part in bytes.fromhex(rgb[1:]))
 
 
-def get_rich_style(style: str, color_system: str) -> str:
+def get_rich_style(style: str, color_system: ColorSystemName) -> str:
     """Return the definition of a style of `STYLES` for rich."""
     _, rich_name, number, rgb = STYLES[style]
     if number is None or color_system == "standard":
@@ -69,7 +62,7 @@ def get_rich_style(style: str, color_system: str) -> str:
     return f"color({number})" if color_system == "256" else rgb
 
 
-def make_rich_theme(color_system: str, other_styles: Mapping[str, str] | None = None) -> "Theme":
+def make_rich_theme(color_system: ColorSystemName, other_styles: Mapping[str, str] | None = None) -> "Theme":
     """Return the theme of a rich console, with the styles of `STYLES` by their names and those of progress bars.
 
     other_styles:  definitions by name; each word of one may be a name of `STYLES`
@@ -111,8 +104,8 @@ def make_prompt_style(environ: Mapping[str, str], other_styles: Mapping[str, str
     return Style.from_dict({**styles, **others})
 
 
-def detect_color_system(environ: Mapping[str, str]) -> str:
-    """Return the color system of the terminal: "standard" with 16 colors, "256" or "truecolor"."""
+def detect_color_system(environ: Mapping[str, str]) -> ColorSystemName:
+    """Return the color system of the terminal."""
     if environ.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
         return "truecolor"
     return "256" if environ.get("TERM", "").endswith(("-256color", "-kitty", "-direct")) else "standard"

@@ -7,7 +7,7 @@ import pytest
 
 from convo.runs.stored_approvals import PendingApproval
 from convo.terminal.approval_prompt import render_pending_call
-from convo.terminal.terminal import DisplayOptions
+from convo.terminal.terminal import LINK_SEQUENCE, DisplayOptions
 from tests.cli.agent_files import PAID_BACK, REFUND, agent_flags, paused_files, stored_runs, tool_runs, two_refund_calls
 from tests.cli.chat_commands import scripted_flags, stored_conversation
 from tests.cli.test_runs_stopped import killed_flags
@@ -223,6 +223,14 @@ def test_a_dumb_terminal_gets_the_same_questions_as_plain_lines(home: Path) -> N
         terminal.wait_for_prompt()
         assert terminal.end_session() == 0
     assert tool_runs() == ["refund A1 500"]
+
+
+def test_an_address_among_the_arguments_does_not_widen_the_panel() -> None:
+    arguments = '{"url": "https://example.com/orders/A1"}'
+    call = PendingApproval("c1", "fetch", arguments, "desk", outcome_unknown=False, is_hosted=False)
+    linked = render_pending_call(call, DisplayOptions(200, has_color=True, has_links=True))
+    assert LINK_SEQUENCE.sub("", linked) == render_pending_call(call, DisplayOptions(200, has_color=True))
+    assert linked.count("https://example.com/orders/A1") == 2
 
 
 def test_resume_asks_the_same_questions_at_a_terminal(home: Path) -> None:

@@ -95,7 +95,6 @@ def test_truncated_text_is_never_wider_than_its_column(text: str, columns: int) 
 
 def test_padding_is_counted_in_columns() -> None:
     assert pad_text("日本", 6) == "日本  "
-    assert pad_text("12", 4, align_right=True) == "  12"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from rich.color import Color
 
 from convo.terminal.rich_output import panel_lines, render_bar
 from convo.terminal.terminal import DisplayOptions, detect_display
-from convo.terminal.theme import STYLES, make_prompt_style, make_rich_theme
+from convo.terminal.theme import STYLES, ColorSystemName, make_prompt_style, make_rich_theme
 from tests.terminal.test_capabilities import fake_terminal
 
 PALETTE = DisplayOptions(40, has_color=True, color_system="256")
@@ -24,7 +24,7 @@ def luminance(color: Color) -> float:
 
 @pytest.mark.parametrize("name", [name for name, style in STYLES.items() if style.palette_number is not None])
 @pytest.mark.parametrize("color_system", ["256", "truecolor"])
-def test_each_color_has_enough_contrast_on_white_and_on_black(name: str, color_system: str) -> None:
+def test_each_color_has_enough_contrast_on_white_and_on_black(name: str, color_system: ColorSystemName) -> None:
     color = make_rich_theme(color_system).styles[name].color
     assert color is not None
     assert min(1.05 / (luminance(color) + 0.05), (luminance(color) + 0.05) / 0.05) >= 4.5
@@ -61,7 +61,7 @@ def test_a_terminal_of_sixteen_colors_shows_its_own() -> None:
 
 
 @pytest.mark.parametrize(("color_system", "border"), [("standard", "\x1b[2m╭"), ("256", "\x1b[38;5;243m╭")])
-def test_a_panel_has_the_colors_of_the_theme(color_system: str, border: str) -> None:
+def test_a_panel_has_the_colors_of_the_theme(color_system: ColorSystemName, border: str) -> None:
     lines = panel_lines("mine", ["x"], PALETTE._replace(color_system=color_system))
     assert lines[0].startswith(border)
     assert "\x1b[1;39m mine " in lines[0]

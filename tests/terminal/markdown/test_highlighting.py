@@ -15,6 +15,7 @@ from convo.terminal.markdown import (
     render_code,
     render_code_edge,
 )
+from convo.terminal.theme import ColorSystemName
 
 OPTIONS = MarkdownOptions(width=80, has_color=True)
 COMMENT, STRING, KEYWORD = "2", "33", "94"
@@ -95,7 +96,7 @@ TOKEN_TYPES = (Token, Comment, Keyword, Name, Name.Function, Name.Class, Name.Ta
 MORE_TOKEN_TYPES = (String, String.Doc, String.Escape, Number, Operator, Punctuation, Generic.Deleted, Generic.Inserted)
 
 
-def luminance(color: Color, color_system: str) -> float:
+def luminance(color: Color, color_system: ColorSystemName) -> float:
     """The relative luminance of a color as the terminal shows it (WCAG 2)."""
     channels = [value / 255 for value in color.downgrade(COLOR_SYSTEMS[color_system]).get_truecolor()]
     red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
@@ -103,7 +104,7 @@ def luminance(color: Color, color_system: str) -> float:
 
 
 @pytest.mark.parametrize("color_system", ["256", "truecolor"])
-def test_the_contrast_of_every_color_of_code_is_at_least_four_and_a_half(color_system: str) -> None:
+def test_the_contrast_of_every_color_of_code_is_at_least_four_and_a_half(color_system: ColorSystemName) -> None:
     theme = get_code_theme(OPTIONS._replace(color_system=color_system))
     background = theme.get_background_style().bgcolor
     assert background
