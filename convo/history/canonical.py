@@ -8,6 +8,7 @@ sorted-key ASCII JSON with exact integers (RFC 8785 would merge 2**53 with 2**53
 
 import json
 from hashlib import sha256
+from math import isinf
 from typing import NewType
 
 from convo.errors import NotCanonical
@@ -23,6 +24,22 @@ CANONICAL_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensu
 """Made once: making an encoder takes as long as encoding a short item."""
 
 SERVER_PART_FIELDS = frozenset({"annotations", "logprobs"})
+
+
+def refuse_json_constant(name: str) -> Json:
+    """Raise ValueError for NaN, Infinity and -Infinity, which Python's decoder accepts: its `parse_constant`."""
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _parse_finite_float(digits: str) -> float:
+    number = float(digits)
+    if isinf(number):
+        raise ValueError("a number is larger than any double")
+    return number
+
+
+STRICT_JSON_DECODER = json.JSONDecoder(parse_constant=refuse_json_constant, parse_float=_parse_finite_float)
+"""Raises ValueError for constants that are not JSON, and for numbers beyond every double."""
 
 MAX_JSON_VALUES = 500_000
 """Maximum number of values in a document, nested ones included: fifty for each of the maximum number of items."""

@@ -26,6 +26,7 @@ from weakref import WeakKeyDictionary
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.config.values import Secret
 from convo.errors import EndpointFault, InvalidSettings, KeyRefused, LimitReached, StreamBroken
+from convo.history.canonical import STRICT_JSON_DECODER
 from convo.history.items import Json
 from convo.history.records import Scope
 from convo.models.errors import ErrorContext, fault_from_response, map_provider_errors
@@ -115,7 +116,7 @@ class SSEClient:
                     await response.aread()
                 raise fault_from_response(response, context)
             async with aclosing(
-                _iter_json_values(response, context, self._limits, _STRICT_DECODER if strict else JSON_DECODER)
+                _iter_json_values(response, context, self._limits, STRICT_JSON_DECODER if strict else JSON_DECODER)
             ) as values:
                 async for value in values:
                     yield value
@@ -333,20 +334,7 @@ _ROUND_ROBINS: WeakKeyDictionary[asyncio.AbstractEventLoop, RoundRobin] = WeakKe
 _WHITESPACE = re.compile(r"[ \t\n\r]*")
 
 
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _parse_finite_float(digits: str) -> float:
-    number = float(digits)
-    if number in (_INFINITY, -_INFINITY):
-        raise ValueError("a number is larger than any double")
-    return number
-
-
-_INFINITY = float("inf")
 JSON_DECODER = json.JSONDecoder()
-_STRICT_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_finite_float)
 _CLOSING_BRACKETS = {"[": "]", "{": "}"}
 
 

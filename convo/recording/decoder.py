@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from convo.errors import StreamBroken
 from convo.history.accumulator import SERVER_TERMINAL_EVENTS, ResponseAccumulator, validate_stream_event
-from convo.history.canonical import count_value_signs, has_too_many_values, is_utf8_encodable
+from convo.history.canonical import STRICT_JSON_DECODER, count_value_signs, has_too_many_values, is_utf8_encodable
 from convo.history.items import ENCRYPTED_FIELD, Item, Json, is_item, is_valid_id, user_message
 from convo.history.records import LINK_STATUSES, LinkStatus, strip_secret_fields, strip_tool_secrets
 from convo.history.request_body import split_request_body, strip_body_secrets
@@ -189,24 +189,10 @@ _ENDED_EARLY = {"code": "stream_ended", "message": "the response ended before it
 # -- bodies -------------------------------------------------------------------------------------------
 
 
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _parse_finite_float(digits: str) -> float:
-    number = float(digits)
-    if number in (float("inf"), float("-inf")):
-        raise ValueError("a number is larger than any double")
-    return number
-
-
-_STRICT_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_finite_float)
-
-
 def _parse_json(raw: bytes | str) -> Json:
     """Parse a JSON value; None if it is damaged."""
     try:
-        return _STRICT_DECODER.decode(raw.decode("utf-8") if isinstance(raw, bytes) else raw)
+        return STRICT_JSON_DECODER.decode(raw.decode("utf-8") if isinstance(raw, bytes) else raw)
     except (ValueError, RecursionError):
         return None
 

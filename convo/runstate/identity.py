@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import TypeAlias
 
+from convo.history.canonical import refuse_json_constant
 from convo.history.items import MCP_APPROVAL_REQUEST, Item, Json
 
 LookupKey: TypeAlias = tuple[str, ...]
@@ -221,11 +222,7 @@ def _parse_arguments(arguments: Json) -> Json:
         return arguments
 
 
-def _reject_constant(constant: str) -> Json:
-    raise ValueError(constant)
-
-
-_STRICT_DECODER = json.JSONDecoder(parse_constant=_reject_constant)
+_STRICT_DECODER = json.JSONDecoder(parse_constant=refuse_json_constant)
 _CANONICAL_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 

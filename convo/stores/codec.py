@@ -14,7 +14,7 @@ from types import NoneType
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeGuard, TypeVar
 
 from convo.errors import DamagedRow, NotCanonical
-from convo.history.canonical import is_utf8_encodable
+from convo.history.canonical import is_utf8_encodable, refuse_json_constant
 from convo.history.items import Item, Json, StreamEvent, searchable_text
 from convo.history.records import LINK_STATUSES, Link, Scope, Session, Strategy
 from convo.history.tree import Key
@@ -499,11 +499,7 @@ def encode_json(value: Json) -> str:
         raise NotCanonical(f"a value has no JSON form: {error}") from error
 
 
-def _refuse_constant(name: str) -> Json:
-    raise ValueError(f"{name} is not JSON")
-
-
-STORED_JSON_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+STORED_JSON_DECODER = json.JSONDecoder(parse_constant=refuse_json_constant)
 
 
 def decode_json(text: str | bytes) -> Json:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, get_type_hints, overload
 
 from convo.errors import InputFault
+from convo.history.canonical import refuse_json_constant
 from convo.history.items import Item, Json
 from convo.tools.schema import Field, Mismatch, ObjectSchema, parse_docstring, type_schema
 
@@ -351,8 +352,4 @@ def _describe_mistake(error: Exception) -> str:
     return "nested too deep" if isinstance(error, RecursionError) else str(error)
 
 
-def _reject_json_constant(constant: str) -> Json:
-    raise ValueError(f"{constant} is not a JSON number")
-
-
-ARGUMENT_DECODER = json.JSONDecoder(parse_constant=_reject_json_constant)
+ARGUMENT_DECODER = json.JSONDecoder(parse_constant=refuse_json_constant)

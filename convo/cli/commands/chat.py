@@ -1,8 +1,6 @@
 """`convo chat`: its arguments, options and help."""
 
 import asyncio
-import json
-import math
 import os
 import sys
 from collections.abc import Sequence
@@ -170,6 +168,8 @@ def show_argument(argument: str) -> str:
 
 def parse_parameter(argument: str) -> tuple[str, Json]:
     """Parse the KEY=VALUE of --param; a value that is not JSON is text. Raises InvalidUsage."""
+    from convo.history.canonical import STRICT_JSON_DECODER
+
     key, separator, text = argument.partition("=")
     if not separator or not PARAMETER_KEY.fullmatch(key):
         raise InvalidUsage(f"--param {show_argument(argument)} is not KEY=VALUE", hint="--param service_tier=flex")
@@ -177,25 +177,12 @@ def parse_parameter(argument: str) -> tuple[str, Json]:
     if name in OWN_OPTIONS:
         raise InvalidUsage(f"--param cannot set {name}", hint=OWN_OPTIONS[name])
     try:
-        value: Json = json.loads(text, parse_constant=_reject_constant, parse_float=_parse_finite)
+        value: Json = STRICT_JSON_DECODER.decode(text)
     except (ValueError, RecursionError):
         value = text
     if key.count(".") + count_levels(value) > MAX_PARAMETER_LEVELS:
         raise InvalidUsage(f"--param {name} is nested too deeply", hint=f"use at most {MAX_PARAMETER_LEVELS} levels")
     return key, value
-
-
-def _reject_constant(name: str) -> Json:
-    """Raise ValueError: NaN and Infinity are not JSON."""
-    raise ValueError(name)
-
-
-def _parse_finite(digits: str) -> float:
-    """Parse a number. Raises ValueError if it is beyond every float."""
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError(digits)
-    return number
 
 
 def set_parameter(fields: dict[str, Json], key: str, value: Json) -> None:
