@@ -246,6 +246,11 @@ PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE = 0o600, 0o700
 TEMPORARY_NAME = re.compile(r"(?P<tag>[0-9a-f]{8}-\d+-\d*)-[0-9a-f]{8}")
 
 
+def open_nonblocking(path: str, flags: int) -> int:
+    """Open a file without waiting for the writer of a pipe: an `opener` of `open`."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def open_temporary_file(folder: Path) -> tuple[int, Path]:
     """Make a private file in `folder`; return its descriptor, open for writing, and its path. Raises OSError."""
     _remove_leftovers(folder, TEMPORARY_FILE_PREFIX)

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from convo.errors import StoreFault, StoreFull, StoreReadOnly, Unreadable
+from convo.history.canonical import refuse_json_constant
 from convo.history.items import Item, Json, item_type
-from convo.runtime import open_temporary_file
+from convo.runtime import open_nonblocking, open_temporary_file
 
 REPLAY_FILE_HINT = 'use a list of items, such as [{"role": "user", "content": "hi"}]'
 
@@ -239,7 +240,7 @@ def _is_strict_schema(schema: Json) -> bool:
 def _read_schema(path: Path) -> dict[str, Json]:
     text = read_text_file(str(path))
     try:
-        schema = json.loads(text, parse_constant=_reject_constant)
+        schema = json.loads(text, parse_constant=refuse_json_constant)
         _is_strict_schema(schema)
     except ValueError as error:
         raise Unreadable(f"{path} is not JSON: {error}") from error
@@ -248,10 +249,6 @@ def _read_schema(path: Path) -> dict[str, Json]:
     if not isinstance(schema, dict):
         raise Unreadable(f"{path} is not a JSON schema: it is not an object")
     return schema
-
-
-def _reject_constant(constant: str) -> Json:
-    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _is_object_schema(schema: dict[str, Json]) -> bool:
@@ -315,17 +312,12 @@ def read_whole_stream(stream: BinaryIO) -> bytes:
 
 def _read_limited(path: str) -> bytes | None:
     """Read at most one byte more than a file may have; None for a pipe without a writer. Raises OSError."""
-    with open(os.path.expanduser(path), "rb", opener=_open_nonblocking) as file:
+    with open(os.path.expanduser(path), "rb", opener=open_nonblocking) as file:
         first_byte = file.raw.read(1)
         if first_byte == b"" and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
             return None
         os.set_blocking(file.fileno(), True)
         return (first_byte or b"") + file.read(MAX_TEXT_FILE_BYTES)
-
-
-def _open_nonblocking(path: str, flags: int) -> int:
-    """Open a file without waiting for the writer of a pipe."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

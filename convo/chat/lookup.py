@@ -28,7 +28,7 @@ from convo.history.items import (
 from convo.history.records import RECORDED_SESSION_PREFIX, RECORDING_PARAMETER, SCRATCH_PREFIX, Link, Session
 from convo.history.request_body import API_PATHS, SentBody, join_request_body
 from convo.history.tree import Key, root_key
-from convo.stores.base import Conversation, HandleMatch, Store
+from convo.stores.base import HandleMatch, Store
 from convo.strategies.selection import check_handle, owner_of_handle, parse_turn_handle
 from convo.strategies.strategy import STRATEGIES
 
@@ -255,14 +255,6 @@ async def load_link(store: Store, response_id: str) -> Link:
     if link is None:
         raise NotFound("response", response_id)
     return link
-
-
-async def load_stored_conversation(store: Store, conversation_id: str) -> Conversation:
-    """Return a conversation from the store. Raises NotFound."""
-    conversation = await store.conversation(conversation_id)
-    if conversation is None:
-        raise NotFound("conversation", conversation_id)
-    return conversation
 
 
 def _to_found(session: Session) -> HandleMatch:

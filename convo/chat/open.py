@@ -16,7 +16,6 @@ from convo.chat.conversation import Chat
 from convo.chat.lookup import (
     find_session_by_handle,
     load_last_answered_session,
-    load_stored_conversation,
     resolve_handle,
     to_absolute_path,
 )
@@ -32,7 +31,7 @@ from convo.endpoints.base import PAGE_ITEMS, list_all_items
 from convo.errors import NotFound, WrongOwner
 from convo.history.records import EMBEDDED_SCOPE, Link, Session, Strategy
 from convo.history.tree import Path, root_key
-from convo.stores.base import Store
+from convo.stores.base import Store, load_conversation
 from convo.strategies.selection import OwnerSelection, owner_of_handle
 from convo.strategies.strategy import STRATEGIES, ConversationState, last_answer_depth
 
@@ -203,7 +202,7 @@ async def fetch_response_history(response_id: str, deps: ChatDeps) -> Path:
 async def load_conversation_history(conversation_id: str, deps: ChatDeps) -> Path:
     """Return the items of a conversation: from the store for the embedded endpoint, otherwise from its server."""
     if deps.endpoint.scope == EMBEDDED_SCOPE:
-        return await deps.store.path((await load_stored_conversation(deps.store, conversation_id)).head)
+        return await deps.store.path((await load_conversation(deps.store, conversation_id)).head)
     await deps.endpoint.retrieve_conversation(conversation_id)
     items = await list_all_items(
         lambda after: deps.endpoint.list_conversation_items(conversation_id, after=after, limit=PAGE_ITEMS, order="asc")

@@ -16,7 +16,6 @@ from convo.chat.lookup import (
     load_link,
     load_session,
     load_session_of_run,
-    load_stored_conversation,
     read_or_report,
     resolve_handle,
     to_absolute_path,
@@ -32,7 +31,7 @@ from convo.inspect.run_timeline import RunTimeline, build_run_timeline
 from convo.inspect.tree import build_remote_chain, order_by_conversation
 from convo.inspect.view import ConversationView, OpenRun, PathIndex
 from convo.runtime import report_progress
-from convo.stores.base import AgentRun, Store
+from convo.stores.base import AgentRun, Store, load_conversation
 from convo.strategies.selection import owner_of_handle
 from convo.strategies.strategy import STRATEGIES
 
@@ -171,7 +170,7 @@ async def _build_response_view(
 
 async def load_conversation_view(store: Store, conversation_id: str) -> ConversationView:
     """Load a conversation of the embedded endpoint and its responses."""
-    conversation = await load_stored_conversation(store, conversation_id)
+    conversation = await load_conversation(store, conversation_id)
     path = await store.path(conversation.head)
     unsorted_links = await _load_conversation_links(store, conversation_id, path)
     session = await find_session_by_handle(store, conversation_id)

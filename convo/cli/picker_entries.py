@@ -6,7 +6,7 @@ Only local data is listed; no server is called.
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from convo.chat.lookup import StoreListing, list_store, load_link, load_stored_conversation
+from convo.chat.lookup import StoreListing, list_store, load_link
 from convo.config.model_lists import get_listed_models
 from convo.config.sections import CONFIGURABLE_APIS, Provider
 from convo.config.settings import BUILT_IN_MODEL, Settings, resolve_alias, resolve_model_name
@@ -14,7 +14,7 @@ from convo.config.values import Layer, SettingSource
 from convo.errors import InvalidSettings, NotFound, UnknownModel
 from convo.history.items import Item
 from convo.history.records import SCRATCH_PREFIX, Strategy
-from convo.stores.base import Store
+from convo.stores.base import Store, load_conversation
 from convo.strategies.selection import owner_of_handle
 from convo.strategies.strategy import STRATEGIES
 from convo.terminal.list_views import format_age
@@ -129,7 +129,7 @@ async def _load_items(store: Store, handle: str) -> Sequence[Item]:
         case Strategy.CHAIN:
             head = (await load_link(store, handle)).head
         case Strategy.CONVERSATION:
-            head = (await load_stored_conversation(store, handle)).head
+            head = (await load_conversation(store, handle)).head
         case _:
             raise NotFound("session", handle)
     return (await store.path(head)).items

@@ -26,6 +26,7 @@ from convo.history.items import (
     SUMMARY_HEADING,
     Item,
     Json,
+    describe_item_type,
     get_call_id,
     is_assistant_message,
     is_summary,
@@ -227,7 +228,7 @@ def _speaker_label(item: Item) -> str:
         return "Earlier summary"
     if item_type(item) == "message":
         return ROLE_LABELS.get(str(item.get("role")), "Somebody")
-    return item_type(item).replace("_", " ").capitalize()
+    return describe_item_type(item).capitalize()
 
 
 def _transcript_text(item: Item) -> str:

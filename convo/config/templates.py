@@ -30,6 +30,7 @@ from convo.config.request_settings import (
 from convo.config.schema import get_check
 from convo.config.values import InvalidValue, check_text, find_closest_word, toml_type_name
 from convo.errors import InvalidSettings, InvalidUsage, NotFound
+from convo.runtime import open_nonblocking
 
 TEMPLATE_SUFFIX = ".toml"
 
@@ -164,7 +165,7 @@ def read_template(folder: Path, name: str) -> bytes:
     """Return the content of a template's file. Raises the errors of `load_template`."""
     path = get_template_path(folder, name)
     try:
-        with open(path, "rb", opener=_open_without_waiting) as file:
+        with open(path, "rb", opener=open_nonblocking) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise InvalidSettings(f"{path}: is not a regular file")
             content = file.read(MAX_TEMPLATE_BYTES + 1)
@@ -178,11 +179,6 @@ def read_template(folder: Path, name: str) -> bytes:
     if len(content) > MAX_TEMPLATE_BYTES:
         raise InvalidSettings(f"{path}: is larger than {MAX_TEMPLATE_BYTES // 1024} KB, the limit of a template")
     return content
-
-
-def _open_without_waiting(path: str, flags: int) -> int:
-    """Open a file; a pipe with this name does not wait for a writer."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def parse_template(name: str, path: Path, content: bytes) -> Template:

@@ -51,6 +51,16 @@ def item_type(item: Item) -> str:
     return str(item.get("type") or ("message" if "role" in item else "unknown"))
 
 
+def describe_item_type(item: Item) -> str:
+    """Return the item's type in words: "function call output"."""
+    return item_type(item).replace("_", " ")
+
+
+def is_incomplete_item(item: Item) -> bool:
+    """Whether the response ended before the item was complete."""
+    return item.get("status") not in (None, "completed")
+
+
 def is_item(value: Json) -> bool:
     """Return whether a value from outside is an item: an object with a type, or a message in the easy form."""
     if not isinstance(value, Mapping):

@@ -14,6 +14,7 @@ from convo.history.items import (
     Item,
     Json,
     get_call_id,
+    is_incomplete_item,
     item_type,
 )
 
@@ -84,7 +85,7 @@ def build_required_input(item: Item) -> dict[str, Json] | None:
     None for an item that needs nothing from the client, and for a call that was cut off.
     """
     kind = item_type(item)
-    if item.get("status") not in (None, "completed"):
+    if is_incomplete_item(item):
         return None
     if kind == MCP_APPROVAL_REQUEST:
         return {"type": MCP_APPROVAL_RESPONSE, "approval_request_id": item.get("id")}

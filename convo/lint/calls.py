@@ -7,7 +7,15 @@ A call without output gets an "interrupted" output of the matching type, or is d
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from convo.history.items import MCP_APPROVAL_REQUEST, MCP_APPROVAL_RESPONSE, Item, Json, item_type
+from convo.history.items import (
+    MCP_APPROVAL_REQUEST,
+    MCP_APPROVAL_RESPONSE,
+    Item,
+    Json,
+    describe_item_type,
+    is_incomplete_item,
+    item_type,
+)
 from convo.history.pairing import OUTPUT_BY_HOSTED_CALL, RESPONSE_BY_APPROVAL_REQUEST, pair_id, program_call_id
 from convo.lint.chain import continue_before
 from convo.lint.model import (
@@ -17,7 +25,6 @@ from convo.lint.model import (
     LintView,
     RepairChange,
     apply_edits,
-    is_incomplete_item,
     item_issues,
 )
 
@@ -75,10 +82,12 @@ def check_output_without_call(view: LintView) -> Iterator[LintIssue]:
             searches -= kind == "tool_search_output"
             if kind == "tool_search_output" and searches < 0:
                 searches = 0
-                yield LintIssue(f"this {_type_words(item)} has no earlier call", index, ".call_id")
+                yield LintIssue(f"this {describe_item_type(item)} has no earlier call", index, ".call_id")
         elif (kind, call_id) not in expected:
             yield LintIssue(
-                f"this {_type_words(item)} has no earlier {_call_noun(item)} {call_id}", index, _pair_id_field(item)
+                f"this {describe_item_type(item)} has no earlier {_call_noun(item)} {call_id}",
+                index,
+                _pair_id_field(item),
             )
 
 
@@ -97,7 +106,7 @@ def _check_superseded_outputs(view: LintView) -> Iterator[LintIssue]:
 
 
 def _call_label(item: Item) -> str:
-    return f"{_type_words(item)} {pair_id(item) or ''}".rstrip()
+    return f"{describe_item_type(item)} {pair_id(item) or ''}".rstrip()
 
 
 def _answer_noun(item: Item) -> str:
@@ -181,10 +190,6 @@ def _batch_ends(view: LintView) -> list[int]:
         if item_type(view.items[index + 1]) in pair_types:
             ends[index] = ends[index + 1]
     return ends
-
-
-def _type_words(item: Item) -> str:
-    return item_type(item).replace("_", " ")
 
 
 def _output_builder(output_kind: str) -> Callable[[str], dict[str, Json]]:

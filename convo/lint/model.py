@@ -226,11 +226,6 @@ def with_client_owner(view: LintView, strategy: Strategy = Strategy.SESSION) -> 
     return replace(view, strategy=strategy, server_count=0, has_unread_items=False, handle=None, anchor=None)
 
 
-def is_incomplete_item(item: Item) -> bool:
-    """Whether the response ended before the item was complete."""
-    return item.get("status") not in (None, "completed")
-
-
 def is_model_item(item: Item) -> bool:
     """Whether a model produces items of this type."""
     if item_type(item) == "message":

@@ -16,10 +16,10 @@ from convo.history.records import strip_item_secrets
 from convo.history.tree import Path, root_key
 from convo.responses_api import errors, history, validation
 from convo.responses_api.deps import EndpointDeps, conversation_write_lock
-from convo.responses_api.history import id_prefix, load_conversation, own_id, resolve_references
+from convo.responses_api.history import id_prefix, own_id, resolve_references
 from convo.responses_api.validation import parse_conversation_items, referenced_id
 from convo.runtime import NewId
-from convo.stores.base import AppendItems, Conversation, Transaction
+from convo.stores.base import AppendItems, Conversation, Transaction, load_conversation
 
 
 class Conversations:

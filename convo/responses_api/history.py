@@ -16,10 +16,12 @@ from convo.history.items import (
     OUTPUT_BY_CLIENT_CALL,
     Item,
     Json,
+    describe_item_type,
     get_call_id,
     is_assistant_message,
     is_client_call,
     is_client_output,
+    is_incomplete_item,
     item_type,
     to_sendable,
 )
@@ -27,7 +29,7 @@ from convo.history.records import EMBEDDED_SCOPE, Link
 from convo.history.tree import Key, Path, root_key
 from convo.responses_api import errors
 from convo.responses_api.validation import ResponseRequest, enum_validator, integer_validator, referenced_id
-from convo.stores.base import Conversation, Store
+from convo.stores.base import Conversation, Store, load_conversation
 
 CONTINUABLE_STATUSES = ("completed", "incomplete", "cancelled")
 """Statuses of a response that another one may continue."""
@@ -142,14 +144,6 @@ async def load_response_link(store: Store, response_id: str, now: float) -> Link
     return link
 
 
-async def load_conversation(store: Store, conversation_id: str) -> Conversation:
-    """Load a conversation. Raises NotFound."""
-    conversation = await store.conversation(conversation_id)
-    if conversation is None:
-        raise NotFound("conversation", conversation_id)
-    return conversation
-
-
 async def load_item_ids(store: Store, link: Link, path: Path) -> tuple[str, ...]:
     """Return the ids of the items on a response's path; an item of its conversation has its id in the conversation."""
     ids_by_key: dict[Key, str] = {}
@@ -184,27 +178,27 @@ def check_call_pairs(items: Sequence[Item]) -> None:
             continue
         if is_client_call(item):
             earlier_call = calls.get(call_id)
-            if earlier_call is not None and call_id not in answered and not _is_incomplete(earlier_call):
-                raise errors.missing_tool_output_error(_describe_type(earlier_call), call_id)
+            if earlier_call is not None and call_id not in answered and not is_incomplete_item(earlier_call):
+                raise errors.missing_tool_output_error(describe_item_type(earlier_call), call_id)
             calls[call_id] = item
             answered.discard(call_id)
         elif call_id not in calls:
-            raise errors.missing_tool_call_error(_describe_type(item), call_id)
+            raise errors.missing_tool_call_error(describe_item_type(item), call_id)
         elif call_id in answered:
-            raise errors.duplicate_tool_output_error(_describe_type(item), call_id)
+            raise errors.duplicate_tool_output_error(describe_item_type(item), call_id)
         else:
             answered.add(call_id)
     for call_id, call in calls.items():
-        if call_id not in answered and not _is_incomplete(call):
-            raise errors.missing_tool_output_error(_describe_type(call), call_id)
+        if call_id not in answered and not is_incomplete_item(call):
+            raise errors.missing_tool_output_error(describe_item_type(call), call_id)
 
 
 def remove_incomplete_items(items: Sequence[Item]) -> tuple[Item, ...]:
     """Return `items` without incomplete parts: of a partial response its text stays, a partial call is left out."""
-    if not any(map(_is_incomplete, items)):
+    if not any(map(is_incomplete_item, items)):
         return tuple(items)
     answered = {_pair_id(item) for item in items if item.get("type") in PAIRED_TYPES and is_client_output(item)}
-    parts = (_complete_part(item, answered) if _is_incomplete(item) else item for item in items)
+    parts = (_complete_part(item, answered) if is_incomplete_item(item) else item for item in items)
     return tuple(item for item in parts if item is not None)
 
 
@@ -215,20 +209,12 @@ def _complete_part(item: Item, answered_ids: Collection[str | None]) -> Item | N
     return to_sendable(item) if is_assistant_message(item) or item_type(item) == "reasoning" else item
 
 
-def _is_incomplete(item: Item) -> bool:
-    return item.get("status") not in (None, "completed")
-
-
 def _pair_id(item: Item) -> str | None:
     """Return the id that pairs a call with its output; a local shell's output has its call's id in `id`."""
     call_id = get_call_id(item)
     if call_id is None and item_type(item) == "local_shell_call_output" and isinstance(item.get("id"), str):
         return str(item["id"])
     return call_id
-
-
-def _describe_type(item: Item) -> str:
-    return item_type(item).replace("_", " ")
 
 
 ID_PREFIXES: Mapping[str, str] = {

@@ -37,7 +37,6 @@ from convo.responses_api.history import (
     LoadedHistory,
     check_call_pairs,
     check_strict_input,
-    load_conversation,
     load_request_history,
     remove_incomplete_items,
     resolve_item_ids,
@@ -53,7 +52,7 @@ from convo.responses_api.response import (
 )
 from convo.responses_api.validation import ResponseRequest
 from convo.runtime import shielded
-from convo.stores.base import Store, Transaction
+from convo.stores.base import Store, Transaction, load_conversation
 
 
 @dataclass(frozen=True)

@@ -865,6 +865,14 @@ def parse_key_prefix(item_id: str) -> str:
     return match[1] if match else ""
 
 
+async def load_conversation(store: Store, conversation_id: str) -> Conversation:
+    """Load a conversation. Raises NotFound."""
+    conversation = await store.conversation(conversation_id)
+    if conversation is None:
+        raise NotFound("conversation", conversation_id)
+    return conversation
+
+
 def run_not_open_error(response_id: str) -> Conflict:
     return Conflict(f"{response_id!a} is not running")
 

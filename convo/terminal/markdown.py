@@ -592,16 +592,12 @@ class _Paragraph(_Element, markdown.TextElement):
         yield self.text
 
 
-class _Heading(_Element, markdown.TextElement):
+class _Heading(_Paragraph):
     def on_enter(self, context: markdown.MarkdownContext) -> None:
         self.style_name = f"markdown.{self.token.tag}"
         super().on_enter(context)
         if not self.renderer.options.has_color:
             self.text.append(f"{'#' * int(self.token.tag[1:])} ")
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        self.text.justify, self.text.overflow = None, "fold"
-        yield self.text
 
 
 class _Math(_Element, markdown.TextElement):

@@ -14,7 +14,6 @@ from convo.chat.lookup import (
     load_link,
     load_session,
     load_session_of_run,
-    load_stored_conversation,
     load_unconfirmed_items,
     resolve_handle,
     split_turn_suffix,
@@ -33,7 +32,7 @@ from convo.history.records import Link, Session, Strategy
 from convo.history.tree import Path as History
 from convo.history.tree import root_key
 from convo.runtime import describe_process, process_identity
-from convo.stores.base import AgentRun, AppendItems, HandleMatch, Store, Transaction
+from convo.stores.base import AgentRun, AppendItems, HandleMatch, Store, Transaction, load_conversation
 from tests.chat.conftest import ChatHarness, message_and_hint, send
 
 ROOT = root_key("local")
@@ -247,7 +246,7 @@ async def test_each_lookup_names_the_object_that_is_missing(store: Store) -> Non
 
     sessions = "convo sessions"
     assert await fails(load_link(store, "resp_9")) == ("no response 'resp_9'", sessions)
-    assert await fails(load_stored_conversation(store, "conv_9")) == ("no conversation 'conv_9'", sessions)
+    assert await fails(load_conversation(store, "conv_9")) == ("no conversation 'conv_9'", sessions)
     assert await fails(load_session(store, "resp_1")) == ("no session 'resp_1'", sessions)
     assert await fails(load_session_of_run(store, "run_9")) == ("no run 'run_9'", "convo approvals")
     assert await fails(load_last_link(store, replace(session, link_id="resp_9"))) == (

@@ -13,7 +13,8 @@ from convo.runstate.identity import StateCall
 APPROVALS_PATH = ("context", "approvals")
 
 
-def _find_records(document: Json) -> Iterator[LocatedRecord]:
+def find_approval_records(document: Json) -> Iterator[LocatedRecord]:
+    """Yield the decisions in `context.approvals`."""
     for key, record in (get_path(document, APPROVALS_PATH) or {}).items():
         yield LocatedRecord((*APPROVALS_PATH, key), key, record)
 
@@ -26,6 +27,6 @@ VERSION = Version(
     "1.0",
     "0.8.0",
     "a run, its items, and its decisions by tool and call",
-    find_records=_find_records,
+    find_records=find_approval_records,
     find_slots=_find_slots,
 )

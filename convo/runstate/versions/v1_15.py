@@ -27,7 +27,7 @@ from convo.runstate.format import (
     merge_record_at,
 )
 from convo.runstate.identity import StateCall, parse_state_call
-from convo.runstate.versions.v1_0 import APPROVALS_PATH
+from convo.runstate.versions.v1_0 import APPROVALS_PATH, find_approval_records
 
 HOSTED_APPROVALS_PATH = ("context", "hosted_mcp_approvals")
 RUN_AGAIN_STEP = "next_step_run_again"
@@ -185,7 +185,7 @@ def _bind_records(document: Json) -> RelabelResult:
     losses: list[RelabelLoss] = []
     calls = {key: call for call in _iter_pending_calls(document) for key in call.record_keys}
     ledger_ids = set(get_path(document, LEDGER_PATH) or {})
-    for located in tuple(_find_approval_records(document)):
+    for located in tuple(find_approval_records(document)):
         call = calls.get(located.key)
         if call is not None and call.is_hosted:
             document = _move_hosted_record(document, located, call)
@@ -200,11 +200,6 @@ def _bind_records(document: Json) -> RelabelResult:
             reason = "from 1.15 on a decision needs its call; these calls have ended, so the decision is not needed"
             losses.append(RelabelLoss(format_path(located.steps), f"decisions on calls of {located.key}", reason))
     return document, tuple(losses)
-
-
-def _find_approval_records(document: Json) -> Iterator[LocatedRecord]:
-    for key, record in (get_path(document, APPROVALS_PATH) or {}).items():
-        yield LocatedRecord((*APPROVALS_PATH, key), key, record)
 
 
 def _bind_sticky_record(
