@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from convo.cli.deps import get_store_url
 from convo.cli.output import print_debug_traceback, print_line, print_notice, to_failure
 from convo.config.loader import SettingFlags, load_settings
-from convo.config.settings import ServeSettings, Settings, expand_model_name
+from convo.config.settings import ServeSettings, Settings, model_name_expander
 from convo.config.values import redact_passwords
 from convo.errors import DamagedRow, InvalidUsage, StoreFault
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
 SIGNAL_EXIT_OFFSET = 128
 """The number that shells add to a signal's number for the exit code of a process that it ended."""
-
-MAX_EXPANDED_MODELS = 1000
-"""Model names whose full names are cached."""
 
 REQUIRED_MODULES = ("starlette", "uvicorn", "httptools", "prometheus_client", "python_multipart", "websockets")
 
@@ -90,7 +87,7 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
                 service, serve_settings,
                 InspectorDeps(
                     inspector_store, settings.prices, providers=settings.providers,
-                    expand_model_name=lru_cache(MAX_EXPANDED_MODELS)(partial(expand_model_name, settings)),
+                    expand_model_name=model_name_expander(settings),
                 ),
                 clock=clock, new_id=random_id, authenticator=keys, log=log, report_store_fault=StoreFaultPrinter(),
                 upstreams=models,

@@ -4,7 +4,8 @@
 sources. `resolve_model` turns an alias, a bare name or provider/model into a `ModelChoice`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -319,6 +320,19 @@ def expand_model_name(settings: Settings, name: str) -> str:
         )
     except (InvalidSettings, UnknownModel):
         return name
+
+
+MAX_KEPT_NAMES, MAX_KEPT_NAME_CHARS = 1000, 200
+
+
+def model_name_expander(settings: Settings) -> Callable[[str], str]:
+    """Return `expand_model_name` with these settings; it keeps the newest results.
+
+    It does not keep those of long names: a client can send a name of any length, which no model has.
+    """
+    expand = partial(expand_model_name, settings)
+    expand_kept = lru_cache(MAX_KEPT_NAMES)(expand)
+    return lambda name: expand_kept(name) if len(name) <= MAX_KEPT_NAME_CHARS else expand(name)
 
 
 def resolve_alias(name: str, aliases: Mapping[str, str], source: SettingSource) -> str:

@@ -182,6 +182,9 @@ def create_api_key(path: Path, name: str) -> str:
     return key
 
 
+MAX_HOST_CHARS = 253
+"""Characters of the longest host name."""
+
 _is_loopback_cached = lru_cache(maxsize=256)(is_loopback)
 """Cached because every request needs it."""
 
@@ -193,7 +196,8 @@ def check_local_caller(headers: Sequence[tuple[bytes, bytes]], allowed_origins: 
     """
     hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
     for host in filter(None, hosts):
-        if not _is_loopback_cached(strip_port(host)):
+        name = strip_port(host)
+        if len(name) > MAX_HOST_CHARS or not _is_loopback_cached(name):
             raise errors.host_not_allowed_error(host)
     for origin in (value.decode("latin-1") for name, value in headers if name == b"origin"):
         if origin and origin.partition("://")[2] not in (hosts or [""]) and origin not in allowed_origins:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import sha256
 from heapq import nlargest, nsmallest
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
@@ -55,6 +56,10 @@ TEXT_SORTS: tuple[RequestSort, ...] = ("model", "status", "title")
 
 MAX_KEPT_TITLES, TITLES_PER_READ = 200_000, 2000
 """Titles that a process keeps in memory for the order by title, and that are read with one statement."""
+
+
+MAX_KEPT_RESULTS, MAX_KEPT_CHARS = 10_000, 1000
+"""Decoded routes, and decoded parameters, that a process keeps in memory, and the characters of one."""
 
 
 class RequestCursor(NamedTuple):
@@ -154,9 +159,15 @@ class RouteUsage(NamedTuple):
     integer_count: int | None
 
 
-@lru_cache(maxsize=10_000)
 def decode_route_usage(body: str) -> RouteUsage:
-    """Decode the stored JSON of a route; a damaged one has no usage, and no request with it can be read."""
+    """Decode the stored JSON of a route; a damaged one has no usage, and no request with it can be read.
+
+    The results are kept, except for a long route: the name of its model is as long as a client sent it.
+    """
+    return _decode_kept_route(body) if len(body) <= MAX_KEPT_CHARS else _decode_route(body)
+
+
+def _decode_route(body: str) -> RouteUsage:
     try:
         route = decode_json(body)
     except ValueError:
@@ -176,6 +187,9 @@ def decode_route_usage(body: str) -> RouteUsage:
         positions.get(("input_tokens_details", "cache_write_1h_tokens")),
         -1 if form is None else len(paths),
     )
+
+
+_decode_kept_route = lru_cache(MAX_KEPT_RESULTS)(_decode_route)
 
 
 def _integer_paths(form: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -280,9 +294,27 @@ class OfferedTools(NamedTuple):
     hosted: frozenset[str]
 
 
-@lru_cache(maxsize=10_000)
 def decode_offered_tools(body: str) -> OfferedTools:
-    """Decode the stored parameters of a link; damaged ones offer no tools."""
+    """Decode the stored parameters of a link; damaged ones offer no tools.
+
+    The results are kept by the hash of the parameters, which may be long, except for results with long names.
+    """
+    kept = _kept_tools(sha256(body.encode("utf-8", "surrogatepass")).digest())
+    if kept:
+        return kept[0]
+    tools = _decode_tools(body)
+    if sum(map(len, tools.functions | tools.hosted)) <= MAX_KEPT_CHARS:
+        kept.append(tools)
+    return tools
+
+
+@lru_cache(MAX_KEPT_RESULTS)
+def _kept_tools(digest: bytes) -> list[OfferedTools]:
+    """Return the list with the result for the parameters with this hash; it is empty until there is one."""
+    return []
+
+
+def _decode_tools(body: str) -> OfferedTools:
     try:
         parameters = decode_json(body)
     except ValueError:

@@ -1,9 +1,10 @@
-"""Servers that send endless data: the memory of the process, and the latency of other clients.
+"""Servers that send endless data: the memory of the process, and the latency of other clients; names that are long.
 
 The tests print their figures: `pytest -m full -s tests/limits/test_memory.py`.
 """
 
 import asyncio
+import gc
 import json
 import multiprocessing
 import os
@@ -13,8 +14,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -22,8 +24,19 @@ from typing import Any
 import httpx2
 import pytest
 
+from convo.config.settings import BUILT_IN_MODEL, model_name_expander
+from convo.history.items import user_message
+from convo.history.tree import Path as ItemPath
+from convo.history.tree import root_key
+from convo.stores.base import AppendItems, Transaction
+from convo.stores.request_list import RequestQuery
+from convo.stores.sqlite.connection import SqliteDatabase
+from convo.stores.sqlite.store import SqliteStore
+from tests.config.settings_inputs import make_settings
 from tests.hostile_server import HostileServer, run_hostile_server
 from tests.limits.endless_answers import FORMS, endless_answers
+from tests.server.gateway import run_gateway
+from tests.stores.chat_transactions import link
 
 MAX_MB = 200
 P99_S = 0.1
@@ -208,3 +221,70 @@ def test_a_hostile_server_costs_a_chat_little_at_the_limits_that_hold_by_default
     tmp_path: Path, home: Path, api: str, kind: str
 ) -> None:
     check_chat_limits(tmp_path, DEFAULT, api, kind)
+
+
+# -- names that clients choose --------------------------------------------------------------------
+
+LONG_TEXT = "x" * 20_000
+
+
+def kept_bytes(work: Callable[[], object]) -> int:
+    """Return the bytes that Python has allocated in `work` and still holds."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        work()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+def test_long_host_names_are_not_kept(tmp_path: Path) -> None:
+    with run_gateway(tmp_path / "served") as gateway:
+
+        def send(number: int) -> None:
+            headers = {"host": f"{number}{LONG_TEXT}"}
+            assert gateway.http.get("/v1/models", headers=headers).status_code == 403
+            gateway.exchanges.clear()
+
+        send(0)
+        assert kept_bytes(lambda: [send(number) for number in range(1, 41)]) < 20 * len(LONG_TEXT)
+
+
+def test_long_model_names_are_not_kept() -> None:
+    expand = model_name_expander(make_settings())
+
+    def expand_all() -> None:
+        for number in range(40):
+            assert expand(f"{number}{LONG_TEXT}").endswith(LONG_TEXT)
+        assert expand("local") == BUILT_IN_MODEL
+
+    assert kept_bytes(expand_all) < 20 * len(LONG_TEXT)
+
+
+def test_long_models_and_parameters_of_stored_requests_are_not_kept(tmp_path: Path) -> None:
+    tools = [{"type": "function", "name": "look_up"}, {"type": "web_search"}]
+
+    async def store_links() -> None:
+        path = ItemPath(root_key("local")).append([user_message("hi")])
+        links = tuple(
+            link(
+                f"resp_{number}",
+                path.head,
+                model=f"{number}{LONG_TEXT}",
+                parameters={"instructions": f"{number}{LONG_TEXT}", "tools": tools},
+            )
+            for number in range(60)
+        )
+        async with aclosing(SqliteStore(SqliteDatabase(tmp_path / "convo.db"))) as store:
+            await store.admin.migrate()
+            await store.commit(Transaction((AppendItems(root_key("local"), path.items),), links))
+
+    async def list_links() -> None:
+        async with aclosing(SqliteStore(SqliteDatabase(tmp_path / "convo.db"))) as store:
+            assert len((await store.list_requests(RequestQuery(tool="web_search"))).requests) == 50
+            assert (await store.list_requests(RequestQuery(model="m"))).requests == []
+
+    asyncio.run(store_links())
+    assert kept_bytes(lambda: asyncio.run(list_links())) < 20 * len(LONG_TEXT)
