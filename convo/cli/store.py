@@ -98,7 +98,6 @@ def print_tenant_stats(config: ConfigPath, flags: SettingFlags, *, as_json: bool
         return await store.admin.tenant_stats()
 
     settings = _load_durable_settings(config, flags)
-    path = settings.storage.path
     with show_progress("counting", settings):
         tenants = read_from_store(settings, read)
     if as_json:
