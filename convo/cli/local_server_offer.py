@@ -43,9 +43,10 @@ async def offer_local_server(settings: Settings, config: Path | None) -> bool:
     """
     if not _may_offer(settings):
         return False
-    from convo.models.server_search import SERVER_KINDS, find_local_servers
+    from convo.models.server_search import SERVER_KINDS, apply_ollama_host, find_local_servers
 
-    servers = await find_local_servers(SERVER_KINDS, timeout_s=OFFER_TIMEOUT_S, with_windows=False)
+    kinds = [kind for kind in apply_ollama_host(SERVER_KINDS, settings) if _is_on_this_machine(kind.base_url)]
+    servers = await find_local_servers(kinds, timeout_s=OFFER_TIMEOUT_S, with_windows=False)
     offer = next(
         ((server, model) for server in servers if (model := _choose_model(server)) and _is_usable(server, settings)),
         None,
@@ -70,6 +71,11 @@ async def offer_local_server(settings: Settings, config: Path | None) -> bool:
         case "" | "n" | "no":
             _record_refusal(settings)
     return False
+
+
+def _is_on_this_machine(base_url: str | None) -> bool:
+    """Return whether the URL is that of this machine; None is its standard port. No other machine is asked."""
+    return base_url is None or urlsplit(base_url).hostname in LOOPBACK_HOSTS
 
 
 def _may_offer(settings: Settings) -> bool:

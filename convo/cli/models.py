@@ -69,17 +69,22 @@ def print_models(config: Path | None, *, ask_servers: bool, as_json: bool) -> No
 
 
 def print_local_servers(config: Path | None, *, as_json: bool) -> None:
-    """Print the model servers on this machine on stdout, and on stderr how to use the first one."""
-    from convo.models.server_search import SERVER_KINDS, find_local_servers
+    """Print the model servers on this machine on stdout, and on stderr how to use the first one.
+
+    Ollama is asked at the address in OLLAMA_HOST.
+    """
+    from convo.models.server_search import SERVER_KINDS, apply_ollama_host, find_local_servers
 
     settings = load_settings(config)
-    servers = asyncio.run(find_local_servers(SERVER_KINDS))
+    kinds = apply_ollama_host(SERVER_KINDS, settings)
+    servers = asyncio.run(find_local_servers(kinds))
     if as_json:
         print_json([_local_server_to_json(server) for server in servers])
         return
     if not servers:
-        ports = ", ".join(f"{kind.name} ({kind.port})" for kind in SERVER_KINDS)
-        print_notice(f"no model server answers on this machine at the standard ports of {ports}")
+        ports = ", ".join(f"{kind.name} ({kind.port})" for kind in kinds if kind.base_url is None)
+        named = "".join(f", or at OLLAMA_HOST ({kind.base_url})" for kind in kinds if kind.base_url)
+        print_notice(f"no model server answers on this machine at the standard ports of {ports}{named}")
         return
     print_line(render_local_servers(servers, detect_display(sys.stdout, os.environ)))
     sys.stdout.flush()

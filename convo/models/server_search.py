@@ -1,5 +1,7 @@
 """Model servers on this machine, found at the standard ports of Ollama, llama.cpp, LM Studio and vLLM.
 
+Ollama is asked at the address that `OLLAMA_HOST` names, as its own client does; that may be another machine.
+
 Another program may listen at such a port: its response is bounded in size and time, and ignored if it is not a list of
 models. No model is loaded by a search. The requests are made with httpx2 alone, because importing the openai package
 takes a second and the prompt of a chat waits for the search; modules that load it are imported once a port is open.
@@ -10,8 +12,9 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeAlias
+from urllib.parse import urlsplit
 
-from convo.config.settings import ResponseLimits
+from convo.config.settings import ResponseLimits, Settings
 from convo.errors import ConvoError, EndpointFault
 from convo.history.items import Json
 
@@ -33,11 +36,13 @@ class ServerKind(NamedTuple):
     name:      of the product
     provider:  the name for it in the settings
     port:      its standard port
+    base_url:  where it is according to its variable, with /v1; None: at the standard port of this machine
     """
 
     name: str
     provider: str
     port: int
+    base_url: str | None = None
 
 
 SERVER_KINDS = (
@@ -46,6 +51,14 @@ SERVER_KINDS = (
     ServerKind("LM Studio", "lmstudio", 1234),
     ServerKind("vLLM", "vllm", 8000),
 )
+
+
+def apply_ollama_host(kinds: Sequence[ServerKind], settings: Settings) -> tuple[ServerKind, ...]:
+    """Return `kinds` with the address of Ollama if `OLLAMA_HOST` names one."""
+    ollama = settings.providers.get("ollama")
+    is_named = settings.get_source("providers", "ollama", "base_url").name == "OLLAMA_HOST"
+    base_url = ollama.base_url if ollama and is_named else None
+    return tuple(kind._replace(base_url=base_url) if kind.provider == "ollama" else kind for kind in kinds)
 
 
 class LocalServer(NamedTuple):
@@ -70,7 +83,7 @@ async def find_local_servers(
     """
     duration_s = SEARCH_TIMEOUT_S if timeout_s is None else timeout_s
     async with asyncio.TaskGroup() as group:
-        probes = [group.create_task(_is_port_open(kind.port, duration_s)) for kind in kinds]
+        probes = [group.create_task(_is_port_open(*_find_address(kind), duration_s)) for kind in kinds]
     listening = [kind for kind, probe in zip(kinds, probes, strict=True) if probe.result()]
     if not listening:
         return []
@@ -79,12 +92,20 @@ async def find_local_servers(
     return [server for server in found if server]
 
 
-async def _is_port_open(port: int, timeout_s: float) -> bool:
-    """Return whether a program listens at the port of this machine; a closed port is usually refused at once."""
+def _find_address(kind: ServerKind) -> tuple[str, int]:
+    """Return the host and the port of a server."""
+    if kind.base_url is None:
+        return "127.0.0.1", kind.port
+    url = urlsplit(kind.base_url)
+    return url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
+
+
+async def _is_port_open(host: str, port: int, timeout_s: float) -> bool:
+    """Return whether a program listens at the port; a closed port of this machine is usually refused at once."""
     try:
         async with asyncio.timeout(timeout_s):
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except (OSError, TimeoutError):
+            _, writer = await asyncio.open_connection(host, port)
+    except (OSError, UnicodeError, TimeoutError):  # UnicodeError: a part of the host's name is too long
         return False
     writer.close()
     with suppress(OSError):
@@ -98,8 +119,8 @@ async def _ask_server(kind: ServerKind, timeout_s: float, *, with_windows: bool)
     from convo.models.base import parse_model_names
     from convo.models.http import limit_response_bodies
 
-    root = f"http://127.0.0.1:{kind.port}"
-    client = AsyncClient(base_url=root, trust_env=False, verify=False, timeout=timeout_s)
+    root = f"http://127.0.0.1:{kind.port}" if kind.base_url is None else kind.base_url.removesuffix("/v1")
+    client = AsyncClient(base_url=root, trust_env=False, verify=root.startswith("https:"), timeout=timeout_s)
     windows: dict[str, int | None] = {}
 
     async def request_json(path: str, body: Json = None) -> Json:

@@ -78,6 +78,30 @@ async def test_the_models_of_a_server_have_the_windows_that_it_tells(
         assert await find_local_servers([kind]) == [LocalServer(kind, f"http://127.0.0.1:{port}/v1", windows)]
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1:PORT", "localhost:PORT", "http://127.0.0.1:PORT/", "0.0.0.0:PORT"])
+def test_ollama_is_asked_at_the_address_that_its_variable_names(
+    host: str, convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = (ServerKind("Ollama", "ollama", 1), ServerKind("vLLM", "vllm", 1))
+    monkeypatch.setattr(server_search, "SERVER_KINDS", kinds)
+    with run_server(OLLAMA) as port:
+        monkeypatch.setenv("OLLAMA_HOST", host.replace("PORT", str(port)))
+        (server,) = convo("models", "--local", "--json").json()
+        assert server["base_url"].endswith(f":{port}/v1")
+        assert [model["model"] for model in server["models"]] == ["a", "b"]
+    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:1")
+    assert convo("models", "--local").err == (
+        "no model server answers on this machine at the standard ports of vLLM (1), or at OLLAMA_HOST"
+        " (http://127.0.0.1:1/v1)\n"
+    )
+
+
+def test_a_host_without_a_port_has_the_standard_port(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_search, "SERVER_KINDS", (ServerKind("Ollama", "ollama", 1),))
+    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.2")
+    assert "OLLAMA_HOST (http://127.0.0.2:11434/v1)" in convo("models", "--local").err
+
+
 @pytest.mark.parametrize(
     "responses",
     [
