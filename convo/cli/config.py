@@ -54,7 +54,7 @@ from convo.config.loader import (
 from convo.config.paths import PROJECT_FILE, AppPaths, make_private_folder
 from convo.config.request_settings import check_new_value, find_unused_model_settings, format_unused_model_setting
 from convo.config.schema import find_similar_setting, get_schema, iter_settings, run_check
-from convo.config.sections import Provider
+from convo.config.sections import Provider, is_keyless
 from convo.config.settings import Settings
 from convo.config.storage import StorageOption
 from convo.config.trust import (
@@ -483,7 +483,7 @@ def _locate_key(provider: Provider, keyring: KeyringInfo | None) -> KeyLocation:
     if provider.keyring:
         file, name = (keyring.plain_text_file, keyring.name) if keyring else (None, None)
         return KeyLocation(provider.name, "keyring", file, name, plain_text=file is not None)
-    return KeyLocation(provider.name)
+    return KeyLocation(provider.name, needs_key=not is_keyless(provider))
 
 
 def delete_provider_key(config: Path | None, name: str) -> None:

@@ -349,6 +349,7 @@ class KeyLocation(NamedTuple):
     location: str | None = None
     keyring: str | None = None
     plain_text: bool = False
+    needs_key: bool = True
 
 
 def render_key_locations(locations: Sequence[KeyLocation], display: DisplayOptions) -> str:
@@ -362,7 +363,7 @@ def render_key_locations(locations: Sequence[KeyLocation], display: DisplayOptio
 
 def _format_key_location(key: KeyLocation) -> str:
     if key.kind is None:
-        return "not set"
+        return "not set" if key.needs_key else "needs no key"
     if key.kind == "keyring":
         name = f"the keyring {key.keyring}" if key.keyring else "the keyring, which this machine does not have"
         return f"{name}, as plain text in {key.location}" if key.plain_text else name

@@ -360,6 +360,9 @@ def test_the_location_of_each_key_is_shown_without_the_key(
         "the variable DEEPSEEK_API_KEY",
         "not set",
     )
+    assert {rows[name] for name in ("local", "ollama", "scripted")} == {"needs no key"}
+    keys = {key["provider"]: key["needs_key"] for key in convo("config", "key", "show", "--json").json()}
+    assert (keys["azure"], keys["openai"], keys["ollama"]) == (True, True, False)
     one = convo("config", "key", "show", "opnai")
     assert (one.exit, one.err) == (5, "convo: no provider 'opnai'\n  try: convo config key show openai\n")
     assert keyring.reads == 0

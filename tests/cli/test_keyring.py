@@ -49,6 +49,7 @@ def test_a_key_in_the_keyring_is_shared_by_processes_and_can_be_removed(
             "location": str(keyring_file),
             "keyring": "keyrings.alt.file.PlaintextKeyring",
             "plain_text": True,
+            "needs_key": True,
         }
     ]
     got = launch("chat", "-q", "hi", env=server)
