@@ -309,8 +309,7 @@ def expand_model_name(settings: Settings, name: str) -> str:
     An alias of the settings is returned unchanged, because its model may have changed since the request, and so is an
     unknown name.
     """
-    name = expand_built_in_name(name)
-    if name in settings.aliases:
+    if name in settings.aliases or expand_built_in_name(name) in settings.aliases:
         return name
     try:
         return str(

@@ -123,7 +123,7 @@ async def encode_request_list(context: HandlerContext) -> bytes:
                 if live_response.response["id"] not in stored_ids and _is_wanted(live_response, request_query)
             ],
             "paused": [paused_run async for paused_run in _iter_paused_runs(store)],
-            "models": _name_models(await store.request_models(), request_query),
+            "models": _name_models(await store.request_models(request_query.expand_model_name), request_query),
             "tools": list(await store.request_tools()),
             "sessions": [session.name for session in await store.sessions(limit=MAX_SESSION_NAMES)],
             "is_search_limited": page.is_search_limited,
@@ -180,9 +180,9 @@ def _build_filter_query(context: HandlerContext) -> RequestQuery:
     )
 
 
-def _name_models(stored_names: Iterable[str], query: RequestQuery) -> list[str]:
+def _name_models(full_names: Iterable[str], query: RequestQuery) -> list[str]:
     """Return the full name of each model; for the model of the filter, the name in the filter."""
-    full_names = {query.expand_model_name(name) for name in stored_names}
+    full_names = set(full_names)
     if query.model is not None and (full_name := query.expand_model_name(query.model)) in full_names:
         full_names = full_names - {full_name} | {query.model}
     return sorted(full_names)

@@ -13,6 +13,7 @@ from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
+from convo.config.settings import expand_built_in_name
 from convo.errors import Conflict, DamagedRow, InputFault, NotCanonical, NotFound
 from convo.history.canonical import is_utf8_encodable
 from convo.history.items import Item, Json, StreamEvent
@@ -662,8 +663,11 @@ class Store(Protocol):
         """
         ...
 
-    async def request_models(self) -> Sequence[str]:
-        """Return the models of the links, sorted: of the newest ones if there are very many combinations."""
+    async def request_models(self, expand_model_name: Callable[[str], str] = expand_built_in_name) -> Sequence[str]:
+        """Return the models of the links, sorted: of the newest ones if there are very many combinations.
+
+        expand_model_name:  returns the full name of a model
+        """
         ...
 
     async def request_tools(self) -> Sequence[str]:

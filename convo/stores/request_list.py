@@ -14,7 +14,7 @@ from heapq import nlargest, nsmallest
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from convo.config.sections import Price
-from convo.config.settings import expand_built_in_name
+from convo.config.settings import BUILT_IN_MODEL, expand_built_in_name
 from convo.errors import DamagedRow
 from convo.history.items import (
     Item,
@@ -146,6 +146,7 @@ class RequestPage(NamedTuple):
 class RouteUsage(NamedTuple):
     """The model of a route, and where the integers of a link's usage have its tokens, from 0; None: nowhere.
 
+    model:          the stored name, which may be short
     integer_count:  the integers of a link's usage; -1 if the route has no usage, None if the route is damaged
     """
 
@@ -178,7 +179,7 @@ def _decode_route(body: str) -> RouteUsage:
     paths = list(_integer_paths(form))
     positions = {path: number for number, path in enumerate(paths)}
     return RouteUsage(
-        expand_built_in_name(route[0]),
+        route[0],
         bool(form),
         positions.get(("input_tokens",)),
         positions.get(("input_tokens_details", "cached_tokens")),
@@ -219,14 +220,15 @@ def build_route_row(body: str, query: RequestQuery, *, with_prices: bool) -> lis
     from convo.usage.cost import TOKENS_PER_PRICE
 
     usage = decode_route_usage(body)
-    price = query.find_price(usage.model) if with_prices else None
+    full_name = query.expand_model_name(usage.model)
+    price = query.find_price(full_name if full_name == BUILT_IN_MODEL else usage.model) if with_prices else None
     prices: list[Json] = [None] * 8
     if price:
         per_token = [price.input, price.cached, price.output, price.written, price.written_1h]
         prices = [None if value is None else value / TOKENS_PER_PRICE for value in per_token]
         prices += [price.max_input_tokens, *(price.long_input_factors or (None, None))]
     return [
-        json.dumps(query.expand_model_name(usage.model)),
+        json.dumps(full_name),
         int(usage.is_known),
         usage.integer_count,
         usage.input,
@@ -238,9 +240,9 @@ def build_route_row(body: str, query: RequestQuery, *, with_prices: bool) -> lis
     ]
 
 
-def list_models(bodies: Iterable[str]) -> Sequence[str]:
-    """Return the names of the models of these routes, sorted."""
-    return sorted({decode_route_usage(body).model for body in bodies})
+def list_models(bodies: Iterable[str], expand_model_name: Callable[[str], str]) -> Sequence[str]:
+    """Return the full names of the models of these routes, sorted."""
+    return sorted({expand_model_name(decode_route_usage(body).model) for body in bodies})
 
 
 # -- SQL that both stores understand ----------------------------------------------------------------

@@ -188,6 +188,10 @@ def _settings_file_rows(settings: Settings) -> Iterator[KeyValue]:
         yield "" if index else "settings", location
 
 
+PROVIDERS_WITHOUT_URL = {"scripted": "for tests: scripted/echo, scripted/FILE.json"}
+"""The text in place of a base URL for the APIs that have none."""
+
+
 def _provider_columns(entries: Sequence[ProviderStatus], display: DisplayOptions) -> list[Column]:
     providers = [entry.provider for entry in entries]
     return [
@@ -198,7 +202,7 @@ def _provider_columns(entries: Sequence[ProviderStatus], display: DisplayOptions
         Column("key", [_key_cell(entry, display) for entry in entries], drop_order=3),
         Column(
             "base URL",
-            [provider.base_url or "-" for provider in providers],
+            [provider.base_url or PROVIDERS_WITHOUT_URL.get(provider.api, "-") for provider in providers],
             drop_order=2,
             min_width=MIN_URL_COLUMNS,
             links=[provider.base_url for provider in providers],

@@ -74,7 +74,7 @@ deepseek   chat       embedded  no key       DEEPSEEK_API_KEY not set      https
 local      local      embedded  yes          none needed                   -
 ollama     chat       embedded  yes          none needed                   http://127.0.0.1:11434/v1
 openai     responses  remote    no key       OPENAI_API_KEY not set        https://api.openai.com/v1
-scripted   scripted   embedded  yes          none needed                   -
+scripted   scripted   embedded  yes          none needed                   for tests: scripted/echo, scripted/FILE.json
 """
 
 

@@ -85,6 +85,12 @@ def test_the_model_of_a_stored_request_is_named_in_full_unless_it_is_an_alias_or
     assert expand_model_name(settings, name) == expanded
 
 
+def test_an_alias_named_as_the_built_in_model_is_a_name_of_its_own() -> None:
+    settings = make_settings(user='[aliases]\nlocal = "openai/gpt-5"\n', environ=KEYED)
+    assert expand_model_name(settings, "local") == "local"
+    assert expand_model_name(settings, BUILT_IN_MODEL) == BUILT_IN_MODEL
+
+
 def test_by_default_the_built_in_model_is_chosen() -> None:
     assert str(choose_model(make_settings()).name) == BUILT_IN_MODEL
 

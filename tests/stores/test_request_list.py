@@ -192,6 +192,18 @@ async def test_the_short_and_the_full_name_of_the_built_in_model_are_one_model(s
         assert [(group.name, group.requests) for group in charts.models.top] == [(BUILT_IN_MODEL, 2)]
 
 
+async def test_an_alias_with_the_short_name_of_the_built_in_model_is_a_model_of_its_own(store: Store) -> None:
+    path = Path(ROOT).append([user_message("hi")])
+    names = ("local", BUILT_IN_MODEL)
+    links = tuple(link(f"resp_{number}", path.head, model=name) for number, name in enumerate(names))
+    await store.commit(Transaction((AppendItems(ROOT, path.items),), links))
+    assert list(await store.request_models(str)) == ["local", BUILT_IN_MODEL]
+    for number, name in enumerate(names):
+        assert await list_ids(store, model=name, expand_model_name=str) == [f"resp_{number}"]
+        charts = await store.chart_requests(RequestQuery(model=name, expand_model_name=str))
+        assert [(group.name, group.requests) for group in charts.models.top] == [(name, 1)]
+
+
 async def test_equal_titles_differ_by_id_on_every_page_and_case_does_not_matter(store: Store) -> None:
     titles = ["Same", "same", "SAME", "Same", "apple", "Zebra", "\ud800\0"]
     paths = [Path(ROOT).append([user_message(text), user_message(text)]) for text in dict.fromkeys(titles)]

@@ -35,7 +35,11 @@ def models_command(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List providers and models, and download the built-in model."""
+    """List providers and models, and download the built-in model.
+
+    The provider scripted is for tests without a model: scripted/echo repeats the message, scripted/FILE.json replays
+    the responses in a file.
+    """
     from convo.cli.models import print_local_servers, print_models
 
     if local and (ask or ctx.invoked_subcommand is not None):

@@ -3,7 +3,7 @@
 The rows of a page are chosen by id first; their links and titles are read in one query each.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import NamedTuple
@@ -241,9 +241,9 @@ async def _keep_titles(t: TenantConnection, nodes: Sequence[UUID]) -> None:
         kept_titles.add(node.bytes, titles.get(node, ""))
 
 
-async def select_models(t: TenantConnection) -> Sequence[str]:
+async def select_models(t: TenantConnection, expand_model_name: Callable[[str], str]) -> Sequence[str]:
     """Return the models of some routes."""
-    return list_models([body for (body,) in await t.fetch_all(SELECT_SOME_ROUTES, MAX_MODEL_ROUTES)])
+    return list_models([body for (body,) in await t.fetch_all(SELECT_SOME_ROUTES, MAX_MODEL_ROUTES)], expand_model_name)
 
 
 async def select_tools(t: TenantConnection) -> Sequence[str]:

@@ -7,6 +7,7 @@ first, then with an exclusive one.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
+from convo.config.settings import expand_built_in_name
 from convo.errors import DamagedRow
 from convo.history.items import Item, StreamEvent
 from convo.history.records import Link, Session
@@ -152,8 +153,8 @@ class PostgresStore:
     async def chart_requests(self, query: RequestQuery) -> RequestCharts:
         return await self._run(request_charts.select_charts, query)
 
-    async def request_models(self) -> Sequence[str]:
-        return await self._run(request_list.select_models)
+    async def request_models(self, expand_model_name: Callable[[str], str] = expand_built_in_name) -> Sequence[str]:
+        return await self._run(request_list.select_models, expand_model_name)
 
     async def request_tools(self) -> Sequence[str]:
         return await self._run(request_list.select_tools)

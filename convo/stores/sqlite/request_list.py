@@ -3,7 +3,7 @@
 The rows of a page are chosen by rowid first; only their links and titles are read.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -280,9 +280,10 @@ def _typed_title(item: int, body: str | bytes) -> str | None:
     return None
 
 
-def select_models(t: TenantConnection) -> Sequence[str]:
+def select_models(t: TenantConnection, expand_model_name: Callable[[str], str]) -> Sequence[str]:
     """Return the models of the newest routes."""
-    return list_models(body for (body,) in t.fetch_all(SELECT_NEWEST_ROUTES, t.tenant_number, MAX_MODEL_ROUTES))
+    rows = t.fetch_all(SELECT_NEWEST_ROUTES, t.tenant_number, MAX_MODEL_ROUTES)
+    return list_models([body for (body,) in rows], expand_model_name)
 
 
 def select_tools(t: TenantConnection) -> Sequence[str]:

@@ -7,6 +7,7 @@ first, so an outdated writer gets `Conflict` before anything is written, and del
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from convo.config.settings import expand_built_in_name
 from convo.errors import DamagedRow
 from convo.history.items import Item, StreamEvent
 from convo.history.records import Link, Session
@@ -154,10 +155,10 @@ class SqliteStore:
 
         return await self._read(request_charts.select_charts, query)
 
-    async def request_models(self) -> Sequence[str]:
+    async def request_models(self, expand_model_name: Callable[[str], str] = expand_built_in_name) -> Sequence[str]:
         from convo.stores.sqlite import request_list
 
-        return await self._read(request_list.select_models)
+        return await self._read(request_list.select_models, expand_model_name)
 
     async def request_tools(self) -> Sequence[str]:
         from convo.stores.sqlite import request_list
