@@ -32,6 +32,7 @@ from convo.errors import (
     InputFault,
     Interrupted,
     InvalidUsage,
+    ModelFault,
     RequestRefused,
     StateFault,
     StoreFault,
@@ -313,6 +314,12 @@ class RunPresenter:
         options = self._setup.format_options(self.chat.options.model)
         return f"{get_command_prefix()} resume {session} {options}{self._format_decision_options()}"
 
+    @property
+    def command_for_another_model(self) -> str:
+        """The command that resumes the run with another model."""
+        session = quote(self.chat.session.name or self.chat.session.id)
+        return f"{get_command_prefix()} resume {session} {self._setup.source.options} -m provider/model"
+
     def _format_decision_options(self) -> str:
         pending = self.runner.pending_calls
         unknown_ids = [call.id for call in pending if call.stage is Stage.OUTCOME_UNKNOWN]
@@ -417,6 +424,8 @@ async def present_run(
     except ConvoError as failure:
         if presenter.runner.can_resume and failure.shell_hint and not isinstance(failure, RequestRefused):
             failure.replace_hint(presenter.resume_command)  # instead of /retry
+        elif presenter.runner.can_resume and failure.hint == ModelFault.hint:
+            failure.replace_hint(f"choose another model: {presenter.command_for_another_model}")
         raise
     if output.as_json:
         presenter.print_outcome(start_count)

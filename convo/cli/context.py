@@ -39,7 +39,7 @@ from convo.config.loader import ACTIVE_PROFILE, choose_model
 from convo.config.settings import ModelChoice, Settings
 from convo.config.storage import EPHEMERAL_STORE_TYPES
 from convo.config.values import Layer
-from convo.errors import Busy, InvalidUsage, ModelMissing, NotFound
+from convo.errors import Busy, Conflict, InvalidUsage, ModelMissing, NotFound
 from convo.history.items import Json
 from convo.history.records import Link, Session, Strategy
 from convo.runtime import SystemClock, random_id
@@ -389,8 +389,23 @@ class ChatContext:
                 f"-n names a new session, and this one is already named {session.name!r}",
                 hint=f"convo sessions rename {quote(session.name)} {quote(name)}",
             )
-        await check_session_name_free(self._store, name)
+        try:
+            await check_session_name_free(self._store, name)
+        except Conflict as conflict:
+            if command := await self._make_resume_command(name):
+                conflict.replace_hint(f"{command}, to continue its run; or choose another name")
+            raise
         return name
+
+    async def _make_resume_command(self, name: str) -> str:
+        """Return the command that continues the run of a session, with the options of this one; "" for no open run."""
+        session = await self._store.session(name)
+        newest = await self._store.agent_runs(session_id=session.id, limit=1) if session else ()
+        if not newest or newest[0].status not in ("running", "paused"):
+            return ""
+        source, model = self._options.agent_source, self._options.model
+        agent_options = f" {source.options}" if source else ""
+        return f"{get_command_prefix()} resume {quote(name)}{agent_options}{f' -m {quote(model)}' if model else ''}"
 
     async def _note_skipped_session(self, session: Session) -> None:
         """Print a notice that -c continues `session` although another one was used later."""

@@ -100,6 +100,26 @@ def test_the_suggested_command_keeps_a_model_that_replaced_the_one_of_the_agents
     assert (resumed.exit, resumed.out, tool_runs()) == (0, "Paid back.\n", ["refund A1 500"]), resumed.err
 
 
+@pytest.mark.needs("weights")
+def test_after_a_refused_attempt_both_errors_name_the_command_that_continues_its_run(convo: Convo) -> None:
+    refused = convo("chat", *agent_flags(), "-m", "local", "-n", "mine", "back")
+    hint = "  try: choose another model: convo resume mine --agent bot.py:desk -m provider/model\n"
+    assert (refused.exit, refused.err.endswith(f"does not support tools\n{hint}")) == (1, True), refused.err
+    model = scripted_flags({"text": "Paid back."})
+    again = convo("chat", *agent_flags(), *model, "-n", "mine", "back")
+    message, hint = again.err.splitlines()[-2:]
+    assert (again.exit, message) == (1, "convo: another session has the name 'mine'")
+    command, _, advice = hint.removeprefix("  try: convo ").partition(", ")
+    assert (command, advice) == (
+        f"resume mine --agent bot.py:desk -m {model[1]}",
+        "to continue its run; or choose another name",
+    )
+    resumed = convo(*shlex.split(command))
+    assert (resumed.exit, resumed.out) == (0, "Paid back.\n"), resumed.err
+    done = convo("chat", *agent_flags(), *model, "-n", "mine", "back")
+    assert done.err.endswith("convo: another session has the name 'mine'\n  try: choose another name\n")
+
+
 def test_several_orphaned_runs_are_reported_in_one_line_after_the_pending_calls(convo: Convo, home: Path) -> None:
     run, _ = apply_events(make_run(Agent("shop", tools=(FREE,))), RunStarted())
     interrupted = apply_events(run, model_response(run, call("u1")))[0]
