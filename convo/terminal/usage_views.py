@@ -36,11 +36,20 @@ def format_session_usage(links: Sequence[Link], prices: Mapping[str, Price]) -> 
 
 def _usage_lines(links: Sequence[Link], prices: Mapping[str, Price]) -> Iterator[str]:
     last, total = sum_link_usage(links[-1:], prices), sum_link_usage(links, prices)
-    if last:
-        yield f"  last     {_format_totals(last)}"
+    if links:
+        yield f"  last     {_format_totals(last) if last else f'{links[-1].status}, tokens not reported'}"
     if total:
         resent = [f"{total.resent_tokens:,} re-sent"] if total.resent_tokens else []
-        yield f"  session  {' · '.join([format_count(total.request_count, 'request'), _format_totals(total), *resent])}"
+        parts = [format_count(total.request_count, "request"), _format_totals(total), *resent]
+        yield f"  session  {' · '.join([*parts, *_format_unreported(links, total)])}"
+    elif links:
+        yield f"  session  {format_count(len(links), 'request')}, tokens not reported"
+
+
+def _format_unreported(links: Sequence[Link], total: UsageTotals) -> list[str]:
+    """Format the number of requests that are not in the total, such as answers that were stopped."""
+    count = len(links) - total.request_count
+    return [f"{count:,} more without reported tokens"] if count else []
 
 
 def _format_totals(totals: UsageTotals) -> str:
@@ -60,11 +69,13 @@ def format_session_cost(links: Sequence[Link], prices: Mapping[str, Price]) -> s
 def _cost_lines(links: Sequence[Link], prices: Mapping[str, Price]) -> Iterator[str]:
     total, last = sum_link_usage(links, prices), sum_link_usage(links[-1:], prices)
     if total is None:
+        if links:
+            yield f"  cost unknown: {format_count(len(links), 'request')} without reported tokens"
         return
     last_cost = "".join(f"; last request {cost}" for cost in (format_cost_of_totals(last) if last else ()))
     count = "" if total.unpriced_count else f" for {format_count(total.request_count, 'request')}"
     if cost := format_cost_of_totals(total):
-        yield f"  {cost[0]}{count}{last_cost}"
+        yield "; ".join([f"  {cost[0]}{count}{last_cost}", *_format_unreported(links, total)])
     if not total.unpriced_count:
         return
     unpriced = dict.fromkeys(

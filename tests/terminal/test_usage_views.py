@@ -2,10 +2,7 @@
 
 from dataclasses import replace
 
-import pytest
-
 from convo.config.sections import Price
-from convo.history.records import Link
 from convo.terminal.usage_views import format_session_cost, format_session_usage
 from tests.terminal.test_receipt import LINK, usage
 
@@ -14,12 +11,23 @@ FIRST = replace(LINK, usage=usage(1_000, 200, cached=400, reasoning=50))
 SECOND = replace(LINK, id="resp_2", sent_count=3, usage=usage(1_500, 100))
 UNPRICED = replace(SECOND, model="local/model")
 UNREPORTED = replace(LINK, id="resp_3")
+STOPPED = replace(UNREPORTED, status="cancelled")
 
 
-@pytest.mark.parametrize("links", [[], [UNREPORTED]])
-def test_without_a_reported_usage_there_are_no_requests(links: list[Link]) -> None:
-    assert format_session_usage(links, PRICES) == "  no requests yet"
-    assert format_session_cost(links, PRICES) == "  no requests yet"
+def test_before_the_first_request_there_are_no_requests() -> None:
+    assert format_session_usage([], PRICES) == "  no requests yet"
+    assert format_session_cost([], PRICES) == "  no requests yet"
+
+
+def test_a_stopped_request_without_tokens_is_counted() -> None:
+    assert format_session_usage([STOPPED], PRICES).splitlines() == [
+        "  last     cancelled, tokens not reported",
+        "  session  1 request, tokens not reported",
+    ]
+    assert format_session_cost([STOPPED], PRICES) == "  cost unknown: 1 request without reported tokens"
+    assert format_session_usage([STOPPED, FIRST], {}).splitlines()[1] == (
+        "  session  1 request · 1,000 input (400 cached) · 200 output (50 reasoning) · 1 more without reported tokens"
+    )
 
 
 def test_usage_has_a_line_for_the_last_request_and_one_for_the_session() -> None:
@@ -32,13 +40,16 @@ def test_usage_has_a_line_for_the_last_request_and_one_for_the_session() -> None
         "  session  2 requests · 2,500 input (400 cached) · 300 output (50 reasoning) · $0.0290",
     ]
     assert format_session_usage([FIRST, UNREPORTED], {}).splitlines() == [
-        "  session  1 request · 1,000 input (400 cached) · 200 output (50 reasoning)",
+        "  last     completed, tokens not reported",
+        "  session  1 request · 1,000 input (400 cached) · 200 output (50 reasoning) · 1 more without reported tokens",
     ]
 
 
 def test_cost_is_the_sum_and_that_of_the_last_request() -> None:
     assert format_session_cost([FIRST, SECOND], PRICES) == "  $0.0290 for 2 requests; last request $0.0170"
-    assert format_session_cost([FIRST, UNREPORTED], PRICES) == "  $0.0120 for 1 request"
+    assert format_session_cost([FIRST, UNREPORTED], PRICES) == (
+        "  $0.0120 for 1 request; 1 more without reported tokens"
+    )
 
 
 def test_models_without_a_price_are_named_once() -> None:
