@@ -52,7 +52,7 @@ from convo.config.paths import make_private_folder
 from convo.errors import ConvoError, Interrupted, StoreFault
 from convo.terminal.message_queue import EMPTY_MESSAGE, MessageQueue, TypedMessage
 from convo.terminal.prompt import PROMPT, PromptOptions, SuggestCompletions
-from convo.terminal.raw_terminal import disable_echo
+from convo.terminal.raw_terminal import disable_echo, make_terminal_restorer
 from convo.terminal.terminal import detect_display_without_color, escape_control_chars, text_width, wrap_line
 from convo.terminal.theme import make_prompt_style
 
@@ -88,6 +88,7 @@ class LineEditor:
         self._pastes = CollapsedPastes()
         self._editor_tasks: set[asyncio.Task[None]] = set()
         self._output, self._input = make_editor_output(), PasteDetectingInput(sys.stdin)
+        self.restore_terminal = make_terminal_restorer(self._input.fileno(), self._output.fileno())
         self._options = options
         self._session = EditorSession(
             history=open_prompt_history(options.history_path, self._pastes.expand),

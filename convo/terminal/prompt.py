@@ -196,6 +196,10 @@ class PromptReader(Protocol):
         """Release the terminal for another program."""
         ...
 
+    def restore_terminal(self) -> None:
+        """Give the terminal its mode from before the first prompt; may be called by a signal handler."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -266,6 +270,9 @@ class PlainReader:
 
     def release_terminal(self) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def restore_terminal(self) -> None:
+        """Do nothing: the terminal's mode was not changed."""
 
     def close(self) -> None:
         """Do nothing: the terminal's mode was not changed."""

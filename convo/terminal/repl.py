@@ -22,7 +22,7 @@ from convo.history.records import Link
 from convo.terminal.answer import consume_interruptibly
 from convo.terminal.message_queue import EMPTY_MESSAGE, TypedMessage
 from convo.terminal.prompt import DUMB_TERMINALS, PROMPT, PromptReader
-from convo.terminal.signals import on_signal
+from convo.terminal.signals import on_signal, restore_before_default_action
 from convo.terminal.slash_commands import (
     describe_missing_files,
     dispatch_command,
@@ -165,17 +165,22 @@ class Repl:
         """Run the loop until the user exits. Returns the exit code."""
         warm_up_task = asyncio.create_task(self._warm_up())
         try:
-            with on_signal(signal.SIGINT, self._on_interrupt):
-                if not self._quiet:
-                    self.show_last_turns()
-                if self.agent_chat:
-                    await self._perform(self.agent_chat.resume_open_run())
-                code = await self._read_loop()
-                if left := len(self.reader.queue.messages):
-                    self.print_message(f"{format_count(left, 'queued message')} not sent")
-                return code
+            with (
+                on_signal(signal.SIGINT, self._on_interrupt),
+                restore_before_default_action(self.reader.restore_terminal),
+            ):
+                try:
+                    if not self._quiet:
+                        self.show_last_turns()
+                    if self.agent_chat:
+                        await self._perform(self.agent_chat.resume_open_run())
+                    code = await self._read_loop()
+                    if left := len(self.reader.queue.messages):
+                        self.print_message(f"{format_count(left, 'queued message')} not sent")
+                    return code
+                finally:
+                    self.reader.close()
         finally:
-            self.reader.close()
             warm_up_task.cancel()
             with suppress(asyncio.CancelledError):
                 await warm_up_task

@@ -19,6 +19,26 @@ MAX_QUEUED_SIGNALS = 2
 """Signals that the loop may leave unhandled; two quick key presses reach this number."""
 
 
+_restorers: list[Callable[[], None]] = []
+"""Called before the default action of a signal, which ends the process wherever it is."""
+
+_unfinished_restorations: list[int] = []
+"""The signal whose handler calls the restorers."""
+
+
+@contextmanager
+def restore_before_default_action(restore: Callable[[], None]) -> Iterator[None]:
+    """Call `restore` before the default action of a signal, until the context exits.
+
+    It runs in the signal handler, wherever the process is, and again for each later signal.
+    """
+    _restorers.append(restore)
+    try:
+        yield
+    finally:
+        _restorers.remove(restore)
+
+
 @contextmanager
 def on_signal(number: int, callback: Callable[[], None]) -> Iterator[None]:
     """Call `callback` in the running loop when the signal arrives; its earlier handler does not run.
@@ -61,6 +81,14 @@ def ignore_signal() -> None:
 
 def apply_default_action(number: int) -> None:
     """Apply the default action of a signal. Raises KeyboardInterrupt for SIGINT."""
+    if _unfinished_restorations:
+        return  # the signal that is being handled takes effect
+    _unfinished_restorations.append(number)
+    try:
+        for restore in _restorers:
+            restore()
+    finally:
+        _unfinished_restorations.clear()
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     signal.signal(number, signal.SIG_DFL)

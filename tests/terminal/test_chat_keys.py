@@ -3,6 +3,7 @@
 import os
 import signal
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
@@ -92,6 +93,34 @@ def test_sigterm_at_the_prompt_restores_the_terminal() -> None:
         terminal.child.kill(signal.SIGTERM)
         assert terminal.wait_for_exit() == 143
         assert "\x1b[?2004l" in terminal.child.before
+
+
+@pytest.mark.parametrize("pause_s", [0.0003, 0.001, 0.002])
+def test_a_chat_that_many_signals_end_restores_the_terminal(pause_s: float) -> None:
+    with at_terminal("chat", *ECHO) as terminal:
+        terminal.wait_for_prompt()
+        import termios
+
+        import pexpect
+
+        has_ended = Event()
+
+        def send_signals() -> None:
+            while not has_ended.wait(pause_s):
+                os.kill(terminal.child.pid, signal.SIGINT)
+
+        sender = Thread(target=send_signals)
+        sender.start()
+        try:
+            terminal.child.expect(pexpect.EOF)
+            mode = termios.tcgetattr(terminal.child.child_fd)[3]
+        finally:
+            has_ended.set()
+            sender.join()
+        output = terminal.child.before
+        assert output.rfind("\x1b[?2004l") > output.rfind("\x1b[?2004h")
+        assert mode & termios.ECHO
+        assert mode & termios.ICANON
 
 
 def test_closing_the_terminal_keeps_the_partial_answer(home: Path) -> None:

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from convo.terminal.signals import on_signal
+from convo.terminal.signals import on_signal, restore_before_default_action
 
 
 @pytest.mark.needs("posix")
@@ -21,3 +21,19 @@ async def test_the_third_interrupt_ends_a_blocked_event_loop() -> None:
         signal.raise_signal(signal.SIGINT)
         await asyncio.sleep(0)
     assert calls == ["one", "one", "one"]
+
+
+@pytest.mark.needs("posix")
+async def test_before_the_interrupt_that_ends_the_process_the_terminal_is_restored_once() -> None:
+    calls: list[str] = []
+
+    def restore() -> None:
+        calls.append("restored")
+        signal.raise_signal(signal.SIGINT)  # does not interrupt it
+
+    with on_signal(signal.SIGINT, lambda: None), restore_before_default_action(restore):
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert calls == ["restored"]
