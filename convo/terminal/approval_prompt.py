@@ -27,7 +27,7 @@ from convo.runs.stored_approvals import PendingApproval, pending_approval_from_c
 from convo.runtime import temporary_folder
 from convo.stores.base import ApprovalDecision
 from convo.terminal.signals import ignore_signal, on_signal
-from convo.terminal.statuses import DONE, PAUSED, WARNING, Status, status_column
+from convo.terminal.statuses import CANCELLED, DONE, PAUSED, WARNING, Status, status_column
 from convo.terminal.terminal import (
     LABEL_MARGIN,
     UNSAFE_CHAR,
@@ -151,7 +151,10 @@ def render_paused_runs(runs: Sequence[PausedRun], display: DisplayOptions) -> st
 def render_decision_log(decisions: Sequence[ApprovalDecision], display: DisplayOptions) -> str:
     """Render one line for each logged decision; times are UTC."""
     statuses = [
-        Status(f"{'approved' if one.approved else 'rejected'}{' always' if one.is_sticky else ''}", DONE)
+        Status(
+            f"{'approved' if one.approved else 'rejected'}{' always' if one.is_sticky else ''}",
+            DONE if one.approved else CANCELLED,
+        )
         for one in decisions
     ]
     columns = [

@@ -244,6 +244,8 @@ def conversation_rows(view: ConversationView, table: Table | None = None) -> Ite
         yield "session", f"{view.session.name} ({view.session.id})"
         if view.session.handle:
             yield "handle", view.session.handle
+    elif names := _session_names(view):
+        yield "sent by", f"{'session' if len(names) == 1 else 'sessions'} {', '.join(names)}"
     yield "endpoint", str(view.scope) if view.scope else "none yet"
     if view.model:
         yield "model", view.model
@@ -482,14 +484,14 @@ def _short_columns(rows: Sequence[TreeRow], view: ConversationView, display: Dis
     """Yield the columns of the short tree after the ids; facts that all requests share are left out."""
     is_wide = (display.width or 0) >= SHORT_TREE_DETAIL_COLUMNS
     if len({row.link.session_id for row in rows}) > 1:
-        yield Column("session", [session_name(row.link, view) for row in rows], drop_order=6)
+        yield Column("session", [session_name(row.link, view) for row in rows], drop_order=8)
     for heading, cells in (
         ("owner", [str(row.link.strategy) for row in rows]),
         ("model", [row.link.model for row in rows]),
     ):
         if len(set(cells)) > 1:
             yield Column(heading, cells, drop_order=MIXED_OWNERS_DROP_ORDER if heading == "owner" else 3)
-    yield _sent_column(rows, drop_order=8)
+    yield _sent_column(rows, drop_order=6)
     usages = [row.stats.usage for row in rows]
     input_tokens = [usage.input_tokens if usage else None for usage in usages]
     keeps_input = (display.width or 0) >= MIN_INPUT_TERMINAL_COLUMNS and any(input_tokens)
@@ -626,6 +628,12 @@ def _tree_prefix(row: TreeRow) -> str:
 
 def _row_mark(row: TreeRow) -> str:
     return "@ " if row.is_head else "● " if row.link.status == "completed" else "○ "
+
+
+def _session_names(view: ConversationView) -> Sequence[str]:
+    """Return the escaped names of the sessions on the branch that leads to the handle, oldest first."""
+    ids = dict.fromkeys(link.session_id for link in split_off_forks(view)[0] if link.session_id)
+    return [escape_control_chars(view.session_names[id_]) for id_ in ids if id_ in view.session_names]
 
 
 def session_name(link: Link, view: ConversationView) -> str:

@@ -30,6 +30,7 @@ from convo.terminal.terminal import (
     render_table,
     text_width,
     truncate_text,
+    wrap_sentence,
 )
 from convo.usage.counting import TokenCount
 
@@ -337,16 +338,34 @@ def render_lint_report(report: "LintReport", display: DisplayOptions) -> str:
     width = max(map(text_width, locations), default=0)
     for finding, location in zip(report.findings, locations, strict=True):
         severity = display.apply_style(f"{finding.severity:<7}", SEVERITY_STYLES[finding.severity])
-        lines.append(
-            f"  {pad_text(location, width)}  {severity}  "
-            f"{escape_control_chars(f'{finding.code}: {finding.issue.message}')}"
-        )
-    lines += [f"  {escape_control_chars(f'{code}: {reason}')}" for code, reason in report.unchecked_rules]
+        text = escape_control_chars(f"{finding.code}: {finding.issue.message}")
+        first, *others = _wrap_finding_text(text, width + FINDING_TEXT_OFFSET, display)
+        lines += [f"  {pad_text(location, width)}  {severity}  {first}".rstrip(), *others]
+    for code, reason in report.unchecked_rules:
+        lines.append(wrap_sentence(f"  {escape_control_chars(f'{code}: {reason}')}", display.width))
     if report.findings:
         lines.append(f"  try: convo lint --explain {report.findings[0].code}")
     if report.repair_command:
         lines.append(f"       {escape_control_chars(report.repair_command)}")
     return display.translate_box_chars("\n".join(lines))
+
+
+FINDING_TEXT_OFFSET = len("    warning  ")
+"""Columns before the text of a finding beside its location."""
+
+MIN_FINDING_TEXT_COLUMNS = 36
+"""Columns from which on the text of a finding is beside its location; in fewer it begins in the next line."""
+
+
+def _wrap_finding_text(text: str, start: int, display: DisplayOptions) -> list[str]:
+    """Return the text of a finding that begins at the column `start`, and its further lines with their indent."""
+    if display.width is None or start + text_width(text) <= display.width:
+        return [text]
+    is_beside = display.width - start >= MIN_FINDING_TEXT_COLUMNS
+    indent = " " * (start if is_beside else len("    "))
+    lines = wrap_sentence(text, display.width - len(indent))
+    wrapped = [f"{indent}{line.strip()}" for line in lines.split("\n")]
+    return [wrapped[0].strip(), *wrapped[1:]] if is_beside else ["", *wrapped]
 
 
 def render_repair(

@@ -1,5 +1,6 @@
 """Screens and confirmation prompts in a real terminal of 80 or 160 columns, with enough rows for each."""
 
+import json
 import os
 import re
 import subprocess
@@ -315,3 +316,17 @@ def test_the_help_on_a_pipe_has_eighty_columns_and_no_styles(convo: Convo, monke
     assert "  --man               Print the man page" in pages[0]
     assert "  chat       Chat with a model. Choose where the conversation state lives.\n" in pages[0]
     assert "even if it does\n        not exist.\n" in pages[3]
+
+
+def test_findings_are_wrapped_between_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    call = {"type": "function_call", "call_id": "call_abcdefghijklmnopqrst", "name": "weather", "arguments": '{"city'}
+    Path("a-long-name-of-a-broken-file.json").write_text(json.dumps([{"role": "user", "content": "hi"}, call]))
+    lines = run_in_terminal("lint", "a-long-name-of-a-broken-file.json").splitlines()
+    assert [line for line in lines if text_width(COLOR_CODE.sub("", line)) > 80] == []
+    assert " ".join(" ".join(lines).split()).count("function call call_abcdefghijklmnopqrst has no output") == 1
+
+
+def test_the_examples_of_a_compaction_are_wrapped() -> None:
+    lines = run_in_terminal("compact", "--help").splitlines()
+    assert [line for line in lines if text_width(COLOR_CODE.sub("", line)) > 80] == []

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from convo.runs.stored_approvals import PendingApproval
-from convo.terminal.approval_prompt import render_pending_call
+from convo.stores.base import ApprovalDecision
+from convo.terminal.approval_prompt import render_decision_log, render_pending_call
 from convo.terminal.terminal import LINK_SEQUENCE, DisplayOptions
 from tests.cli.agent_files import PAID_BACK, REFUND, agent_flags, paused_files, stored_runs, tool_runs, two_refund_calls
 from tests.cli.chat_commands import scripted_flags, stored_conversation
@@ -330,4 +331,15 @@ def test_the_panel_of_an_inbox_has_the_full_id_below_the_arguments() -> None:
         "│ agent    desk                                            │",
         "│ call     call_0123456789abcdef                           │",
         "│ session  mine                                            │",
+    ]
+
+
+def test_a_rejection_in_the_log_has_the_sign_of_a_call_that_does_not_run() -> None:
+    decisions = [
+        ApprovalDecision("run_1", "c", "a", "t", "{}", approved=approved, decided_at=0.0) for approved in (True, False)
+    ]
+    lines = render_decision_log(decisions, DisplayOptions(120)).splitlines()
+    assert [sign for line in lines for sign in ("✓ approved", "⊘ rejected", "✓ rejected") if sign in line] == [
+        "✓ approved",
+        "⊘ rejected",
     ]

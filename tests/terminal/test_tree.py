@@ -122,6 +122,21 @@ def test_responses_of_several_clients_name_their_owner() -> None:
     assert [re.split(r"  +", line)[1] for line in lines[1:]] == ["monads", "(removed)", "(other client)"]
 
 
+def test_a_response_names_the_sessions_that_sent_its_branch() -> None:
+    builder = ConversationBuilder()
+    builder.turn("resp_1", "mine", "yes", session_id="ses_1")
+    builder.turn("resp_2", "yours", "no", after="resp_1", session_id="ses_2")
+    builder.turn("resp_3", "theirs", "gone", after="resp_1", session_id="ses_3")
+    names = {"ses_1": "monads", "ses_2": "side", "ses_3": "other"}
+    for display in (DisplayOptions(), DisplayOptions(80)):
+        assert "  sent by   sessions monads, side\n" in render_conversation(
+            builder.view("resp_2", session_names=names), display
+        )
+    assert "sent by   session monads\n" in render_conversation(
+        builder.view("resp_1", session_names=names), DisplayOptions()
+    )
+
+
 @pytest.mark.parametrize(
     ("ids", "short"),
     [
@@ -252,3 +267,4 @@ def test_less_important_columns_of_a_short_tree_make_room_for_the_preview() -> N
         assert "And in Haskell" in text
     assert headings[100] == ["response", "session", "sent", "input", "output", "context", "preview"]
     assert len(headings[80]) < len(headings[100])
+    assert "session" in headings[80]

@@ -14,7 +14,7 @@ Examples:
   convo compact @last                           the full history keeps its own handle
   convo compact monads --preview                show the result and its tokens without saving it
   convo compact monads --keep-last 3            keep the last three turns unchanged
-  convo compact monads --focus "the file names" keep the file names in the summary
+  convo compact monads --focus "file names"     keep the file names in the summary
   convo compact resp_4f1c --mode input          compact from the items, not from the endpoint's chain
   convo compact conv_68f2 --keep-last 2 --yes   continue in a new conversation with the last two turns
 
