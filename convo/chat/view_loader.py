@@ -43,8 +43,8 @@ async def load_handle_view(
 
     read_files:  also read the file that owns a conversation; otherwise its record is shown
     max_links:   maximum number of requests to read: of a tree, those on the path to the handle and then the closest
-                 forks; of a session, the newest. A note says that there are more. None for all, 1 for the handle's own
-                 request
+                 forks; of a session, the newest; of a conversation, the last ones. A note says that there are more.
+                 None for all, 1 for the handle's own request
     Raises the errors of `resolve_handle`: NotFound, AmbiguousHandle, InvalidUsage.
     """
     try:
@@ -65,7 +65,7 @@ async def load_handle_view(
         )
     if match.kind == "response":
         return await load_response_view(store, match.id, max_links=max_links)
-    return await load_conversation_view(store, match.id)
+    return await load_conversation_view(store, match.id, max_links=max_links)
 
 
 async def load_file_view(store: Store, file_path: str) -> ConversationView:
@@ -112,6 +112,9 @@ async def load_session_view(
     seeds = [*filter(None, [session.link_id]), *(link.id for link in session_links)]
     links, link_notes = await _load_related_links(store, session_links, seeds, max_links)
     shared_links = await _load_shared_links(store, session)
+    if max_links is not None and len(shared_links) > max_links:
+        shared_links = shared_links[len(shared_links) - max_links :]
+        link_notes = link_notes or _describe_missing_requests(max_links)
     path_index = await _build_path_index(store, state.path, [*links, *shared_links])
     return ConversationView(
         handle=session.name or session.id,
@@ -168,14 +171,20 @@ async def _build_response_view(
     )
 
 
-async def load_conversation_view(store: Store, conversation_id: str) -> ConversationView:
-    """Load a conversation of the embedded endpoint and its responses."""
+async def load_conversation_view(
+    store: Store, conversation_id: str, *, max_links: int | None = None
+) -> ConversationView:
+    """Load a conversation of the embedded endpoint and its responses; `max_links` as for `load_handle_view`."""
     conversation = await load_conversation(store, conversation_id)
     path = await store.path(conversation.head)
     unsorted_links = await _load_conversation_links(store, conversation_id, path)
     session = await find_session_by_handle(store, conversation_id)
     if session:  # its record also has the links of items deleted since
         unsorted_links = _sort_unique([*unsorted_links, *await store.links(session.id)])
+    notes: tuple[str, ...] = ()
+    if max_links is not None and len(unsorted_links) > max_links:
+        unsorted_links = _sort_by_depth(unsorted_links, path)[len(unsorted_links) - max_links :]
+        notes = _describe_missing_requests(max_links)
     path_index = await _build_path_index(store, path, unsorted_links)
     links = order_by_conversation(unsorted_links, path_index)
     return ConversationView(
@@ -188,6 +197,7 @@ async def load_conversation_view(store: Store, conversation_id: str) -> Conversa
         path_index=path_index,
         current_link_id=next((link.id for link in reversed(links) if link.status in ANSWERED_STATUSES), None),
         session_names=await _load_session_names(store, links),
+        notes=notes,
     )
 
 
@@ -312,6 +322,16 @@ async def _load_conversation_links(store: Store, conversation_id: str, path: Pat
 def _sort_unique(links: Iterable[Link]) -> list[Link]:
     """Return every link once, oldest first."""
     return sorted({link.id: link for link in links}.values(), key=lambda link: link.created_at)
+
+
+def _describe_missing_requests(max_links: int) -> tuple[str, ...]:
+    return (f"requests before the last {max_links:,} are not shown",) if max_links != 1 else ()
+
+
+def _sort_by_depth(links: Sequence[Link], path: Path) -> list[Link]:
+    """Sort the links of a conversation by their places on its path; those without one come first."""
+    depth = {key: position for position, key in enumerate(path.keys, 1)}
+    return sorted(links, key=lambda link: depth.get(link.input_head, 0))
 
 
 async def _build_path_index(store: Store, path: Path, links: Sequence[Link]) -> PathIndex:

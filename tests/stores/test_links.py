@@ -264,6 +264,42 @@ async def test_the_requests_of_a_session_beyond_the_limit_are_not_read(store: St
     assert (len(whole.links), whole.notes) == (30, ())
 
 
+async def test_the_requests_of_a_conversation_beyond_the_limit_are_left_out_and_reported(store: Store) -> None:
+    path, links = Path(ROOT), list[Link]()
+    for number in range(6):
+        question = path.append([user_message(f"question {number}")])
+        path = question.append([assistant_message(f"answer {number}")])
+        links.append(
+            replace(
+                link(f"resp_{number}", question.head, path.head),
+                conversation_id="conv_1",
+                strategy=Strategy.CONVERSATION,
+                created_at=NOW + number,
+            )
+        )
+    item_ids = tuple(f"msg_{number}" for number in range(12))
+    conversation = Conversation("conv_1", path.head, NOW, item_ids)
+    append = AppendItems(ROOT, path.items)
+    await store.commit(Transaction((append,), tuple(links), conversation=conversation))
+    limited = await load_handle_view(store, "conv_1", max_links=2)
+    assert ids(limited.links) == ["resp_4", "resp_5"]
+    assert (len(limited.path), limited.current_link_id) == (12, "resp_5")
+    assert limited.notes == ("requests before the last 2 are not shown",)
+    own = await load_handle_view(store, "conv_1", max_links=1)
+    assert (ids(own.links), own.notes) == (["resp_5"], ())
+    for max_links in (None, 6):
+        whole = await load_handle_view(store, "conv_1", max_links=max_links)
+        assert (ids(whole.links), whole.notes) == ([f"resp_{number}" for number in range(6)], ())
+    record = session(
+        name="mine", strategy=Strategy.CONVERSATION, head=path.head, confirmed_head=path.head,
+        handle="conv_1", link_id="resp_5",
+    )  # fmt: skip
+    await store.commit(Transaction(session=record, expected_session_head=None))
+    view = await load_handle_view(store, "mine", max_links=2)
+    assert (len(view.links) <= 3, "resp_5" in ids(view.links)) == (True, True)
+    assert view.notes == ("requests before the last 2 are not shown",)
+
+
 async def test_the_body_of_a_request_is_kept_with_its_link_and_deleted_with_it(store: Store) -> None:
     """Also when the request ends under another id, and when its session is removed or pruned."""
     parts = [
