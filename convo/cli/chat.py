@@ -268,8 +268,8 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
     except ConvoError as failure:
         if failure.shell_hint:
             continue_command = await context.make_continue_command(chat)
-            added = ", or ".join(failure.added_hints)
-            failure.replace_hint(format_prompt_hint(failure.hint, continue_command) or added or REPEAT_HINT)
+            at_prompt = continue_command and f"{continue_command}, then: {failure.hint}"
+            failure.replace_hint(at_prompt or ", or ".join(failure.added_hints) or REPEAT_HINT)
         else:
             name = chat.session.name if chat.record.is_saved else ""
             failure.replace_hint(failure.format_conversation_hint(quote(name) if name else ""))
@@ -283,11 +283,6 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
     if output.as_json:
         print_json(chat_outcome_to_json(chat, link))
     return EXIT_CODE_BY_STATUS.get(link.status, 1)
-
-
-def format_prompt_hint(hint: str, continue_command: str) -> str:
-    """Format a hint that names a slash command, for a user who has no prompt for it; empty without a command."""
-    return f"{continue_command}, then: {hint}" if continue_command else ""
 
 
 def ignore_event(event: StreamEvent) -> None:
