@@ -75,8 +75,13 @@ class LoadedRuns(NamedTuple):
     unreadable: Sequence[UnreadableRun]
 
 
-def print_pending_calls(config: ConfigPath, *, as_json: bool) -> bool:
-    """Print the pending calls, last changed first, and the interrupted runs; return whether the list is complete.
+def get_exit_code(unreadable: Sequence[UnreadableRun]) -> int:
+    """Return the exit code of a command for all pending calls: an unreadable run may have further ones."""
+    return UnknownSchema.exit if unreadable else 0
+
+
+def print_pending_calls(config: ConfigPath, *, as_json: bool) -> int:
+    """Print the pending calls, last changed first, and the interrupted runs; return the exit code.
 
     An interrupted run must be resumed before its pending calls are known for certain. Unreadable runs are named on
     stderr.
@@ -96,7 +101,7 @@ def print_pending_calls(config: ConfigPath, *, as_json: bool) -> bool:
     if orphaned:
         _write_stderr_line(_format_orphaned_runs(orphaned))
     _write_unreadable_runs(unreadable)
-    return not unreadable
+    return get_exit_code(unreadable)
 
 
 def _render_paused_and_decided_runs(paused_runs: Sequence[tuple[AgentRun, PausedRun]], display: DisplayOptions) -> str:
@@ -162,10 +167,10 @@ def print_decision_log(config: ConfigPath, run: str | None, *, as_json: bool) ->
 
 async def decide_calls(
     config: ConfigPath, selectors: Sequence[str], run_filter: str | None, decision: InboxDecision, *, as_json: bool
-) -> bool:
-    """Store one decision for several calls: in each run for all of them or for none.
+) -> int:
+    """Store one decision for several calls: in each run for all of them or for none. Return the exit code.
 
-    Return False if all calls were selected and a run is unreadable, so that calls of it may be undecided; else True.
+    An unreadable run changes the exit code only if all calls were selected.
 
     selectors:  CALL, or CALL=REASON for a rejection
 
@@ -191,9 +196,9 @@ async def decide_calls(
     for note in _iter_unchanged_decision_notes(selectors, paused_runs, selected, decision):
         _write_stderr_line(note)
     if ALL_CALLS_WORD not in {selector.partition("=")[0] for selector in selectors}:
-        return True
+        return 0
     _write_unreadable_runs(unreadable)
-    return not unreadable
+    return get_exit_code(unreadable)
 
 
 async def _save_decisions(

@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from convo.cli.app import App, JsonOption, get_root_options
-from convo.errors import UnknownSchema
 
 app = App()
 
@@ -40,8 +39,7 @@ def approvals_list_command(ctx: typer.Context, as_json: JsonOption = False) -> N
     """List pending calls, newest run first."""
     from convo.cli.approvals import print_pending_calls
 
-    if not print_pending_calls(get_root_options(ctx).config, as_json=as_json):
-        raise typer.Exit(UnknownSchema.exit)
+    raise typer.Exit(print_pending_calls(get_root_options(ctx).config, as_json=as_json))
 
 
 @app.command("show")
@@ -117,5 +115,4 @@ def _decide_from_options(
     from convo.cli.approvals import InboxDecision, decide_calls
 
     decision = InboxDecision(approve, is_sticky, edit_arguments)
-    if not asyncio.run(decide_calls(get_root_options(ctx).config, calls, run, decision, as_json=as_json)):
-        raise typer.Exit(UnknownSchema.exit)
+    raise typer.Exit(asyncio.run(decide_calls(get_root_options(ctx).config, calls, run, decision, as_json=as_json)))
