@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from convo.errors import StoreFault, StoreFull, StoreReadOnly, Unreadable
+from convo.errors import StoreFault, StoreFull, StoreReadOnly, Unreadable, describe_json_error
 from convo.history.canonical import refuse_json_constant
 from convo.history.items import Item, Json, item_type
 from convo.runtime import open_nonblocking, open_temporary_file
@@ -110,7 +110,8 @@ def _parse_items(path: Path, text: str) -> list[Item]:
         value: Json = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Unreadable(
-            f"{path} is not JSON: {error}", hint="fix the file, which may be incomplete, or choose another file"
+            f"{path} is not JSON: {describe_json_error(error)}",
+            hint="fix the file, which may be incomplete, or choose another file",
         ) from error
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise Unreadable(f"{path} is not a list of items", hint=REPLAY_FILE_HINT)
@@ -243,7 +244,7 @@ def _read_schema(path: Path) -> dict[str, Json]:
         schema = json.loads(text, parse_constant=refuse_json_constant)
         _is_strict_schema(schema)
     except ValueError as error:
-        raise Unreadable(f"{path} is not JSON: {error}") from error
+        raise Unreadable(f"{path} is not JSON: {describe_json_error(error)}") from error
     except RecursionError as error:
         raise Unreadable(f"{path} is nested too deeply") from error
     if not isinstance(schema, dict):

@@ -17,7 +17,7 @@ from pathlib import Path
 from shlex import quote
 
 from convo.chat.files import REPLAY_FILE_HINT, ReplayFile, format_os_error, read_whole_stream, write_atomic
-from convo.errors import InputFault, InvalidUsage, NotFound, Unreadable
+from convo.errors import InputFault, InvalidUsage, NotFound, Unreadable, describe_json_error
 from convo.history.items import Item, Json, item_type
 from convo.inspect.serialize import ConversationDocument, document_from_json, document_from_lines, is_document
 
@@ -129,9 +129,9 @@ def _load_json_lines(file_name: str, text: str, error: Exception) -> list[Json]:
             values.append(json.loads(line))
         except (ValueError, RecursionError) as line_error:
             message = (
-                f"{file_name}, line {number}, is not JSON: {line_error}"
+                f"{file_name}, line {number}, is not JSON: {describe_json_error(line_error)}"
                 if values
-                else f"{file_name} is not JSON: {error}"
+                else f"{file_name} is not JSON: {describe_json_error(error)}"
             )
             if not values and line.lstrip().lower().startswith(("<!doctype html", "<html")):
                 hint = f"convo import {quote(file_name)}, if convo exported this page; then use the session"

@@ -39,7 +39,16 @@ from convo.chat.files import read_text_file
 from convo.cli.output import print_notice
 from convo.cli.run_options import AgentSource, RunFlags
 from convo.config.paths import make_private_folder
-from convo.errors import ConvoError, InputFault, InvalidSettings, InvalidUsage, NotFound, StoreFault, Unreadable
+from convo.errors import (
+    ConvoError,
+    InputFault,
+    InvalidSettings,
+    InvalidUsage,
+    NotFound,
+    StoreFault,
+    Unreadable,
+    describe_json_error,
+)
 from convo.history.items import Json
 from convo.runs.state import RunLimits
 from convo.runtime import open_temporary_file, random_id
@@ -199,7 +208,7 @@ def _load_context_values(reference: str, described_context: Json) -> Mapping[str
     try:
         document = json.loads(read_text_file(reference))
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"{reference} is not JSON: {error}") from error
+        raise Unreadable(f"{reference} is not JSON: {describe_json_error(error)}") from error
     if not isinstance(document, dict):
         raise Unreadable(f"{reference} is not a JSON object", hint='use a file like {"customer": "A1"}')
     return document

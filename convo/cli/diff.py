@@ -19,7 +19,7 @@ from convo.cli.output import print_json, print_line, print_notice
 from convo.cli.progress import show_progress
 from convo.cli.resolve import HandleResolver, LookupOptions, get_owner_handle, is_path_like
 from convo.config.loader import load_settings
-from convo.errors import InvalidUsage, ItemDeleted, Unreadable
+from convo.errors import InvalidUsage, ItemDeleted, Unreadable, describe_json_error
 from convo.history.items import Json
 from convo.history.records import EMBEDDED_SCOPE
 from convo.inspect.diff import (
@@ -165,7 +165,7 @@ def read_request_file(file_name: str) -> dict[str, Json] | None:
     except (OSError, UnicodeDecodeError) as error:
         raise Unreadable(f"{file_name} cannot be read: {format_os_error(error)}") from error
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"{file_name} is not JSON: {error}") from error
+        raise Unreadable(f"{file_name} is not JSON: {describe_json_error(error)}") from error
     return document if isinstance(document, dict) and "input" in document else None
 
 

@@ -362,7 +362,8 @@ def _parse_text_setting(key: SettingKey, value: object, source: SettingSource) -
             value = parse_ollama_host(str(value))
         return Setting(key, parse_storage_option(value) if key == STORAGE_KEY else get_check(key)(value), source)
     except InvalidValue as error:
-        raise InvalidSettings(f"{source.name} {error}", hint=error.hint) from error
+        hint = f"give {source.name} another value, or omit it" if source.layer is Layer.FLAG else None
+        raise InvalidSettings(f"{source.name} {error}", hint=error.hint or hint) from error
 
 
 # -- values that depend on each other --------------------------------------------------------------

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
 
-from convo.errors import StreamBroken, Unreadable
+from convo.errors import StreamBroken, Unreadable, describe_json_error
 from convo.history.items import Item, Json, StreamEvent, is_client_output, is_user_message, item_text, searchable_text
 from convo.models.base import HostedToolsUse, ModelRequest
 from convo.models.errors import ErrorContext, fault_from_status
@@ -54,7 +54,7 @@ def read_script(path: Path) -> Script:
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"{path} is not JSON: {error}") from error
+        raise Unreadable(f"{path} is not JSON: {describe_json_error(error)}") from error
     problem = _find_script_problem(raw)
     if problem is not None:
         raise Unreadable(

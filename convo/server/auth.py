@@ -118,7 +118,8 @@ def read_key_entries(path: Path, *, strict: bool = True) -> Iterator[tuple[str, 
     except OSError as error:
         if not strict:
             return
-        raise InvalidSettings(f"{path}: cannot be read: {error.strerror}") from error
+        hint = "convo serve --new-key NAME --keys FILE creates such a file"
+        raise InvalidSettings(f"{path} cannot be read: {error.strerror}", hint=hint) from error
     for number, line in enumerate(lines, 1):
         text = line.partition("#")[0].strip()
         match = KEY_LINE.fullmatch(text)

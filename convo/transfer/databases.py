@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from convo.errors import InputFault
+from convo.errors import InputFault, describe_json_error
 from convo.history.items import Item, Json, assistant_message, item_text, item_type, user_message
 from convo.inspect.serialize import ConversationDocument
 from convo.runtime import track_progress
@@ -48,7 +48,7 @@ def _parse_item(data: str, location: str) -> dict[str, Json]:
     try:
         item = json.loads(data)
     except (ValueError, RecursionError, TypeError) as error:
-        raise InputFault(f"{location} is not JSON: {error}") from error
+        raise InputFault(f"{location} is not JSON: {describe_json_error(error)}") from error
     if not isinstance(item, dict) or item_type(item) == "unknown":
         raise InputFault(f"{location} is not an item")
     return item

@@ -21,7 +21,7 @@ from pathlib import Path as FilePath
 from convo.chat.files import format_os_error, read_whole_stream
 from convo.chat.item_file import UNNAMED_FILE, parse_item_file
 from convo.chat.session_record import make_session_name, validate_session_name
-from convo.errors import InputFault, InvalidUsage, ItemDeleted, NotFound, Unreadable
+from convo.errors import InputFault, InvalidUsage, ItemDeleted, NotFound, Unreadable, describe_json_error
 from convo.history.items import MAX_TITLE_ITEMS, Item, Json, user_message
 from convo.history.records import Link, Scope, Session, Strategy
 from convo.history.tree import Path, root_key
@@ -138,7 +138,9 @@ def _load_json(text: str, line: int | None = None) -> Json:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         location = f"line {line}" if line else "the file"
-        raise InputFault(f"{location} is not JSON: {error}", hint="check whether the file is complete") from error
+        raise InputFault(
+            f"{location} is not JSON: {describe_json_error(error)}", hint="check whether the file is complete"
+        ) from error
 
 
 def _read_bytes(file: FilePath, path: str) -> bytes:

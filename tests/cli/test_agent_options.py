@@ -394,7 +394,7 @@ def test_context_values_are_returned_by_a_function_of_the_described_context(fold
         (
             "bot/bad.json",
             Unreadable,
-            "bot/bad.json is not JSON: Expecting value: line 1 column 2 (char 1)",
+            "bot/bad.json is not JSON: Expecting value at line 1, column 2",
             "",
         ),
         ("bot/list.json", Unreadable, "bot/list.json is not a JSON object", 'use a file like {"customer": "A1"}'),

@@ -9,6 +9,7 @@ from tests.cli.agent_files import agent_flags
 from tests.command_runner import Convo
 
 AGENT = "--agent bot.py:desk"
+STORE_HINT = "give --store another value, or omit it"
 
 
 @pytest.mark.parametrize(
@@ -276,6 +277,9 @@ def test_a_number_below_the_smallest_value_is_refused(argv: str, message: str, c
         ("race -f ''", "--file must not be empty", "convo race --file FILE"),
         ("chat --param '' hi", "--param '' is not KEY=VALUE", "--param service_tier=flex"),
         ("chat --param 'a\nb' hi", "--param 'a\\nb' is not KEY=VALUE", "--param service_tier=flex"),
+        ("chat -m '' hi", "-m must not be empty", "give -m another value, or omit it"),
+        ("store stats --store ''", "--store must not be empty", "give --store another value, or omit it"),
+        ("store stats --store abc", "--store must be none, memory, sqlite:PATH or postgresql://...", STORE_HINT),
         ("sessions xyzzy", "no command 'xyzzy' of convo sessions", "convo sessions --help"),
     ],
 )
@@ -295,3 +299,21 @@ def test_a_negative_number_is_refused_with_a_command_that_passes_it_as_a_value(c
     assert got.err.splitlines()[0] == (
         """convo: config set: 'prices."a/b".input' must be a finite number that is not negative"""
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "is empty"),
+        ("{", "is not JSON: Expecting property name enclosed in double quotes at line 1, column 2"),
+        ("[" * 100_000, "is not JSON: it is nested too deeply"),
+        ("[" + "1" * 5000 + "]", "is not JSON: a number in it has too many digits"),
+    ],
+    ids=["empty", "incomplete", "deep", "long number"],
+)
+def test_a_file_that_is_not_json_is_explained_without_the_words_of_python(
+    text: str, reason: str, convo: Convo, home: Path
+) -> None:
+    Path("items.json").write_text(text, encoding="utf-8")
+    got = convo("lint", "./items.json")
+    assert (got.exit, got.err.splitlines()[0]) == (2, f"convo: ./items.json {reason}")
