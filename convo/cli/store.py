@@ -7,7 +7,8 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from typing import NamedTuple, TypeAlias
@@ -123,7 +124,7 @@ def print_store_check(config: ConfigPath, flags: SettingFlags, *, as_json: bool)
     from convo.stores.factory import check_store
 
     settings = _load_durable_settings(config, flags)
-    with show_progress("checking", settings) as report:
+    with explain_missing_database(flags), show_progress("checking", settings) as report:
         checked = asyncio.run(check_store(get_store_url(settings.storage), report))
     location, is_ok = str(settings.storage), not checked.problems
     if as_json:
@@ -226,7 +227,7 @@ def copy_to_backup(config: ConfigPath, flags: SettingFlags, file: Path, *, as_js
             print_line(escape_control_chars(command))
             print_notice("run this command; set a password in PGPASSWORD or ~/.pgpass")
         return
-    with show_progress("copying", settings) as report:
+    with explain_missing_database(flags), show_progress("copying", settings) as report:
         size = factory.backup_store(get_store_url(settings.storage), file, report)
     if as_json:
         print_json({"store": location, "file": str(file), "bytes": size, "command": None})
@@ -243,7 +244,7 @@ def copy_readable_rows(config: ConfigPath, flags: SettingFlags, file: Path, *, a
     from convo.stores import factory
 
     settings = _load_durable_settings(config, flags)
-    with show_progress("recovering", settings) as report:
+    with explain_missing_database(flags), show_progress("recovering", settings) as report:
         result = factory.recover_store(get_store_url(settings.storage), file, report)
     is_complete = result.is_complete
     if as_json:
@@ -340,6 +341,17 @@ def _format_prune_result(options: PruneOptions, *, has_matches: bool) -> str:
     if not has_matches:
         return f"no data was unused for {options.older_than}"
     return "removed" if options.is_confirmed else "dry run, nothing removed; pass --yes to remove this data"
+
+
+@contextmanager
+def explain_missing_database(flags: SettingFlags) -> Iterator[None]:
+    """Name --store in the hint of an error about a missing database: a chat would create another one."""
+    try:
+        yield
+    except NotFound as error:
+        if flags.store is not None:
+            error.replace_hint("check the path of --store")
+        raise
 
 
 def _load_durable_settings(config: ConfigPath, flags: SettingFlags) -> Settings:

@@ -258,3 +258,13 @@ def test_an_unreachable_server_is_reported_without_its_password(convo: Convo) ->
     assert (got.exit, got.out) == (1, "")
     assert got.err.startswith("convo: ")
     assert "hush" not in got.err
+
+
+@pytest.mark.parametrize("argv", [["check"], ["backup", "copy.db"], ["recover", "copy.db"]])
+def test_a_missing_database_of_the_option_is_not_created_by_the_suggested_command(
+    argv: list[str], convo: Convo, tmp_path: Path
+) -> None:
+    missing = tmp_path / "missing.db"
+    got = convo("store", *argv, "--store", f"sqlite:{missing}")
+    assert (got.exit, got.err) == (5, f"convo: no database '{missing}'\n  try: check the path of --store\n")
+    assert "check the path" not in convo("store", *argv).err
