@@ -1,6 +1,7 @@
 """Approve and Reject on the inspector page, in a real Chromium, followed by a real `convo resume`."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -63,6 +64,9 @@ def test_an_approved_call_runs_once_when_the_run_is_resumed(open_desk: OpenDesk,
     expect(dialog.get_by_role("heading")).to_have_text("Approve refund?")
     expect(dialog.get_by_role("heading")).to_be_focused()
     expect(dialog.locator("pre")).to_have_text('{"order": "A1", "cents": 500}')
+    digest = dialog.locator(".digest")
+    expect(digest).to_have_text(re.compile("^sha256:[0-9a-f]{64}$"))
+    assert digest.evaluate("node => node.offsetHeight < 2 * parseFloat(getComputedStyle(node).lineHeight)")
     assert accessibility(page) == []
     assert horizontal_overflow(page) == 0
     page.keyboard.press("Escape")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -20,10 +21,12 @@ WRAPPED_TEXTS_SCRIPT = """() => {
     const tops = [...range.getClientRects()].filter((box) => box.width > 1).map((box) => box.top);
     return Math.max(...tops) - Math.min(...tops) > 0.9 * parseFloat(getComputedStyle(node).lineHeight);
   };
-  const names = "#views a, body > header button, .tabs button, .facts, .facts > *, .status-label, td.number, .fact";
+  const names =
+    "#views a, body > header button, .tabs button, .facts, .facts > *, .status-label, td.number, .fact, .digest, " +
+    "article > :is(h3, h4, h5)";
   return [...document.querySelectorAll(names)].filter(isWrapped).map((node) => node.textContent);
 }"""
-"""Returns the names of views and tabs, the facts and the figures that take more than one line."""
+"""Returns the names of views and tabs, facts, figures, digests and headings of items that take more than one line."""
 
 
 CUT_CHOICES_SCRIPT = """selects => selects.filter((select) => {
@@ -128,6 +131,18 @@ def test_the_list_of_conversations_fills_a_wide_window_and_an_open_one_has_it_at
         page.locator("#runs").wait_for()
         assert page.locator("#main").evaluate("main => main.offsetLeft") > 100
         assert horizontal_overflow(page) == 0
+
+
+def test_the_list_shows_the_id_of_a_conversation_only_where_the_title_does_not_distinguish_it(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with run_gateway(tmp_path / "served") as gateway, open_page(browser) as page:
+        texts = ("hi", "hi", "What is rain?")
+        ids = [gateway.create_response({"model": "echo", "input": text}).json()["id"] for text in texts]
+        page.goto(f"{gateway.root}/#conversations")
+        expect(page.locator("#list a")).to_have_text(["What is rain?", "hi", "hi"])
+        expect(page.locator("#list .id")).to_have_text([ids[1], ids[0]])
+        expect(page.get_by_role("link", name="What is rain?")).to_have_attribute("title", ids[2])
 
 
 def test_an_empty_result_offers_all_requests(browser: Browser, served: tuple[RunningGateway, str]) -> None:

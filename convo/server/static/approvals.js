@@ -56,7 +56,7 @@ function decisionForm(source, call, decision, done, cancel) {
     ["Run", call.run_id],
     ["Agent", call.agent],
     ["Call", call.call_id],
-    ["Digest", call.arguments_digest],
+    ["Digest", digestText(call.arguments_digest)],
   ]);
   const notes = [
     call.is_hosted && "The provider runs this tool.",
@@ -142,6 +142,11 @@ export async function showDecisions(source) {
   }
 }
 
+/** Create a digest in one line: its end may be cut off, a click selects all of it. */
+function digestText(digest) {
+  return element("span", { class: "note digest", title: digest }, digest);
+}
+
 function decisionEntry(entry) {
   const always = entry.always ? " always" : "";
   const by = entry.decided_by ? ` by ${entry.decided_by}` : "";
@@ -152,7 +157,7 @@ function decisionEntry(entry) {
     element("span", { class: "note" }, ` ${formatTime(entry.decided_at, true)}${by} · ${entry.agent} · ${entry.call_id} · ${entry.run}`),
     element("code", {}, escapeMisleading(entry.arguments)),
     entry.reason && element("span", { class: "note" }, `Reason: ${entry.reason}`),
-    element("span", { class: "note digest" }, entry.arguments_digest),
+    digestText(entry.arguments_digest),
   );
 }
 

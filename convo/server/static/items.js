@@ -136,16 +136,17 @@ function collapsedIfLong(passage, text, label) {
  * Create one item in full.
  *
  * number: its number in the history, from 1
- * note:   added to the heading
+ * note:   added to the heading, in a narrow window only its first word
  * level:  of the heading
  */
 function itemArticle(item, { number, note = "", level }) {
   const label = `item ${number}`;
+  const [, word, rest] = /^(\S*)(.*)$/.exec(note);
   const heading = element(
     level,
     {},
     `${number} · ${itemTitle(item)}`,
-    note && element("span", { class: "note" }, ` ${note}`),
+    note && element("span", { class: "note" }, ` ${word}`, rest && element("span", { class: "rest" }, rest)),
   );
   return element(
     "article",

@@ -9,13 +9,15 @@ const RESPONSE_OR_CONVERSATION = /^(resp|conv|try)_/;
 export function conversationList(listing, { selected, showMore }) {
   const groups = [
     ["Sessions", listing.sessions],
-    ["Other clients", listing.others],
+    ["Other conversations", listing.others],
   ];
+  const titles = groups.flatMap(([, conversations]) => conversations.map(entryTitle));
+  const repeatedTitles = new Set(titles.filter((title, index) => titles.indexOf(title) !== index));
   const elements = groups
     .filter(([, conversations]) => conversations.length)
     .flatMap(([heading, conversations]) => [
       element("h2", {}, heading),
-      element("ul", {}, ...conversations.map((conversation) => listEntry(conversation, selected))),
+      element("ul", {}, ...conversations.map((conversation) => listEntry(conversation, selected, repeatedTitles))),
     ]);
   if (!elements.length) return [element("p", { class: "aside" }, "No conversations yet.")];
   const button = element("button", { type: "button", id: "list-more", class: "more", click: showMore }, "Show more");
@@ -28,16 +30,27 @@ export function address(handle, responseId) {
   return ["#", ...parts].join("/");
 }
 
-function listEntry(conversation, selected) {
+/** Return the name of a session, and for a conversation without a name its first words. */
+function entryTitle({ id, name, first_words: firstWords }) {
+  return isUnnamed(id, name) && firstWords ? firstWords : name;
+}
+
+function isUnnamed(id, name) {
+  return RESPONSE_OR_CONVERSATION.test(name) && id === name;
+}
+
+/** Create an entry. The id of a conversation is visible if its title is its id, or that of another one, too. */
+function listEntry(conversation, selected, repeatedTitles) {
   const { id, name, first_words: firstWords } = conversation;
   const current = [id, name].includes(selected) && "page";
-  const isUnnamed = RESPONSE_OR_CONVERSATION.test(name) && id === name && firstWords !== "";
+  const title = entryTitle(conversation);
+  const details = title === name ? firstWords : repeatedTitles.has(title) && id;
   return element(
     "li",
     {},
-    element("a", { href: address(id), id: `open-${id}`, "aria-current": current }, isUnnamed ? firstWords : name),
+    element("a", { href: address(id), id: `open-${id}`, title: title === id ? null : id, "aria-current": current }, title),
     element("span", { class: "note" }, summarize(conversation)),
-    element("span", { class: isUnnamed ? "preview id" : "preview" }, isUnnamed ? name : firstWords),
+    details && element("span", { class: details === id ? "preview id" : "preview" }, details),
   );
 }
 
