@@ -22,7 +22,7 @@ from convo.server import auth, errors, http, inspector, websocket
 from convo.server.auth import Authenticator, SingleTenant
 from convo.server.http import CLIENT_CLOSED_STATUS, ClientDisconnected, HttpExchange, parse_json_object
 from convo.server.metrics import CombinedMetrics, Metrics
-from convo.server.pass_through import PassedExchange, PassedRequests, PassThroughOpener, relay_upstream
+from convo.server.pass_through import PassedExchange, PassThroughOpener, PassThroughTracker, relay_upstream
 from convo.server.rate_limits import RateLimits
 from convo.server.recording import GatewayRecording
 from convo.server.routes import (
@@ -92,7 +92,7 @@ class Gateway:
     recording:         records requests that the service does not store, if the settings ask for it
     is_shutting_down:  set by `begin_shutdown`: from then on nothing new is started
     sockets:           the open WebSockets
-    passed_requests:   the running requests that are passed through
+    pass_through_tracker:  the running requests that are passed through
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Gateway:
         store = store or inspector_deps.store
         self.is_shutting_down = False
         self.sockets = WebSocketConnections()
-        self.passed_requests = PassedRequests()
+        self.pass_through_tracker = PassThroughTracker()
         self.metrics = Metrics()
         self._metrics_by_tenant: dict[str, Metrics] = {}
         self._service, self._serve, self._inspector_deps = service, serve, inspector_deps
@@ -303,8 +303,8 @@ class Gateway:
         if route.request_schema and form is None:
             raw_body, body = await exchange.read_json_body(self._serve, optional=route.is_body_optional)
         if route.upstream_api is not None:
-            passed = PassedExchange(route.upstream_api, raw_body, body, query)
-            await self._pass_through(passed, exchange)
+            passed_exchange = PassedExchange(route.upstream_api, raw_body, body, query)
+            await self._pass_through(passed_exchange, exchange)
             return
         assert route.handler is not None
         context = HandlerContext(
@@ -326,16 +326,16 @@ class Gateway:
         else:
             await exchange.send_json(result)
 
-    async def _pass_through(self, passed: PassedExchange, exchange: HttpExchange) -> None:
+    async def _pass_through(self, passed_exchange: PassedExchange, exchange: HttpExchange) -> None:
         """Pass one request through to its model's provider. Raises ConvoError before the response has begun."""
         if self._upstreams is None:
             raise errors.unknown_url_error(exchange.method, exchange.scope["path"])
-        client, provider_model = self._upstreams.open_pass_through(passed.api, passed.model)
+        client, provider_model = self._upstreams.open_pass_through(passed_exchange.api, passed_exchange.model)
         if self.is_shutting_down:  # since the body was read, the connections to providers may have been closed
             raise errors.server_shutting_down_error()
         metrics = self._metrics_for(exchange.tenant)
-        with self.passed_requests.track(), self.recording.track_passed(exchange, passed):
-            await relay_upstream(exchange, passed, client, provider_model, metrics, self.passed_requests)
+        with self.pass_through_tracker.track(), self.recording.track_passed(exchange, passed_exchange):
+            await relay_upstream(exchange, passed_exchange, client, provider_model, metrics, self.pass_through_tracker)
 
     def _record_exchange(self, exchange: HttpExchange) -> None:
         if exchange.status != websocket.SWITCHING_PROTOCOLS_STATUS:

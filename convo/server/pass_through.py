@@ -98,7 +98,7 @@ class PassedExchange:
             self.response_body += chunk[: MAX_COPY_BYTES - len(self.response_body)]
 
 
-class PassedRequests:
+class PassThroughTracker:
     """The running requests that are passed through.
 
     They use the service's connections to the providers, so a shutdown waits for them before it closes the service.
@@ -152,8 +152,8 @@ class PassedRequests:
 
 
 async def relay_upstream(
-    exchange: HttpExchange, passed: PassedExchange, client: UpstreamClient, provider_model: str, metrics: StreamMetrics,
-    running: PassedRequests,
+    exchange: HttpExchange, passed_exchange: PassedExchange, client: UpstreamClient, provider_model: str,
+    metrics: StreamMetrics, tracker: PassThroughTracker,
 ) -> None:  # fmt: skip
     """Send the request to its provider and relay the response, until the client disconnects.
 
@@ -161,10 +161,10 @@ async def relay_upstream(
 
     Raises ConvoError if nothing has been sent yet.
     """
-    is_streamed = passed.request.get("stream") is True
+    is_streamed = passed_exchange.request.get("stream") is True
     request = client.send(
-        passed.api,
-        passed.request_body,
+        passed_exchange.api,
+        passed_exchange.request_body,
         provider_model,
         is_streamed=is_streamed,
         headers={
@@ -172,48 +172,48 @@ async def relay_upstream(
             for name in PASSED_REQUEST_HEADERS
             if (value := exchange.headers.get(name.encode())) is not None
         },
-        query={name: str(value).lower() for name, value in passed.query.items()},
+        query={name: str(value).lower() for name, value in passed_exchange.query.items()},
     )
     async with CancelOnDisconnect(exchange), AsyncExitStack() as stack:
-        async with running.stop_after_grace():
+        async with tracker.stop_after_grace():
             response = await stack.enter_async_context(request)
-        passed.response_status, passed.response_headers = response.status, response.headers
-        if passed.before_response is not None:
-            await passed.before_response()
+        passed_exchange.response_status, passed_exchange.response_headers = response.status, response.headers
+        if passed_exchange.before_response is not None:
+            await passed_exchange.before_response()
         if is_streamed and response.is_event_stream:
-            await _relay_events(exchange, passed, response, metrics, running)
+            await _relay_events(exchange, passed_exchange, response, metrics, tracker)
         else:
-            await _relay_body(exchange, passed, response, metrics, running)
-        passed.usage = response.usage.usage
-        if passed.usage is not None:
-            metrics.record_response({"model": passed.model, "usage": passed.usage})
+            await _relay_body(exchange, passed_exchange, response, metrics, tracker)
+        passed_exchange.usage = response.usage.usage
+        if passed_exchange.usage is not None:
+            metrics.record_response({"model": passed_exchange.model, "usage": passed_exchange.usage})
 
 
 async def _relay_body(
-    exchange: HttpExchange, passed: PassedExchange, response: UpstreamResponse, metrics: StreamMetrics,
-    running: PassedRequests,
+    exchange: HttpExchange, passed_exchange: PassedExchange, response: UpstreamResponse, metrics: StreamMetrics,
+    tracker: PassThroughTracker,
 ) -> None:  # fmt: skip
     """Send a body when it is whole, so that an error of the provider can still become an error response."""
-    async with running.stop_after_grace():
+    async with tracker.stop_after_grace():
         body = b"".join([chunk async for chunk in response.body])
     metrics.record_first_event(exchange.route, exchange.duration_s)
     await response.usage.feed_body(body)
-    passed.add_chunk(body, exchange.duration_s)
+    passed_exchange.add_chunk(body, exchange.duration_s)
     headers = dict(response.headers)
     content_type = headers.pop("content-type", "application/octet-stream").encode("latin-1")
     await exchange.send_bytes(body, content_type, response.status, _encode_headers(headers))
-    passed.is_complete = True
+    passed_exchange.is_complete = True
 
 
 async def _relay_events(
-    exchange: HttpExchange, passed: PassedExchange, response: UpstreamResponse, metrics: StreamMetrics,
-    running: PassedRequests,
+    exchange: HttpExchange, passed_exchange: PassedExchange, response: UpstreamResponse, metrics: StreamMetrics,
+    tracker: PassThroughTracker,
 ) -> None:  # fmt: skip
     """Send the chunks as they arrive. A stream that breaks ends with an error event, or without an end."""
     end_of_body, is_started = b"", False
     metrics.add_open_streams(+1)
     try:
-        async with running.stop_after_grace():
+        async with tracker.stop_after_grace():
             async for chunk in response.body:
                 if not is_started:
                     is_started = True
@@ -221,14 +221,14 @@ async def _relay_events(
                     await exchange.start_response(
                         response.status, (*_encode_headers(response.headers), *_STREAM_HEADERS)
                     )
-                passed.add_chunk(chunk, exchange.duration_s)
+                passed_exchange.add_chunk(chunk, exchange.duration_s)
                 await exchange.send_chunk(chunk)
                 end_of_body = (end_of_body + chunk)[-4:]
     except ConvoError as fault:
         if not is_started:
             raise
         exchange.record_fault(fault)
-        passed.error = fault.message
+        passed_exchange.error = fault.message
         if not end_of_body.endswith((b"\n\n", b"\r\n\r\n", b"\r\r")):
             return  # inside an event: the server closes the connection, so that the client sees that it is incomplete
         await exchange.send_chunk(_encode_error_event(exchange, fault), more_body=False)
@@ -238,7 +238,7 @@ async def _relay_events(
     if not is_started:
         raise errors.empty_stream_error()
     await exchange.send_chunk(b"", more_body=False)
-    passed.is_complete = True
+    passed_exchange.is_complete = True
 
 
 _STREAM_HEADERS = ((b"cache-control", b"no-cache, no-transform"), (b"x-accel-buffering", b"no"))

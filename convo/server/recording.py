@@ -166,22 +166,22 @@ class GatewayRecording:
                 self._finish(recorded, ExchangeResponse(200, {}, raw, first_s, duration_s, False, None))
 
     @contextmanager
-    def track_passed(self, exchange: HttpExchange, passed: PassedExchange) -> Iterator[None]:
+    def track_passed(self, exchange: HttpExchange, passed_exchange: PassedExchange) -> Iterator[None]:
         """Record a request that is passed through while the block runs, and its response at the end of the block.
 
         The response has the recording header, also with an error status: errors are recorded, too.
         """
-        protocol = PASSED_PROTOCOLS.get(passed.api)
+        protocol = PASSED_PROTOCOLS.get(passed_exchange.api)
         if protocol is None or not self.is_recorded(exchange.tenant):
             yield
             return
         received_at = self._clock.now() - exchange.duration_s
-        request = _make_request(exchange.id, protocol, exchange.headers, passed.request_body, received_at)
+        request = _make_request(exchange.id, protocol, exchange.headers, passed_exchange.request_body, received_at)
         text, taken_bytes = StreamedText(protocol), 0
 
         def take_text() -> str:
             nonlocal taken_bytes
-            piece = bytes(passed.response_body[taken_bytes:])
+            piece = bytes(passed_exchange.response_body[taken_bytes:])
             taken_bytes += len(piece)
             return text.add(piece)
 
@@ -189,23 +189,23 @@ class GatewayRecording:
         if recorded is None:
             yield
             return
-        passed.keeps_response = exchange.records_errors = True
-        passed.before_response = self.queue.wait_for_room
+        passed_exchange.keeps_response = exchange.records_errors = True
+        passed_exchange.before_response = self.queue.wait_for_room
         exchange.recording_header = self.header
         try:
             yield
         except ConvoError as error:
-            passed.error = error.message
+            passed_exchange.error = error.message
             raise
         finally:
-            reason = None if passed.is_complete else passed.error or "the client disconnected"
+            reason = None if passed_exchange.is_complete else passed_exchange.error or "the client disconnected"
             response = ExchangeResponse(
-                status=passed.response_status or None,
-                headers=passed.response_headers,
-                body=bytes(passed.response_body),
-                first_byte_s=passed.first_byte_s,
+                status=passed_exchange.response_status or None,
+                headers=passed_exchange.response_headers,
+                body=bytes(passed_exchange.response_body),
+                first_byte_s=passed_exchange.first_byte_s,
                 duration_s=exchange.duration_s,
-                is_truncated=passed.response_bytes > len(passed.response_body),
+                is_truncated=passed_exchange.response_bytes > len(passed_exchange.response_body),
                 error=reason,
             )
             self._finish(recorded, response)

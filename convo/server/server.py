@@ -178,7 +178,7 @@ async def _close_service(gateway: Gateway, service: EndpointService, grace_s: fl
     """Wait for the requests that are passed through, then close the service and its connections to the providers."""
     loop = asyncio.get_running_loop()
     grace_end = loop.time() + grace_s
-    await gateway.passed_requests.aclose(grace_s)
+    await gateway.pass_through_tracker.aclose(grace_s)
     await service.aclose(max(0.0, grace_end - loop.time()))
 
 
