@@ -10,7 +10,7 @@ import pytest
 from tests.server.gateway import RunningGateway, run_gateway
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 Serve = Callable[..., RunningGateway]
 
@@ -52,3 +52,12 @@ def browser() -> "Iterator[Browser]":
 
     with chromium() as running:
         yield running
+
+
+@pytest.fixture
+def page(browser: "Browser") -> "Iterator[Page]":
+    """An empty page, which is checked at the end of the test; a module may open an address in it."""
+    from tests.server.browser import open_page
+
+    with open_page(browser) as opened:
+        yield opened

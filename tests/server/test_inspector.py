@@ -49,12 +49,11 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
 
 
 @pytest.fixture
-def page(browser: Browser, gateway: RunningGateway) -> Iterator[Page]:
+def page(page: Page, gateway: RunningGateway) -> Page:
     """The page of the server, with its list of conversations rendered."""
-    with open_page(browser) as opened:
-        opened.goto(f"{gateway.root}/#conversations")
-        expect(opened.get_by_role("link", name="monads")).to_be_visible()
-        yield opened
+    page.goto(f"{gateway.root}/#conversations")
+    expect(page.get_by_role("link", name="monads")).to_be_visible()
+    return page
 
 
 def open_as_file(folder: Path, data: Any, page: Page) -> None:

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 from openapi_schema_validator import OAS31Validator
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from convo.history.items import assistant_message, user_message
 from convo.history.records import Strategy
 from convo.history.tree import Path, root_key
 from convo.server.schemas import SCHEMAS
 from convo.stores.base import AppendItems, Transaction
-from tests.server.browser import HOSTILE_TEXT, accessibility, horizontal_overflow, open_page
+from tests.server.browser import HOSTILE_TEXT, accessibility, horizontal_overflow
 from tests.server.gateway import RunningGateway, run_gateway
 from tests.stores.chat_transactions import NOW, link, session
 
@@ -73,12 +73,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
     with run_gateway(tmp_path_factory.mktemp("compare")) as running:
         store_branches(running)
         yield running
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    with open_page(browser) as opened:
-        yield opened
 
 
 def compare(gateway: RunningGateway, a: str, b: str) -> Any:

@@ -75,12 +75,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
         yield running
 
 
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    with open_page(browser) as opened:
-        yield opened
-
-
 @pytest.mark.browser(by_default=True)
 def test_an_answer_is_markdown_without_html_images_or_unsafe_links(page: Page, gateway: RunningGateway) -> None:
     requested: list[str] = []

@@ -53,11 +53,10 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
 
 
 @pytest.fixture
-def page(browser: Browser, gateway: RunningGateway) -> Iterator[Page]:
-    with open_page(browser) as opened:
-        opened.goto(gateway.root)
-        expect(opened.locator("tbody tr")).to_have_count(4)
-        yield opened
+def page(page: Page, gateway: RunningGateway) -> Page:
+    page.goto(gateway.root)
+    expect(page.locator("tbody tr")).to_have_count(4)
+    return page
 
 
 def row_ids(page: Page) -> list[str]:
