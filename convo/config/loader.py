@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -100,6 +100,31 @@ def locate_endpoint(provider: Provider) -> EndpointLocation:
     if provider.endpoint == "embedded":
         return EndpointLocation("embedded")
     return EndpointLocation(provider.base_url or "", provider.organisation, provider.project)
+
+
+def choose_model(
+    settings: Settings, name: str | None = None, *, source: str = "-m", record: RecordedEndpoint | None = None
+) -> ModelChoice:
+    """Resolve the requested model, or the model of the settings.
+
+    source:  the origin of the requested name in errors: "-m", "/model"
+    record:  the record of the session to continue, if an endpoint owns its state
+
+    Raises InvalidSettings for an unknown provider, circular aliases, an empty model name or a missing base URL,
+    WrongOwner if another endpoint owns the session (see `bind_to_record`).
+    """
+    choice = resolve_model(settings, name, source)
+    if record is not None:
+        choice = bind_to_record(settings, choice, record)
+    provider = choice.provider
+    if provider.base_url is None and provider.api not in APIS_WITHOUT_URL:
+        raise InvalidSettings(f"the provider {provider.name!r} has no base URL", hint=_base_url_hint(provider))
+    return choice
+
+
+def _base_url_hint(provider: Provider) -> str:
+    variable = "set AZURE_OPENAI_ENDPOINT, or " if provider.name == "azure" else ""
+    return f"{variable}set base_url under [providers.{provider.name}]"
 
 
 def bind_to_record(settings: Settings, choice: ModelChoice, record: RecordedEndpoint) -> ModelChoice:
@@ -400,6 +425,19 @@ def _resolve_path_setting(setting: Setting, sources: SettingsInputs) -> Setting:
     return Setting(setting.key, resolve_setting_path(str(setting.value), base, sources.home), setting.source)
 
 
+_SETTINGS_OF_SOME_APIS: tuple[tuple[str, Callable[[str], bool], str, str], ...] = (
+    ("hosted_tools", lambda api: api not in STATEFUL_APIS, ", which has these tools", "chat or anthropic"),
+    ("custom_tools", lambda api: api == "chat", "", "chat"),
+    (
+        "prefix_mismatch_behavior",
+        lambda api: api == "anthropic",
+        ": it is a parameter of the Messages API",
+        "anthropic",
+    ),
+)
+"""Settings of a provider, whether an API uses one, why another does not, and the names of these APIs."""
+
+
 def _build_providers(settings: Mapping[SettingKey, Setting]) -> dict[str, Provider]:
     fields: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for key, setting in settings.items():
@@ -409,27 +447,14 @@ def _build_providers(settings: Mapping[SettingKey, Setting]) -> dict[str, Provid
         if "api" not in fields[name]:
             place = next(setting for key, setting in settings.items() if key[:2] == ("providers", name)).source.location
             raise InvalidSettings(f"{place}: '{name}' is not a known provider, so 'providers.{name}.api' must be set")
-        hosted_tools = settings.get(("providers", name, "hosted_tools"))
-        if hosted_tools is not None and fields[name]["api"] in STATEFUL_APIS:
-            raise InvalidSettings(
-                f"{hosted_tools.source.location}: 'providers.{name}.hosted_tools' has no effect with the API"
-                f" {fields[name]['api']!r}, which has these tools",
-                hint=f"remove it, or set 'providers.{name}.api' to chat or anthropic",
-            )
-        custom_tools = settings.get(("providers", name, "custom_tools"))
-        if custom_tools is not None and fields[name]["api"] != "chat":
-            raise InvalidSettings(
-                f"{custom_tools.source.location}: 'providers.{name}.custom_tools' has no effect with the API"
-                f" {fields[name]['api']!r}",
-                hint=f"remove it, or set 'providers.{name}.api' to chat",
-            )
-        behavior = settings.get(("providers", name, "prefix_mismatch_behavior"))
-        if behavior is not None and fields[name]["api"] != "anthropic":
-            raise InvalidSettings(
-                f"{behavior.source.location}: 'providers.{name}.prefix_mismatch_behavior' has no effect with the API"
-                f" {fields[name]['api']!r}: it is a parameter of the Messages API",
-                hint=f"remove it, or set 'providers.{name}.api' to anthropic",
-            )
+        for field, has_effect, reason, apis in _SETTINGS_OF_SOME_APIS:
+            configured = settings.get(("providers", name, field))
+            if configured is not None and not has_effect(fields[name]["api"]):
+                raise InvalidSettings(
+                    f"{configured.source.location}: 'providers.{name}.{field}' has no effect with the API"
+                    f" {fields[name]['api']!r}{reason}",
+                    hint=f"remove it, or set 'providers.{name}.api' to {apis}",
+                )
     return {name: Provider(name, **fields[name]) for name in sorted(fields)}
 
 
@@ -795,28 +820,3 @@ def _unreadable_error(location: str | Path, error: OSError) -> InvalidSettings:
 
 def _too_large_error(location: str | Path) -> InvalidSettings:
     return InvalidSettings(f"{location}: is larger than {MAX_FILE_BYTES // 1024**2} MB, the limit of a settings file")
-
-
-def choose_model(
-    settings: Settings, name: str | None = None, *, source: str = "-m", record: RecordedEndpoint | None = None
-) -> ModelChoice:
-    """Resolve the requested model, or the model of the settings.
-
-    source:  the origin of the requested name in errors: "-m", "/model"
-    record:  the record of the session to continue, if an endpoint owns its state
-
-    Raises InvalidSettings for an unknown provider, circular aliases, an empty model name or a missing base URL,
-    WrongOwner if another endpoint owns the session (see `bind_to_record`).
-    """
-    choice = resolve_model(settings, name, source)
-    if record is not None:
-        choice = bind_to_record(settings, choice, record)
-    provider = choice.provider
-    if provider.base_url is None and provider.api not in APIS_WITHOUT_URL:
-        raise InvalidSettings(f"the provider {provider.name!r} has no base URL", hint=_base_url_hint(provider))
-    return choice
-
-
-def _base_url_hint(provider: Provider) -> str:
-    variable = "set AZURE_OPENAI_ENDPOINT, or " if provider.name == "azure" else ""
-    return f"{variable}set base_url under [providers.{provider.name}]"
