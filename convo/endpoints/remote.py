@@ -26,12 +26,19 @@ from convo.errors import ConvoError, EndpointFault, NotFound, RequestRefused, St
 from convo.history.accumulator import SERVER_TERMINAL_EVENTS
 from convo.history.items import MAX_ID_CHARS, Item, Json, Response, StreamEvent, is_item, is_valid_id, user_message
 from convo.history.records import Scope
-from convo.models.base import check_provider_reachable, make_issuer_tag, parse_model_names, untag_tagged_items
+from convo.models.base import (
+    check_provider_reachable,
+    make_issuer_tag,
+    parse_model_names,
+    parse_token_count,
+    untag_tagged_items,
+)
 from convo.models.errors import ErrorContext, fault_from_event, map_provider_errors, validate_event
 from convo.models.http import (
     OpenAIClientOptions,
     SSEClient,
     build_url_and_headers,
+    close_client,
     make_openai_client,
     make_sse_client,
     translate_certificate_errors,
@@ -283,8 +290,7 @@ class RemoteEndpoint:
             if fault.status in NO_COUNT_STATUSES:
                 return None
             raise
-        tokens = response.get("input_tokens") if isinstance(response, Mapping) else None
-        return tokens if isinstance(tokens, int) else None
+        return parse_token_count(response)
 
     async def list_models(self) -> Sequence[str]:
         """List the model names, for `convo.models.base`."""
@@ -299,10 +305,7 @@ class RemoteEndpoint:
         await asyncio.to_thread(import_module, "openai")
 
     async def aclose(self) -> None:
-        if self._sse_client is not None:
-            await self._sse_client.client.close()
-        elif self._http_client is not None:
-            await self._http_client.aclose()
+        await close_client(self._sse_client, self._http_client)
 
     # -- requests and responses -----------------------------------------------------------------
 

@@ -46,9 +46,16 @@ from convo.models.base import (
     list_ignored_parameters,
     make_issuer_tag,
     parse_model_names,
+    parse_token_count,
 )
 from convo.models.errors import ErrorContext, fault_from_stream_error, map_provider_errors
-from convo.models.http import PLACEHOLDER_KEY, SSEClient, limit_response_bodies, translate_certificate_errors
+from convo.models.http import (
+    PLACEHOLDER_KEY,
+    SSEClient,
+    close_client,
+    limit_response_bodies,
+    translate_certificate_errors,
+)
 from convo.models.stream import ResponseEventWriter, is_token_count, merge_anthropic_counts, usage_from_anthropic
 from convo.models.tool_mapping import map_request
 from convo.runtime import NewId
@@ -123,8 +130,7 @@ class AnthropicModel:
             if fault.status in UNSUPPORTED_STATUSES and fault.code != "model_not_found":
                 return None
             raise
-        token_count = response.get("input_tokens") if isinstance(response, Mapping) else None
-        return token_count if isinstance(token_count, int) else None
+        return parse_token_count(response)
 
     async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
         """Return None: Claude's own compaction is not released yet."""
@@ -136,10 +142,7 @@ class AnthropicModel:
         return parse_model_names(response, self._provider)
 
     async def aclose(self) -> None:
-        if self._client is not None:
-            await self._client.client.close()
-        elif self._http_client is not None:
-            await self._http_client.aclose()
+        await close_client(self._client, self._http_client)
 
     def build_body(self, request: ModelRequest) -> dict[str, Json]:
         """Build the body of a request, without `stream`. Raises Unsupported or InputFault."""

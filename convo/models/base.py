@@ -229,6 +229,12 @@ def parse_model_names(listed: Json, provider: str) -> Sequence[str]:
     raise StreamBroken(f"{provider} sent a response that is not a list of models", hint="check its base_url")
 
 
+def parse_token_count(response: Json) -> int | None:
+    """Return the input tokens that a server counted; None if its response has no number."""
+    token_count = response.get("input_tokens") if isinstance(response, Mapping) else None
+    return token_count if isinstance(token_count, int) else None
+
+
 RoleGroup: TypeAlias = tuple[bool, list[Item]]
 """Whether the items are the assistant's, and the items."""
 

@@ -40,7 +40,14 @@ from convo.models.base import (
 )
 from convo.models.chat_messages import build_chat_messages, encode_reasoning_text
 from convo.models.errors import ErrorContext, fault_from_stream_error, map_provider_errors
-from convo.models.http import PLACEHOLDER_KEY, OpenAIClientOptions, SSEClient, make_http_client, make_openai_client
+from convo.models.http import (
+    PLACEHOLDER_KEY,
+    OpenAIClientOptions,
+    SSEClient,
+    close_client,
+    make_http_client,
+    make_openai_client,
+)
 from convo.models.stream import ResponseEventWriter, usage_from_chat
 from convo.models.tool_mapping import MappedRequest, map_request
 from convo.runtime import NewId
@@ -105,10 +112,7 @@ class ChatModel:
         return parse_model_names(await self.request_json("/models"), self._provider)
 
     async def aclose(self) -> None:
-        if self._client is not None:
-            await self._client.client.close()
-        elif self._http_client is not None:
-            await self._http_client.aclose()
+        await close_client(self._client, self._http_client)
 
     def build_body(self, request: ModelRequest) -> dict[str, Json]:
         """Build the body of a request, without the fields for streaming."""

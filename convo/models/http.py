@@ -181,6 +181,14 @@ class SSEClient:
         return url.copy_merge_params(query_parameters) if query_parameters else url
 
 
+async def close_client(client: SSEClient | None, http_client: "AsyncClient | None") -> None:
+    """Close the client with its transport, or a transport that no client uses yet."""
+    if client is not None:
+        await client.client.close()
+    elif http_client is not None:
+        await http_client.aclose()
+
+
 class SSEDecoder:
     """Extracts the data of server-sent events from chunks of any size. All other fields are ignored."""
 

@@ -31,11 +31,19 @@ from convo.models.base import (
     is_issued_by,
     make_issuer_tag,
     parse_model_names,
+    parse_token_count,
     tag_encrypted_content,
     untag_items,
 )
 from convo.models.errors import fault_from_event, map_provider_errors, validate_event
-from convo.models.http import OpenAIClientOptions, SSEClient, make_http_client, make_openai_client, make_sse_client
+from convo.models.http import (
+    OpenAIClientOptions,
+    SSEClient,
+    close_client,
+    make_http_client,
+    make_openai_client,
+    make_sse_client,
+)
 from convo.models.stream import is_token_count
 from convo.runtime import NewId
 from convo.usage.model_info import has_encrypted_reasoning
@@ -106,8 +114,7 @@ class ResponsesModel:
     async def count(self, request: ModelRequest) -> int | None:
         body = self._with_deployment(build_count_body(request, self._issuer_tag(request), self._model_label(request)))
         response = await self._post("/responses/input_tokens", body)
-        token_count = response.get("input_tokens") if isinstance(response, Mapping) else None
-        return token_count if isinstance(token_count, int) else None
+        return parse_token_count(response)
 
     async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
         body = self._with_deployment(build_compact_body(request, self._issuer_tag(request), self._model_label(request)))
@@ -125,10 +132,7 @@ class ResponsesModel:
         return parse_model_names(response, self._options.provider)
 
     async def aclose(self) -> None:
-        if self._client is not None:
-            await self._client.client.close()
-        elif self._http_client is not None:
-            await self._http_client.aclose()
+        await close_client(self._client, self._http_client)
 
     async def _post(self, path: str, body: Mapping[str, Json]) -> Json:
         """Request one JSON object; None from a server that has no such path."""

@@ -349,7 +349,7 @@ def _function_definition(function_name: str, tool: ClientTool, definition: Mappi
             return _function(function_name, description, {"input": {"type": "string"}}, "input")
         case "tool_search":
             parameters = definition.get("parameters") or {"type": "object", "properties": {}}
-            description = _join_paragraphs(definition.get("description") or _SEARCH_DESCRIPTION, None)
+            description = _join_paragraphs(definition.get("description") or _SEARCH_DESCRIPTION)
             return {"type": "function", "name": function_name, "description": description, "parameters": parameters}
         case kind:
             description, properties, required = _BUILT_IN_FUNCTIONS[kind]
