@@ -527,10 +527,7 @@ class _RowRepair:
         rest_name = ""
         if history.remaining_items:
             rest_name = self._unused_session_name(tenant, f"{name}-rest", 0)
-            head = tree.insert_missing_nodes(
-                self._tenant_without_cache(tenant),
-                AppendItems(self._tenants[tenant].root, tuple(history.remaining_items)),
-            )
+            head = self._insert_items(tenant, history.remaining_items)
             model = decode_json(record)[1]
             rest_record = [UNKNOWN_RECORD[0], model, used_at or 0.0, *UNKNOWN_RECORD[3:]]
             self._insert_session(tenant, rest_name, head, encode_json(rest_record), used_at or 0.0, is_reported=False)
@@ -548,32 +545,30 @@ class _RowRepair:
         select_heads = "SELECT head FROM links WHERE session = ? AND head IS NOT NULL UNION SELECT saw FROM links"
         rows = self._fetch_all(f"{select_heads} WHERE session = ? AND saw IS NOT NULL", session, session)
         paths += [self._select_path(node) for (node,) in rows]
-        intact_paths = [path[: _first_broken_index(path)] for path in paths]
-        intact_path = max(intact_paths, key=len, default=[])
+        intact_path = _longest_intact_path(paths)
         remainder = max((path[_first_broken_index(path) :] for path in paths), key=len, default=[])
-        items = [
-            item
-            for _, _, item_n, reason, other_item in remainder
-            for item in self._recover_item(item_n, reason, other_item)
-        ]
+        items = self._recover_items(remainder)
         if len(intact_path) > 1:
             return _BrokenHistory(intact_path[-1][0], items)
-        is_moved = paths and paths[0] and all(reason in (None, "moved") for *_, reason, _ in paths[0])
-        if is_moved and head is not None:  # only the start is lost: the head is kept
+        if paths and paths[0] and _has_all_items(paths[0]) and head is not None:  # only the start is lost
             return _BrokenHistory(head, [], is_start_lost=True)
         return _BrokenHistory(None, items)
 
     def _select_path(self, head: int | None) -> list[Row]:
         return self._db.execute(SELECT_PATH_FROM_ROOT, {"head": head}).fetchall()
 
-    def _recover_item(self, n: int | None, reason: str | None, other_item: int | None) -> Iterator[Item]:
-        """Iterate over the item of a node (none or one), or the readable part of it."""
-        if reason == "lost" and other_item in self._invalid_texts:
-            yield user_message(f"[damaged item; its stored text follows]\n{self._invalid_texts[other_item]}")
-            return
-        body = self._fetch_value("SELECT body FROM items WHERE n = ?", other_item if reason == "changed" else n)
-        if body:
-            yield decode_json(body)
+    def _recover_items(self, path: list[Row]) -> list[Item]:
+        """Return the items of the nodes, as far as they can be read."""
+        items: list[Item] = []
+        for _, _, item, reason, other_item in path:
+            if reason == "lost" and other_item in self._invalid_texts:
+                text = f"[damaged item; its stored text follows]\n{self._invalid_texts[other_item]}"
+                items.append(user_message(text))
+                continue
+            rowid = other_item if reason == "changed" else item
+            if body := self._fetch_value("SELECT body FROM items WHERE n = ?", rowid):
+                items.append(decode_json(body))
+        return items
 
     def _insert_session(
         self, tenant: int, name: str, head: int, record: str, used_at: float, *, n: int | None = None,
@@ -607,10 +602,9 @@ class _RowRepair:
             for route in tenant_rows.select_route_rowids(t, conversation_id):
                 heads += [rowid for (rowid,) in self._fetch_all("SELECT head FROM links WHERE route = ?", route)]
             paths = [self._select_path(rowid) for rowid in heads]
-            intact_paths = [path[: _first_broken_index(path)] for path in paths]
-            intact_path = max(intact_paths, key=len, default=[])
-            is_moved = paths and len(intact_path) <= 1 and all(reason in (None, "moved") for *_, reason, _ in paths[0])
-            path = paths[0] if is_moved else intact_path
+            intact_path = _longest_intact_path(paths)
+            is_start_lost = paths and len(intact_path) <= 1 and _has_all_items(paths[0])
+            path = paths[0] if is_start_lost else intact_path
             new_head = path[-1][0] if path else self._roots[tenant]
             self._execute(
                 "UPDATE conversations SET head = ?, length = ? WHERE n = ?", new_head, max(len(path) - 1, 0), n
@@ -682,29 +676,22 @@ class _RowRepair:
             if n == self._roots[tenant]:
                 continue
             path = self._select_path(n)
-            if any(reason != "moved" and reason is not None for *_, reason, _ in path):
-                items = [
-                    item
-                    for _, _, item_n, reason, other_item in path
-                    for item in self._recover_item(item_n, reason, other_item)
-                ]
-                if items:
-                    t = self._tenant_without_cache(tenant)
-                    head = tree.insert_missing_nodes(t, AppendItems(t.root, tuple(items)))
-                    self._insert_session(tenant, f"recovered-{n}", head, encode_json(UNKNOWN_RECORD), 0.0)
-            else:
+            if _has_all_items(path):
                 self._insert_session(tenant, f"recovered-{n}", n, encode_json(UNKNOWN_RECORD), 0.0)
+            elif items := self._recover_items(path):
+                head = self._insert_items(tenant, items)
+                self._insert_session(tenant, f"recovered-{n}", head, encode_json(UNKNOWN_RECORD), 0.0)
         self._keep_unlinked_items()
 
     def _keep_unlinked_items(self) -> None:
         """Create a session of the items whose nodes are lost, in the order in which they were stored."""
-        for tenant, t in self._tenants.items():
+        for tenant in self._tenants:
             rows = self._fetch_all(
                 "SELECT body FROM items WHERE tenant = ? AND n NOT IN (SELECT item FROM nodes WHERE item IS NOT NULL)"
                 " ORDER BY n", tenant)  # fmt: skip
             items = [decode_json(body) for (body,) in rows]
             if items:
-                head = tree.insert_missing_nodes(self._tenant_without_cache(tenant), AppendItems(t.root, tuple(items)))
+                head = self._insert_items(tenant, items)
                 self._insert_session(tenant, "recovered-items", head, encode_json(UNKNOWN_RECORD), 0.0)
 
     def _delete_invalid_rows(self) -> None:
@@ -726,9 +713,11 @@ class _RowRepair:
 
     # -- statements -------------------------------------------------------------------------------
 
-    def _tenant_without_cache(self, tenant: int) -> TenantConnection:
-        """Return the tenant without cached rowids: rows were deleted since."""
-        return TenantConnection(self._db, tenant, self._tenants[tenant].root)
+    def _insert_items(self, tenant: int, items: list[Item]) -> int:
+        """Append items to the root, and return the rowid of the last node."""
+        root = self._tenants[tenant].root
+        connection_without_cache = TenantConnection(self._db, tenant, root)  # rows were deleted since
+        return tree.insert_missing_nodes(connection_without_cache, AppendItems(root, tuple(items)))
 
     def _tenant_name(self, tenant: int) -> str:
         return str(self._fetch_value("SELECT name FROM tenants WHERE n = ?", tenant))
@@ -782,6 +771,15 @@ def _orphan_condition(db: sqlite3.Connection, table: str) -> str:
         key = next(name for _, name, _, _, _, is_key in db.execute(f"PRAGMA table_info({parent})") if is_key)
         parts.append(f"{column} NOT IN (SELECT {key} FROM {parent})")
     return " OR ".join(parts)
+
+
+def _has_all_items(path: list[Row]) -> bool:
+    """Whether the path has the stored items; its start may be lost."""
+    return all(reason in (None, "moved") for *_, reason, _ in path)
+
+
+def _longest_intact_path(paths: list[list[Row]]) -> list[Row]:
+    return max((path[: _first_broken_index(path)] for path in paths), key=len, default=[])
 
 
 def _first_broken_index(path: list[Row]) -> int:
