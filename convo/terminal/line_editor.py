@@ -52,15 +52,12 @@ from convo.config.paths import make_private_folder
 from convo.errors import ConvoError, Interrupted, StoreFault
 from convo.terminal.message_queue import EMPTY_MESSAGE, MessageQueue, TypedMessage
 from convo.terminal.prompt import PROMPT, PromptOptions, SuggestCompletions
-from convo.terminal.raw_terminal import disable_echo, make_terminal_restorer
+from convo.terminal.raw_terminal import ESCAPE_TIMEOUT_S, disable_echo, make_terminal_restorer
 from convo.terminal.terminal import detect_display_without_color, escape_control_chars, text_width, wrap_line
 from convo.terminal.theme import make_prompt_style
 
 if TYPE_CHECKING:
     from convo.terminal.picker import PickerEntries
-
-ESCAPE_TIMEOUT_S = 0.1
-"""Seconds after which an Esc is the key itself and not the start of an escape sequence."""
 
 MAX_MENU_ROWS = 8
 """Rows of a completion menu, including the line it belongs to."""

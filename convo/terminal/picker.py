@@ -24,6 +24,7 @@ from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.output import Output
 
 from convo.errors import ConvoError
+from convo.terminal.raw_terminal import ESCAPE_TIMEOUT_S
 from convo.terminal.terminal import (
     Column,
     DisplayOptions,
@@ -140,9 +141,6 @@ def render_list(state: PickerState, lines: Sequence[str], rows: int, noun: str) 
         fragments.append(("", "\n"))
     return fragments[:-1]
 
-
-ESCAPE_TIMEOUT_S = 0.1
-"""Seconds after which an Esc is the key itself and not the start of an escape sequence."""
 
 LINE_BREAK = re.compile(r"[\n\t]")
 """Characters that a name from a server may contain, and that are not escaped."""

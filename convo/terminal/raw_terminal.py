@@ -13,6 +13,9 @@ from contextlib import contextmanager, suppress
 ECHO_FLAGS = termios.ECHO | termios.ICANON
 NEWLINE_FLAGS = termios.ICRNL | termios.INLCR | termios.IGNCR
 
+ESCAPE_TIMEOUT_S = 0.1
+"""Seconds after which an Esc is the key itself and not the start of an escape sequence."""
+
 KEY_READ_BYTES = 1024
 """Bytes of one read."""
 

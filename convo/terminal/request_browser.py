@@ -70,6 +70,7 @@ from convo.terminal.inspect_view import (
     shorten_ids,
     tree_labels,
 )
+from convo.terminal.raw_terminal import ESCAPE_TIMEOUT_S
 from convo.terminal.status_line import PART_SEPARATOR, format_cost, format_token_counts
 from convo.terminal.statuses import STATUS_MARKS, WARNING, StatusMark, format_sign, open_run_mark
 from convo.terminal.terminal import (
@@ -950,10 +951,6 @@ def _item_rows(number: int, item: Item, columns: int, *, is_unconfirmed: bool = 
 
 
 # -- terminal ---------------------------------------------------------------------------------------
-
-ESCAPE_TIMEOUT_S = 0.1
-"""Seconds after which an Esc is the key itself and not the start of an escape sequence."""
-
 
 NAMED_KEYS = (
     *(Keys.Up, Keys.Down, Keys.PageUp, Keys.PageDown, Keys.Home, Keys.End, Keys.ControlM, Keys.ControlJ, Keys.ControlI),
