@@ -35,6 +35,7 @@ from convo.cli.output import (
     format_command_usage,
     print_debug_traceback,
     print_failure,
+    print_notice,
     to_failure,
 )
 from convo.cli.progress import forbid_progress
@@ -651,7 +652,7 @@ def handle_root_options(
 ) -> None:
     """Choose where conversation state lives, and see exactly what the next request will send."""
     ctx.obj = RootOptions(config)
-    ctx.with_resource(redirect_notices(_print_notice))
+    ctx.with_resource(redirect_notices(print_notice))
     if profile is not None:
         from convo.config.loader import use_profile
 
@@ -671,12 +672,6 @@ def handle_root_options(
     else:
         return
     raise typer.Exit
-
-
-def _print_notice(line: str) -> None:
-    from convo.cli.output import print_notice  # few runs print a notice
-
-    print_notice(line)
 
 
 def make_root_group(commands: CommandTable = COMMANDS) -> RootGroup:

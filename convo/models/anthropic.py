@@ -798,13 +798,10 @@ def build_thinking_fields(
 
 
 def _get_thinking_mode(model: str) -> ThinkingMode:
-    return (
-        "adaptive"
-        if _parse_claude_version(model) >= (4, 6)
-        else "budget"
-        if _parse_claude_version(model) >= (3, 7)
-        else "none"
-    )
+    version = _parse_claude_version(model)
+    if version >= (4, 6):
+        return "adaptive"
+    return "budget" if version >= (3, 7) else "none"
 
 
 def _parse_claude_version(model: str) -> tuple[int, int]:

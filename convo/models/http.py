@@ -340,8 +340,6 @@ _ROUND_ROBINS: WeakKeyDictionary[asyncio.AbstractEventLoop, RoundRobin] = WeakKe
 # -- large events ---------------------------------------------------------------------------------
 
 _WHITESPACE = re.compile(r"[ \t\n\r]*")
-
-
 JSON_DECODER = json.JSONDecoder()
 _CLOSING_BRACKETS = {"[": "]", "{": "}"}
 
