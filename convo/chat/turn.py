@@ -369,19 +369,11 @@ class ChatTurn:
         self.response: Response | None = None
         self.request_count = 0
         self.is_rejected = False
-        self._record, self._options, self._deps, self._check_tail, self._notify = (
-            record,
-            options,
-            deps,
-            check_tail,
-            notify,
-        )
+        self._record, self._options, self._deps = record, options, deps
+        self._check_tail, self._notify = check_tail, notify
         self._input_override, self._on_response = input_override, on_response
-        self._accumulator, self._streamed_text, self._has_text_mismatch = (
-            ResponseAccumulator(),
-            StreamedTextChecksum(),
-            False,
-        )
+        self._accumulator, self._streamed_text = ResponseAccumulator(), StreamedTextChecksum()
+        self._has_text_mismatch = False
         self._ignored_fields: Sequence[str] = ()
         self._requested_state: ConversationState | None = None
         self._request_input = RequestInput((), 0, {})
@@ -653,8 +645,7 @@ def append_setting_source(failure: ConvoError, field_sources: Mapping[str, str])
     for field_name, source in field_sources.items():
         if name == field_name or name.startswith(f"{field_name}.") or field_name.startswith(f"{name}."):
             failure.args = (f"{failure.message}; {field_name} is set by {source}",)
-            removal = "remove that setting (convo config unset)"
-            failure.add_hint(removal)
+            failure.add_hint("remove that setting (convo config unset)")
             return
 
 
