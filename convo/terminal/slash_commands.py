@@ -66,11 +66,12 @@ def describe_missing_files(text: str, pasted: Iterable[str] = ()) -> list[str]:
 
     Only text that looks like the path of a file is reported: no @name, no @scope/package, no address.
     """
-    mentioned = _find_mentioned_files(text, pasted, lambda name: is_existing_file(name) or _looks_like_path(name))
-    names = dict.fromkeys(name.rstrip(TRAILING_PUNCTUATION) for name in mentioned if not is_existing_file(name))
+    mentioned = _find_mentioned_files(text, pasted, _looks_like_path)
+    names = dict.fromkeys(name.rstrip(TRAILING_PUNCTUATION) for name in mentioned)
     return [
         f"@{name}: {'a folder' if os.path.isdir(os.path.expanduser(name)) else 'no such file'}; sent as text"
         for name in names
+        if not is_existing_file(name)
     ]
 
 
