@@ -31,9 +31,9 @@ from convo.strategies.selection import select_owner
 from convo.terminal.prompt import Suggestion
 from convo.terminal.status_line import (
     StatusLineState,
-    format_owner_handle,
     format_request_fields,
     format_status,
+    format_status_owner,
 )
 from convo.terminal.terminal import detect_display_without_color
 from convo.usage.cost import Usage
@@ -378,7 +378,7 @@ class SessionLinkCache:
         window = find_model_window(chat.options.model, settings.windows) if usage else None
         cost_usd, is_cost_partial = _sum_known_costs(await self.load_links(chat), settings.prices)
         return StatusLineState(
-            owner=format_owner_handle(chat.session) if chat.session.name else str(chat.session.strategy),
+            owner=format_status_owner(chat.session),
             model=chat.options.model,
             used_tokens=usage.input_tokens + usage.output_tokens if usage else None,
             context_window=window.context if window else None,

@@ -31,7 +31,7 @@ MIN_SHOWN_SHARE = 0.0005
 class StatusLineState(NamedTuple):
     """Values of the status line.
 
-    owner:             as in a receipt: "chain resp_..."
+    owner:             "session oslo", "chain oslo", "conversation conv_..."
     used_tokens:       input and output of the last request; None before the first one
     context_window:    tokens; None if unknown
     cost_usd:          the known cost of the session; None without a known price or without requests
@@ -134,7 +134,7 @@ def format_receipt(
     call_prices: Sequence[Price | None] = (),
     columns: int | None = None,
 ) -> str:
-    """Format the receipt of a turn, whatever its status.
+    """Format the receipt of a turn, whatever its status. An id that is the handle of the owner is shown once.
 
     call_links:  the requests that `link` is the total of
     call_prices:  the price of the model of each of them; without them `price` is used for all
@@ -149,10 +149,10 @@ def format_receipt(
     cost, brief_cost = _format_links_cost(links, call_prices or [price] * len(links)) if usage else ([], [])
     figures = [*(format_token_counts(usage) if usage else []), *cost, *_format_duration(link)]
     parts = [*([format_count(len(call_links), "call")] if len(call_links) > 1 else []), *status, *figures]
-    shown_id, owner = _shown_id(link), format_owner_handle(session)
+    shown_id, owner = "" if link.id == session.handle else _shown_id(link), format_owner_handle(session)
     if columns is None:
         return PART_SEPARATOR.join(part for part in (*parts, shown_id, owner) if part)
-    shown_id = "" if shown_id == session.handle else _shorten_id(shown_id)
+    shown_id = _shorten_id(shown_id)
     owner = f"{session.strategy} {os.path.basename(_shorten_id(session.handle or session.name))}"
     totals = [f"{usage.input_tokens:,} input", f"{usage.output_tokens:,} output"] if usage else []
     brief_figures = [*totals, *brief_cost, *_format_duration(link)]
@@ -193,6 +193,14 @@ def format_owner_handle(session: Session) -> str:
     if not session.handle:
         return f"{session.strategy} {session.name}"
     return f"{session.strategy} {session.handle}"
+
+
+def format_status_owner(session: Session) -> str:
+    """Return the owner for the status line; a chain has its name there, since its handle is in each receipt."""
+    if not session.name:
+        return str(session.strategy)
+    is_chain = STRATEGIES[session.strategy].uses_response
+    return f"{session.strategy} {session.name}" if is_chain else format_owner_handle(session)
 
 
 def _format_links_cost(links: Sequence[Link], prices: Sequence[Price | None]) -> tuple[list[str], list[str]]:

@@ -38,7 +38,8 @@ def test_stdout_has_the_answer_and_stderr_one_receipt(convo: Convo) -> None:
 def test_a_receipt_contains_tokens_seconds_response_and_owner(convo: Convo) -> None:
     receipt = receipts(convo("chat", *ECHO, "--chain", "hello there").err)[0]
     assert (receipt["input"], receipt["output"], receipt["cost"]) == ("2", "2", None)
-    assert receipt["owner"] == f"chain {receipt['id']}"
+    assert (receipt["id"], str(receipt["owner"])[:11]) == (None, "chain resp_")
+    assert receipts(convo("chat", *ECHO, "--session", "hello there").err)[0]["id"]
 
 
 def test_a_receipt_contains_the_cost_where_a_price_is_set(convo: Convo) -> None:

@@ -56,6 +56,13 @@ def test_the_status_line_has_the_tokens_and_the_cost_of_the_chat(convo: Convo) -
 
 
 @pytest.mark.usefixtures("settings")
+@pytest.mark.parametrize(("owner", "text"), [("chain", "chain talk"), ("conversation", "conversation conv_")])
+def test_the_status_line_names_a_chain_whose_handle_is_in_each_receipt(owner: str, text: str, convo: Convo) -> None:
+    convo("chat", f"--{owner}", "-m", "scripted/echo", "-n", "talk", "one two three")
+    assert asyncio.run(status_line_of(ChatOptions(handle="talk"))).owner.startswith(text)
+
+
+@pytest.mark.usefixtures("settings")
 def test_the_status_line_of_a_new_chat_has_its_owner_and_its_model() -> None:
     options = ChatOptions(strategies=(Strategy.CHAIN,))
     assert asyncio.run(status_line_of(options)) == StatusLineState("chain", "scripted/echo")

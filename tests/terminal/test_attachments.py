@@ -54,7 +54,7 @@ def test_an_at_sign_names_an_existing_file(text: str, files: list[str], tmp_path
         ("list @a/", ["@a/: a folder; sent as text"]),
         ("list @a/nope", ["@a/nope: no such file; sent as text"]),
         ("read @notes.md", []),
-        ("read @notes.md? @a/b.py, or @\"my notes.md\"!", []),
+        ('read @notes.md? @a/b.py, or @"my notes.md"!', []),
         ("write to me@nope.md, to @nobody or @nobody@example.org", []),
         ("use @types/node with @pytest.fixture and @app.get('/x')", []),
         ("@... or @", []),

@@ -149,6 +149,8 @@ def test_a_line_for_a_terminal_has_the_handle_of_its_owner_once() -> None:
     chain_id, conversation_id = f"resp_{'0123456789abcdef' * 2}", f"conv_{'fedcba9876543210' * 2}"
     chain = replace(SESSION, strategy=Strategy.CHAIN, handle=chain_id)
     assert format_receipt(replace(LINK, id=chain_id), chain, columns=80).endswith(" s · chain resp_0123456789ab")
+    assert format_receipt(replace(LINK, id=chain_id), chain) == f"1.2 s · chain {chain_id}"
+    assert format_receipt(replace(LINK, id="resp_2"), chain) == f"1.2 s · resp_2 · chain {chain_id}"
     conversation = replace(SESSION, strategy=Strategy.CONVERSATION, handle=conversation_id)
     line = format_receipt(replace(LINK, id=chain_id), conversation, columns=80)
     assert line.endswith(" s · resp_0123456789ab · conversation conv_fedcba987654")
