@@ -53,11 +53,20 @@ from convo.errors import ConvoError, Interrupted, StoreFault
 from convo.terminal.message_queue import EMPTY_MESSAGE, MessageQueue, TypedMessage
 from convo.terminal.prompt import PROMPT, PromptOptions, SuggestCompletions
 from convo.terminal.raw_terminal import ESCAPE_TIMEOUT_S, disable_echo, make_terminal_restorer
-from convo.terminal.terminal import detect_display_without_color, escape_control_chars, text_width, wrap_line
+from convo.terminal.terminal import (
+    detect_display_without_color,
+    escape_control_chars,
+    text_width,
+    truncate_text,
+    wrap_line,
+)
 from convo.terminal.theme import make_prompt_style
 
 if TYPE_CHECKING:
     from convo.terminal.picker import PickerEntries
+
+MENU_MARGINS = 5
+"""Columns of a completion menu beside its names and descriptions: two of each, and its scroll bar."""
 
 MAX_MENU_ROWS = 8
 """Rows of a completion menu, including the line it belongs to."""
@@ -92,7 +101,7 @@ class LineEditor:
             key_bindings=build_key_bindings(
                 self.pasted_texts.append, self._pastes, self._offers_queued, self._take_queued, self._add_editor_task
             ),
-            completer=EditorCompleter(options.suggest),
+            completer=EditorCompleter(options.suggest, lambda: self._output.get_size().columns),
             complete_while_typing=is_command_name & ~has_more_keys,
             multiline=True,
             prompt_continuation=" " * len(PROMPT),
@@ -758,8 +767,9 @@ def open_prompt_history(path: Path, expand: Callable[[str], str] = str) -> Histo
 class EditorCompleter(Completer):
     """Adapts `SuggestCompletions`, which may read the store, to prompt_toolkit."""
 
-    def __init__(self, suggest: SuggestCompletions) -> None:
-        self._suggest = suggest
+    def __init__(self, suggest: SuggestCompletions, measure_columns: Callable[[], int]) -> None:
+        """Prepare completion; `measure_columns` returns the columns of the terminal."""
+        self._suggest, self._measure_columns = suggest, measure_columns
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         return ()
@@ -771,6 +781,9 @@ class EditorCompleter(Completer):
             length, suggestions = await self._suggest(document.text_before_cursor)
         except ConvoError:  # without a readable store there are no completions
             return
-        for suggestion in suggestions:
-            display, description = (escape_control_chars(text) for text in suggestion)
-            yield Completion(suggestion.text, start_position=-length, display=display, display_meta=description)
+        rows = [tuple(escape_control_chars(text) for text in suggestion) for suggestion in suggestions]
+        columns = self._measure_columns() - max((text_width(name) for name, _ in rows), default=0) - MENU_MARGINS
+        terminal = detect_display_without_color(sys.stderr)
+        for suggestion, (name, description) in zip(suggestions, rows, strict=True):
+            meta = terminal.translate_box_chars(truncate_text(description, columns)) if description else ""
+            yield Completion(suggestion.text, start_position=-length, display=name, display_meta=meta)

@@ -47,6 +47,18 @@ def test_a_menu_follows_the_typed_name() -> None:
         assert screen.wait_for_exit() == 0
 
 
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_cut_description_ends_with_the_ellipsis_of_other_cut_texts(columns: int) -> None:
+    with open_screen("chat", *ECHO, columns=columns) as screen:
+        screen.wait_for_prompt("/help")
+        type_until(screen, "/ex", ["/export", "/exit"])
+        [line] = [line for line in screen.text().splitlines() if line.lstrip().startswith("/export")]
+        assert (line.endswith("…"), "..." in line) == (True, False)
+        assert len(line) >= columns - 6
+        screen.type_keys("\x03")
+        screen.wait_for_prompt()
+
+
 @pytest.mark.parametrize("text", ["//usage", "usage/", "/usage then"])
 def test_a_message_opens_no_menu(text: str) -> None:
     with open_screen("chat", *ECHO) as screen:
