@@ -307,6 +307,10 @@ class RunPresenter:
             return PAUSED_EXIT_CODE
         return 1 if self.all_links and self.all_links[-1].status == "incomplete" else 0
 
+    async def load_model(self) -> None:
+        """Prepare the endpoint of the chat, as `ChatContext.load_model`."""
+        await self._context.load_model(self.chat)
+
     @property
     def resume_command(self) -> str:
         """The command that resumes the run. The user chooses the decision on a call with an unknown outcome."""
@@ -402,7 +406,7 @@ async def run_single_message(presenter: RunPresenter, message: Item, output: Cha
         raise make_open_run_error(presenter)
     start_count = len(chat.state.path) + 1
     async with output.waiting_line.show("starting"):
-        await chat.deps.endpoint.warm(chat.options.wire_model)  # a missing model fails before anything is stored
+        await presenter.load_model()  # a missing model fails before anything is stored
     return await present_run(presenter, output, start_count, lambda: runner.start([message]))
 
 

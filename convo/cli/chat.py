@@ -257,7 +257,7 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
     handle_event = print_event if output.as_jsonl else ignore_event if output.as_json else printer.print_event
     try:
         async with output.waiting_line.show("starting"):
-            await chat.deps.endpoint.warm(chat.options.wire_model)  # a missing model fails before anything is stored
+            await context.load_model(chat)  # a missing model fails before anything is stored
         await context.compact_if_needed(chat)
         async with output.waiting_line.show("waiting", is_allowed=lambda: printer.is_at_line_start):
             await consume_interruptibly(chat.send([message], keep_on_failure=False), handle_event)

@@ -4,6 +4,7 @@ The session record is found before the model is chosen, because it names the end
 Nothing is sent or stored before this process holds the write lease.
 """
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +40,7 @@ from convo.config.loader import ACTIVE_PROFILE, choose_model
 from convo.config.settings import ModelChoice, Settings
 from convo.config.storage import EPHEMERAL_STORE_TYPES
 from convo.config.values import Layer
-from convo.errors import Busy, Conflict, InvalidUsage, ModelMissing, NotFound
+from convo.errors import Busy, Conflict, ConvoError, InvalidUsage, ModelMissing, NotFound
 from convo.history.items import Json
 from convo.history.records import Link, Session, Strategy
 from convo.runtime import SystemClock, random_id
@@ -54,7 +55,7 @@ from convo.terminal.answer import (
     make_answer_renderer,
 )
 from convo.terminal.prompt import EDITING_PLAIN
-from convo.terminal.status_line import format_receipt
+from convo.terminal.status_line import LoadingTime, format_receipt
 from convo.terminal.terminal import (
     AnswerRenderer,
     FormatReasoning,
@@ -71,6 +72,10 @@ if TYPE_CHECKING:
     from convo.cli.agent_options import AgentSetup, StoredAgents
     from convo.endpoints.base import Endpoint
     from convo.transfer.compact import AutoCompaction
+
+
+MIN_LOADING_S = 0.05
+"""Seconds of loading that a receipt shows at least; a loaded model is ready sooner."""
 
 
 class ForkSource(NamedTuple):
@@ -233,6 +238,8 @@ class ChatContext:
         self._endpoints: dict[str, Endpoint] = {}
         self._leases: dict[str, LeaseGuard] = {}
         self._noted_settings: set[str] = set()
+        self._loading: LoadingTime | None = None
+        self._loading_tasks: set[asyncio.Task[None]] = set()
         self._choice: ModelChoice | None = None
         self._chat_effort: str | None = None
 
@@ -298,6 +305,39 @@ class ChatContext:
         async with self._output.waiting_line.show("compacting"):
             await compact_if_due(chat, self._auto_compaction, self._output.note)
 
+    async def load_model(self, chat: Chat) -> None:
+        """Prepare the endpoint, and measure the loading of a local model for the receipt.
+
+        Raises the errors of `Endpoint.warm`.
+        """
+        started = chat.deps.clock.monotonic()
+        await chat.deps.endpoint.warm(chat.options.wire_model)
+        self._set_loading_time(chat.deps.clock.monotonic() - started, is_in_duration=False)
+
+    def measure_loading(self, chat: Chat) -> None:
+        """Measure for the receipt how long the turn that begins now waits for a local model that is not loaded yet."""
+        self._loading = None
+        if not self._is_model_local:
+            return
+        started = chat.deps.clock.monotonic()
+
+        async def wait_until_loaded() -> None:
+            with suppress(ConvoError):  # the turn raises it, too
+                await chat.deps.endpoint.warm(chat.options.wire_model)
+                self._set_loading_time(chat.deps.clock.monotonic() - started, is_in_duration=True)
+
+        task = asyncio.create_task(wait_until_loaded())
+        self._loading_tasks.add(task)
+        task.add_done_callback(self._loading_tasks.discard)
+
+    def _set_loading_time(self, seconds: float, *, is_in_duration: bool) -> None:
+        is_noticeable = self._is_model_local and seconds >= MIN_LOADING_S
+        self._loading = LoadingTime(seconds, is_in_duration) if is_noticeable else None
+
+    @property
+    def _is_model_local(self) -> bool:
+        return self._choice is not None and self._choice.provider.api == "local"
+
     def print_receipt(self, chat: Chat) -> None:
         """Print the receipt of the last turn, which has ended."""
         link = get_turn_link(chat)
@@ -309,7 +349,9 @@ class ChatContext:
         assert self._settings
         prices = self._settings.prices
         price, call_prices = find_price(chat.options.model, prices), [find_price(call.model, prices) for call in calls]
-        return format_receipt(link, chat.session, price, calls, call_prices=call_prices, columns=columns)
+        return format_receipt(
+            link, chat.session, price, calls, call_prices=call_prices, columns=columns, loading=self._loading
+        )
 
     async def make_continue_command(self, chat: Chat) -> str:
         """Return the command that continues this chat later, or "" for a chat that cannot be continued."""

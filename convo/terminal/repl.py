@@ -75,6 +75,8 @@ class ReplHost(Protocol):
 
     async def switch_model(self, chat: Chat, model: str) -> None: ...
 
+    def measure_loading(self, chat: Chat) -> None: ...
+
     def change_effort(self, chat: Chat, effort: str | None) -> None: ...
 
     def describe_effort(self, chat: Chat) -> str: ...
@@ -306,6 +308,7 @@ class Repl:
     async def show_answer(self, events: AsyncGenerator[StreamEvent, None]) -> None:
         """Show one answer and its receipt. Raises the errors of the turn, and Interrupted."""
         previous_turn = self.chat.turn
+        self.host.measure_loading(self.chat)
         self.begin_answer()
         printer = AnswerPrinter(
             self._out,

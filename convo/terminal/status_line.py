@@ -125,6 +125,16 @@ MIN_ID_DIGITS = 12
 """Digits of a shortened id: enough to be a handle of its own, also of ids that begin with a time."""
 
 
+class LoadingTime(NamedTuple):
+    """The time for which an answer waited until its model was loaded.
+
+    is_in_duration:  the duration of the request includes it
+    """
+
+    seconds: float
+    is_in_duration: bool
+
+
 def format_receipt(
     link: Link,
     session: Session,
@@ -133,10 +143,12 @@ def format_receipt(
     *,
     call_prices: Sequence[Price | None] = (),
     columns: int | None = None,
+    loading: LoadingTime | None = None,
 ) -> str:
     """Format the receipt of a turn, whatever its status. An id that is the handle of the owner is shown once.
 
     call_links:  the requests that `link` is the total of
+    loading:     of a model that was loaded for this turn
     call_prices:  the price of the model of each of them; without them `price` is used for all
     columns:     of one line that must not be exceeded: ids and paths are shortened; the id, the owner, the
                  cached and reasoning tokens, the duration and the cost are dropped until the rest fits; None:
@@ -147,7 +159,7 @@ def format_receipt(
     status = [] if link.status == "completed" else [link.status + reason]
     links = call_links or [link]
     cost, brief_cost = _format_links_cost(links, call_prices or [price] * len(links)) if usage else ([], [])
-    figures = [*(format_token_counts(usage) if usage else []), *cost, *_format_duration(link)]
+    figures = [*(format_token_counts(usage) if usage else []), *cost, *_format_duration(link, loading)]
     parts = [*([format_count(len(call_links), "call")] if len(call_links) > 1 else []), *status, *figures]
     shown_id, owner = "" if link.id == session.handle else _shown_id(link), format_owner_handle(session)
     if columns is None:
@@ -249,8 +261,13 @@ def format_total_cost(
     return [f"at least {cost[0]} ({unpriced_count:,} of {format_count(request_count, noun)} {have} no price)"]
 
 
-def _format_duration(link: Link) -> list[str]:
-    return [] if link.duration_s is None else [f"{link.duration_s:.1f} s"]
+def _format_duration(link: Link, loading: LoadingTime | None = None) -> list[str]:
+    duration = [] if link.duration_s is None else [f"{link.duration_s:.1f} s"]
+    if loading is None:
+        return duration
+    if loading.is_in_duration:
+        return [f"{text} ({loading.seconds:.1f} s loading)" for text in duration]
+    return [*duration, f"loaded in {loading.seconds:.1f} s"]
 
 
 def _shown_id(link: Link) -> str:

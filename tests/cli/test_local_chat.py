@@ -1,12 +1,15 @@
 """The built-in model continues a conversation in a new process, with every strategy."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from convo.history.records import Strategy
+from tests.cli.chat_commands import ECHO
 from tests.cli.stored_chats import chat_of, write_chats
-from tests.command_runner import Launch
+from tests.command_runner import Convo, Launch
+from tests.terminal.plain_repl import run_repl
 
 SHORT = ("--max-output-tokens", "6", "--temperature", "0", "--json")
 
@@ -77,3 +80,13 @@ def test_the_hint_for_a_message_that_does_not_fit_names_the_conversation(launch:
         "  try: convo compact mine, shorten the message, or choose a model with a larger context window"
     )
     assert launch("sessions", "show", "mine", "--json").json()["items"] == 2
+
+
+@pytest.mark.needs("weights", "posix")
+def test_the_receipt_says_that_the_model_was_loaded_for_this_answer(convo: Convo) -> None:
+    one = ("-m", "local", "--max-output-tokens", "1")
+    assert re.search(r" \d+\.\d s · loaded in \d+\.\d s · resp_", convo("chat", *one, "hi").err)
+    first, second = (line for line in run_repl(*one, lines=["hi", "and"]).err.splitlines() if " · resp_" in line)
+    assert re.search(r" \d+\.\d s \(\d+\.\d s loading\) · resp_", first)
+    assert "load" not in second
+    assert "load" not in convo("chat", *ECHO, "hi").err

@@ -8,7 +8,7 @@ from convo.config.sections import Price
 from convo.history.items import Json
 from convo.history.records import Link, LinkStatus, Session, Strategy
 from convo.history.tree import root_key
-from convo.terminal.status_line import combine_links, format_owner_handle, format_receipt
+from convo.terminal.status_line import LoadingTime, combine_links, format_owner_handle, format_receipt
 
 ROOT = root_key("local")
 LINK = Link(
@@ -162,3 +162,12 @@ def test_several_calls_are_counted() -> None:
     link = replace(LINK, usage=usage(3, 4))
     assert format_receipt(link, SESSION, None, [LINK, LINK], columns=80).startswith("2 calls · 3 input")
     assert format_receipt(link, SESSION, None, [LINK]).startswith("3 input")
+
+
+def test_the_loading_of_a_model_is_beside_the_duration_or_a_part_of_it() -> None:
+    assert format_receipt(LINK, SESSION, loading=LoadingTime(0.84, is_in_duration=False)) == (
+        "1.2 s · loaded in 0.8 s · resp_1 · session mine"
+    )
+    waited = LoadingTime(0.84, is_in_duration=True)
+    assert format_receipt(LINK, SESSION, loading=waited) == "1.2 s (0.8 s loading) · resp_1 · session mine"
+    assert format_receipt(LINK, SESSION, loading=waited, columns=8) == "1.2 s"
