@@ -767,8 +767,8 @@ def open_prompt_history(path: Path, expand: Callable[[str], str] = str) -> Histo
 class EditorCompleter(Completer):
     """Adapts `SuggestCompletions`, which may read the store, to prompt_toolkit."""
 
-    def __init__(self, suggest: SuggestCompletions, measure_columns: Callable[[], int]) -> None:
-        """Prepare completion; `measure_columns` returns the columns of the terminal."""
+    def __init__(self, suggest: SuggestCompletions, measure_columns: Callable[[], int] = lambda: sys.maxsize) -> None:
+        """Prepare completion; `measure_columns` returns the columns of the terminal, in which descriptions are cut."""
         self._suggest, self._measure_columns = suggest, measure_columns
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
