@@ -56,7 +56,7 @@ def test_the_status_line_has_the_tokens_and_the_cost_of_the_chat(convo: Convo) -
 
 
 @pytest.mark.usefixtures("settings")
-@pytest.mark.parametrize(("owner", "text"), [("chain", "chain talk"), ("conversation", "conversation conv_")])
+@pytest.mark.parametrize(("owner", "text"), [("chain", "chain talk"), ("replay", "replay /")])
 def test_the_status_line_names_a_chain_whose_handle_is_in_each_receipt(owner: str, text: str, convo: Convo) -> None:
     convo("chat", f"--{owner}", "-m", "scripted/echo", "-n", "talk", "one two three")
     assert asyncio.run(status_line_of(ChatOptions(handle="talk"))).owner.startswith(text)
