@@ -402,8 +402,8 @@ REFUSED_DECISIONS = [
     ),
     (["", "--decide-only", "-o", "out.json"], 5, "no file ''"),
     ([""], 2, "the handle is empty"),
-    (["state.json", "--decide-only", "-o", ""], 2, "the name of the state file is empty"),
-    (["state.json", "--agent", "bot.py:desk", "-o", ""], 2, "the name of the state file is empty"),
+    (["state.json", "--decide-only", "-o", ""], 2, "--out must not be empty"),
+    (["state.json", "--agent", "bot.py:desk", "-o", ""], 2, "--out must not be empty"),
     (["state.json", "--agent", "bot.py:desk", "-o", "nope/out.json"], 1, "nope is not a folder"),
 ]
 
