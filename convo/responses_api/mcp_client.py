@@ -46,6 +46,9 @@ MAX_ERROR_CHARS = 2000
 MAX_OUTPUT_CHARS = 256 * 1024
 """Characters of the output of one call; the rest is cut off, with a note."""
 
+MAX_REPORT_BYTES = 64 * 1024
+"""Bytes that are read of the report of `mcp_process`."""
+
 CLOSE_TIMEOUT_S = 5.0
 PROTOCOL_ERROR_CODE = -32000
 
@@ -166,28 +169,21 @@ class McpConnection:
             raise self._unavailable(f"it did not respond in {self._target.timeout_s:g} seconds")
         error = None if self._task.cancelled() else self._task.exception()
         reason = self._describe_process() or _describe_failure(error)
-        if self._target.command and not (self._process_report or {}).get("line"):
+        if self._target.command:  # its messages are not shown: they may contain secrets
             reason += f"; run the command of [mcp.{self._label}] in a terminal to see its messages"
         raise self._unavailable(reason) from error
 
     def _describe_process(self) -> str:
-        """Describe the end of the program, with the last line of its stderr without secrets; empty if it ran."""
+        """Describe the end of the program; empty if it ran."""
         report = self._process_report
         if report is None:
             return ""
         program = escape_unprintable(Path(self._target.command[0]).name)
         if "problem" in report:
             return f"its command {program} cannot be started: {report['problem']}"
-        code, line = int(report["exit"]), self._redact_line(str(report["line"]))
+        code = int(report["exit"])
         ending = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
-        return f"its command {program} {ending}{line and f': {line}'}"
-
-    def _redact_line(self, line: str) -> str:
-        from convo.inspect.redaction import SECRET_RULES, Redactor
-
-        key = self._target.key.reveal() if self._target.key is not None else ""
-        line = line.replace(key, "[key]") if key else line
-        return escape_unprintable(Redactor(SECRET_RULES).redact_text(line))
+        return f"its command {program} {ending}"
 
     async def _serve(self) -> None:
         """Open the session, and run jobs until the task is cancelled or the connection breaks."""
@@ -245,9 +241,9 @@ class McpConnection:
     def _read_process_report(self, descriptor: int) -> None:
         """Read the report of `mcp_process`, and close its pipe."""
         try:
-            lines = mcp_process.read_available(descriptor).splitlines()
+            lines = os.read(descriptor, MAX_REPORT_BYTES).splitlines()
             self._process_report = json.loads(lines[-1]) if lines else None
-        except ValueError:  # Python itself wrote to stderr
+        except (BlockingIOError, ValueError):  # no report, or Python itself wrote to stderr
             self._process_report = None
         finally:
             os.close(descriptor)

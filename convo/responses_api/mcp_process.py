@@ -3,7 +3,8 @@
 The package `mcp` gives no process id, exit code or group of a server that ends by itself, so processes that the
 server started would stay. This script runs in place of the server, whose stdin and stdout are its own:
 `python -I -S mcp_process.py PROGRAM ARGUMENT...`. On stderr it writes one report as JSON, only if the server ended
-while its stdin was open. It imports the standard library only, because it starts with each connection.
+while its stdin was open. The server's own messages on stderr are discarded: they may contain secrets, and clients of
+the gateway see the report. The script imports the standard library only, because it starts with each connection.
 """
 
 import json
@@ -20,11 +21,6 @@ KILL_AFTER_S = 1.0
 """Seconds from SIGTERM to SIGKILL; `mcp` waits two seconds before it kills this process."""
 
 POLL_INTERVAL_S = 0.01
-MAX_STDERR_BYTES = 4096
-"""Bytes at the end of the server's stderr that are kept."""
-
-MAX_READS = 16
-MAX_LINE_CHARS = 300
 NOT_STARTED_EXIT_CODE = 127
 
 
@@ -36,44 +32,19 @@ def run_server(command: list[str]) -> int:
     is_terminated: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: is_terminated.append(number))
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    stderr_in, stderr_out = os.pipe()
     try:
-        server = subprocess.Popen(command, stderr=stderr_out, start_new_session=True)  # noqa: S603  the operator's
+        server = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)  # noqa: S603  the operator's
     except OSError as error:
         write_report({"problem": (error.strerror or "unknown error").lower()})
         return NOT_STARTED_EXIT_CODE
-    os.close(stderr_out)
-    os.set_blocking(stderr_in, False)
-    tail = b""
     while server.poll() is None and not is_terminated:
-        ready, _, _ = select.select([signals_in, *([stderr_in] if stderr_in >= 0 else [])], [], [])
-        if signals_in in ready:
-            os.read(signals_in, MAX_STDERR_BYTES)
-        if stderr_in in ready:
-            chunk = read_available(stderr_in)
-            tail = (tail + chunk)[-MAX_STDERR_BYTES:]
-            if not chunk:
-                os.close(stderr_in)
-                stderr_in = -1
+        select.select([signals_in], [], [])
+        os.read(signals_in, 1024)
     has_ended_first = server.returncode is not None and not is_stdin_closed()
     end_group(server)
     if has_ended_first:
-        if stderr_in >= 0:
-            tail = (tail + read_available(stderr_in))[-MAX_STDERR_BYTES:]
-        write_report({"exit": server.returncode, "line": find_last_line(tail)})
+        write_report({"exit": server.returncode})
     return server.returncode if server.returncode >= 0 else 128 - server.returncode
-
-
-def read_available(descriptor: int) -> bytes:
-    """Return the last bytes that can be read without waiting."""
-    data = b""
-    with suppress(BlockingIOError):
-        for _ in range(MAX_READS):  # a process may write without end
-            chunk = os.read(descriptor, 65536)
-            if not chunk:
-                break
-            data = (data + chunk)[-MAX_STDERR_BYTES:]
-    return data
 
 
 def is_stdin_closed() -> bool:
@@ -98,12 +69,6 @@ def end_group(server: "subprocess.Popen[bytes]") -> None:
         except PermissionError:  # a process of another user, or on macOS one that has ended
             time.sleep(POLL_INTERVAL_S)
     server.wait()
-
-
-def find_last_line(data: bytes) -> str:
-    """Return the last line that is not empty, cut off."""
-    lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
-    return lines[-1][:MAX_LINE_CHARS] if lines else ""
 
 
 def write_report(report: dict[str, Any]) -> None:

@@ -244,15 +244,6 @@ def test_a_program_that_ends_at_once_is_reported_with_the_way_to_see_its_message
     assert message.endswith("; run the command of [mcp.process] in a terminal to see its messages.")
 
 
-FAILING_PROGRAM = """
-import os, sys
-print("loading", file=sys.stderr)
-words = ("no \\x1b[2Jaccount for", os.environ["PROCESS_KEY"], "sk-proj-" + "a1B2" * 20, "x" * 400)
-print(*words, file=sys.stderr, end="\\n\\n")
-sys.exit(3)
-"""
-
-
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
@@ -261,11 +252,11 @@ sys.exit(3)
             "its command sh ended with exit code 4; run the command of [mcp.process] in a terminal",
         ),
         (["sh", "-c", "kill -9 $$"], "its command sh was ended by signal 9; run the command"),
-        (["sh", "-c", "echo no account >&2; exit 4"], "its command sh ended with exit code 4: no account."),
+        (["sh", "-c", "echo no account >&2; exit 4"], "its command sh ended with exit code 4; run the command"),
         (["/nowhere/server"], "its command server cannot be started: no such file or directory; run the command"),
     ],
 )
-def test_a_program_that_ends_at_once_is_named_with_its_exit_code_and_its_last_message(
+def test_a_program_that_ends_at_once_is_named_with_its_exit_code_and_without_its_messages(
     command: list[str], reason: str, serve: Serve, upstream: ChatServer
 ) -> None:
     gateway = serve(toml=SETTINGS.format(url=upstream.url, mcp=upstream.url, command=json.dumps(command)))
@@ -275,23 +266,7 @@ def test_a_program_that_ends_at_once_is_named_with_its_exit_code_and_its_last_me
     message = answer.json()["error"]["message"]
     assert answer.status_code == 424
     assert message.startswith(f"MCP server 'process' failed: {reason}"), message
-
-
-def test_the_last_message_of_a_program_is_cut_off_and_has_no_key_and_no_control_character(
-    serve: Serve, upstream: ChatServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PROCESS_KEY", "process-key")
-    command = json.dumps([sys.executable, "-c", FAILING_PROGRAM])
-    gateway = serve(toml=SETTINGS.format(url=upstream.url, mcp=upstream.url, command=command))
-    tool = {"type": "mcp", "server_label": "process"}
-    message = gateway.create_response({"model": "chat/any", "input": "?", "tools": [tool]}).json()["error"]["message"]
-
-    start, _, line = message.partition("exit code 3: ")
-    assert start.endswith("ended with ")
-    assert line.startswith("no \\x1b[2Jaccount for [key] [redacted-")
-    assert len(line) < 320
-    assert "process-key" not in message
-    assert "a1B2" not in message
+    assert "no account" not in message
 
 
 SERVING_PROGRAM = """
