@@ -357,6 +357,8 @@ INSPECTED_LINK_SCHEMA = object_schema(
     {"recording": OBJECT_SCHEMA, "limit": {}, STREAMED_TEXT_DIFFERS: const_schema(True)},
 )
 
+CONVERSATION_TOTALS = dict.fromkeys(("total", "forks"), USAGE_TOTALS_SCHEMA)
+
 INSPECTED_CONVERSATION_FIELDS = {
     **dict.fromkeys(("handle", "head", "version", "name", "owner"), STRING_SCHEMA),
     "strategy": STRATEGY_SCHEMA,
@@ -373,12 +375,12 @@ INSPECTED_CONVERSATION_FIELDS = {
     "bill": nullable_schema(
         object_schema(
             {
-                **dict.fromkeys(("requests", "input", "cached", "output", "again", "unpriced"), COUNT_SCHEMA),
-                **nullable_properties(NUMBER_SCHEMA, "cost_usd", "known_cost_usd"),
-            }
+                **dict.fromkeys(("requests", "input", "cached", "output", "again"), COUNT_SCHEMA),
+                **nullable_properties(NUMBER_SCHEMA, "cost_usd"),
+            },
+            {"known_cost_usd": NUMBER_SCHEMA, "unpriced": COUNT_SCHEMA},
         )
     ),
-    **dict.fromkeys(("total", "forks"), nullable_schema(USAGE_TOTALS_SCHEMA)),
     "run": nullable_schema(
         object_schema(
             {
@@ -473,7 +475,10 @@ INSPECTOR_SCHEMAS: Mapping[str, Schema] = {
         }
     ),
     "InspectedConversation": any_of_schema(
-        object_schema({**INSPECTED_CONVERSATION_FIELDS, "running": array_schema(schema_ref("RunningResponse"))}),
+        object_schema(
+            {**INSPECTED_CONVERSATION_FIELDS, "running": array_schema(schema_ref("RunningResponse"))},
+            CONVERSATION_TOTALS,
+        ),
         {
             **object_schema({"version": STRING_SCHEMA, "running": array_schema(schema_ref("RunningResponse"))}),
             "maxProperties": 2,
@@ -492,7 +497,8 @@ INSPECTOR_SCHEMAS: Mapping[str, Schema] = {
                     }
                 )
             ),
-        }
+        },
+        CONVERSATION_TOTALS,
     ),
     "MarkdownBody": closed_object_schema({}, {"texts": array_schema(STRING_SCHEMA, 20)}),
     "MarkdownNode": any_of_schema(
@@ -681,7 +687,7 @@ SCHEMAS: Mapping[str, Schema] = {
         {
             "handle": STRING_SCHEMA,
             "name": STRING_SCHEMA,
-            **dict.fromkeys(("items", "requests", "own_requests", "own_unpriced"), COUNT_SCHEMA),
+            **dict.fromkeys(("items", "requests", "own_requests"), COUNT_SCHEMA),
         },
         {
             "head": STRING_SCHEMA,
@@ -689,6 +695,7 @@ SCHEMAS: Mapping[str, Schema] = {
             "own_usage": object_schema(dict.fromkeys(("input_tokens", "cached_tokens", "output_tokens"), COUNT_SCHEMA)),
             "own_cost_usd": {"type": "number"},
             "own_known_cost_usd": {"type": "number"},
+            "own_unpriced": COUNT_SCHEMA,
         },
     ),
     "Comparison": object_schema(
