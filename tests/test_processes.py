@@ -6,10 +6,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
 from convo.runtime import describe_process, is_process_dead, process_identity
+from tests.fork_server import run_convo
 
 pytestmark = pytest.mark.needs("posix")
 
@@ -97,3 +99,33 @@ def test_a_holder_name_is_a_valid_file_name(tmp_path: Path) -> None:
 def test_a_holder_is_described_in_words() -> None:
     assert describe_process("desk@4026531836:42:17:hold_1") == "process 42 on desk"
     assert describe_process("somebody") == "somebody"
+
+
+# -- processes of tests ----------------------------------------------------------------------------
+
+
+class OutOfTime(Exception):
+    """Raised in a test that waits for a process, as by its time limit."""
+
+
+@pytest.mark.full
+@pytest.mark.needs("linux")
+def test_a_process_that_started_too_late_for_its_test_is_not_that_of_the_next_one() -> None:
+    def stop_waiting(*_: object) -> None:
+        raise OutOfTime
+
+    assert run_convo(["--version"]).returncode == 0
+    listed = subprocess.run(
+        ["pgrep", "--parent", str(os.getpid()), "-f", "tests.fork_server"], capture_output=True, check=True
+    )
+    server = int(listed.stdout.split()[-1])
+    before = signal.signal(signal.SIGUSR1, stop_waiting)
+    os.kill(server, signal.SIGSTOP)
+    try:
+        Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        with pytest.raises(OutOfTime):
+            run_convo(["nope"])
+    finally:
+        os.kill(server, signal.SIGCONT)
+        signal.signal(signal.SIGUSR1, before)
+    assert run_convo(["--version"]).returncode == 0
