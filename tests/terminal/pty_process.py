@@ -9,7 +9,10 @@ from tests.fork_server import can_fork, start_fork
 
 
 def spawn(*argv: str, env: dict[str, str], **more: Any) -> Any:
-    """Start `convo ARGV` with pexpect; `more` are the arguments of `pexpect.spawn`."""
+    """Start `convo ARGV` with pexpect; `more` are the arguments of `pexpect.spawn`.
+
+    `mode_at_start` of the result is the mode of the terminal before the process could change it.
+    """
     import termios  # not on Windows
 
     import pexpect
@@ -19,12 +22,15 @@ def spawn(*argv: str, env: dict[str, str], **more: Any) -> Any:
         def _spawnpty(self, args: list[str], *, dimensions: tuple[int, int] = (24, 80), **others: Any) -> Any:
             own_end, child_end = os.openpty()
             termios.tcsetwinsize(child_end, dimensions)
+            self.mode_at_start = termios.tcgetattr(child_end)
             pid = start_fork(["convo", *argv], env, os.getcwd(), [child_end] * 3, at_terminal=True)
             os.close(child_end)
             return ptyprocess.PtyProcess(pid, own_end)
 
     kind = ForkedChild if can_fork(env) else pexpect.spawn
     child = kind(sys.executable, ["-m", "convo", *argv], env=env, **more)
+    if not hasattr(child, "mode_at_start"):  # a new Python has not yet run any code of convo
+        child.mode_at_start = termios.tcgetattr(child.child_fd)
     child.delaybeforesend = None  # the tests wait for shown text instead
     return child
 

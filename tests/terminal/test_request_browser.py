@@ -650,13 +650,12 @@ def test_the_help_lists_the_keys(forks: str) -> None:
 def test_leaving_restores_the_terminal(key: str, code: int, forks: str) -> None:
     with open_screen("inspect", forks, "-i", columns=100) as screen:
         fd = os.dup(screen.child.child_fd)
-        before = termios.tcgetattr(fd)
         browser = Browser(screen)
         browser.wait("q quit")
-        assert termios.tcgetattr(fd) != before
+        assert termios.tcgetattr(fd) != screen.child.mode_at_start
         screen.type_keys(key)
         assert screen.wait_for_exit() == code
-        assert termios.tcgetattr(fd) == before
+        assert termios.tcgetattr(fd) == screen.child.mode_at_start
         os.close(fd)
         assert browser.text == ""
         assert not screen.screen.cursor.hidden
@@ -667,13 +666,12 @@ def test_a_signal_restores_the_terminal(name: str, forks: str) -> None:
     number = getattr(signal, name)
     with at_terminal("inspect", forks, "-i", columns=100) as terminal:
         fd = os.dup(terminal.child.child_fd)
-        before = termios.tcgetattr(fd)
         terminal.wait_for_text("q quit")
         terminal.child.kill(number)
         assert terminal.wait_for_exit() == 128 + number
         assert LEAVE_ALTERNATE_SCREEN in terminal.child.before
         assert terminal.child.before.endswith(SHOW_CURSOR)
-        assert termios.tcgetattr(fd) == before
+        assert termios.tcgetattr(fd) == terminal.child.mode_at_start
         os.close(fd)
 
 
