@@ -4,9 +4,11 @@ Markdown ends with the whole document in a comment, so it can be imported again.
 of a compacted conversation they have a transcript, with the items that the compaction replaced.
 """
 
+import asyncio
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from convo.chat.files import format_replay_file
 from convo.errors import ItemDeleted, NotFound
@@ -42,71 +44,86 @@ async def load_transcript(store: Store, path: Path, link_id: str | None) -> tupl
     link_id:  the last link of the branch of `path`
     Returns an empty tuple if no compaction of this branch is known, or its earlier history was deleted.
     """
-    transcript = await _load_entries(store, path, link_id)
-    return transcript.entries if len(transcript.entries) > len(path) else ()
+    histories = await _load_compacted_histories(store, path, link_id)
+    if len(histories) == 1:
+        return ()
+    entries = await asyncio.to_thread(merge_compacted_histories, histories)  # may take seconds
+    return entries if len(entries) > len(path) else ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Transcript:
-    """The entries of a history, and for each item of its path the number of its entry, from 1."""
+class CompactedHistory(NamedTuple):
+    """The history between two compactions.
 
-    entries: tuple[TranscriptEntry, ...]
-    numbers: tuple[int, ...]
+    window_count:  number of items at the start of `path` that a compaction made of the history before; 0 for the first
+    """
 
-
-async def _load_entries(store: Store, path: Path, link_id: str | None) -> _Transcript:
-    """Load the entries of `path`, with those that a compaction on its branch replaced."""
-    entries = tuple(map(TranscriptEntry, path.items))
-    plain = _Transcript(entries, tuple(range(1, len(entries) + 1)))
-    if not any(map(is_compaction, path.items)):
-        return plain
-    compaction = await _find_compaction(store, path, link_id)
-    if compaction is None or compaction.parent_id is None:
-        return plain
-    try:
-        parent = await store.link(compaction.parent_id)
-        if parent is None or parent.head in path.keys:  # the endpoint added the compaction to the history
-            return plain
-        earlier_path = await store.path(parent.head)
-    except (NotFound, ItemDeleted):
-        return plain
-    earlier = await _load_entries(store, earlier_path, parent.id)
-    return merge_compacted_history(earlier, path, path.depth(compaction.head))
+    path: Path
+    window_count: int
 
 
-async def _find_compaction(store: Store, path: Path, link_id: str | None) -> Link | None:
-    """Return the last link on the branch that compacted the history into the start of `path`."""
-    keys = frozenset(path.keys)
-    for _ in range(MAX_WALKED_LINKS):
-        link = await store.link(link_id) if link_id else None
-        if link is None or (is_compaction_link(link) and link.head in keys):
-            return link
+async def _load_compacted_histories(store: Store, path: Path, link_id: str | None) -> list[CompactedHistory]:
+    """Load the histories that the compactions on the branch of `path` replaced, oldest first, and that of `path`."""
+    histories: list[CompactedHistory] = []
+    branch = _walk_branch(store, link_id)
+    while any(map(is_compaction, path.items)):
+        compaction = await _find_compaction(branch, path)
+        if compaction is None or compaction.parent_id is None:
+            break
+        try:
+            parent = await store.link(compaction.parent_id)
+            if parent is None or parent.head in path.keys:  # the endpoint added the compaction to the history
+                break
+            earlier_path = await store.path(parent.head)
+        except (NotFound, ItemDeleted):
+            break
+        histories.append(CompactedHistory(path, path.depth(compaction.head)))
+        path = earlier_path
+    return [CompactedHistory(path, 0), *reversed(histories)]
+
+
+async def _walk_branch(store: Store, link_id: str | None) -> AsyncIterator[Link]:
+    """Yield the links of a branch, last first, up to `MAX_WALKED_LINKS`, each once also in a damaged store."""
+    walked_ids: set[str] = set()
+    while link_id and link_id not in walked_ids and len(walked_ids) < MAX_WALKED_LINKS:
+        walked_ids.add(link_id)
+        link = await store.link(link_id)
+        if link is None:
+            return
+        yield link
         link_id = link.parent_id
+
+
+async def _find_compaction(branch: AsyncIterator[Link], path: Path) -> Link | None:
+    """Return the next link of `branch` that compacted the history into the start of `path`."""
+    keys = frozenset(path.keys)
+    async for link in branch:
+        if is_compaction_link(link) and link.head in keys:
+            return link
     return None
 
 
-def merge_compacted_history(earlier: _Transcript, path: Path, window_count: int) -> _Transcript:
-    """Append the items of a compacted path to the entries of the history before it; kept items are not repeated.
-
-    window_count:  number of items of `path` that the compaction made of that history
-    """
-    unmatched: dict[str, list[int]] = {}
-    for number in earlier.numbers:
-        unmatched.setdefault(digest(earlier.entries[number - 1].item), []).append(number)
-    kept_numbers = [
-        0 if is_compaction(item) or not (same := unmatched.get(digest(item))) else same.pop(0)
-        for item in path.items[:window_count]
-    ]
-    replaced = tuple(sorted(set(earlier.numbers).difference(kept_numbers)))
-    entries, numbers = list(earlier.entries), list[int]()
-    for index, item in enumerate(path.items):
-        number = kept_numbers[index] if index < window_count else 0
-        if not number:
-            is_new = index < window_count and is_compaction(item)
-            entries.append(TranscriptEntry(item, replaced if is_new else ()))
-            number = len(entries)
-        numbers.append(number)
-    return _Transcript(tuple(entries), tuple(numbers))
+def merge_compacted_histories(histories: Iterable[CompactedHistory]) -> tuple[TranscriptEntry, ...]:
+    """Return the items of `histories`, oldest first, as entries; items that a compaction kept are not repeated."""
+    entries: list[TranscriptEntry] = []
+    numbers: list[int] = []  # of the entry of each item of the path, from 1
+    for path, window_count in histories:
+        unmatched: dict[str, deque[int]] = {}
+        for number in numbers if window_count else ():
+            unmatched.setdefault(digest(entries[number - 1].item), deque()).append(number)
+        kept_numbers = [
+            0 if is_compaction(item) or not (same := unmatched.get(digest(item))) else same.popleft()
+            for item in path.items[:window_count]
+        ]
+        replaced = tuple(sorted(set(numbers).difference(kept_numbers)))
+        numbers = []
+        for index, item in enumerate(path.items):
+            number = kept_numbers[index] if index < window_count else 0
+            if not number:
+                is_new = index < window_count and is_compaction(item)
+                entries.append(TranscriptEntry(item, replaced if is_new else ()))
+                number = len(entries)
+            numbers.append(number)
+    return tuple(entries)
 
 
 def render_replay(document: ConversationDocument) -> str:

@@ -4,9 +4,13 @@ import json
 
 import pytest
 
-from convo.history.items import Item, assistant_message, user_message
+from convo.history.items import Item, assistant_message, item_text, user_message
+from convo.history.records import COMPACTION_CONTEXT_MANAGEMENT
+from convo.history.tree import Path, root_key
 from convo.inspect.serialize import ConversationDocument
-from convo.transfer.export import render_jsonl, render_markdown_export, render_replay
+from convo.stores.base import AppendItems, Store, Transaction
+from convo.transfer.export import load_transcript, render_jsonl, render_markdown_export, render_replay
+from tests.stores.chat_transactions import link
 
 ITEMS: tuple[Item, ...] = (
     user_message("Weather?"),
@@ -147,3 +151,32 @@ def test_the_title_and_the_header_are_one_line_each_and_instructions_are_fenced(
 def test_an_image_is_named_by_its_type_or_its_url(url: str, expected: str) -> None:
     item = user_message("", {"type": "input_image", "image_url": url})
     assert expected in render_markdown_export(ConversationDocument((item,), confirmed_count=1), include_data=False)
+
+
+async def store_compactions(store: Store, count: int, first_parent_id: str | None = None) -> Path:
+    """Store the links "cmp_1" to "cmp_{count}", each a compaction followed by a message; return the last path."""
+    path, changes, links = Path(root_key("local")), [], []
+    for number in range(1, count + 1):
+        compaction: Item = {"type": "compaction", "id": f"cmp_{number}", "encrypted_content": str(number)}
+        path = Path(path.root).append([compaction, user_message(f"Question {number}?")])
+        changes.append(AppendItems(path.root, path.items))
+        parent_id = f"cmp_{number - 1}" if number > 1 else first_parent_id
+        parameters = {"context_management": COMPACTION_CONTEXT_MANAGEMENT}
+        links.append(link(f"cmp_{number}", path.root, path.head, parent_id=parent_id, parameters=parameters))
+    await store.commit(Transaction(tuple(changes), tuple(links)))
+    return path
+
+
+async def test_the_text_of_a_conversation_has_the_items_before_more_compactions_than_python_has_frames(
+    store: Store,
+) -> None:
+    path = await store_compactions(store, 1200)
+    entries = await load_transcript(store, path, "cmp_1200")
+    assert len(entries) == 2 * 1200
+    assert entries[-2].replaced_numbers == (2 * 1200 - 3, 2 * 1200 - 2)
+
+
+async def test_compactions_that_name_each_other_as_parent_are_read_once(store: Store) -> None:
+    path = await store_compactions(store, 3, first_parent_id="cmp_3")
+    entries = await load_transcript(store, path, "cmp_3")
+    assert [item_text(entry.item) for entry in entries][-5::2] == ["Question 1?", "Question 2?", "Question 3?"]
