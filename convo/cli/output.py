@@ -133,9 +133,9 @@ def _to_usage_failure(error: TyperException) -> CommandFailure:
     param = getattr(error, "param", None) or _find_option(option, ctx)
     if param is None or hasattr(error, "param_type"):  # a missing argument, or a missing option
         return CommandFailure("usage", message, format_command_usage(ctx), 2)
-    value, is_invalid, reason = message.partition(" is not ")
+    value, is_invalid, reason = message.rpartition(" is not ")  # the value may contain these words too
     if not option and is_invalid and param.param_type_name == "option":
-        value = value.rpartition(": ")[2]
+        value = value.partition(": ")[2]
         message = (
             f"{param.opts[-1]} {_describe_values(param.type, is_number=reason.startswith('in the range'))}, not {value}"
         )

@@ -243,6 +243,11 @@ def test_a_number_below_the_smallest_value_is_refused(argv: str, message: str, c
         ("chat --nosuch", "no option '--nosuch'", "convo chat --help"),
         ("chat --temperature", "--temperature needs a value", "convo chat --temperature 0.7"),
         ("chat --temperature hot hi", "--temperature must be a number, not 'hot'", "convo chat --temperature 0.7"),
+        (
+            "chat --temperature 'a: b is not c' hi",
+            "--temperature must be a number, not 'a: b is not c'",
+            "convo chat --temperature 0.7",
+        ),
         ("serve --port abc", "--port must be a whole number, not 'abc'", "convo serve --port 8788"),
         ("serve --port", "--port needs a value", "convo serve --port 8788"),
         ("resume oslo --reject", "--reject needs a value", "convo resume STATE --reject CALL[=WHY]"),
