@@ -50,10 +50,10 @@ NO_FILE_NAME = re.compile(r"[@(){}\[\]<>=|;:]")
 
 def _find_mentioned_files(text: str, pasted: Iterable[str], is_file: Callable[[str], bool]) -> list[str]:
     """Find the files that a message mentions outside pasted text, each once, in order."""
-    pasted_text = "\n".join(pasted)
+    pasted_mentions = {mention[0] for pasted_text in pasted for mention in FILE_MENTION.finditer(pasted_text)}
     files: dict[str, None] = {}
     for mention in FILE_MENTION.finditer(text):
-        if mention[0] in pasted_text:
+        if mention[0] in pasted_mentions:
             continue
         bare = mention["bare"] or ""
         names = [mention["quoted"]] if mention["quoted"] else [bare, bare.rstrip(TRAILING_PUNCTUATION)]

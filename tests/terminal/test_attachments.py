@@ -82,6 +82,11 @@ def test_a_pasted_at_sign_names_no_file(tmp_path: Path) -> None:
     assert mentioned_names(tmp_path, "read @notes.md", pasted) == ["notes.md"]
 
 
+@pytest.mark.parametrize("pasted", ["diff of @notes.md.orig", "write to me@notes.md"])
+def test_a_typed_file_is_attached_also_if_pasted_text_contains_its_name(tmp_path: Path, pasted: str) -> None:
+    assert mentioned_names(tmp_path, f"read @notes.md and {pasted}", [pasted], ["notes.md"]) == ["notes.md"]
+
+
 def test_a_text_file_is_sent_as_text_and_an_image_as_an_image(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("# Notes")
     (tmp_path / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(2_000))
