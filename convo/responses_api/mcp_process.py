@@ -8,6 +8,7 @@ the gateway see the report. The script imports the standard library only, becaus
 """
 
 import json
+import math
 import os
 import select
 import signal
@@ -20,12 +21,15 @@ from typing import Any
 KILL_AFTER_S = 1.0
 """Seconds from SIGTERM to SIGKILL; `mcp` waits two seconds before it kills this process."""
 
+CLOSED_STDIN_GRACE_S = 3.0
+"""Seconds from the end of stdin to SIGTERM; `mcp` sends it after two, unless the gateway was killed."""
+
 POLL_INTERVAL_S = 0.01
 NOT_STARTED_EXIT_CODE = 127
 
 
 def run_server(command: list[str]) -> int:
-    """Run the server until it ends or SIGTERM arrives, end its group, and return its exit code."""
+    """Run the server until it ends, SIGTERM arrives or the gateway is gone; end its group, and return its exit code."""
     signals_in, signals_out = os.pipe()
     os.set_blocking(signals_out, False)
     signal.set_wakeup_fd(signals_out)
@@ -37,9 +41,16 @@ def run_server(command: list[str]) -> int:
     except OSError as error:
         write_report({"problem": (error.strerror or "unknown error").lower()})
         return NOT_STARTED_EXIT_CODE
-    while server.poll() is None and not is_terminated:
-        select.select([signals_in], [], [])
-        os.read(signals_in, 1024)
+    poll, deadline = select.poll(), math.inf
+    poll.register(signals_in, select.POLLIN)
+    poll.register(0, 0)  # reports that the other end was closed, and no input
+    while server.poll() is None and not is_terminated and (remaining_s := deadline - time.monotonic()) > 0:
+        for descriptor, _ in poll.poll(None if math.isinf(remaining_s) else remaining_s * 1000):
+            if descriptor == signals_in:
+                os.read(signals_in, 1024)
+            else:
+                poll.unregister(0)
+                deadline = time.monotonic() + CLOSED_STDIN_GRACE_S
     has_ended_first = server.returncode is not None and not is_stdin_closed()
     end_group(server)
     if has_ended_first:

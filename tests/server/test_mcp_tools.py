@@ -311,6 +311,30 @@ def test_processes_that_a_program_started_end_with_it(
     assert not is_process_running(int(started.read_text()))
 
 
+IMPATIENT_SCRIPT = """
+import sys
+from convo.responses_api import mcp_process
+mcp_process.CLOSED_STDIN_GRACE_S = 0.1
+sys.exit(mcp_process.run_server(sys.argv[1:]))
+"""
+
+
+def test_a_program_that_ignores_the_end_of_its_stdin_ends_after_the_gateway_was_killed() -> None:
+    program = ["sh", "-c", "sleep 600 & echo $!; wait"]
+    with subprocess.Popen(
+        [sys.executable, "-c", IMPATIENT_SCRIPT, *program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            started_id = int(process.stdout.readline())
+            process.stdin.close()
+            process.wait(timeout=60)
+        finally:
+            process.terminate()
+    assert not is_process_running(started_id)
+
+
 def is_process_running(process_id: int) -> bool:
     """Whether a process exists and has not ended; one that has ended may wait for its parent."""
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(process_id)], capture_output=True, text=True, check=False)
