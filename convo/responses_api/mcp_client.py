@@ -168,13 +168,13 @@ class McpConnection:
             await self.aclose()
             raise self._unavailable(f"it did not respond in {self._target.timeout_s:g} seconds")
         error = None if self._task.cancelled() else self._task.exception()
-        reason = self._describe_process() or _describe_failure(error)
+        reason = self._describe_program_end() or _describe_failure(error)
         if self._target.command:  # its messages are not shown: they may contain secrets
             reason += f"; run the command of [mcp.{self._label}] in a terminal to see its messages"
         raise self._unavailable(reason) from error
 
-    def _describe_process(self) -> str:
-        """Describe the end of the program; empty if it ran."""
+    def _describe_program_end(self) -> str:
+        """Describe the end of the program; empty if it did not end by itself."""
         report = self._process_report
         if report is None:
             return ""

@@ -28,32 +28,32 @@ POLL_INTERVAL_S = 0.01
 NOT_STARTED_EXIT_CODE = 127
 
 
-def run_server(command: list[str]) -> int:
-    """Run the server until it ends, SIGTERM arrives or the gateway is gone; end its group, and return its exit code."""
+def run_program(command: list[str]) -> int:
+    """Run the program until it ends, SIGTERM arrives or the gateway is gone; end its group, and return its exit code."""
     signals_in, signals_out = os.pipe()
     os.set_blocking(signals_out, False)
     signal.set_wakeup_fd(signals_out)
-    is_terminated: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: is_terminated.append(number))
+    received_signals: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: received_signals.append(number))
     signal.signal(signal.SIGCHLD, lambda *_: None)
     try:
-        server = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)  # noqa: S603  the operator's
+        server = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)  # noqa: S603  from the settings
     except OSError as error:
         write_report({"problem": (error.strerror or "unknown error").lower()})
         return NOT_STARTED_EXIT_CODE
     poll, deadline = select.poll(), math.inf
     poll.register(signals_in, select.POLLIN)
     poll.register(0, 0)  # reports that the other end was closed, and no input
-    while server.poll() is None and not is_terminated and (remaining_s := deadline - time.monotonic()) > 0:
+    while server.poll() is None and not received_signals and (remaining_s := deadline - time.monotonic()) > 0:
         for descriptor, _ in poll.poll(None if math.isinf(remaining_s) else remaining_s * 1000):
             if descriptor == signals_in:
                 os.read(signals_in, 1024)
             else:
                 poll.unregister(0)
                 deadline = time.monotonic() + CLOSED_STDIN_GRACE_S
-    has_ended_first = server.returncode is not None and not is_stdin_closed()
-    end_group(server)
-    if has_ended_first:
+    ended_by_itself = server.returncode is not None and not is_stdin_closed()
+    end_process_group(server)
+    if ended_by_itself:
         write_report({"exit": server.returncode})
     return server.returncode if server.returncode >= 0 else 128 - server.returncode
 
@@ -65,7 +65,7 @@ def is_stdin_closed() -> bool:
     return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
-def end_group(server: "subprocess.Popen[bytes]") -> None:
+def end_process_group(server: "subprocess.Popen[bytes]") -> None:
     """End the server and the processes that it started, with SIGTERM and then SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + KILL_AFTER_S
@@ -88,4 +88,4 @@ def write_report(report: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_server(sys.argv[1:]))
+    sys.exit(run_program(sys.argv[1:]))
