@@ -48,7 +48,6 @@ where they enter, with `raise ... from`; cli and server read the fields in one p
 is an outcome of a run and no error.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -122,17 +121,6 @@ class ConvoError(Exception):
         if not quoted_handle:
             return self.unsaved_hint or self.hint
         return self.hint.replace(HANDLE_PLACEHOLDER, quoted_handle)
-
-
-def describe_json_error(error: Exception) -> str:
-    """Describe an error of Python's JSON parser in words of JSON."""
-    if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg} at line {error.lineno}, column {error.colno}"
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    if "set_int_max_str_digits" in str(error):
-        return "a number in it has too many digits"
-    return str(error)
 
 
 # -- the caller -----------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from convo.errors import StoreFault, StoreFull, StoreReadOnly, Unreadable, describe_json_error
-from convo.history.canonical import refuse_json_constant
+from convo.errors import StoreFault, StoreFull, StoreReadOnly, Unreadable
+from convo.history.canonical import describe_json_error, refuse_json_constant
 from convo.history.items import Item, Json, item_type
 from convo.runtime import open_nonblocking, open_temporary_file
 

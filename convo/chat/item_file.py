@@ -17,7 +17,8 @@ from pathlib import Path
 from shlex import quote
 
 from convo.chat.files import REPLAY_FILE_HINT, ReplayFile, format_os_error, read_whole_stream, write_atomic
-from convo.errors import InputFault, InvalidUsage, NotFound, Unreadable, describe_json_error
+from convo.errors import InputFault, InvalidUsage, NotFound, Unreadable
+from convo.history.canonical import describe_json_error
 from convo.history.items import Item, Json, item_type
 from convo.inspect.serialize import ConversationDocument, document_from_json, document_from_lines, is_document
 

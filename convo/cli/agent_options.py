@@ -47,8 +47,8 @@ from convo.errors import (
     NotFound,
     StoreFault,
     Unreadable,
-    describe_json_error,
 )
+from convo.history.canonical import describe_json_error
 from convo.history.items import Json
 from convo.runs.state import RunLimits
 from convo.runtime import open_temporary_file, random_id

@@ -19,7 +19,8 @@ from convo.cli.output import print_json, print_line, print_notice
 from convo.cli.progress import show_progress
 from convo.cli.resolve import HandleResolver, LookupOptions, get_owner_handle, is_path_like
 from convo.config.loader import load_settings
-from convo.errors import InvalidUsage, ItemDeleted, Unreadable, describe_json_error
+from convo.errors import InvalidUsage, ItemDeleted, Unreadable
+from convo.history.canonical import describe_json_error
 from convo.history.items import Json
 from convo.history.records import EMBEDDED_SCOPE
 from convo.inspect.diff import (

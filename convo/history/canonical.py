@@ -4,6 +4,8 @@
 normalized item). Items are stored by hash; histories are compared by digest, because the same answer has at least four
 forms: response output, request input, `{role, content: [output_text]}` and `{role, content: "text"}`. Both hash
 sorted-key ASCII JSON with exact integers (RFC 8785 would merge 2**53 with 2**53 + 1 and rejects lone surrogates).
+
+JSON from outside is decoded by `STRICT_JSON_DECODER`, which refuses numbers without a canonical form.
 """
 
 import json
@@ -40,6 +42,18 @@ def _parse_finite_float(digits: str) -> float:
 
 STRICT_JSON_DECODER = json.JSONDecoder(parse_constant=refuse_json_constant, parse_float=_parse_finite_float)
 """Raises ValueError for constants that are not JSON, and for numbers beyond every double."""
+
+
+def describe_json_error(error: Exception) -> str:
+    """Describe an error of Python's JSON parser in words of JSON."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at line {error.lineno}, column {error.colno}"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if "set_int_max_str_digits" in str(error):
+        return "a number in it has too many digits"
+    return str(error)
+
 
 MAX_JSON_VALUES = 500_000
 """Maximum number of values in a document, nested ones included: fifty for each of the maximum number of items."""

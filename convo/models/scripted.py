@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
 
-from convo.errors import StreamBroken, Unreadable, describe_json_error
+from convo.errors import StreamBroken, Unreadable
+from convo.history.canonical import describe_json_error
 from convo.history.items import Item, Json, StreamEvent, is_client_output, is_user_message, item_text, searchable_text
 from convo.models.base import HostedToolsUse, ModelRequest
 from convo.models.errors import ErrorContext, fault_from_status

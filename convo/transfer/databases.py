@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from convo.errors import InputFault, describe_json_error
+from convo.errors import InputFault
+from convo.history.canonical import describe_json_error
 from convo.history.items import Item, Json, assistant_message, item_text, item_type, user_message
 from convo.inspect.serialize import ConversationDocument
 from convo.runtime import track_progress

@@ -21,7 +21,8 @@ from pathlib import Path as FilePath
 from convo.chat.files import format_os_error, read_whole_stream
 from convo.chat.item_file import UNNAMED_FILE, parse_item_file
 from convo.chat.session_record import make_session_name, validate_session_name
-from convo.errors import InputFault, InvalidUsage, ItemDeleted, NotFound, Unreadable, describe_json_error
+from convo.errors import InputFault, InvalidUsage, ItemDeleted, NotFound, Unreadable
+from convo.history.canonical import describe_json_error
 from convo.history.items import MAX_TITLE_ITEMS, Item, Json, user_message
 from convo.history.records import Link, Scope, Session, Strategy
 from convo.history.tree import Path, root_key
