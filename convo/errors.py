@@ -54,9 +54,11 @@ from typing import Any, Self
 MAX_SHOWN_HANDLE_CHARS = 300
 """Characters of a handle that a message repeats in full."""
 
-
 HANDLE_PLACEHOLDER = "HANDLE"
-"""Stands for the conversation in a hint."""
+"""The word of a hint that is replaced by the handle of the conversation."""
+
+REPEAT_HINT = "repeat the command"
+"""The next step in a shell where /retry is the one at a prompt."""
 
 
 class ConvoError(Exception):
@@ -85,17 +87,17 @@ class ConvoError(Exception):
                 if name not in vars(cls):
                     setattr(cls, name, "")
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, shell_hint: str = "") -> None:
         super().__init__(message)
         if hint is not None:
-            self.replace_hint(hint)
+            self.replace_hint(hint, shell_hint=shell_hint)
 
     @property
     def message(self) -> str:
         return str(self.args[0])
 
     def replace_hint(self, hint: str, *, shell_hint: str = "") -> None:
-        """Replace the hints of the class for every place."""
+        """Replace all hints of the class: in a shell, at a prompt, and of an unsaved conversation."""
         self.hint, self.shell_hint, self.prompt_hint, self.unsaved_hint = hint, shell_hint, "", ""
         self.added_hints = ()
 
@@ -419,9 +421,7 @@ class EndpointFault(ConvoError):
         hint: str | None = None,
         shell_hint: str = "",
     ) -> None:
-        super().__init__(message)
-        if hint is not None:
-            self.replace_hint(hint, shell_hint=shell_hint)
+        super().__init__(message, hint=hint, shell_hint=shell_hint)
         self.code = code or type(self).code
         self.status = status or type(self).status
         self.param, self.retry_after_s = param, retry_after_s
@@ -450,9 +450,6 @@ class TryLater(EndpointFault):
     code, status, hint = "try_later", 503, "wait a moment, then /retry"
     shell_hint = "wait a moment, then repeat the command"
 
-
-REPEAT_HINT = "repeat the command"
-"""The next step in a shell where /retry is the one at a prompt."""
 
 NO_CONNECTION = "no_connection"
 """The code of an `Unreachable` before anything was sent."""
