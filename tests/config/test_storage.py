@@ -281,8 +281,8 @@ def test_a_url_is_shown_and_passed_on_without_its_passwords(url: str, redacted: 
         ("mysql://me:pw@h/db", "'mysql://' is not the scheme of a store"),
         ("chat.db", "sqlite:chat.db"),
         ("/srv/chats", "sqlite:/srv/chats"),
-        ("me:pw@h/db", InvalidSettings.hint),
-        ("nonsense", InvalidSettings.hint),
+        ("me:pw@h/db", "give --store another value, or omit it"),
+        ("nonsense", "give --store another value, or omit it"),
     ],
 )
 def test_the_hint_for_an_unknown_store_names_its_scheme_and_the_nearest_one(text: str, hint: str) -> None:
