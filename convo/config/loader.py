@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -30,6 +30,7 @@ from convo.config.sections import (
     STATEFUL_APIS,
     FileSettings,
     Provider,
+    ProviderApi,
     ServeLimits,
     is_keyless,
     parse_ollama_host,
@@ -425,17 +426,22 @@ def _resolve_path_setting(setting: Setting, sources: SettingsInputs) -> Setting:
     return Setting(setting.key, resolve_setting_path(str(setting.value), base, sources.home), setting.source)
 
 
-_SETTINGS_OF_SOME_APIS: tuple[tuple[str, Callable[[str], bool], str, str], ...] = (
-    ("hosted_tools", lambda api: api not in STATEFUL_APIS, ", which has these tools", "chat or anthropic"),
-    ("custom_tools", lambda api: api == "chat", "", "chat"),
-    (
-        "prefix_mismatch_behavior",
-        lambda api: api == "anthropic",
-        ": it is a parameter of the Messages API",
-        "anthropic",
-    ),
+class _ApiSetting(NamedTuple):
+    """A setting of a provider that only some APIs use.
+
+    reason:  why the others do not, as the end of a sentence
+    """
+
+    name: str
+    apis: tuple[ProviderApi, ...]
+    reason: str = ""
+
+
+_API_SETTINGS = (
+    _ApiSetting("hosted_tools", ("chat", "anthropic", "local", "scripted"), ", which has these tools"),
+    _ApiSetting("custom_tools", ("chat",)),
+    _ApiSetting("prefix_mismatch_behavior", ("anthropic",), ": it is a parameter of the Messages API"),
 )
-"""Settings of a provider, whether an API uses one, why another does not, and the names of these APIs."""
 
 
 def _build_providers(settings: Mapping[SettingKey, Setting]) -> dict[str, Provider]:
@@ -447,12 +453,13 @@ def _build_providers(settings: Mapping[SettingKey, Setting]) -> dict[str, Provid
         if "api" not in fields[name]:
             place = next(setting for key, setting in settings.items() if key[:2] == ("providers", name)).source.location
             raise InvalidSettings(f"{place}: '{name}' is not a known provider, so 'providers.{name}.api' must be set")
-        for field, has_effect, reason, apis in _SETTINGS_OF_SOME_APIS:
-            configured = settings.get(("providers", name, field))
-            if configured is not None and not has_effect(fields[name]["api"]):
+        for api_setting in _API_SETTINGS:
+            configured = settings.get(("providers", name, api_setting.name))
+            if configured is not None and fields[name]["api"] not in api_setting.apis:
+                apis = " or ".join(api for api in api_setting.apis if api in CONFIGURABLE_APIS)
                 raise InvalidSettings(
-                    f"{configured.source.location}: 'providers.{name}.{field}' has no effect with the API"
-                    f" {fields[name]['api']!r}{reason}",
+                    f"{configured.source.location}: 'providers.{name}.{api_setting.name}' has no effect with the API"
+                    f" {fields[name]['api']!r}{api_setting.reason}",
                     hint=f"remove it, or set 'providers.{name}.api' to {apis}",
                 )
     return {name: Provider(name, **fields[name]) for name in sorted(fields)}
