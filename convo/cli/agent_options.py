@@ -39,15 +39,7 @@ from convo.chat.files import read_text_file
 from convo.cli.output import print_notice
 from convo.cli.run_options import AgentSource, RunFlags
 from convo.config.paths import make_private_folder
-from convo.errors import (
-    ConvoError,
-    InputFault,
-    InvalidSettings,
-    InvalidUsage,
-    NotFound,
-    StoreFault,
-    Unreadable,
-)
+from convo.errors import ConvoError, InputFault, InvalidSettings, InvalidUsage, NotFound, StoreFault, Unreadable
 from convo.history.canonical import describe_json_error
 from convo.history.items import Json
 from convo.runs.state import RunLimits

@@ -75,7 +75,7 @@ class LoadedRuns(NamedTuple):
     unreadable: Sequence[UnreadableRun]
 
 
-def get_exit_code(unreadable: Sequence[UnreadableRun]) -> int:
+def _get_exit_code(unreadable: Sequence[UnreadableRun]) -> int:
     """Return the exit code of a command for all pending calls: an unreadable run may have further ones."""
     return UnknownSchema.exit if unreadable else 0
 
@@ -101,7 +101,7 @@ def print_pending_calls(config: ConfigPath, *, as_json: bool) -> int:
     if orphaned:
         _write_stderr_line(_format_orphaned_runs(orphaned))
     _write_unreadable_runs(unreadable)
-    return get_exit_code(unreadable)
+    return _get_exit_code(unreadable)
 
 
 def _render_paused_and_decided_runs(paused_runs: Sequence[tuple[AgentRun, PausedRun]], display: DisplayOptions) -> str:
@@ -198,7 +198,7 @@ async def decide_calls(
     if ALL_CALLS_WORD not in {selector.partition("=")[0] for selector in selectors}:
         return 0
     _write_unreadable_runs(unreadable)
-    return get_exit_code(unreadable)
+    return _get_exit_code(unreadable)
 
 
 async def _save_decisions(

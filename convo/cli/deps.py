@@ -177,12 +177,12 @@ def make_request_options(
         store=store,
         encrypt_reasoning=remote and has_encrypted_reasoning(choice.name.model),
         field_sources=describe_field_sources(request_settings, fields),
-        ignored_settings=[describe_ignored_effort(str(choice.name), ignored.setting)] if ignored else (),
+        ignored_settings=[_describe_ignored_effort(str(choice.name), ignored.setting)] if ignored else (),
     )
 
 
-def describe_ignored_effort(model: str, setting: Setting) -> str:
-    """Say in one sentence that the effort for all models is not sent to this one."""
+def _describe_ignored_effort(model: str, setting: Setting) -> str:
+    """Describe in one sentence that the effort for all models is not sent to this one."""
     name = format_setting_key(setting.key)
     return f"{name} {setting.source} is ignored: {model} does not support a reasoning effort"
 

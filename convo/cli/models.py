@@ -83,8 +83,8 @@ def print_local_servers(config: Path | None, *, as_json: bool) -> None:
         return
     if not servers:
         ports = ", ".join(f"{kind.name} ({kind.port})" for kind in kinds if kind.base_url is None)
-        named = "".join(f", or at OLLAMA_HOST ({kind.base_url})" for kind in kinds if kind.base_url)
-        print_notice(f"no model server answers on this machine at the standard ports of {ports}{named}")
+        others = "".join(f", or at OLLAMA_HOST ({kind.base_url})" for kind in kinds if kind.base_url)
+        print_notice(f"no model server answers on this machine at the standard ports of {ports}{others}")
         return
     print_line(render_local_servers(servers, detect_display(sys.stdout, os.environ)))
     sys.stdout.flush()

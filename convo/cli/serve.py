@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from convo.cli.deps import get_store_url
 from convo.cli.output import print_debug_traceback, print_line, print_notice, to_failure
 from convo.config.loader import SettingFlags, load_settings
-from convo.config.settings import ServeSettings, Settings, model_name_expander
+from convo.config.settings import ServeSettings, Settings, make_model_name_expander
 from convo.config.values import redact_passwords
 from convo.errors import DamagedRow, InvalidUsage, StoreFault
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS
@@ -87,7 +87,7 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
                 service, serve_settings,
                 InspectorDeps(
                     inspector_store, settings.prices, providers=settings.providers,
-                    expand_model_name=model_name_expander(settings),
+                    expand_model_name=make_model_name_expander(settings),
                 ),
                 clock=clock, new_id=random_id, authenticator=keys, log=log, report_store_fault=StoreFaultPrinter(),
                 upstreams=models,

@@ -124,7 +124,7 @@ def print_store_check(config: ConfigPath, flags: SettingFlags, *, as_json: bool)
     from convo.stores.factory import check_store
 
     settings = _load_durable_settings(config, flags)
-    with explain_missing_database(flags), show_progress("checking", settings) as report:
+    with _explain_missing_database(flags), show_progress("checking", settings) as report:
         checked = asyncio.run(check_store(get_store_url(settings.storage), report))
     location, is_ok = str(settings.storage), not checked.problems
     if as_json:
@@ -227,7 +227,7 @@ def copy_to_backup(config: ConfigPath, flags: SettingFlags, file: Path, *, as_js
             print_line(escape_control_chars(command))
             print_notice("run this command; set a password in PGPASSWORD or ~/.pgpass")
         return
-    with explain_missing_database(flags), show_progress("copying", settings) as report:
+    with _explain_missing_database(flags), show_progress("copying", settings) as report:
         size = factory.backup_store(get_store_url(settings.storage), file, report)
     if as_json:
         print_json({"store": location, "file": str(file), "bytes": size, "command": None})
@@ -244,7 +244,7 @@ def copy_readable_rows(config: ConfigPath, flags: SettingFlags, file: Path, *, a
     from convo.stores import factory
 
     settings = _load_durable_settings(config, flags)
-    with explain_missing_database(flags), show_progress("recovering", settings) as report:
+    with _explain_missing_database(flags), show_progress("recovering", settings) as report:
         result = factory.recover_store(get_store_url(settings.storage), file, report)
     is_complete = result.is_complete
     if as_json:
@@ -344,7 +344,7 @@ def _format_prune_result(options: PruneOptions, *, has_matches: bool) -> str:
 
 
 @contextmanager
-def explain_missing_database(flags: SettingFlags) -> Iterator[None]:
+def _explain_missing_database(flags: SettingFlags) -> Iterator[None]:
     """Name --store in the hint of an error about a missing database: a chat would create another one."""
     try:
         yield

@@ -40,6 +40,7 @@ REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """The reasoning efforts of the API (`openai.types.shared.ReasoningEffort`); a server of chat models may have others."""
 
 PROVIDERS_WITH_KNOWN_EFFORTS = ("openai", "azure", "anthropic")
+"""Providers whose models have no other efforts."""
 
 MAX_TEMPERATURE = 2
 
@@ -105,7 +106,7 @@ def check_parameter_value(value: object) -> object:
 
 
 def check_new_value(key: SettingKey, value: object) -> None:
-    """Check a value that `convo config set` writes and that is read from any file, as earlier releases accepted it.
+    """Check a value that `convo config set` writes; a file that a user edits may have others, which are sent.
 
     Raises InvalidValue for a reasoning effort that the API does not know; a model of another provider may have its own.
     """
@@ -211,16 +212,16 @@ def _rank(is_for_model: bool, found: RequestSetting) -> tuple[bool, bool]:
 def split_unsupported_effort(
     settings: Sequence[RequestSetting],
 ) -> tuple[tuple[RequestSetting, ...], RequestSetting | None]:
-    """Leave out the effort for all models, for a model without efforts; return the other settings and the effort.
+    """Split the settings of a model without efforts: those that are sent, and the effort for all models or None.
 
-    An effort that is set for this model stays, so that the model refuses it by name.
+    An effort that is set for this model is sent, so that the model refuses it by name.
     """
-    general = [
-        one
-        for one in settings
-        if one.field == EFFORT_FIELD and one.setting.key[0] == REQUEST_TABLE and one.setting.value != "none"
+    unsupported = [
+        setting
+        for setting in settings
+        if setting.field == EFFORT_FIELD and setting.setting.key[0] == REQUEST_TABLE and setting.setting.value != "none"
     ]
-    return tuple(one for one in settings if one not in general), general[0] if general else None
+    return tuple(setting for setting in settings if setting not in unsupported), next(iter(unsupported), None)
 
 
 def merge_request_parameters(settings: Sequence[RequestSetting], given: Mapping[str, Any]) -> dict[str, Any]:

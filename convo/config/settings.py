@@ -321,17 +321,17 @@ def expand_model_name(settings: Settings, name: str) -> str:
         return name
 
 
-MAX_KEPT_NAMES, MAX_KEPT_NAME_CHARS = 1000, 200
+MAX_CACHED_NAMES, MAX_CACHED_NAME_CHARS = 1000, 200
 
 
-def model_name_expander(settings: Settings) -> Callable[[str], str]:
-    """Return `expand_model_name` with these settings; it keeps the newest results.
+def make_model_name_expander(settings: Settings) -> Callable[[str], str]:
+    """Return `expand_model_name` for these settings, with a cache.
 
-    It does not keep those of long names: a client can send a name of any length, which no model has.
+    Long names are not cached: no model has one, but a client can send a name of any length.
     """
     expand = partial(expand_model_name, settings)
-    expand_kept = lru_cache(MAX_KEPT_NAMES)(expand)
-    return lambda name: expand_kept(name) if len(name) <= MAX_KEPT_NAME_CHARS else expand(name)
+    expand_cached = lru_cache(MAX_CACHED_NAMES)(expand)
+    return lambda name: expand_cached(name) if len(name) <= MAX_CACHED_NAME_CHARS else expand(name)
 
 
 def resolve_alias(name: str, aliases: Mapping[str, str], source: SettingSource) -> str:

@@ -36,7 +36,7 @@ class ServerKind(NamedTuple):
     name:      of the product
     provider:  the name for it in the settings
     port:      its standard port
-    base_url:  where it is according to its variable, with /v1; None: at the standard port of this machine
+    base_url:  the URL in its variable, with /v1; None: the standard port of this machine
     """
 
     name: str

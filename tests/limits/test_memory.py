@@ -24,7 +24,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from convo.config.settings import BUILT_IN_MODEL, model_name_expander
+from convo.config.settings import BUILT_IN_MODEL, make_model_name_expander
 from convo.history.items import user_message
 from convo.history.tree import Path as ItemPath
 from convo.history.tree import root_key
@@ -254,7 +254,7 @@ def test_long_host_names_are_not_kept(tmp_path: Path) -> None:
 
 
 def test_long_model_names_are_not_kept() -> None:
-    expand = model_name_expander(make_settings())
+    expand = make_model_name_expander(make_settings())
 
     def expand_all() -> None:
         for number in range(40):

@@ -161,8 +161,8 @@ class RequestFlags:
         return fields
 
 
-def show_argument(argument: str) -> str:
-    """Return an argument for an error, with quotes if it is empty or has a character that is not printable."""
+def format_argument(argument: str) -> str:
+    """Format an argument for an error: in quotes if it is empty or has a character that is not printable."""
     return argument if argument and argument.isprintable() else repr(argument)
 
 
@@ -172,7 +172,7 @@ def parse_parameter(argument: str) -> tuple[str, Json]:
 
     key, separator, text = argument.partition("=")
     if not separator or not PARAMETER_KEY.fullmatch(key):
-        raise InvalidUsage(f"--param {show_argument(argument)} is not KEY=VALUE", hint="--param service_tier=flex")
+        raise InvalidUsage(f"--param {format_argument(argument)} is not KEY=VALUE", hint="--param service_tier=flex")
     name = key.partition(".")[0]
     if name in OWN_OPTIONS:
         raise InvalidUsage(f"--param cannot set {name}", hint=OWN_OPTIONS[name])
@@ -241,7 +241,7 @@ def parse_variables(arguments: Sequence[str]) -> dict[str, str]:
     for argument in arguments:
         name, separator, value = argument.partition("=")
         if not separator or not name.isidentifier():
-            raise InvalidUsage(f"--var {show_argument(argument)} is not KEY=VALUE", hint="--var language=French")
+            raise InvalidUsage(f"--var {format_argument(argument)} is not KEY=VALUE", hint="--var language=French")
         if name in values:
             raise InvalidUsage(f"--var {name} is given twice", hint="give each variable once")
         values[name] = value
