@@ -329,7 +329,7 @@ def _describe_missing_requests(max_links: int) -> tuple[str, ...]:
 
 
 def _sort_by_depth(links: Sequence[Link], path: Path) -> list[Link]:
-    """Sort the links of a conversation by their places on its path; those without one come first."""
+    """Sort the links of a conversation by their positions on its path; those without one come first."""
     depth = {key: position for position, key in enumerate(path.keys, 1)}
     return sorted(links, key=lambda link: depth.get(link.input_head, 0))
 

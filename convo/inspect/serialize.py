@@ -153,7 +153,7 @@ PAGE_BEGIN, PAGE_END = '<script type="application/json" id="convo">', "</script>
 class TranscriptEntry(NamedTuple):
     """One item of a text for reading.
 
-    replaced_numbers:  for a compaction, the numbers of the entries, from 1, that later requests have it in place of
+    replaced_numbers:  of a compaction, the numbers, from 1, of the entries that it replaces in later requests
     """
 
     item: Item
@@ -166,8 +166,8 @@ class ConversationDocument:
 
     The items have no credentials of tools: neither an export nor the store that a file is imported to may contain them.
 
-    transcript:  the items for reading, if these are others than `items`: with those that a compaction replaced. It is
-                 no part of the JSON forms
+    transcript:  `items` with those that a compaction replaced, for Markdown and pages; empty without a compaction, and
+                 in no JSON form
     """
 
     items: tuple[Item, ...]
@@ -187,7 +187,7 @@ class ConversationDocument:
 
     @property
     def entries(self) -> tuple[TranscriptEntry, ...]:
-        """The items for reading."""
+        """The items of a text for reading."""
         return self.transcript or tuple(map(TranscriptEntry, self.items))
 
 

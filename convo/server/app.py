@@ -84,14 +84,14 @@ def ignore_report(reason: str) -> None:
 class Gateway:
     """An ASGI application over a service.
 
-    authenticator:     None accepts local callers as the tenant "local"
-    websocket_limits:  limits of each WebSocket
-    upstreams:         the providers' own APIs, for requests that are passed through
-    report_dropped:    called with the reason when the first request could not be recorded
-    store:             the service's store, if that of the inspector page is another connection
-    recording:         records requests that the service does not store, if the settings ask for it
-    is_shutting_down:  set by `begin_shutdown`: from then on nothing new is started
-    sockets:           the open WebSockets
+    authenticator:         None accepts local callers as the tenant "local"
+    websocket_limits:      limits of each WebSocket
+    upstreams:             the providers' own APIs, for requests that are passed through
+    report_dropped:        called with the reason when the first request could not be recorded
+    store:                 the service's store, if that of the inspector page is another connection
+    recording:             records requests that the service does not store, if the settings ask for it
+    is_shutting_down:      set by `begin_shutdown`: from then on nothing new is started
+    sockets:               the open WebSockets
     pass_through_tracker:  the running requests that are passed through
     """
 

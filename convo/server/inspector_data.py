@@ -506,7 +506,7 @@ def _is_call(item: Item) -> bool:
 
 
 def _build_bill_data(view: ConversationView) -> Json:
-    """Build the figures of the requests of the branch; with the costs that are known, as `total` has them."""
+    """Build `bill`: the figures of the branch, which `total` has under other names."""
     total = sum_link_usage(split_off_forks(view)[0], view.prices)
     if total is None:
         return None

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from convo.terminal.picker import PickerEntries
 
 MENU_MARGINS = 5
-"""Columns of a completion menu beside its names and descriptions: two of each, and its scroll bar."""
+"""Columns of a completion menu without its texts: two for each of its two columns, and its scroll bar."""
 
 MAX_MENU_ROWS = 8
 """Rows of a completion menu, including the line it belongs to."""

@@ -351,21 +351,21 @@ def render_lint_report(report: "LintReport", display: DisplayOptions) -> str:
 
 
 FINDING_TEXT_OFFSET = len("    warning  ")
-"""Columns before the text of a finding beside its location."""
+"""Columns of a finding in its line without its location and its text."""
 
 MIN_FINDING_TEXT_COLUMNS = 36
-"""Columns from which on the text of a finding is beside its location; in fewer it begins in the next line."""
+"""Columns that the text of a finding needs in the line of its location; with fewer it begins in the next line."""
 
 
 def _wrap_finding_text(text: str, start: int, display: DisplayOptions) -> list[str]:
     """Return the text of a finding that begins at the column `start`, and its further lines with their indent."""
     if display.width is None or start + text_width(text) <= display.width:
         return [text]
-    is_beside = display.width - start >= MIN_FINDING_TEXT_COLUMNS
-    indent = " " * (start if is_beside else len("    "))
+    is_in_line = display.width - start >= MIN_FINDING_TEXT_COLUMNS
+    indent = " " * (start if is_in_line else len("    "))
     lines = wrap_sentence(text, display.width - len(indent))
     wrapped = [f"{indent}{line.strip()}" for line in lines.split("\n")]
-    return [wrapped[0].strip(), *wrapped[1:]] if is_beside else ["", *wrapped]
+    return [wrapped[0].strip(), *wrapped[1:]] if is_in_line else ["", *wrapped]
 
 
 def render_repair(

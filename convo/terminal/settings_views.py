@@ -188,8 +188,8 @@ def _settings_file_rows(settings: Settings) -> Iterator[KeyValue]:
         yield "" if index else "settings", location
 
 
-PROVIDERS_WITHOUT_URL = {"scripted": "for tests: scripted/echo, scripted/FILE.json"}
-"""The text in place of a base URL for the APIs that have none."""
+BASE_URL_TEXT_BY_API = {"scripted": "for tests: scripted/echo, scripted/FILE.json"}
+"""The cell of an API without a base URL, if it is not "-"."""
 
 
 def _provider_columns(entries: Sequence[ProviderStatus], display: DisplayOptions) -> list[Column]:
@@ -202,7 +202,7 @@ def _provider_columns(entries: Sequence[ProviderStatus], display: DisplayOptions
         Column("key", [_key_cell(entry, display) for entry in entries], drop_order=3),
         Column(
             "base URL",
-            [provider.base_url or PROVIDERS_WITHOUT_URL.get(provider.api, "-") for provider in providers],
+            [provider.base_url or BASE_URL_TEXT_BY_API.get(provider.api, "-") for provider in providers],
             drop_order=2,
             min_width=MIN_URL_COLUMNS,
             links=[provider.base_url for provider in providers],

@@ -44,7 +44,7 @@ FILE_PATH_START = re.compile(r"~?/|\.\.?/")
 FILE_SUFFIX = re.compile(r"[^\s/.][^/]*\.[A-Za-z][A-Za-z0-9]{0,4}", re.ASCII)
 """A name with a suffix; a longer word after a dot is more often part of a program: @pytest.fixture."""
 
-NO_FILE_NAME = re.compile(r"[@(){}\[\]<>=|;:]")
+NON_FILE_CHARS = re.compile(r"[@(){}\[\]<>=|;:]")
 """Characters of addresses and programs, rare in names of files."""
 
 
@@ -77,7 +77,7 @@ def describe_missing_files(text: str, pasted: Iterable[str] = ()) -> list[str]:
 
 def _looks_like_path(name: str) -> bool:
     name = name.rstrip(TRAILING_PUNCTUATION)
-    if NO_FILE_NAME.search(name):
+    if NON_FILE_CHARS.search(name):
         return False
     first, has_folder, _ = name.partition("/")
     return bool(

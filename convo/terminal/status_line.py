@@ -147,12 +147,12 @@ def format_receipt(
 ) -> str:
     """Format the receipt of a turn, whatever its status. An id that is the handle of the owner is shown once.
 
-    call_links:  the requests that `link` is the total of
-    loading:     of a model that was loaded for this turn
+    call_links:   the requests that `link` is the total of
     call_prices:  the price of the model of each of them; without them `price` is used for all
-    columns:     of one line that must not be exceeded: ids and paths are shortened; the id, the owner, the
-                 cached and reasoning tokens, the duration and the cost are dropped until the rest fits; None:
-                 everything is shown
+    columns:      of one line that must not be exceeded: ids and paths are shortened; the id, the owner, the
+                  cached and reasoning tokens, the duration and the cost are dropped until the rest fits; None:
+                  everything is shown
+    loading:      of a model that was loaded for this turn
     """
     usage = Usage.from_json(link.usage)
     reason = f" ({link.error.get('limit') or link.error['code']})" if link.status == "incomplete" and link.error else ""
@@ -216,7 +216,7 @@ def format_status_owner(session: Session) -> str:
 
 
 def _format_links_cost(links: Sequence[Link], prices: Sequence[Price | None]) -> tuple[list[str], list[str]]:
-    """Format the sum of the cost of each request, and a shorter form: a price may depend on the length of one."""
+    """Format the total cost in a long and a short form. It is the sum of single costs: a price may depend on length."""
     costs = [
         usage.cost_usd(price)
         for link, price in zip(links, prices, strict=True)
