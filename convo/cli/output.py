@@ -123,39 +123,37 @@ def _to_usage_failure(error: TyperException) -> CommandFailure:
     message = _format_typer_message(error.format_message())
     if error.exit_code != 2:
         return CommandFailure("failed", message, exit=error.exit_code)
-    if ctx is None or message == MISSING_COMMAND:
-        return CommandFailure("usage", message, f"{command} --help", 2)
-    if extra := re.fullmatch(r"got unexpected extra argument\(s\) \((.*)\)", message):
-        plural = "s" if " " in extra[1] else ""
-        return CommandFailure(
-            "usage", f"unexpected argument{plural}: {extra[1]}", format_command_usage(ctx, extra[1]), 2
-        )
-    param = getattr(error, "param", None) or _find_option(option, ctx)
-    if param is None or hasattr(error, "param_type"):  # a missing argument, or a missing option
-        return CommandFailure("usage", message, format_command_usage(ctx), 2)
+    param = getattr(error, "param", None) or (_find_option(option, ctx) if ctx else None)
+    extra = re.fullmatch(r"got unexpected extra argument\(s\) \((.*)\)", message)
     value, is_invalid, reason = message.rpartition(" is not ")  # the value may contain these words too
-    if not option and is_invalid and param.param_type_name == "option":
+    if ctx is None or message == MISSING_COMMAND:
+        hint = f"{command} --help"
+    elif extra:
+        message = f"unexpected argument{'s' if ' ' in extra[1] else ''}: {extra[1]}"
+        hint = format_command_usage(ctx, extra[1])
+    elif param is None or hasattr(error, "param_type"):  # a missing argument, or a missing option
+        hint = format_command_usage(ctx)
+    elif not option and is_invalid and param.param_type_name == "option":
         value = value.partition(": ")[2]
-        message = (
-            f"{param.opts[-1]} {_describe_values(param.type, is_number=reason.startswith('in the range'))}, not {value}"
-        )
-        return CommandFailure("usage", message, format_command_usage(ctx, option=param, value=value.strip("'")), 2)
-    return CommandFailure("usage", message, format_command_usage(ctx, option=param), 2)
+        accepted = _describe_values(param.type, is_number=reason.startswith("in the range"))
+        message = f"{param.opts[-1]} {accepted}, not {value}"
+        hint = format_command_usage(ctx, option=param, value=value.strip("'"))
+    else:
+        hint = format_command_usage(ctx, option=param)
+    return CommandFailure("usage", message, hint, 2)
 
 
 MISSING_COMMAND = "missing command"
 
 
 def _to_unknown_option_failure(error: TyperException, option: str, ctx: typer.Context | None) -> CommandFailure:
-    """Convert an unknown option; a negative number is one, unless it follows `--`."""
+    """Convert an unknown option; the parser takes a negative number for one, unless it follows `--`."""
     command = ctx.command_path if ctx else "convo"
     args: Sequence[str] = getattr(error, "args_of_command", ())
     index = next((index for index, arg in enumerate(args) if NEGATIVE_NUMBER.fullmatch(arg)), None)
     if index is not None and args[index].startswith(option):
-        words = (*args[:index], "--", *args[index:])
-        return CommandFailure(
-            "usage", f"{args[index]} is parsed as an option", " ".join((command, *map(quote, words))), 2
-        )
+        hint = " ".join((command, *map(quote, (*args[:index], "--", *args[index:]))))
+        return CommandFailure("usage", f"{args[index]} is parsed as an option", hint, 2)
     if option == "-=":
         return CommandFailure("usage", "there is no '=' after a short option", f"{command} --help", 2)
     names = {name.lstrip("-"): name for name in getattr(error, "possibilities", None) or ()}
@@ -258,17 +256,17 @@ def _format_option(option: Any, value: str) -> list[str]:
     return [name, VALUE_BY_OPTION.get(name) or default or option.metavar or str(option.name).upper()]
 
 
-def _describe_values(kind: Any, *, is_number: bool) -> str:
+def _describe_values(value_type: Any, *, is_number: bool) -> str:
     """Describe the valid values of an option, after its name.
 
     is_number:  the value is a number, but out of the range
     """
-    choices = getattr(kind, "choices", None)
+    choices = getattr(value_type, "choices", None)
     if choices:
         return f"accepts {', '.join(map(str, choices))}"
     if not is_number:
-        return "must be a number" if kind.name.startswith("float") else "must be a whole number"
-    minimum, maximum = getattr(kind, "min", None), getattr(kind, "max", None)
+        return "must be a number" if value_type.name.startswith("float") else "must be a whole number"
+    minimum, maximum = getattr(value_type, "min", None), getattr(value_type, "max", None)
     return f"must be at least {minimum}" if maximum is None else f"must be between {minimum} and {maximum}"
 
 

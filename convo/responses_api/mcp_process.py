@@ -37,7 +37,9 @@ def run_program(command: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda number, _: received_signals.append(number))
     signal.signal(signal.SIGCHLD, lambda *_: None)
     try:
-        server = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)  # noqa: S603  from the settings
+        server = subprocess.Popen(  # noqa: S603  a command from the settings
+            command, stderr=subprocess.DEVNULL, start_new_session=True
+        )
     except OSError as error:
         write_report({"problem": (error.strerror or "unknown error").lower()})
         return NOT_STARTED_EXIT_CODE
