@@ -152,8 +152,8 @@ def _to_unknown_option_failure(error: TyperException, option: str, ctx: typer.Co
     args: Sequence[str] = getattr(error, "args_of_command", ())
     index = next((index for index, arg in enumerate(args) if NEGATIVE_NUMBER.fullmatch(arg)), None)
     if index is not None and args[index].startswith(option):
-        hint = " ".join((command, *map(quote, (*args[:index], "--", *args[index:]))))
-        return CommandFailure("usage", f"{args[index]} is parsed as an option", hint, 2)
+        valid_command = " ".join((command, *map(quote, (*args[:index], "--", *args[index:]))))
+        return CommandFailure("usage", f"{args[index]} is parsed as an option", valid_command, 2)
     if option == "-=":
         return CommandFailure("usage", "there is no '=' after a short option", f"{command} --help", 2)
     names = {name.lstrip("-"): name for name in getattr(error, "possibilities", None) or ()}

@@ -29,7 +29,10 @@ NOT_STARTED_EXIT_CODE = 127
 
 
 def run_program(command: list[str]) -> int:
-    """Run the program until it ends, SIGTERM arrives or the gateway is gone; end its group, and return its exit code."""
+    """Run the program until it ends, SIGTERM arrives or the gateway is gone; return its exit code.
+
+    The processes of its group are ended.
+    """
     signals_in, signals_out = os.pipe()
     os.set_blocking(signals_out, False)
     signal.set_wakeup_fd(signals_out)
