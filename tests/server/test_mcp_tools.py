@@ -315,7 +315,7 @@ IMPATIENT_SCRIPT = """
 import sys
 from convo.responses_api import mcp_process
 mcp_process.CLOSED_STDIN_GRACE_S = 0.1
-sys.exit(mcp_process.run_server(sys.argv[1:]))
+sys.exit(mcp_process.run_program(sys.argv[1:]))
 """
 
 
@@ -337,8 +337,11 @@ def test_a_program_that_ignores_the_end_of_its_stdin_ends_after_the_gateway_was_
 
 def is_process_running(process_id: int) -> bool:
     """Whether a process exists and has not ended; one that has ended may wait for its parent."""
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(process_id)], capture_output=True, text=True, check=False)
-    return not state.stdout.strip().startswith("Z") and state.stdout.strip() != ""
+    try:
+        state = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
 
 
 def test_a_call_waits_for_approval_and_continues_after_it(
