@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 
 MIN_LOADING_S = 0.05
-"""Seconds of loading that a receipt shows at least; a loaded model is ready sooner."""
+"""Seconds; a receipt leaves out a shorter time, which a loaded model needs, too."""
 
 
 class ForkSource(NamedTuple):

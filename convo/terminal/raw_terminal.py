@@ -40,12 +40,12 @@ def disable_echo(fd: int) -> Iterator[None]:
             termios.tcsetattr(fd, termios.TCSANOW, old_mode)
 
 
-RESTORING_SEQUENCES = b"\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[0m"
+RESTORE_SEQUENCES = b"\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[0m"
 """Bracketed paste off, automatic wrapping on, cursor shown, no style."""
 
 
 def make_terminal_restorer(input_fd: int, output_fd: int) -> Callable[[], None]:
-    """Return a function that gives the terminal its present mode again, for a signal handler."""
+    """Return a function that sets the terminal to its present mode again, for a signal handler."""
     try:
         old_mode = termios.tcgetattr(input_fd)
     except termios.error:
@@ -53,7 +53,7 @@ def make_terminal_restorer(input_fd: int, output_fd: int) -> Callable[[], None]:
 
     def restore() -> None:
         with suppress(OSError, termios.error):  # the terminal may be gone
-            os.write(output_fd, RESTORING_SEQUENCES)
+            os.write(output_fd, RESTORE_SEQUENCES)
             if old_mode:
                 termios.tcsetattr(input_fd, termios.TCSANOW, old_mode)
 

@@ -22,8 +22,8 @@ MAX_QUEUED_SIGNALS = 2
 _restorers: list[Callable[[], None]] = []
 """Called before the default action of a signal, which ends the process wherever it is."""
 
-_unfinished_restorations: list[int] = []
-"""The signal whose handler calls the restorers."""
+_restoring_signals: list[int] = []
+"""The signal whose handler calls the restorers now; later ones are ignored until it takes effect."""
 
 
 @contextmanager
@@ -81,14 +81,14 @@ def ignore_signal() -> None:
 
 def apply_default_action(number: int) -> None:
     """Apply the default action of a signal. Raises KeyboardInterrupt for SIGINT."""
-    if _unfinished_restorations:
-        return  # the signal that is being handled takes effect
-    _unfinished_restorations.append(number)
+    if _restoring_signals:
+        return
+    _restoring_signals.append(number)
     try:
         for restore in _restorers:
             restore()
     finally:
-        _unfinished_restorations.clear()
+        _restoring_signals.clear()
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     signal.signal(number, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""Servers that send endless data: the memory of the process, and the latency of other clients; names that are long.
+"""Endless data of servers and long names of clients: the memory of the process, and the latency of other clients.
 
 The tests print their figures: `pytest -m full -s tests/limits/test_memory.py`.
 """
