@@ -39,31 +39,32 @@ MAX_WALKED_LINKS = 10_000
 
 
 async def load_transcript(store: Store, path: Path, link_id: str | None) -> tuple[TranscriptEntry, ...]:
-    """Load the items for reading of a compacted history: those that its compactions replaced come first.
+    """Load the items of a compacted history for reading, with those that its compactions replaced.
 
     link_id:  the last link of the branch of `path`
+
     Returns an empty tuple if no compaction of this branch is known, or its earlier history was deleted.
     """
     histories = await _load_compacted_histories(store, path, link_id)
     if len(histories) == 1:
         return ()
-    entries = await asyncio.to_thread(merge_compacted_histories, histories)  # may take seconds
+    entries = await asyncio.to_thread(_merge_compacted_histories, histories)  # may take seconds
     return entries if len(entries) > len(path) else ()
 
 
-class CompactedHistory(NamedTuple):
+class _CompactedHistory(NamedTuple):
     """The history between two compactions.
 
-    window_count:  number of items at the start of `path` that a compaction made of the history before; 0 for the first
+    compacted_count:  items at the start of `path` that a compaction made of the history before; 0 for the first
     """
 
     path: Path
-    window_count: int
+    compacted_count: int
 
 
-async def _load_compacted_histories(store: Store, path: Path, link_id: str | None) -> list[CompactedHistory]:
+async def _load_compacted_histories(store: Store, path: Path, link_id: str | None) -> list[_CompactedHistory]:
     """Load the histories that the compactions on the branch of `path` replaced, oldest first, and that of `path`."""
-    histories: list[CompactedHistory] = []
+    histories: list[_CompactedHistory] = []
     branch = _walk_branch(store, link_id)
     while any(map(is_compaction, path.items)):
         compaction = await _find_compaction(branch, path)
@@ -76,9 +77,9 @@ async def _load_compacted_histories(store: Store, path: Path, link_id: str | Non
             earlier_path = await store.path(parent.head)
         except (NotFound, ItemDeleted):
             break
-        histories.append(CompactedHistory(path, path.depth(compaction.head)))
+        histories.append(_CompactedHistory(path, path.depth(compaction.head)))
         path = earlier_path
-    return [CompactedHistory(path, 0), *reversed(histories)]
+    return [_CompactedHistory(path, 0), *reversed(histories)]
 
 
 async def _walk_branch(store: Store, link_id: str | None) -> AsyncIterator[Link]:
@@ -102,24 +103,24 @@ async def _find_compaction(branch: AsyncIterator[Link], path: Path) -> Link | No
     return None
 
 
-def merge_compacted_histories(histories: Iterable[CompactedHistory]) -> tuple[TranscriptEntry, ...]:
+def _merge_compacted_histories(histories: Iterable[_CompactedHistory]) -> tuple[TranscriptEntry, ...]:
     """Return the items of `histories`, oldest first, as entries; items that a compaction kept are not repeated."""
     entries: list[TranscriptEntry] = []
     numbers: list[int] = []  # of the entry of each item of the path, from 1
-    for path, window_count in histories:
+    for path, compacted_count in histories:
         unmatched: dict[str, deque[int]] = {}
-        for number in numbers if window_count else ():
+        for number in numbers if compacted_count else ():
             unmatched.setdefault(digest(entries[number - 1].item), deque()).append(number)
         kept_numbers = [
             0 if is_compaction(item) or not (same := unmatched.get(digest(item))) else same.popleft()
-            for item in path.items[:window_count]
+            for item in path.items[:compacted_count]
         ]
         replaced = tuple(sorted(set(numbers).difference(kept_numbers)))
         numbers = []
         for index, item in enumerate(path.items):
-            number = kept_numbers[index] if index < window_count else 0
+            number = kept_numbers[index] if index < compacted_count else 0
             if not number:
-                is_new = index < window_count and is_compaction(item)
+                is_new = index < compacted_count and is_compaction(item)
                 entries.append(TranscriptEntry(item, replaced if is_new else ()))
                 number = len(entries)
             numbers.append(number)
