@@ -240,6 +240,7 @@ class ChatContext:
         self._noted_settings: set[str] = set()
         self._loading: LoadingTime | None = None
         self._loading_tasks: set[asyncio.Task[None]] = set()
+        self._loaded_models: set[str] = set()
         self._choice: ModelChoice | None = None
         self._chat_effort: str | None = None
 
@@ -310,20 +311,27 @@ class ChatContext:
 
         Raises the errors of `Endpoint.warm`.
         """
-        started = chat.deps.clock.monotonic()
-        await chat.deps.endpoint.warm(chat.options.wire_model)
-        self._set_loading_time(chat.deps.clock.monotonic() - started, is_in_duration=False)
+        started, is_loaded = chat.deps.clock.monotonic(), chat.options.wire_model in self._loaded_models
+        await self.warm_up(chat)
+        if not is_loaded:
+            self._set_loading_time(chat.deps.clock.monotonic() - started, is_in_duration=False)
+
+    async def warm_up(self, chat: Chat) -> None:
+        """Prepare the endpoint for the first request. Raises the errors of `Endpoint.warm`."""
+        model = chat.options.wire_model
+        await chat.deps.endpoint.warm(model)
+        self._loaded_models.add(model)
 
     def measure_loading(self, chat: Chat) -> None:
         """Measure for the receipt how long the turn that begins now waits for a local model that is not loaded yet."""
         self._loading = None
-        if not self._is_model_local:
+        if not self._is_model_local or chat.options.wire_model in self._loaded_models:
             return
         started = chat.deps.clock.monotonic()
 
         async def wait_until_loaded() -> None:
             with suppress(ConvoError):  # the turn raises it, too
-                await chat.deps.endpoint.warm(chat.options.wire_model)
+                await self.warm_up(chat)
                 self._set_loading_time(chat.deps.clock.monotonic() - started, is_in_duration=True)
 
         task = asyncio.create_task(wait_until_loaded())

@@ -75,6 +75,8 @@ class ReplHost(Protocol):
 
     async def switch_model(self, chat: Chat, model: str) -> None: ...
 
+    async def warm_up(self, chat: Chat) -> None: ...
+
     def measure_loading(self, chat: Chat) -> None: ...
 
     def change_effort(self, chat: Chat, effort: str | None) -> None: ...
@@ -197,7 +199,7 @@ class Repl:
         """Warm up the endpoint while the user types; errors are reported by the first request."""
         await asyncio.sleep(WARM_UP_DELAY_S)
         with suppress(ConvoError):
-            await self.chat.deps.endpoint.warm(self.chat.options.wire_model)
+            await self.host.warm_up(self.chat)
 
     async def _read_loop(self) -> int:
         has_warned = False
