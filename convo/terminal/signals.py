@@ -90,6 +90,7 @@ def apply_default_action(number: int) -> None:
     finally:
         _restoring_signals.clear()
     if number == signal.SIGINT:
+        signal.set_wakeup_fd(-1)  # Python would print an error for each signal after the loop has closed it
         raise KeyboardInterrupt
     signal.signal(number, signal.SIG_DFL)
     signal.raise_signal(number)

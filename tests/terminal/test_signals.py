@@ -37,3 +37,18 @@ async def test_before_the_interrupt_that_ends_the_process_the_terminal_is_restor
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert calls == ["restored"]
+
+
+@pytest.mark.needs("posix")
+async def test_after_the_interrupt_that_ends_the_process_no_signal_is_written_to_the_loop() -> None:
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGWINCH, lambda: None)
+    try:
+        with on_signal(signal.SIGINT, lambda: None):
+            for _ in range(2):
+                signal.raise_signal(signal.SIGINT)
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        assert signal.set_wakeup_fd(-1) == -1
+    finally:
+        loop.remove_signal_handler(signal.SIGWINCH)
