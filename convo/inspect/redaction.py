@@ -173,7 +173,10 @@ API_WORD = re.compile(r"[a-z][a-z0-9_.]{0,39}")
 
 
 class SecretReplacement(NamedTuple):
-    """The number of secrets of one kind replaced at one location: "item 3", "name", "link 1"."""
+    """The number of secrets of one kind replaced at one location: "item 3", "name", "link 1".
+
+    The items have the numbers of the text for reading, if the document has one.
+    """
 
     kind: str
     location: str
@@ -203,19 +206,22 @@ def redact_document(document: ConversationDocument, custom_patterns: Sequence[Se
 def _redact_document_parts(document: ConversationDocument, custom_patterns: Sequence[SecretPattern]) -> RedactionResult:
     redactor = Redactor((*(SecretRule(CUSTOM_KIND, pattern) for pattern in custom_patterns), *SECRET_RULES))
     data = document_to_json(document)
+    transcript = [
+        entry._replace(item=redactor.at_location(f"item {number}").redact_value(entry.item))
+        for number, entry in enumerate(document.transcript, 1)
+    ]
+    # the transcript contains the items, and readers see its numbers: no secret is counted again
+    item_redactor = replace(redactor, counts={}, unchecked_locations={}) if transcript else redactor
     items = [
-        redactor.at_location(f"item {number}").redact_value(item) for number, item in enumerate(data.pop("items"), 1)
+        item_redactor.at_location(f"item {number}").redact_value(item)
+        for number, item in enumerate(data.pop("items"), 1)
     ]
     links = [
         redactor.at_location(f"link {number}").redact_value(link) for number, link in enumerate(data.pop("links"), 1)
     ]
-    entries = tuple(
-        entry._replace(item=redactor.at_location(f"entry {number}").redact_value(entry.item))
-        for number, entry in enumerate(document.transcript, 1)
-    )
     head = {name: redactor.at_location(name).redact_field(name, value) for name, value in data.items()}
     replacements = tuple(SecretReplacement(*key, count) for key, count in redactor.counts.items())
-    redacted = replace(document_from_json({**head, "items": items, "links": links}), transcript=entries)
+    redacted = replace(document_from_json({**head, "items": items, "links": links}), transcript=tuple(transcript))
     return RedactionResult(redacted, replacements, tuple(redactor.unchecked_locations))
 
 

@@ -214,3 +214,12 @@ def test_secrets_are_redacted_in_the_items_before_a_compaction(convo: Convo) -> 
     text = convo("export", "long", "--format", "markdown", "--redact", "--redact-pattern", "flatMap").out
     assert "Answer three" in text
     assert "flatMap" not in text
+
+
+def test_a_secret_in_a_kept_item_is_counted_once_with_the_number_that_the_text_shows(convo: Convo) -> None:
+    chat_and_compact(convo, "chain")
+    pattern = ("--redact-pattern", "Haskell", "--redact-pattern", "flatMap")
+    got = convo("export", "long", "-o", "long.md", "--redact", *pattern)
+    assert "redacted 4 own (item 3, item 4, item 6)" in got.err
+    assert "not searched, because encrypted or not text: item 7" in got.err
+    assert "entry" not in got.err
