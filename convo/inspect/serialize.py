@@ -461,15 +461,22 @@ def entry_title(entry: TranscriptEntry) -> str:
     return f"{kind} in place of {noun} {_format_number_ranges(entry.replaced_numbers)}"
 
 
+MAX_NUMBER_RANGES = 10
+"""Ranges of numbers in a title; a compaction may keep every other item of a thousand."""
+
+
 def _format_number_ranges(numbers: Sequence[int]) -> str:
-    """Format ascending numbers: "1-3, 5"."""
+    """Format ascending numbers: "1-3, 5"; of many ranges the first ones and the last one: "1-3, 5, … 901"."""
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][-1] + 1:
             ranges[-1][1:] = [number]
         else:
             ranges.append([number])
-    return ", ".join("-".join(map(str, bounds)) for bounds in ranges)
+    texts = ["-".join(map(str, bounds)) for bounds in ranges]
+    if len(texts) > MAX_NUMBER_RANGES:
+        texts[MAX_NUMBER_RANGES - 1 :] = [f"… {texts[-1]}"]
+    return ", ".join(texts)
 
 
 def item_passages(item: Item) -> tuple[Passage, ...]:

@@ -1,13 +1,14 @@
 """Each file format of an exported conversation."""
 
 import json
+from collections.abc import Sequence
 
 import pytest
 
 from convo.history.items import Item, assistant_message, item_text, user_message
 from convo.history.records import COMPACTION_CONTEXT_MANAGEMENT
 from convo.history.tree import Path, root_key
-from convo.inspect.serialize import ConversationDocument
+from convo.inspect.serialize import ConversationDocument, TranscriptEntry
 from convo.stores.base import AppendItems, Store, Transaction
 from convo.transfer.export import load_transcript, render_jsonl, render_markdown_export, render_replay
 from tests.stores.chat_transactions import link
@@ -180,3 +181,18 @@ async def test_compactions_that_name_each_other_as_parent_are_read_once(store: S
     path = await store_compactions(store, 3, first_parent_id="cmp_3")
     entries = await load_transcript(store, path, "cmp_3")
     assert [item_text(entry.item) for entry in entries][-5::2] == ["Question 1?", "Question 2?", "Question 3?"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "title"),
+    [
+        (range(2, 21, 2), "compaction in place of items 2, 4, 6, 8, 10, 12, 14, 16, 18, 20"),
+        (range(2, 1001, 2), "compaction in place of items 2, 4, 6, 8, 10, 12, 14, 16, 18, … 1000"),
+        ([*range(1, 500), *range(501, 2001)], "compaction in place of items 1-499, 501-2000"),
+    ],
+)
+def test_the_title_of_a_compaction_names_few_of_many_replaced_items(numbers: Sequence[int], title: str) -> None:
+    compaction: Item = {"type": "compaction", "encrypted_content": "x"}
+    entries = (TranscriptEntry(user_message("hi")), TranscriptEntry(compaction, tuple(numbers)))
+    document = ConversationDocument((compaction,), confirmed_count=1, transcript=entries)
+    assert f"\n## 2. {title}\n" in render_markdown_export(document)
