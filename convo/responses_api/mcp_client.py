@@ -242,7 +242,8 @@ class McpConnection:
         """Read the report of `mcp_process`, and close its pipe."""
         try:
             lines = os.read(descriptor, MAX_REPORT_BYTES).splitlines()
-            self._process_report = json.loads(lines[-1]) if lines else None
+            report = json.loads(lines[-1]) if lines else None
+            self._process_report = report if isinstance(report, dict) else None
         except (BlockingIOError, ValueError):  # no report, or Python itself wrote to stderr
             self._process_report = None
         finally:
