@@ -453,12 +453,12 @@ def item_title(item: Item) -> str:
 
 
 def entry_title(entry: TranscriptEntry) -> str:
-    """Return the title of an item; of a compaction with the items that it replaced: "summary in place of items 1-4"."""
+    """Return the title of an item; of a compaction with the items that it replaced: "summary of items 1-4"."""
     if not entry.replaced_numbers:
         return item_title(entry.item)
     noun = "item" if len(entry.replaced_numbers) == 1 else "items"
     kind = "summary" if is_summary(entry.item) else item_title(entry.item)
-    return f"{kind} in place of {noun} {_format_number_ranges(entry.replaced_numbers)}"
+    return f"{kind} of {noun} {_format_number_ranges(entry.replaced_numbers)}"
 
 
 MAX_NUMBER_RANGES = 10

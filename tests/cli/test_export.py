@@ -173,8 +173,8 @@ def chat_and_compact(convo: Convo, strategy: str, *compact_flags: str) -> None:
 @pytest.mark.parametrize(
     ("strategy", "compact_flags", "heading"),
     [
-        ("chain", (), "## 7. compaction in place of items 2, 4, 6"),
-        ("session", ("--keep-last", "1"), "## 7. summary in place of items 2, 4"),
+        ("chain", (), "## 7. compaction of items 2, 4, 6"),
+        ("session", ("--keep-last", "1"), "## 7. summary of items 2, 4"),
     ],
 )
 def test_the_text_of_a_compacted_conversation_has_the_items_before_the_compaction_and_names_it(
@@ -205,7 +205,7 @@ def test_a_second_compaction_replaces_the_first_one(convo: Convo) -> None:
     titles = [line.split(". ")[1] for line in text.splitlines() if line.startswith("## ")]
     assert titles[:6] == ["user", "assistant"] * 3
     first, second = (title for title in titles if title.startswith("summary"))
-    assert (first, second[-1]) == ("summary in place of items 2, 4, 6", "9")
+    assert (first, second[-1]) == ("summary of items 2, 4, 6", "9")
     assert "7" in second
 
 

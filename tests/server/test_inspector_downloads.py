@@ -224,8 +224,8 @@ def test_an_exported_text_has_the_items_before_a_compaction(convo: Convo, serve:
     assert convo("compact", "mine").exit == 0
     gateway = serve(f"sqlite:{home / DATABASE}")
     for file_format, heading in (
-        ("markdown", "## 5. compaction in place of items 2, 4"),
-        ("html", "5 · compaction in"),
+        ("markdown", "## 5. compaction of items 2, 4"),
+        ("html", "5 · compaction of items 2, 4"),
     ):
         text = gateway.http.get(EXPORT.format("mine"), params={"format": file_format}).text
         assert (heading in text, "Answer two" in text) == (True, True)

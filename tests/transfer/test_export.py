@@ -186,9 +186,9 @@ async def test_compactions_that_name_each_other_as_parent_are_read_once(store: S
 @pytest.mark.parametrize(
     ("numbers", "title"),
     [
-        (range(2, 21, 2), "compaction in place of items 2, 4, 6, 8, 10, 12, 14, 16, 18, 20"),
-        (range(2, 1001, 2), "compaction in place of items 2, 4, 6, 8, 10, 12, 14, 16, 18, … 1000"),
-        ([*range(1, 500), *range(501, 2001)], "compaction in place of items 1-499, 501-2000"),
+        (range(2, 21, 2), "compaction of items 2, 4, 6, 8, 10, 12, 14, 16, 18, 20"),
+        (range(2, 1001, 2), "compaction of items 2, 4, 6, 8, 10, 12, 14, 16, 18, … 1000"),
+        ([*range(1, 500), *range(501, 2001)], "compaction of items 1-499, 501-2000"),
     ],
 )
 def test_the_title_of_a_compaction_names_few_of_many_replaced_items(numbers: Sequence[int], title: str) -> None:
