@@ -18,7 +18,7 @@ from convo.chat.open import find_selected_session, fork_session, open_chat
 from convo.chat.turn import RequestOptions
 from convo.cli.context import ChatContext, check_replay_file_exists, get_command_prefix
 from convo.cli.repl_actions import check_no_open_run
-from convo.config.request_settings import EFFORT_FIELD, REASONING_EFFORTS
+from convo.config.request_settings import EFFORT_FIELD, REASONING_EFFORTS, find_similar_effort
 from convo.config.sections import Price
 from convo.config.settings import Settings
 from convo.errors import InvalidUsage, StateFault, Unsupported, WindowExceeded
@@ -79,7 +79,7 @@ class ReplController(ChatContext):
         if effort is not None and effort not in REASONING_EFFORTS:
             raise InvalidUsage(
                 f"no reasoning effort {effort!r}; the API has {', '.join(REASONING_EFFORTS)}",
-                hint="for a level that only this model has: convo chat --reasoning-effort LEVEL",
+                hint=f"/effort {find_similar_effort(effort)}",
             )
         if effort not in (None, "none") and lacks_reasoning_effort(choice.name.model, choice.provider.api):
             raise Unsupported(

@@ -118,9 +118,13 @@ def check_new_value(key: SettingKey, value: object) -> None:
     try:
         ChoiceCheck(REASONING_EFFORTS)(value)
     except InvalidValue as error:
-        one_model = quote('models."PROVIDER/MODEL".reasoning_effort')
-        hint = f"for a level that one model has: convo config set {one_model} {quote(str(value))}"
-        raise InvalidValue(str(error), hint=hint if name[0] == REQUEST_TABLE else None) from error
+        command = f"convo config set {quote(format_setting_key(key))} {find_similar_effort(str(value))}"
+        raise InvalidValue(str(error), hint=command) from error
+
+
+def find_similar_effort(text: str) -> str:
+    """Return the reasoning effort of the API that is most similar to `text`, "low" if none is."""
+    return find_closest_word(text, REASONING_EFFORTS) or "low"
 
 
 def check_list_parameter(name: str, value: object) -> None:

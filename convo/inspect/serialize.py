@@ -45,7 +45,7 @@ from convo.history.records import (
 )
 from convo.history.tree import Key, Path
 from convo.inspect.run_timeline import run_timeline_to_json
-from convo.inspect.tree import children_by_parent, split_off_forks
+from convo.inspect.tree import children_by_parent, split_branch_links
 from convo.inspect.view import ConversationView, PathIndex, link_cost_usd, sum_link_usage
 
 MAX_INLINE_PATH_KEYS = 100
@@ -61,7 +61,7 @@ def conversation_to_json(view: ConversationView) -> dict[str, Json]:
         )
         for link in view.links
     ]
-    branch_links, fork_links = split_off_forks(view)
+    branch_links, other_links = split_branch_links(view)
     document: dict[str, Json] = {
         "handle": view.handle,
         "strategy": str(view.strategy),
@@ -70,7 +70,7 @@ def conversation_to_json(view: ConversationView) -> dict[str, Json]:
         "items": {key: node.item for key, node in path_index},
         "links": links,
         "total": _usage_totals_to_json(branch_links, view.prices),
-        "forks": _usage_totals_to_json(fork_links, view.prices, branch_links),
+        "other_requests": _usage_totals_to_json(other_links, view.prices, branch_links),
     }
     if any(isinstance(link["saw"], dict) for link in links):
         document["parents"] = {key: node.parent if node.depth > 1 else None for key, node in path_index}

@@ -86,8 +86,8 @@ def find_branch_links(view: ConversationView) -> Sequence[Link]:
     return [link for link in view.links if link.id in branch_ids]
 
 
-def split_off_forks(view: ConversationView) -> tuple[Sequence[Link], Sequence[Link]]:
-    """Return the links of the branch that leads to the handle, and all others: forks, and attempts that failed.
+def split_branch_links(view: ConversationView) -> tuple[Sequence[Link], Sequence[Link]]:
+    """Return the links of the branch that leads to the handle, and all others: forks, later ones, failed attempts.
 
     Without a link of the handle no branch is known, and every link is in the first list.
     """

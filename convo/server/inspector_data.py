@@ -34,7 +34,7 @@ from convo.history.records import (
     is_recording_in_progress,
 )
 from convo.inspect.serialize import conversation_to_json
-from convo.inspect.tree import iter_link_rows, split_off_forks
+from convo.inspect.tree import iter_link_rows, split_branch_links
 from convo.inspect.view import ConversationView, OpenRun, compute_link_stats, link_cost_usd, sum_link_usage
 from convo.runs.stored_approvals import PendingApproval, list_pending_approvals
 from convo.server import errors, http
@@ -507,7 +507,7 @@ def _is_call(item: Item) -> bool:
 
 def _build_bill_data(view: ConversationView) -> Json:
     """Build `bill`: the figures of the branch, which `total` has under other names."""
-    total = sum_link_usage(split_off_forks(view)[0], view.prices)
+    total = sum_link_usage(split_branch_links(view)[0], view.prices)
     if total is None:
         return None
     usage = total.usage

@@ -357,7 +357,7 @@ INSPECTED_LINK_SCHEMA = object_schema(
     {"recording": OBJECT_SCHEMA, "limit": {}, STREAMED_TEXT_DIFFERS: const_schema(True)},
 )
 
-CONVERSATION_TOTALS = dict.fromkeys(("total", "forks"), USAGE_TOTALS_SCHEMA)
+CONVERSATION_TOTALS = dict.fromkeys(("total", "other_requests"), USAGE_TOTALS_SCHEMA)
 
 INSPECTED_CONVERSATION_FIELDS = {
     **dict.fromkeys(("handle", "head", "version", "name", "owner"), STRING_SCHEMA),

@@ -39,7 +39,7 @@ from convo.history.records import (
     is_compaction_link,
 )
 from convo.inspect.run_timeline import RunTimeline, TimelineEntry
-from convo.inspect.tree import LinkRow, iter_link_rows, split_off_forks
+from convo.inspect.tree import LinkRow, iter_link_rows, split_branch_links
 from convo.inspect.view import (
     ChartCell,
     ConversationView,
@@ -157,7 +157,7 @@ def _header_lines(view: ConversationView, rows: Sequence[KeyValue], display: Dis
     """Yield a panel with the name, the owner, the model and the totals, then the other rows, with aligned labels."""
     from convo.terminal.rich_output import PANEL_COLUMNS, PANEL_TITLE_COLUMNS, panel_lines
 
-    totals = sum_link_usage(split_off_forks(view)[0], view.prices)
+    totals = sum_link_usage(split_branch_links(view)[0], view.prices)
     is_name_cut = text_width(escape_control_chars(view.handle)) > (display.width or 0) - PANEL_TITLE_COLUMNS
     panel_rows = [("name", view.handle)] if is_name_cut else []
     panel_rows += [row for row in rows if row[0] in ("owner", "model", "head")]
@@ -289,14 +289,14 @@ def _usage_rows(view: ConversationView) -> Iterator[KeyValue]:
     The first two are often confused. An attempt that failed is one of the other requests.
     """
     last = next((link for link in reversed(view.links) if link.id == view.current_link_id), None)
-    branch_links, fork_links = split_off_forks(view)
+    branch_links, other_links = split_branch_links(view)
     last_totals, totals = sum_link_usage([last] if last else [], view.prices), sum_link_usage(branch_links, view.prices)
     if last_totals:
         yield "last", " · ".join([*format_token_counts(last_totals.usage), *format_cost_of_totals(last_totals)])
     if totals and totals.request_count > 1:
         yield "total", _format_totals_with_resent(totals)
-    if fork_totals := sum_link_usage(fork_links, view.prices, other_links=branch_links):
-        yield "forks", _format_totals_with_resent(fork_totals)
+    if other_totals := sum_link_usage(other_links, view.prices, other_links=branch_links):
+        yield "others", _format_totals_with_resent(other_totals)
 
 
 def _format_totals_with_resent(totals: UsageTotals) -> str:
@@ -632,7 +632,7 @@ def _row_mark(row: TreeRow) -> str:
 
 def _session_names(view: ConversationView) -> Sequence[str]:
     """Return the escaped names of the sessions on the branch that leads to the handle, oldest first."""
-    ids = dict.fromkeys(link.session_id for link in split_off_forks(view)[0] if link.session_id)
+    ids = dict.fromkeys(link.session_id for link in split_branch_links(view)[0] if link.session_id)
     return [escape_control_chars(view.session_names[id_]) for id_ in ids if id_ in view.session_names]
 
 

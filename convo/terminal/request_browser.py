@@ -43,7 +43,7 @@ from convo.history.records import (
 )
 from convo.history.tree import Key
 from convo.inspect.diff import HistoryDiff, RequestDiff, SentRequest, diff_histories, diff_requests
-from convo.inspect.tree import LinkRow, iter_link_rows, split_off_forks
+from convo.inspect.tree import LinkRow, iter_link_rows, split_branch_links
 from convo.inspect.view import (
     ConversationView,
     LinkStats,
@@ -512,11 +512,11 @@ class RequestBrowser:
 
     def _summarize(self) -> str:
         view = self.view
-        branch_links, fork_links = split_off_forks(view)
+        branch_links, other_links = split_branch_links(view)
         totals = sum_link_usage(branch_links, view.prices)
         usage = [*format_token_counts(totals.usage), *format_cost_of_totals(totals)] if totals else []
-        forks = [f"{len(fork_links):,} in forks"] if fork_links else []
-        return PART_SEPARATOR.join([f"--{view.strategy}", format_count(len(branch_links), "request"), *usage, *forks])
+        others = [f"{len(other_links):,} others"] if other_links else []
+        return PART_SEPARATOR.join([f"--{view.strategy}", format_count(len(branch_links), "request"), *usage, *others])
 
     # -- screen -------------------------------------------------------------------------------------
 

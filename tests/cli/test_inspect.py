@@ -93,11 +93,11 @@ def test_the_total_is_that_of_the_named_conversation_and_its_forks_have_their_ow
         total, input_tokens = document["total"], first["usage"]["input_tokens"] + head["usage"]["input_tokens"]
         assert (total["requests"], total["input_tokens"], total["unpriced"]) == (2, input_tokens, 0)
         assert total["cost_usd"] == total["known_cost_usd"] == pytest.approx(first["cost_usd"] + head["cost_usd"])
-        assert (document["forks"]["requests"], len(document["links"])) == (1, 3)
+        assert (document["other_requests"]["requests"], len(document["links"])) == (1, 3)
         rows = dict(line.split(None, 1) for line in convo("inspect", name).out.splitlines() if line.startswith("  "))
         assert rows["total"].startswith(f"2 requests · {input_tokens} input")
         assert rows["total"].endswith(f" · ${total['cost_usd']:.4f}")
-        assert rows["forks"].startswith("1 request · ")
+        assert rows["others"].startswith("1 request · ")
 
 
 def test_a_request_without_a_price_does_not_hide_the_cost_of_the_others(convo: Convo, home: Path) -> None:
@@ -298,7 +298,7 @@ def test_json_has_the_documented_keys(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("monads", Strategy.CHAIN, "one", "two"))
     document = convo("inspect", "monads", "--json").json()
     keys = list(document["items"])
-    assert list(document) == ["handle", "strategy", "endpoint", "head", "items", "links", "total", "forks"]
+    assert list(document) == ["handle", "strategy", "endpoint", "head", "items", "links", "total", "other_requests"]
     assert (document["handle"], document["strategy"], document["endpoint"]) == ("monads", "chain", "embedded")
     assert document["head"] == keys[-1]
     first, second = document["links"]

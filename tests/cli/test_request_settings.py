@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from shlex import quote
 from typing import Any, get_args
 
 import pytest
@@ -265,7 +266,8 @@ def test_a_setting_for_a_model_of_an_unknown_provider_is_reported(convo: Convo) 
 def test_an_effort_that_the_api_does_not_know_is_refused(key: str, value: str, convo: Convo, home: Path) -> None:
     got = convo("config", "set", key, value)
     assert (got.exit, got.out) == (2, "")
-    assert f"must be one of {', '.join(get_args(get_args(ReasoningEffort)[0]))}\n  try: " in got.err
+    efforts = ", ".join(get_args(get_args(ReasoningEffort)[0]))
+    assert got.err.endswith(f"must be one of {efforts}\n  try: convo config set {quote(key)} high\n")
     assert not (home / "config" / "config.toml").exists()
     assert convo("config", "set", key, "xhigh").exit == 0
 

@@ -80,7 +80,7 @@ def test_links_and_items_have_the_documented_json() -> None:
             "known_cost_usd": None,
             "unpriced": 2,
         },
-        "forks": {
+        "other_requests": {
             "requests": 1,
             "input_tokens": 12,
             "cached_tokens": 4,

@@ -89,7 +89,7 @@ def test_a_session_shows_its_owner_and_its_requests_as_a_tree(page: Page) -> Non
     ]
     expect(page.locator("dl").first).to_contain_text("the endpoint's Responses API")
     expect(page.locator("dl").first).to_contain_text("Total2 requests")
-    expect(page.locator("dl").first).to_contain_text("Forks1 request")
+    expect(page.locator("dl").first).to_contain_text("Other requests1 request")
     widths = [float(bar.get_attribute("width") or 0) for bar in rows.first.locator("rect").all()]
     assert (len(widths), widths[2], min(widths[0], widths[1], widths[3]) > 0) == (4, 0, True)
 

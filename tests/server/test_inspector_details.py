@@ -138,10 +138,10 @@ def test_a_bar_of_tokens_opens_its_request(page: Page, gateway: RunningGateway) 
     bars = page.locator(".usage-bar")
     expect(bars).to_have_count(4)
     legend = page.get_by_role("list", name="Tokens of the requests of this branch")
-    expect(page.locator("figcaption")).to_contain_text("sums without forks")
+    expect(page.locator("figcaption")).to_contain_text("sums of this branch")
     total = page.locator("dl").first.inner_text()
     output_tokens = legend.get_by_role("listitem").filter(has_text="output").inner_text().split()[-1]
-    assert f" {output_tokens} output" in total[: total.index("Forks")]
+    assert f" {output_tokens} output" in total[: total.index("Other requests")]
     expect(legend).to_contain_text("re-sent")
     assert "re-sent 0" not in legend.inner_text()
     bars.nth(1).locator(".usage-target").click()

@@ -131,7 +131,7 @@ def forks(home: FilePath) -> str:
 
 
 WIDE = """\
-mine  --chain · 4 requests · 89 input · 21 output · 3 in forks                                                       7/7
+mine  --chain · 4 requests · 89 input · 21 output · 3 others                                                         7/7
   response    input    preview                   │ resp_6                                               lines 1-27 of 32
   conversation  the endpoint's Responses API     │ ✓ status    completed
   ● resp_1        4  ✓ What is a monad? → What … │   owner     the endpoint's Responses API (--chain)
@@ -143,7 +143,7 @@ mine  --chain · 4 requests · 89 input · 21 output · 3 in forks              
   @ resp_6       44  ✓ Thanks! → Thanks!         │   input     44 tokens · 0 cached · 30 re-sent"""
 
 NARROW = """\
-mine  --chain · 4 requests · 89 input · 21 output · 3 in forks               7/7
+mine  --chain · 4 requests · 89 input · 21 output · 3 others                 7/7
   response    input  output     sent    preview
   conversation  the endpoint's Responses API
   ● resp_1        4       4   full 1  ✓ What is a monad? → What is a monad?

@@ -42,7 +42,10 @@ def test_effort_shows_and_changes_the_effort_of_the_open_chat(home: Path) -> Non
     assert got.err.count(f"reasoning.effort low  {source}\n") == 2
     assert "reasoning.effort high  (set for this chat)\n" in got.err
     assert got.err.count('"effort": "high"') == 3
-    assert "no reasoning effort 'hihg'; the API has none, minimal, low, medium, high, xhigh, max\n  try: " in got.err
+    assert (
+        "no reasoning effort 'hihg'; the API has none, minimal, low, medium, high, xhigh, max\n  try: /effort high\n"
+        in got.err
+    )
 
 
 def test_a_chat_with_a_model_without_efforts_refuses_to_set_one(home: Path) -> None:

@@ -575,7 +575,7 @@ function conversationFacts(data) {
     ["Agent run", data.run && runFacts(data.run)],
     ["Unconfirmed", unconfirmedCount ? formatCount(unconfirmedCount, "item") : "none"],
     ["Total", data.total && formatTotal(data.total)],
-    ["Forks", data.forks && formatTotal(data.forks)],
+    ["Other requests", data.other_requests && formatTotal(data.other_requests)],
   ]);
 }
 
