@@ -446,6 +446,30 @@ def test_a_background_request_of_the_store_appears_and_an_open_json_stays_open(
         expect(page.get_by_role("tabpanel").locator("article > details[open]")).to_have_count(1)
 
 
+PLACES = """() => [...document.querySelectorAll("header #views, thead th, tbody tr:last-child > *")].map((element) => {
+  const { x, y, width, height } = element.getBoundingClientRect();
+  return [element.className, x, y, width, height].join(" ");
+})"""
+"""Returns the places of the parts of the header and of the table, and of the cells in its last row."""
+
+
+@pytest.mark.parametrize("width", [360, 640, 1280])
+def test_nothing_moves_when_a_request_ends(width: int, browser: Browser, tmp_path: Path) -> None:
+    with run_gateway_with_upstream(tmp_path / "live") as (gateway, upstream), open_page(browser) as page:
+        page.set_viewport_size({"width": width, "height": 800})
+        gateway.create_response({"model": "scripted/echo", "input": "an earlier request"})
+        with upstream.hold_answer("Yes.") as may_end:
+            body = {"model": HELD_MODEL, "input": "Is it?", "background": True}
+            gateway.create_response(body)
+            page.goto(gateway.root)
+            expect(page.locator("tbody tr")).to_have_count(2)
+            expect(page.get_by_role("status")).to_have_text("1 request in progress")
+            places = page.evaluate(PLACES)
+            may_end.set()
+            expect(page.get_by_role("status")).to_have_text("Up to date")
+            assert page.evaluate(PLACES) == places
+
+
 def test_without_the_feed_the_table_is_polled_every_second(browser: Browser, tmp_path: Path) -> None:
     with run_gateway(tmp_path / "live") as gateway, open_page(browser) as page:
         stop_clock(page)
