@@ -656,7 +656,11 @@ def _standalone_output(item: Item) -> Item:
     namespace, output = item.get("namespace"), item.get("output")
     name = read_required_str(item, "name")
     label = f"[{namespace}.{name}]" if isinstance(namespace, str) else f"[{name}]"
-    return _note("user", f"{label}\n{output}") if isinstance(output, str) else _note("user", label, *(output or ()))
+    if isinstance(output, str):
+        return _note("user", f"{label}\n{output}")
+    if output is not None and not isinstance(output, list):
+        raise InputFault(f"the 'output' of an item of type {item_type(item)} is neither text nor a list")
+    return _note("user", label, *(output or ()))
 
 
 def _list_unsent_note_fields(items: Sequence[Item]) -> Iterator[str]:

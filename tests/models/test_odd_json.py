@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from convo.errors import ConvoError, EndpointFault, StreamBroken
@@ -91,6 +91,11 @@ def test_invalid_error_objects_become_errors_with_a_message(status: int, body: A
     assert isinstance(fault_from_stream_error(body, context, is_streaming=answering), EndpointFault)
 
 
+STANDALONE_OUTPUT = {"type": "function_call_output", "name": "look_up", "output": 1}
+
+
+@example([STANDALONE_OUTPUT])
+@example([{**STANDALONE_OUTPUT, "output": {"type": "input_text"}}])
 @given(st.lists(ITEM, max_size=4))
 def test_invalid_items_are_sent_or_refused(items: list[Any]) -> None:
     body = None
@@ -100,6 +105,8 @@ def test_invalid_items_are_sent_or_refused(items: list[Any]) -> None:
     assert body is None or all(isinstance(message["role"], str) for message in body["messages"])
 
 
+@example([STANDALONE_OUTPUT])
+@example([{**STANDALONE_OUTPUT, "output": {"type": "input_text"}}])
 @given(st.lists(ITEM, max_size=4))
 def test_invalid_items_are_sent_to_claude_or_refused(items: list[Any]) -> None:
     body = None
