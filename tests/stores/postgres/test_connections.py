@@ -78,9 +78,11 @@ async def test_a_full_check_has_no_statement_timeout(url: str) -> None:
 async def test_a_connection_that_the_server_closed_is_replaced_transparently(postgres: PostgresStore, url: str) -> None:
     await postgres.commit(everything("local"))
     await gather(*(postgres.sessions() for _ in range(5)))
-    with psycopg.connect(url, autocommit=True) as other:  # one: the end of an earlier one might be seen as well
-        assert other.execute(f"SELECT pg_terminate_backend(pid) {OTHER_CONNECTIONS}").fetchall()
-        while other.execute(f"SELECT pid {OTHER_CONNECTIONS}").fetchall():
+    end_others = f"SELECT pg_terminate_backend(pid) {OTHER_CONNECTIONS}"
+    # one connection, as the end of an earlier one might be seen as well; with await, as the pool may be opening one
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as other:
+        assert await (await other.execute(end_others)).fetchall()
+        while await (await other.execute(end_others)).fetchall():
             pass
 
     assert len(await postgres.sessions()) == 1
