@@ -145,7 +145,7 @@ def format_receipt(
     columns: int | None = None,
     loading: LoadingTime | None = None,
 ) -> str:
-    """Format the receipt of a turn, whatever its status. An id that is the handle of the owner is shown once.
+    """Format the receipt of a turn that has ended. An id that is the handle of the owner is shown once.
 
     call_links:   the requests that `link` is the total of
     call_prices:  the price of the model of each of them; without them `price` is used for all
