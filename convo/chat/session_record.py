@@ -146,9 +146,13 @@ class SessionRecord:
         if not snapshot.is_saved:
             await self._store.remove_session(self.session.id)
         else:
-            await self._store.commit(Transaction(session=snapshot.session, expected_session_head=self.session.head))
-            if attempt:
-                await self._store.remove_link(attempt.id)
+            await self._store.commit(
+                Transaction(
+                    session=snapshot.session,
+                    expected_session_head=self.session.head,
+                    removed_link_id=attempt.id if attempt else None,
+                )
+            )
         self.session, self.state, self.last_link = snapshot.session, snapshot.state, snapshot.last_link
         self._is_saved, self._stored_path = snapshot.is_saved, snapshot.stored_path
 

@@ -490,15 +490,12 @@ class StoreRecorder:
             )
         appends = (AppendItems(started.head, tuple(output)),) if output else ()
         ended_run_id = link.id if exchange.event_count and link.id == started.id else None
+        removed_link_id = started.id if link.id != started.id else None
+        transaction = Transaction(appends, (link,), session, ended_run_id=ended_run_id, removed_link_id=removed_link_id)
         try:
-            await self.store.commit(
-                Transaction(appends=appends, links=(link,), session=session, ended_run_id=ended_run_id)
-            )
+            await self.store.commit(transaction)
         except NotFound:  # the session was deleted while the response arrived: so is its record
             return
-        if link.id != started.id:
-            with suppress(NotFound):
-                await self.store.remove_link(started.id)
         placed = PlacedRequest(
             link.id, link.parent_id, exchange.placement.line, exchange.setup, path, tuple(output),
             bool(link.parameters.get("tools")),

@@ -409,6 +409,8 @@ class Transaction:
     agent_calls:   written in order; the run of each is `agent_run` or stored before. A stored call that has not ended
                    is replaced; one that has ended is never changed, and a write to it (also a second end) is ignored
     approval_decisions:  appended to the log in order; the run of each is `agent_run` or stored before
+    removed_link_id:  a response that is deleted, if it is stored: the request in progress that one of `links` replaces
+                   under another id
     """
 
     appends: tuple[AppendItems, ...] = ()
@@ -423,6 +425,7 @@ class Transaction:
     agent_run: AgentRun | None = None
     agent_calls: tuple[AgentCall, ...] = ()
     approval_decisions: tuple[ApprovalDecision, ...] = ()
+    removed_link_id: str | None = None
 
 
 class SessionStats(NamedTuple):

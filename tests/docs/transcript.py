@@ -13,7 +13,8 @@ port in place of the port that the page shows. If it does not start, it is a com
 `https://convo.example.com` that address is a proxy with TLS in front of the server.
 
 After a comment `<!-- machine: NAME -->` the commands run as on another machine: with a CONVO_HOME of its own, so with
-other settings and another store. The working folder stays the same, as if every file was copied.
+other settings and another store. The working folder stays the same, as if every file was copied. The comment
+`<!-- stop: servers -->` stops the servers of the page, so that everything that they record is written.
 """
 
 import os
@@ -33,8 +34,8 @@ from tests.command_runner import text_stream, written_text
 from tests.docs.tls_proxy import PUBLIC_URL, run_tls_proxy
 from tests.fork_server import ConvoProcess
 
-BLOCK = re.compile(r"^```(\w+)[ ]?(\S*)\n(.*?)^```$|^<!-- (machine): (\w+) -->$", re.DOTALL | re.MULTILINE)
-MACHINE = "machine"
+BLOCK = re.compile(r"^```(\w+)[ ]?(\S*)\n(.*?)^```$|^<!-- (machine|stop): (\w+) -->$", re.DOTALL | re.MULTILINE)
+MACHINE, STOP = "machine", "stop"
 PORT = re.compile(r"127\.0\.0\.1:(\d+)")
 SERVE, STATUS = "convo serve", "echo $?"
 SHELL = re.compile(r"[|<>$`;&*]")
@@ -52,7 +53,7 @@ MASKS = (
 
 
 class Block(NamedTuple):
-    """One block of a page; `name` is the name of its file or machine, or empty."""
+    """One block of a page; `name` is the name of its file or machine, or empty; of `stop` it is "servers"."""
 
     language: str
     name: str
@@ -122,6 +123,8 @@ class TranscriptRunner:
             for block in blocks(page):
                 if block.language == MACHINE:
                     os.environ["CONVO_HOME"] = str(self.folder.parent / block.name)
+                elif block.language == STOP:
+                    self.open.close()
                 elif block.name:
                     (self.folder / block.name).write_text(block.text, encoding="utf-8")
                 elif block.language == "python":

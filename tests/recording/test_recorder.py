@@ -1,11 +1,14 @@
 """Recorded requests are ordinary links: shown at once, without secrets, readable by every command; and they expire."""
 
 import asyncio
+import inspect
+import itertools
 import json
 import random
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -70,6 +73,35 @@ async def test_a_request_is_listed_while_it_runs_and_replaced_by_the_final_one(s
     assert final.link.usage is not None
     assert final.link.usage["total_tokens"] == 15
     await recorder.aclose()
+
+
+async def test_no_reader_finds_a_request_twice_while_it_is_replaced_by_the_final_one(store: Store, file: Path) -> None:
+    """Another process reads after each write of the recorder."""
+    reader = open_store(f"sqlite:{file}")
+    seen = list[list[str]]()
+
+    class Writer:
+        """The recorder's store, with a look by the reader after every call."""
+
+        def __getattr__(self, name: str) -> Any:
+            method = getattr(store, name)
+            if not inspect.iscoroutinefunction(method):
+                return method
+
+            async def call(*args: Any, **kwargs: Any) -> Any:
+                result = await method(*args, **kwargs)
+                seen.append([listed.link.status for listed in (await reader.list_requests(RequestQuery())).requests])
+                return result
+
+            return call
+
+    recorder = open_recorder(cast("Store", Writer()), clock=FixedClock())
+    (request, response), *_ = captured_exchanges("codex")
+    await recorder.begin(request)
+    await recorder.finish(request, response)
+    assert [status for status, _ in itertools.groupby(seen)] == [[], ["in_progress"], ["completed"]]
+    await recorder.aclose()
+    await reader.aclose()
 
 
 @pytest.mark.parametrize(

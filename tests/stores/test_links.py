@@ -300,6 +300,35 @@ async def test_the_requests_of_a_conversation_beyond_the_limit_are_left_out_and_
     assert view.notes == ("requests before the last 2 are not shown",)
 
 
+async def test_a_request_in_progress_is_replaced_under_another_id_in_one_transaction(store: Store) -> None:
+    running = link("try_1", INPUT_HEAD, session_id="ses_1", status="in_progress")
+    await store.commit(
+        Transaction((AppendItems(ROOT, PATH.items),), (running,), session(head=PATH.head), started_run_id="try_1")
+    )
+    await store.append_events("try_1", [{"type": "response.output_text.delta", "sequence_number": 0}])
+    final = replace(running, id="resp_1", status="completed", head=HEAD)
+    await store.commit(Transaction(links=(final,), removed_link_id="try_1"))
+
+    assert await store.links("ses_1") == [final]
+    assert await store.link("try_1") is None
+    assert await store.events("try_1") == []
+
+    with pytest.raises(NotFound):  # nothing of a transaction that fails is written
+        await store.commit(
+            Transaction(links=(replace(final, id="resp_2", head=Key("0" * 64)),), removed_link_id="resp_1")
+        )
+    assert await store.links("ses_1") == [final]
+
+    await store.commit(Transaction(links=(replace(final, id="resp_2"),), removed_link_id="try_1"))  # is gone already
+    assert ids(await store.links("ses_1")) == ["resp_1", "resp_2"]
+    await store.commit(Transaction(removed_link_id="resp_1"))
+    assert ids(await store.links("ses_1")) == ["resp_2"]
+    assert (await store.path(HEAD)).items == PATH.items
+    await store.remove_session("ses_1")
+    with pytest.raises(NotFound):
+        await store.path(INPUT_HEAD)
+
+
 async def test_the_body_of_a_request_is_kept_with_its_link_and_deleted_with_it(store: Store) -> None:
     """Also when the request ends under another id, and when its session is removed or pruned."""
     parts = [
@@ -311,8 +340,7 @@ async def test_the_body_of_a_request_is_kept_with_its_link_and_deleted_with_it(s
         Transaction((AppendItems(ROOT, PATH.items), AppendItems(ROOT, body.items)), (running,), session(head=PATH.head))
     )
     final = replace(running, id="resp_1", status="completed", head=HEAD)
-    await store.commit(Transaction(links=(final,)))
-    await store.remove_link("try_1")
+    await store.commit(Transaction(links=(final,), removed_link_id="try_1"))
     assert await store.link("resp_1") == final
     assert (await store.path(body.head)).items == body.items
     assert await store.search_items("secretive") == []

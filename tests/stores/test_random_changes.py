@@ -262,6 +262,13 @@ class StoreComparison(RuleBasedStateMachine):
     def remove_link(self, record_id: str) -> None:
         self.call_both("remove_link", record_id)
 
+    @rule(record_id=st.sampled_from(IDS), new_id=st.sampled_from(IDS), status=st.sampled_from(["failed", "completed"]))
+    def replace_link(self, record_id: str, new_id: str, status: Status) -> None:
+        """Store a link again under another id, or remove it if that is its own."""
+        stored: Link | None = self.loop.run_until_complete(self.memory.link(record_id))
+        links = (replace(stored, id=new_id, status=status),) if stored else ()
+        self.commit(Transaction(links=links, removed_link_id=record_id))
+
     @rule(record_id=st.sampled_from(CONVERSATIONS))
     def remove_conversation(self, record_id: str) -> None:
         self.call_both("remove_conversation", record_id)

@@ -5,7 +5,7 @@ and read what the plan needs. Write: insert in a fixed order, so that writers do
 locks are shared; a transaction that may leave nodes unreferenced is repeated with an exclusive lock.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 from uuid import UUID
@@ -403,7 +403,9 @@ async def apply_transaction(t: TenantConnection, plan: CommitPlan, *, exclusive:
         return True
     await t.run_pipeline(*writes)
     erased_items = await _erase_items(t, plan.transaction)
-    await delete_unreferenced_nodes(t, reads.detached_nodes, erased_items)
+    removed_ids = [plan.transaction.removed_link_id] if plan.transaction.removed_link_id else []
+    deleted = await delete_links(t, [tenant_rows.escape_name(link_id) for link_id in removed_ids])
+    await delete_unreferenced_rows(t, reads.detached_nodes, deleted, erased_items)
     await t.run_pipeline(COMMIT)
     return True
 
@@ -614,7 +616,42 @@ async def _erase_items(t: TenantConnection, transaction: Transaction) -> list[UU
     return [item for _, item, _ in rows]
 
 
-async def delete_unreferenced_nodes(t: TenantConnection, nodes: Iterable[UUID], items: Iterable[UUID] = ()) -> None:
+DELETE_LINKS = """
+DELETE FROM convo.links WHERE tenant = $1 AND id = ANY($2::text[]) RETURNING saw, head, sent_body, route, parameters
+"""
+
+DELETE_UNREFERENCED_JSON = """
+DELETE FROM convo.repeated WHERE tenant = $1 AND (hash = ANY($2::uuid[]) OR conversation IN (
+    SELECT conversation FROM convo.repeated WHERE tenant = $1 AND hash = ANY($2::uuid[])))
+    AND NOT EXISTS (SELECT 1 FROM convo.links WHERE links.tenant = $1 AND route = hash)
+    AND NOT EXISTS (SELECT 1 FROM convo.links WHERE links.tenant = $1 AND parameters = hash)
+"""
+
+
+async def delete_links(t: TenantConnection, ids: Sequence[str]) -> list[Row]:
+    """Delete links (escaped ids) and their runs; return the nodes and the shared JSON that each referenced."""
+    if not ids:
+        return []
+    *_, rows = await t.run_pipeline(*runs.build_run_deletes(t, ids), t.statement(DELETE_LINKS, ids))
+    return rows
+
+
+async def delete_unreferenced_rows(
+    t: TenantConnection, nodes: Iterable[UUID | None], links: Sequence[Row], items: Iterable[UUID] = ()
+) -> None:
+    """Delete the nodes, items and shared JSON that nothing references any more.
+
+    nodes, items:  candidates, with everything that their removal leaves unreferenced
+    links:         the result of `delete_links`
+    """
+    shared_json: set[UUID] = {json_id for link in links for json_id in link[3:] if json_id}
+    nodes = [*nodes, *(node for link in links for node in link[:3])]
+    await _delete_unreferenced_nodes(t, {node for node in nodes if node}, items)
+    if shared_json:
+        await t.run_pipeline(t.statement(DELETE_UNREFERENCED_JSON, sorted(shared_json)))
+
+
+async def _delete_unreferenced_nodes(t: TenantConnection, nodes: Iterable[UUID], items: Iterable[UUID]) -> None:
     """Delete those of `nodes` and `items` that nothing references, and everything that this leaves unreferenced."""
     candidates, candidate_items = set(nodes), set(items)
     while candidates:

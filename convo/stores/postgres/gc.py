@@ -6,14 +6,13 @@ writers can run in between: conversations first, then sessions, then links.
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
-from uuid import UUID
 
 from convo.errors import NotFound
 from convo.stores.base import PruneResult
 from convo.stores.codec import decode_session_handle
-from convo.stores.postgres import files, runs, tenant_rows
+from convo.stores.postgres import files, tenant_rows
 from convo.stores.postgres import runs as agents
-from convo.stores.postgres.commit import LOCK_TENANT_EXCLUSIVE, delete_unreferenced_nodes
+from convo.stores.postgres.commit import LOCK_TENANT_EXCLUSIVE, delete_links, delete_unreferenced_rows
 from convo.stores.postgres.tenant_rows import BEGIN, BEGIN_SNAPSHOT, COMMIT, Row, TenantConnection
 
 DELETE_SESSIONS = (
@@ -36,10 +35,6 @@ WHERE removed.tenant = $1 AND links.id NOT IN (SELECT id FROM chained)
 """
 """The links of removed sessions that are in no session's chain."""
 
-DELETE_LINKS = """
-DELETE FROM convo.links WHERE tenant = $1 AND id = ANY($2::text[]) RETURNING saw, head, sent_body, route, parameters
-"""
-
 DELETE_MEMBERS = "DELETE FROM convo.members WHERE tenant = $1 AND conversation = ANY($2::text[])"
 
 DELETE_CONVERSATIONS = "DELETE FROM convo.conversations WHERE tenant = $1 AND id = ANY($2::text[]) RETURNING head"
@@ -47,13 +42,6 @@ DELETE_CONVERSATIONS = "DELETE FROM convo.conversations WHERE tenant = $1 AND id
 DELETE_REMOVED_MARKERS = """
 DELETE FROM convo.removed WHERE tenant = $1
     AND NOT EXISTS (SELECT 1 FROM convo.links WHERE links.tenant = $1 AND links.session = removed.session)
-"""
-
-DELETE_UNREFERENCED_JSON = """
-DELETE FROM convo.repeated WHERE tenant = $1 AND (hash = ANY($2::uuid[]) OR conversation IN (
-    SELECT conversation FROM convo.repeated WHERE tenant = $1 AND hash = ANY($2::uuid[])))
-    AND NOT EXISTS (SELECT 1 FROM convo.links WHERE links.tenant = $1 AND route = hash)
-    AND NOT EXISTS (SELECT 1 FROM convo.links WHERE links.tenant = $1 AND parameters = hash)
 """
 
 
@@ -64,13 +52,13 @@ async def remove_session(t: TenantConnection, session_id: str) -> None:
     if not rows:
         raise NotFound("session", session_id)
     unneeded = [link for (link,) in await t.fetch_all(SELECT_UNNEEDED_LINKS)]
-    await _delete_unreferenced_and_commit(t, rows, await _delete_links(t, unneeded))
+    await _delete_unreferenced_and_commit(t, rows, await delete_links(t, unneeded))
 
 
 async def remove_link(t: TenantConnection, link_id: str) -> None:
     """Delete one link. Raises NotFound."""
     await _begin_exclusive(t)
-    deleted = await _delete_links(t, [tenant_rows.escape_name(link_id)])
+    deleted = await delete_links(t, [tenant_rows.escape_name(link_id)])
     if not deleted:
         raise NotFound("response", link_id)
     await _delete_unreferenced_and_commit(t, [], deleted)
@@ -97,14 +85,6 @@ async def _delete_sessions(t: TenantConnection, ids: Sequence[str]) -> list[Row]
     return [row[:3] for row in rows]
 
 
-async def _delete_links(t: TenantConnection, ids: Sequence[str]) -> list[Row]:
-    """Delete links and their runs; return the nodes and the shared JSON that each referenced."""
-    if not ids:
-        return []
-    *_, rows = await t.run_pipeline(*runs.build_run_deletes(t, ids), t.statement(DELETE_LINKS, ids))
-    return rows
-
-
 async def _delete_conversations(t: TenantConnection, ids: Sequence[str]) -> list[Row]:
     """Delete conversations and the ids that they assigned; return the head of each."""
     _, rows = await t.run_pipeline(t.statement(DELETE_MEMBERS, ids), t.statement(DELETE_CONVERSATIONS, ids))
@@ -113,12 +93,8 @@ async def _delete_conversations(t: TenantConnection, ids: Sequence[str]) -> list
 
 async def _delete_unreferenced_and_commit(t: TenantConnection, node_rows: Sequence[Row], links: Sequence[Row]) -> None:
     """Delete the rows that nothing references any more, and commit."""
-    nodes = [node for row in node_rows for node in row] + [node for link in links for node in link[:3]]
-    repeated: set[UUID] = {json_id for link in links for json_id in link[3:] if json_id}
-    await delete_unreferenced_nodes(t, {node for node in nodes if node})
-    await t.run_pipeline(
-        t.statement(DELETE_REMOVED_MARKERS), t.statement(DELETE_UNREFERENCED_JSON, sorted(repeated)), COMMIT
-    )
+    await delete_unreferenced_rows(t, [node for row in node_rows for node in row], links)
+    await t.run_pipeline(t.statement(DELETE_REMOVED_MARKERS), COMMIT)
 
 
 MAX_ROWS_PER_BATCH = 200
@@ -209,7 +185,7 @@ async def prune_batch(t: TenantConnection, find_old_rows: OldRowFinder, before: 
     if not ids:
         return 0
     if find_old_rows is find_old_links:
-        await _delete_unreferenced_and_commit(t, [], await _delete_links(t, ids))
+        await _delete_unreferenced_and_commit(t, [], await delete_links(t, ids))
     else:
         delete = _delete_sessions if find_old_rows is find_old_sessions else _delete_conversations
         await _delete_unreferenced_and_commit(t, await delete(t, ids), [])

@@ -59,7 +59,8 @@ class PostgresStore:
 
     async def commit(self, transaction: Transaction) -> None:
         plan = plan_commit(transaction)
-        if transaction.erased_nodes or not await self._try_commit(plan, exclusive=False):
+        needs_exclusive = bool(transaction.erased_nodes or transaction.removed_link_id)
+        if needs_exclusive or not await self._try_commit(plan, exclusive=False):
             await self._try_commit(plan, exclusive=True)
 
     async def _try_commit(self, plan: CommitPlan, *, exclusive: bool) -> bool:

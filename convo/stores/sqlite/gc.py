@@ -61,11 +61,18 @@ def remove_session(t: TenantConnection, session_id: str) -> None:
 
 def remove_link(t: TenantConnection, link_id: str) -> None:
     """Delete one link. Raises NotFound."""
+    if not remove_link_if_stored(t, link_id):
+        raise NotFound("response", link_id)
+
+
+def remove_link_if_stored(t: TenantConnection, link_id: str) -> bool:
+    """Delete a link; return False if there is none with this id."""
     row = t.fetch_row(SELECT_LINK_TO_REMOVE, t.tenant_number, to_query_name(link_id))
     if row is None:
-        raise NotFound("response", link_id)
+        return False
     _clear_link(t, row[0])
     _delete_unreferenced_rows(t, links=[row])
+    return True
 
 
 def remove_conversation(t: TenantConnection, conversation_id: str) -> None:

@@ -263,6 +263,8 @@ def apply_transaction(t: TenantConnection, transaction: Transaction) -> None:
     for decision in transaction.approval_decisions:
         agents.insert_approval_decision(t, decision)
     tree.delete_unreferenced_nodes(t, set(detached_nodes) - _referenced_nodes(t, transaction))
+    if transaction.removed_link_id:
+        gc.remove_link_if_stored(t, transaction.removed_link_id)
     if transaction.erased_nodes:
         connection.request_vacuum(t.db)
 
