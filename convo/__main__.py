@@ -11,7 +11,7 @@ import sys
 
 from convo import __version__
 
-GC_THRESHOLD = 20_000
+GC_THRESHOLD = 50_000
 """New objects before a garbage collection. Imports make many objects and drop none; collecting
 after every 700 of them, the default, takes a twentieth of a short command's time.
 """
