@@ -328,39 +328,59 @@ async def run_command(command: Sequence[str], environ: Mapping[str, str]) -> int
 
     Raises InvalidUsage if it cannot be started.
     """
-    with _forwarded_signals() as process_ids:
+    with _forwarded_signals() as signals:
         try:
             process = await asyncio.create_subprocess_exec(*command, env=environ)
         except OSError as error:
             raise InvalidUsage(
                 f"{command[0]!r} cannot be started: {error.strerror}", hint="convo tap -- PROGRAM ARGUMENTS"
             ) from error
-        process_ids.append(process.pid)
+        signals.start(process.pid)
         code = await process.wait()
-        process_ids.clear()
+        signals.process_id = None
     return code if code >= 0 else SIGNAL_EXIT_OFFSET - code
 
 
-@contextmanager
-def _forwarded_signals() -> Iterator[list[int]]:
-    """Forward signals to the processes in the yielded list; this process survives them.
+class _SignalForwarder:
+    """Forwards signals to a process; those that arrive before it has started are sent to it then.
 
-    Ctrl-C in a terminal already reaches the command, which is in the same process group.
+    process_id:  None before the process has started and after it has ended
     """
-    process_ids: list[int] = []
 
-    def forward(number: int, frame: object) -> None:
-        is_from_terminal = number in (signal.SIGINT, signal.SIGQUIT) and _is_in_foreground()
-        for pid in process_ids:
-            if not is_from_terminal:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, number)
+    def __init__(self) -> None:
+        self.process_id: int | None = None
+        self._early_signals: list[int] = []
 
+    def start(self, process_id: int) -> None:
+        """Forward to this process from now on, first the signals that arrived before."""
+        self.process_id = process_id
+        for number in self._early_signals:
+            self._send(process_id, number)
+
+    def forward(self, number: int, frame: object) -> None:
+        """Handle a signal. Ctrl-C in a terminal already reaches the process, which is in the same process group."""
+        if number in (signal.SIGINT, signal.SIGQUIT) and _is_in_foreground():
+            return
+        if self.process_id is None:
+            self._early_signals.append(number)
+        else:
+            self._send(self.process_id, number)
+
+    @staticmethod
+    def _send(process_id: int, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(process_id, number)
+
+
+@contextmanager
+def _forwarded_signals() -> Iterator[_SignalForwarder]:
+    """Forward signals to the process of the yielded object; this process survives them."""
+    forwarder = _SignalForwarder()
     numbers = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
     handled = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    previous = {number: signal.signal(number, forward) for number in handled}
+    previous = {number: signal.signal(number, forwarder.forward) for number in handled}
     try:
-        yield process_ids
+        yield forwarder
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from convo.cli.tap import NoticeBuffer, TapTarget, add_client_arguments, build_client_variables
+from convo.cli.tap import NoticeBuffer, TapTarget, add_client_arguments, build_client_variables, run_command
 from convo.config.values import Secret
 from convo.server.relay import Upstream
 from tests.asgi_server import listen_on_free_port, serve_in_thread
@@ -119,15 +119,24 @@ def test_without_a_command_the_variables_are_printed_and_a_signal_ends_the_relay
 def test_signals_reach_the_command_and_the_relay_stays_until_it_ends(
     upstream: list[dict[str, str]], handler: str, code: int
 ) -> None:
-    program = f"import signal, sys, time; signal.signal(15, {handler}); print('ready', flush=True); time.sleep(60)"
+    program = (
+        f"import signal, sys, time; signal.signal(15, {handler}); print('ready', flush=True)\nwhile 1: time.sleep(1)"
+    )
     with ConvoProcess(
         ["tap", "--", sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
     assert process.returncode == code
+
+
+@pytest.mark.needs("posix")
+async def test_a_signal_while_the_command_starts_reaches_it() -> None:
+    """The signal arrives when the command exists, but the event loop has not reported its start."""
+    asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+    assert await run_command(["sleep", "60"], dict(os.environ)) == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize(
