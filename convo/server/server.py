@@ -51,6 +51,9 @@ DATE_REFRESH_S = 1.0
 CLOSE_POLL_S = 0.005
 """Seconds between two checks at shutdown whether the last connection is closed."""
 
+ACCEPT_PASSES = 3
+"""Passes of the event loop after which an accepted socket is one of the server's connections; asyncio needs two."""
+
 SHUTDOWN_NOTICE_S = 1.0
 """Seconds after which a shutdown that still runs is reported at the terminal."""
 
@@ -80,17 +83,33 @@ class GatewayServer(uvicorn.Server):
                 await asyncio.wait_for(self.end_requested.wait(), DATE_REFRESH_S)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the listening sockets, then the connections. Running requests may finish before.
+
+        asyncio needs several passes of its loop to accept a connection, and fails in between if its server is closed:
+        the socket would stay open.
+        """
+        loop = asyncio.get_running_loop()
+        with suppress(NotImplementedError):  # on Windows
+            for listening_socket in sockets or ():
+                loop.remove_reader(listening_socket)
+        for _ in range(ACCEPT_PASSES):
+            await asyncio.sleep(0)
         for server in self.servers:
             server.close()
-        for connection in list(self.server_state.connections):
-            connection.shutdown()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._wait_until_idle(), self.config.timeout_graceful_shutdown)
         for task in self.server_state.tasks:
             task.cancel()
 
     async def _wait_until_idle(self) -> None:
-        while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110 - uvicorn has no event for it
+        """Ask each connection once to close, and wait for their ends."""
+        asked: set[object] = set()
+        while True:
+            for connection in self.server_state.connections - asked:
+                asked.add(connection)
+                connection.shutdown()
+            if not (self.server_state.connections or self.server_state.tasks):
+                return
             await asyncio.sleep(CLOSE_POLL_S)
 
 

@@ -56,6 +56,12 @@ class PacedUpstream:
         return next((call for call in self.calls if call.body.get("messages", [{}])[-1].get("content") == text), None)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._serve_requests(reader, writer)
+        finally:
+            writer.close()
+
+    async def _serve_requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -74,7 +80,6 @@ class PacedUpstream:
                 call.closed_at = time.monotonic()
                 call.closed.set()
                 break
-        writer.close()
 
     async def _answer(self, call: Call, writer: asyncio.StreamWriter) -> None:
         kind, *numbers = str(call.body["model"]).split("-")

@@ -2,15 +2,19 @@
 
 import asyncio
 import json
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 from starlette.types import Receive, Send
 
+from convo.server.server import GatewayServer
+from tests.asgi_server import listen_on_free_port
 from tests.models.chat_server import delta, run_chat_server, send_head, send_piece
 from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway, run_gateway
@@ -73,6 +77,33 @@ def test_a_turn_that_does_not_end_in_time_is_marked(tmp_path: Path) -> None:
     (item,) = stored["output"]
     assert item["status"] == "incomplete"
     assert item["content"][0]["text"] == "".join(json.loads(line[6:]).get("delta", "") for line in events)
+
+
+@pytest.mark.parametrize("connect_pass", range(10))
+async def test_a_connection_that_is_accepted_while_the_server_stops_is_closed(connect_pass: int) -> None:
+    """The server is asked to stop in pass 5 of the event loop. The client sends nothing and does not disconnect."""
+
+    async def application(scope: Any, receive: Receive, send: Send) -> None: ...
+
+    listener, _ = listen_on_free_port()
+    address = listener.getsockname()
+    server = GatewayServer(uvicorn.Config(application, lifespan="off", ws="none", log_config=None))
+    serve_task = asyncio.create_task(server.serve([listener]))
+    while not server.started:
+        await asyncio.sleep(0)
+    client: socket.socket | None = None
+    for event_loop_pass in range(10):
+        if event_loop_pass == connect_pass:
+            with suppress(ConnectionRefusedError):
+                client = socket.create_connection(address)
+        if event_loop_pass == 5:
+            server.request_end()
+        await asyncio.sleep(0)
+    await serve_task
+    if client:
+        with client, suppress(ConnectionResetError):  # the listening socket was closed before it was accepted
+            client.setblocking(False)
+            assert client.recv(1) == b""
 
 
 # -- requests that are passed through ---------------------------------------------------------------
