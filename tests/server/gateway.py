@@ -1,11 +1,14 @@
 """A gateway on a real socket, in its own thread, with a real store and scripted models.
 
 gateway.script("slow", {"text": "..."}, delay_s=0.05)      sets the answers of the model "slow"
+gateway.script("slow", {"text": "..."}, delay_s=HELD_S)    the same; each delta waits until `release_deltas`
 gateway.create_response({"model": "echo", "input": "hi"})  sends one request over HTTP
 """
 
 import asyncio
 import json
+import math
+import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -47,6 +50,31 @@ HELD_MODEL = "up/m"
 """The model of `run_gateway_with_upstream`. `ChatServer.hold_answer` prepares an answer that a test ends."""
 
 
+HELD_S = 1e9
+"""The `delay_s` of a script whose deltas wait until a test releases them, however long the test takes before."""
+
+
+class ReplyClock(SystemClock):
+    """The clock of the scripted models. The delay `HELD_S` ends when the delta is released."""
+
+    def __init__(self) -> None:
+        self._releases: float = 0
+        self._condition = asyncio.Condition()
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds < HELD_S:
+            await super().sleep(seconds)
+            return
+        async with self._condition:
+            await self._condition.wait_for(lambda: self._releases > 0)
+            self._releases -= 1
+
+    async def release(self, deltas: float) -> None:
+        async with self._condition:
+            self._releases += deltas
+            self._condition.notify_all()
+
+
 @dataclass
 class RunningGateway:
     """A running gateway.
@@ -55,6 +83,7 @@ class RunningGateway:
     exchanges:          every exchange that has ended, oldest first
     unexpected_errors:  exceptions that the server did not expect
     store_faults:       store faults that were reported to the operator
+    listener:           the listening socket
     """
 
     url: str
@@ -67,6 +96,8 @@ class RunningGateway:
     exchanges: list[HttpExchange]
     unexpected_errors: list[BaseException]
     store_faults: list[StoreFault]
+    listener: socket.socket
+    reply_clock: ReplyClock
     http: httpx2.Client = field(init=False)
 
     def __post_init__(self) -> None:
@@ -85,6 +116,10 @@ class RunningGateway:
         assert name in SCRIPTS
         (self.folder / f"{name}.json").write_text(json.dumps({"replies": replies, **more}), encoding="utf-8")
 
+    def release_deltas(self, count: float = math.inf) -> None:
+        """Release this many deltas of scripts with the delay `HELD_S`; by default all, also those of later requests."""
+        self.run(self.reply_clock.release(count))
+
     def create_response(self, body: dict[str, Any], **more: Any) -> httpx2.Response:
         return self.http.post("/v1/responses", json=body, **more)
 
@@ -101,6 +136,12 @@ class RunningGateway:
         """Start the shutdown, as a signal does."""
         with suppress(RuntimeError):  # the loop is closed, because the server has ended
             self.loop.call_soon_threadsafe(self.stop_event.set)
+
+    def begin_shutdown(self) -> None:
+        """Start the shutdown, and wait until no new turn starts. A response must still run."""
+        self.shut_down()
+        while not self.app.is_shutting_down:
+            self.run(asyncio.sleep(0))
 
 
 def gateway_settings(folder: Path, limits: dict[str, Any], toml: str = "") -> Settings:
@@ -141,7 +182,8 @@ def run_gateway(
     exchanges: list[HttpExchange] = []
     unexpected_errors: list[BaseException] = []
     store_faults: list[StoreFault] = []
-    models = ModelsForClients(settings, system_clock, random_id)
+    reply_clock = ReplyClock()
+    models = ModelsForClients(settings, reply_clock, random_id)
     service = wrap(open_service(settings, store=store, clock=system_clock, new_id=random_id, models=models))
     app = Gateway(
         service, settings.serve, InspectorDeps(
@@ -172,6 +214,8 @@ def run_gateway(
         exchanges,
         unexpected_errors,
         store_faults,
+        listener,
+        reply_clock,
     )
     try:
         yield running

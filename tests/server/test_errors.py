@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.server.conftest import Serve
-from tests.server.gateway import RunningGateway
+from tests.server.gateway import HELD_S, RunningGateway
 
 JSON = {"content-type": "application/json"}
 
@@ -327,7 +327,7 @@ def test_too_many_items_are_refused_with_the_name_of_their_field(serve: Serve) -
 
 def test_too_many_concurrent_requests_are_refused_with_a_retry_time(serve: Serve) -> None:
     gateway = serve(max_requests=1)
-    gateway.script("slow", {"text": "word " * 100}, delay_s=0.02)
+    gateway.script("slow", {"text": "word " * 100}, delay_s=HELD_S)
     with gateway.http.stream("POST", "/v1/responses", json={"model": "slow", "input": "hi", "stream": True}) as first:
         lines = first.iter_lines()
         next(lines)

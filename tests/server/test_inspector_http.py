@@ -20,7 +20,7 @@ from convo.server.pages import SCRIPT_FILES
 from convo.server.routes import load_openapi_document
 from convo.stores.base import AppendItems, Transaction
 from tests.server.conftest import Serve
-from tests.server.gateway import RunningGateway
+from tests.server.gateway import HELD_S, RunningGateway
 from tests.server.websocket_client import FINAL_EVENTS, connect_client
 from tests.stores.chat_transactions import link
 
@@ -279,7 +279,7 @@ def test_an_invalid_parameter_of_the_list_is_refused_by_name(
 
 
 def test_a_request_is_listed_while_it_runs_and_the_feed_reports_its_start_and_its_end(gateway: RunningGateway) -> None:
-    gateway.script("slow", {"text": "one two three four"}, chunk=4, delay_s=0.1)
+    gateway.script("slow", {"text": "one two three four"}, chunk=4, delay_s=HELD_S)
     request = {"model": "slow", "input": "Count to four.", "stream": True}
     with gateway.http.stream("GET", "/inspect/api/changes") as feed:
         events = (json.loads(line[6:]) for line in feed.iter_lines() if line.startswith("data: {"))
@@ -293,6 +293,7 @@ def test_a_request_is_listed_while_it_runs_and_the_feed_reports_its_start_and_it
             assert list_requests(gateway, status="in_progress", q="four", model=row["model"])["running"]
             for other in ({"status": "failed"}, {"q": "five"}, {"model": "echo"}, {"session": "x"}):
                 assert list_requests(gateway, **other)["running"] == []
+            gateway.release_deltas()
             assert list(lines)[-2:] == ["data: [DONE]", ""]
         assert next(events)["sequence_number"] == 2
         listed = list_requests(gateway)
@@ -316,7 +317,7 @@ def test_the_feed_ends_when_the_server_shuts_down(gateway: RunningGateway) -> No
         next(lines)
         gateway.shut_down()
         assert [line for line in lines if line][-1] == "data: [DONE]"
-    gateway.thread.join(2)
+    gateway.thread.join(60)
     assert not gateway.thread.is_alive()
 
 
@@ -349,15 +350,17 @@ def test_a_client_with_the_current_version_gets_only_that_it_is_current(gateway:
 def test_an_answer_can_be_followed_while_it_arrives_and_is_dropped_at_its_end(
     gateway: RunningGateway, kind: str
 ) -> None:
-    gateway.script("slow", {"text": "one two three four"}, chunk=4, delay_s=0.1)
+    gateway.script("slow", {"text": "one two three four"}, chunk=4, delay_s=HELD_S)
     first = gateway.create_response({"model": "echo", "input": "hi"}).json()["id"]
     request = {"model": "slow", "input": "go on", "previous_response_id": first, "stream": True}
     options = {"foreground": {}, "background": {"background": True}, "not stored": {"store": False}}[kind]
     texts: list[str] = []
+    gateway.release_deltas(1)
     with gateway.http.stream("POST", "/v1/responses", json={**request, **options}) as got:
         for line in got.iter_lines():
             if line.startswith("data: {") and json.loads(line[6:])["type"] == "response.output_text.delta":
                 texts += [response["text"] for response in read_conversation(gateway, first)["running"]]
+                gateway.release_deltas(1)
     assert read_conversation(gateway, first)["running"] == []
     if kind == "not stored":
         assert texts == []
@@ -368,7 +371,8 @@ def test_an_answer_can_be_followed_while_it_arrives_and_is_dropped_at_its_end(
 
 
 def test_a_turn_over_a_websocket_can_be_followed_too(gateway: RunningGateway) -> None:
-    gateway.script("slow", {"text": "one two three four"}, chunk=4, delay_s=0.1)
+    gateway.script("slow", {"text": "one two three four"}, chunk=4, delay_s=HELD_S)
+    gateway.release_deltas(1)
     texts: list[list[str]] = []
     with connect_client(gateway) as client:
         first = client.turn(input="hi")["id"]
@@ -376,6 +380,7 @@ def test_a_turn_over_a_websocket_can_be_followed_too(gateway: RunningGateway) ->
         while (event := client.receive())["type"] not in FINAL_EVENTS:
             if event["type"] == "response.output_text.delta":
                 texts.append([response["text"] for response in read_conversation(gateway, first)["running"]])
+                gateway.release_deltas(1)
     assert texts[0][0].startswith("one")
     assert read_conversation(gateway, first)["running"] == []
 

@@ -10,7 +10,7 @@ from convo.server.metrics import MAX_MODEL_LABELS, OTHER_MODELS_LABEL, Metrics
 from tests.clock import FixedClock
 from tests.server.api_keys import bearer, key_hash
 from tests.server.conftest import Serve
-from tests.server.gateway import RunningGateway
+from tests.server.gateway import HELD_S, RunningGateway
 from tests.server.test_streams import faulty_service, unreachable_store
 from tests.server.websocket_client import connect_client
 
@@ -48,11 +48,12 @@ def test_tokens_are_counted_by_model_and_kind(gateway: RunningGateway) -> None:
 
 
 def test_open_streams_are_counted_while_they_are_open(gateway: RunningGateway) -> None:
-    gateway.script("slow", {"text": "word " * 50}, delay_s=0.02)
+    gateway.script("slow", {"text": "word " * 50}, delay_s=HELD_S)
     with gateway.http.stream("POST", "/v1/responses", json={"model": "slow", "input": "hi", "stream": True}) as stream:
         lines = stream.iter_lines()
         next(lines)
         open_now = read_metrics(gateway)["convo_streams_open"]
+        gateway.release_deltas()
         assert list(lines)
     assert (open_now, read_metrics(gateway)["convo_streams_open"]) == (1, 0)
 

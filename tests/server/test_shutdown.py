@@ -17,7 +17,7 @@ from convo.server.server import GatewayServer
 from tests.asgi_server import listen_on_free_port
 from tests.models.chat_server import delta, run_chat_server, send_head, send_piece
 from tests.server.conftest import Serve
-from tests.server.gateway import RunningGateway, run_gateway
+from tests.server.gateway import HELD_S, RunningGateway, run_gateway
 
 
 def start_stream(gateway: RunningGateway, stack: ExitStack, **more: Any) -> tuple[dict[str, Any], Any]:
@@ -31,10 +31,11 @@ def start_stream(gateway: RunningGateway, stack: ExitStack, **more: Any) -> tupl
 
 def test_a_running_turn_completes(serve: Serve) -> None:
     gateway = serve(grace_s=20.0)
-    gateway.script("slow", {"text": "word " * 30}, delay_s=0.02)
+    gateway.script("slow", {"text": "word " * 30}, delay_s=HELD_S)
     with ExitStack() as stack:
         _, lines = start_stream(gateway, stack)
-        gateway.shut_down()
+        gateway.begin_shutdown()
+        gateway.release_deltas()
         rest = [line for line in lines if line]
     assert rest[-3].endswith("response.completed")
     assert rest[-1] == "data: [DONE]"
@@ -43,12 +44,13 @@ def test_a_running_turn_completes(serve: Serve) -> None:
 def test_no_new_turn_starts_meanwhile(serve: Serve) -> None:
     """The server tells the client to retry, is not ready, and completes the open stream."""
     gateway = serve(grace_s=20.0)
-    gateway.script("slow", {"text": "word " * 60}, delay_s=0.02)
+    gateway.script("slow", {"text": "word " * 60}, delay_s=HELD_S)
     with ExitStack() as stack:
         _, lines = start_stream(gateway, stack)
         gateway.run(set_shutting_down(gateway))
         got = gateway.create_response({"model": "echo", "input": "hi"})
         ready = gateway.http.get("/readyz")
+        gateway.release_deltas()
         assert list(lines)
     assert (got.status_code, got.json()["error"]["code"], got.headers["retry-after"]) == (
         503,
@@ -89,7 +91,7 @@ async def test_a_connection_that_is_accepted_while_the_server_stops_is_closed(co
     address = listener.getsockname()
     server = GatewayServer(uvicorn.Config(application, lifespan="off", ws="none", log_config=None))
     serve_task = asyncio.create_task(server.serve([listener]))
-    while not server.started:
+    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0)
     client: socket.socket | None = None
     for event_loop_pass in range(10):
@@ -133,9 +135,7 @@ def test_a_passed_through_stream_completes_in_the_grace_time(tmp_path: Path) -> 
         with gateway.http.stream("POST", CHAT_PATH, json={**PASSED_BODY, "stream": True}) as stream:
             lines = stream.iter_lines()
             assert next(lines) == "data: 1"
-            gateway.shut_down()
-            while not gateway.app.is_shutting_down:
-                gateway.run(asyncio.sleep(0))
+            gateway.begin_shutdown()
             is_stopping.set()
             assert [line for line in lines if line] == ["data: [DONE]"]
     assert gateway.unexpected_errors == []

@@ -19,7 +19,7 @@ from convo.history.items import StreamEvent
 from convo.server.auth import KeysFile, create_api_key
 from convo.server.websocket import WebSocketLimits
 from tests.server.conftest import Serve
-from tests.server.gateway import RunningGateway
+from tests.server.gateway import HELD_S, RunningGateway
 from tests.server.test_streams import faulty_service
 from tests.server.websocket_client import WebSocketClient, connect_client, response_text
 
@@ -181,24 +181,26 @@ def test_a_text_that_is_not_utf8_closes_the_connection_and_is_not_reported_as_an
 
 def test_the_number_of_queued_messages_is_limited(serve: Serve) -> None:
     gateway = serve(websocket_limits=WebSocketLimits(max_queued=2))
-    gateway.script("slow", SLOW, chunk=1, delay_s=0.02)
+    gateway.script("slow", SLOW, chunk=1, delay_s=HELD_S)
     with connect_client(gateway) as client:
         client.send(model="slow", input="hi", store=False)
         client.receive()
         for word in ("one", "two", "three"):
             client.send(input=word, store=False)
         full = next(event for event in iter(client.receive, None) if event["type"] == "error")
+        gateway.release_deltas()
         assert (full["status"], full["error"]["code"]) == (429, "websocket_queue_full")
         assert [response_text(client.receive_response()) for _ in range(3)] == [SLOW["text"], "one", "two"]
 
 
 def test_a_turn_counts_as_a_concurrent_request(serve: Serve) -> None:
     gateway = serve(max_requests=1)
-    gateway.script("slow", SLOW, chunk=1, delay_s=0.02)
+    gateway.script("slow", SLOW, chunk=1, delay_s=HELD_S)
     with connect_client(gateway) as client:
         client.send(model="slow", input="hi", store=False)
         client.receive()
         assert gateway.create_response({"model": "echo", "input": "hi"}).status_code == 503
+        gateway.release_deltas()
         assert response_text(client.receive_response()) == SLOW["text"]
         assert gateway.create_response({"model": "echo", "input": "hi"}).status_code == 200
         assert handshake_refusal(gateway) == (503, "overloaded")
@@ -225,11 +227,12 @@ def test_messages_are_not_compressed(shared_gateway: RunningGateway) -> None:
 
 
 def test_a_ping_is_answered_while_a_turn_runs(gateway: RunningGateway) -> None:
-    gateway.script("slow", SLOW, chunk=1, delay_s=0.02)
+    gateway.script("slow", SLOW, chunk=1, delay_s=HELD_S)
     with connect_client(gateway) as client:
         client.send(model="slow", input="hi", store=False)
         client.receive()
         assert client.socket.ping().wait(timeout=30)
+        gateway.release_deltas()
         assert response_text(client.receive_response()) == SLOW["text"]
 
 
@@ -244,9 +247,10 @@ def test_any_text_round_trips(shared_gateway: RunningGateway) -> None:
 
 
 def test_a_client_that_disconnects_cancels_its_turn(gateway: RunningGateway) -> None:
-    gateway.script("slow", SLOW, chunk=1, delay_s=0.005)
+    gateway.script("slow", SLOW, chunk=1, delay_s=HELD_S)
     with connect_client(gateway) as client:
         client.send(model="slow", input="hi")
+        gateway.release_deltas(5)
         response_id = client.receive()["response"]["id"]
 
     stored = poll_until(200, lambda: gateway.http.get(f"/v1/responses/{response_id}"))
@@ -266,12 +270,13 @@ def test_a_client_that_disconnects_stops_a_turn_that_is_not_stored(serve: Serve)
 
 
 def test_a_stopping_server_finishes_the_running_turn_and_announces_its_end(gateway: RunningGateway) -> None:
-    gateway.script("slow", SLOW, chunk=1, delay_s=0.02)
+    gateway.script("slow", SLOW, chunk=1, delay_s=HELD_S)
     with connect_client(gateway) as client, connect_client(gateway) as idle:
         client.send(model="slow", input="hi")
         client.send(input="never begun")
         client.receive()
-        gateway.shut_down()
+        gateway.begin_shutdown()
+        gateway.release_deltas()
         assert response_text(client.receive_response()) == SLOW["text"]
         assert [close_frame(client), close_frame(idle)] == [(1012, "the server is stopping")] * 2
     assert gateway.unexpected_errors == []
@@ -385,9 +390,13 @@ def test_a_message_of_too_many_fragments_closes_the_connection(gateway: RunningG
 
 
 def test_pings_of_a_client_that_reads_nothing_are_not_answered(gateway: RunningGateway) -> None:
-    """The answers would wait in memory."""
+    """The answers would wait in memory. The small buffers leave few pings to be read and answered afterwards."""
     ping, count = b"\x89\xfd\0\0\0\0" + bytes(125), 120_000
+    gateway.listener.setsockopt(
+        socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536
+    )  # pings that wait are read later, and answered
     with open_raw_websocket(gateway, receive_buffer_bytes=4096) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65_536)
         for _ in range(0, count, 1000):
             connection.sendall(ping * 1000)
         connection.sendall(b"\x88\x80\0\0\0\0")

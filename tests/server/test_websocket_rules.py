@@ -10,7 +10,7 @@ from websockets.exceptions import ConnectionClosed
 
 from convo.server.websocket import WebSocketLimits
 from tests.server.conftest import Serve
-from tests.server.gateway import RunningGateway
+from tests.server.gateway import HELD_S, RunningGateway
 from tests.server.websocket_client import ManualClock, connect_client, response_text
 
 NOT_FOUND = "previous_response_not_found"
@@ -209,23 +209,25 @@ def test_a_connection_ends_after_sixty_minutes_with_an_error(serve: Serve) -> No
 def test_a_turn_that_runs_when_the_connection_expires_completes(serve: Serve) -> None:
     clock = ManualClock()
     gateway = serve(clock=clock, websocket_limits=WebSocketLimits(max_age_s=10))
-    gateway.script("slow", {"text": "a b c d e f"}, chunk=1, delay_s=0.01)
+    gateway.script("slow", {"text": "a b c d e f"}, chunk=1, delay_s=HELD_S)
     with connect_client(gateway) as client:
         client.send(model="slow", input="hi")
         client.send(input="too late")
         client.receive()
         gateway.run(clock.advance_and_wake(10))
+        gateway.release_deltas()
         assert response_text(client.receive_response()) == "a b c d e f"
         assert client.receive()["error"]["code"] == "websocket_connection_limit_reached"
 
 
 def test_a_response_that_cannot_be_steered_returns_the_input(gateway: RunningGateway) -> None:
-    gateway.script("slow", {"text": "a b c d e f"}, chunk=1, delay_s=0.01)
+    gateway.script("slow", {"text": "a b c d e f"}, chunk=1, delay_s=HELD_S)
     with connect_client(gateway) as client:
         client.send(model="slow", input="hi", context_management=[{"type": "compaction", "compact_threshold": 9000}])
         response_id = client.receive()["response"]["id"]
         client.send({"type": "response.steer", "previous_response_id": response_id, "input": "Shorter."})
         failed = next(event for event in iter(client.receive, None) if event["type"] == "response.steer.failed")
+        gateway.release_deltas()
         assert response_text(client.receive_response()) == "a b c d e f"
 
     assert failed["error"]["code"] == "steering_not_supported"
