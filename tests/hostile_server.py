@@ -23,6 +23,10 @@ STREAM = OK + b"content-type: text/event-stream\r\n\r\n"
 JSON = OK + b"content-type: application/json\r\n\r\n"
 PIECE = 64 * 1024
 
+REQUEST_TIMEOUT_S = 60.0
+SEND_POLL_S = 0.2
+"""Seconds between two checks whether the server stops, while a client reads nothing."""
+
 Answer = Callable[[str], Iterator[bytes]]
 
 
@@ -59,9 +63,11 @@ class HostileServer:
     def _answer(self, connection: socket.socket) -> None:
         sent = 0
         with connection:
-            connection.settimeout(0.2)
+            connection.settimeout(REQUEST_TIMEOUT_S)
             try:
-                for piece in self.answers(_request(connection, self)):
+                request = _request(connection, self)
+                connection.settimeout(SEND_POLL_S)
+                for piece in self.answers(request):
                     sent += self._send(connection, piece)
             except OSError:
                 self.closed.set()
@@ -96,7 +102,10 @@ def _request(connection: socket.socket, server: HostileServer) -> str:
     lines = head.decode("latin-1").split("\r\n")
     length = next((int(line.split(":")[1]) for line in lines if line.lower().startswith("content-length")), 0)
     while len(body) < length:
-        body += connection.recv(PIECE)
+        piece = connection.recv(PIECE)
+        if not piece:
+            raise ConnectionAbortedError
+        body += piece
     server.request_lines.append(lines[0])
     return f"{lines[0]} {body.decode()}"
 

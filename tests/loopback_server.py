@@ -11,6 +11,7 @@ a script, gives each key a separate tenant, and simulates the failures of real s
 
 import asyncio
 import json
+import math
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
 from convo.stores.memory import MemoryStore
+from tests.clock import ReplyClock
 from tests.loopback_routes import RecordedRequest, dispatch
 
 if TYPE_CHECKING:
@@ -49,11 +51,15 @@ class LoopbackModels:
 
     def __init__(self, folder: Path) -> None:
         self.requests: list[ModelRequest] = []
+        self.clock = ReplyClock()
         self._folder, self._script = folder, "echo"
-        self._model = ScriptedModel(SystemClock(), random_id)
+        self._model = ScriptedModel(self.clock, random_id)
 
     def replies(self, *replies: Mapping[str, Any], **more: Any) -> None:
-        """Use this script from now on (see `convo.models.scripted`); `more`: chunk, delay_s."""
+        """Use this script from now on (see `convo.models.scripted`); `more`: chunk, delay_s.
+
+        With `delay_s=HELD_S` of `tests.clock`, each delta waits until the test releases it.
+        """
         script = self._folder / f"script-{len(list(self._folder.glob('script-*')))}.json"
         script.write_text(json.dumps({"replies": replies, **more}), encoding="utf-8")
         self._script = str(script)
@@ -209,6 +215,10 @@ class LoopbackServer:
     def replies(self, *replies: Mapping[str, Any], **more: Any) -> None:
         """Call `LoopbackModels.replies`."""
         self.scripts.replies(*replies, **more)
+
+    def release_deltas(self, count: float = math.inf) -> None:
+        """Release this many deltas of replies with the delay `HELD_S`; by default all, also those of later requests."""
+        self.run(self.scripts.clock.release(count))
 
     def arm(self, *faults: Fault) -> None:
         """Apply each fault to the next request that has its method and path."""
@@ -382,6 +392,7 @@ def run_loopback_server(folder: Path, store: Store | None = None) -> Iterator[Lo
             yield server
         finally:
             server.release()
+            server.release_deltas()
 
 
 @pytest.fixture

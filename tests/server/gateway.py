@@ -35,6 +35,7 @@ from convo.stores.base import Store
 from convo.stores.factory import open_store
 from tests.asgi_server import start_loop_thread
 from tests.cli.stored_chats import DATABASE, ChatWriter, write_chats
+from tests.clock import ReplyClock
 from tests.config.settings_inputs import make_settings
 from tests.models.chat_server import ChatServer, run_chat_server
 
@@ -48,31 +49,6 @@ HTTP_TIMEOUT_S = 60
 
 HELD_MODEL = "up/m"
 """The model of `run_gateway_with_upstream`. `ChatServer.hold_answer` prepares an answer that a test ends."""
-
-
-HELD_S = 1e9
-"""The `delay_s` of a script whose deltas wait until a test releases them, however long the test takes before."""
-
-
-class ReplyClock(SystemClock):
-    """The clock of the scripted models. The delay `HELD_S` ends when the delta is released."""
-
-    def __init__(self) -> None:
-        self._releases: float = 0
-        self._condition = asyncio.Condition()
-
-    async def sleep(self, seconds: float) -> None:
-        if seconds < HELD_S:
-            await super().sleep(seconds)
-            return
-        async with self._condition:
-            await self._condition.wait_for(lambda: self._releases > 0)
-            self._releases -= 1
-
-    async def release(self, deltas: float) -> None:
-        async with self._condition:
-            self._releases += deltas
-            self._condition.notify_all()
 
 
 @dataclass

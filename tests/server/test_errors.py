@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.clock import HELD_S
 from tests.server.conftest import Serve
-from tests.server.gateway import HELD_S, RunningGateway
+from tests.server.gateway import RunningGateway
 
 JSON = {"content-type": "application/json"}
 

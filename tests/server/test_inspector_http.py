@@ -19,8 +19,9 @@ from convo.server.inspector import INSPECTOR_ROUTES
 from convo.server.pages import SCRIPT_FILES
 from convo.server.routes import load_openapi_document
 from convo.stores.base import AppendItems, Transaction
+from tests.clock import HELD_S
 from tests.server.conftest import Serve
-from tests.server.gateway import HELD_S, RunningGateway
+from tests.server.gateway import RunningGateway
 from tests.server.websocket_client import FINAL_EVENTS, connect_client
 from tests.stores.chat_transactions import link
 

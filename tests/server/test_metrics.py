@@ -7,10 +7,10 @@ import pytest
 
 from convo.server.auth import KeysFile, create_api_key
 from convo.server.metrics import MAX_MODEL_LABELS, OTHER_MODELS_LABEL, Metrics
-from tests.clock import FixedClock
+from tests.clock import HELD_S, FixedClock
 from tests.server.api_keys import bearer, key_hash
 from tests.server.conftest import Serve
-from tests.server.gateway import HELD_S, RunningGateway
+from tests.server.gateway import RunningGateway
 from tests.server.test_streams import faulty_service, unreachable_store
 from tests.server.websocket_client import connect_client
 

@@ -15,9 +15,10 @@ from starlette.types import Receive, Send
 
 from convo.server.server import GatewayServer
 from tests.asgi_server import listen_on_free_port
+from tests.clock import HELD_S
 from tests.models.chat_server import delta, run_chat_server, send_head, send_piece
 from tests.server.conftest import Serve
-from tests.server.gateway import HELD_S, RunningGateway, run_gateway
+from tests.server.gateway import RunningGateway, run_gateway
 
 
 def start_stream(gateway: RunningGateway, stack: ExitStack, **more: Any) -> tuple[dict[str, Any], Any]:

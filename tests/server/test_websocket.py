@@ -18,8 +18,9 @@ from convo.errors import StreamBroken
 from convo.history.items import StreamEvent
 from convo.server.auth import KeysFile, create_api_key
 from convo.server.websocket import WebSocketLimits
+from tests.clock import HELD_S
 from tests.server.conftest import Serve
-from tests.server.gateway import HELD_S, RunningGateway
+from tests.server.gateway import RunningGateway
 from tests.server.test_streams import faulty_service
 from tests.server.websocket_client import WebSocketClient, connect_client, response_text
 

@@ -9,8 +9,9 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from convo.server.websocket import WebSocketLimits
+from tests.clock import HELD_S
 from tests.server.conftest import Serve
-from tests.server.gateway import HELD_S, RunningGateway
+from tests.server.gateway import RunningGateway
 from tests.server.websocket_client import ManualClock, connect_client, response_text
 
 NOT_FOUND = "previous_response_not_found"

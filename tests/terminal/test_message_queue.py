@@ -11,6 +11,8 @@ from convo.terminal.message_queue import MessageQueue, TypedMessage
 from convo.terminal.terminal import text_width
 from tests.cli.agent_files import PAID_BACK, REFUND, agent_flags, stored_runs, tool_runs
 from tests.cli.chat_commands import scripted_flags, stored_messages
+from tests.clock import HELD_S
+from tests.loopback_server import LoopbackServer
 from tests.terminal.screen import TerminalScreen, open_screen
 
 UP = "\x1b[A"
@@ -109,9 +111,10 @@ def test_of_a_long_draft_the_end_is_shown(draft: str) -> None:
 LINES = "".join(f"line {number} of them\n\n" for number in range(40))
 
 
-def answer_flags(*replies: str, text: str = LINES) -> tuple[str, str]:
-    """The flags of a model whose first answer takes several seconds."""
-    return scripted_flags({"text": text}, *({"text": reply} for reply in replies), chunk=8, delay_s=0.05)
+def script_answers(model: LoopbackServer, *replies: str, text: str = LINES) -> None:
+    """Set the model's answers. The first one begins; `release_deltas` sends the rest."""
+    model.replies({"text": text}, *({"text": reply} for reply in replies), chunk=8, delay_s=HELD_S)
+    model.release_deltas(2)
 
 
 @contextmanager
@@ -137,11 +140,15 @@ def type_until(screen: TerminalScreen, keys: str, line: str) -> None:
 
 @pytest.mark.needs("terminal")
 @pytest.mark.parametrize("columns", [40, 80])
-def test_queued_messages_are_sent_in_order_after_the_answer(home: Path, columns: int) -> None:
-    with during_answer(*answer_flags("two!", "three!"), columns=columns) as screen:
+def test_queued_messages_are_sent_in_order_after_the_answer(
+    home: Path, columns: int, remote_model: LoopbackServer
+) -> None:
+    script_answers(remote_model, "two!", "three!")
+    with during_answer(columns=columns) as screen:
         type_until(screen, "second mess", "> second mess")
         type_until(screen, "age\r", "queued: 1 · Up to edit")
         type_until(screen, "third\r", "queued: 2 · Up to edit")
+        remote_model.release_deltas()
         screen.wait_for_prompt("three!")
         shown = re.sub(r"\n+", "\n", screen.text())
         assert "queued" not in shown
@@ -157,9 +164,11 @@ def test_queued_messages_are_sent_in_order_after_the_answer(home: Path, columns:
 
 
 @pytest.mark.needs("terminal")
-def test_the_line_below_an_answer_leaves_the_answer_as_it_is() -> None:
-    with during_answer(*answer_flags("two!")) as screen:
+def test_the_line_below_an_answer_leaves_the_answer_as_it_is(remote_model: LoopbackServer) -> None:
+    script_answers(remote_model, "two!")
+    with during_answer() as screen:
         type_until(screen, "next\r", "queued: 1 · Up to edit")
+        remote_model.release_deltas(68)
         screen.wait_until(lambda: "line 30 of them" in screen.text())  # the screen has scrolled
         lines = screen.text().splitlines()
         assert lines[-1] == "queued: 1 · Up to edit"
@@ -169,21 +178,24 @@ def test_the_line_below_an_answer_leaves_the_answer_as_it_is() -> None:
 
 
 @pytest.mark.needs("terminal")
-def test_the_line_is_shown_below_the_wait_for_an_answer() -> None:
-    with open_screen("chat", *scripted_flags({"text": "one"}, {"text": "two"}, delay_s=1.5)) as screen:
+def test_the_line_is_shown_below_the_wait_for_an_answer(remote_model: LoopbackServer) -> None:
+    remote_model.replies({"text": "one"}, {"text": "two"}, delay_s=HELD_S)
+    with open_screen("chat") as screen:
         screen.wait_for_prompt("/help")
         screen.type_keys("count\r")
         screen.wait_for_text("Esc to stop")
         type_until(screen, "next\r", "queued: 1 · Up to edit")
         assert re.search(r"waiting \d s · Esc to stop\nqueued: 1 · Up to edit$", screen.text())
+        remote_model.release_deltas()
         screen.wait_for_prompt("> next")
         assert "queued" not in screen.text()
         assert "waiting" not in screen.text()
 
 
 @pytest.mark.needs("terminal")
-def test_up_takes_the_last_message_back_and_keys_edit_it(home: Path) -> None:
-    with during_answer(*answer_flags("two!", "three!")) as screen:
+def test_up_takes_the_last_message_back_and_keys_edit_it(home: Path, remote_model: LoopbackServer) -> None:
+    script_answers(remote_model, "two!", "three!")
+    with during_answer() as screen:
         type_until(screen, "first\r", "queued: 1 · Up to edit")
         type_until(screen, "second one\r", "queued: 2 · Up to edit")
         type_until(screen, UP, "queued: 1 · > second one")
@@ -192,6 +204,7 @@ def test_up_takes_the_last_message_back_and_keys_edit_it(home: Path) -> None:
         type_until(screen, "\x15", "queued: 1 · Up to edit")
         type_until(screen, "a\n", "queued: 1 · > a")
         type_until(screen, "b\r", "queued: 2 · Up to edit")
+        remote_model.release_deltas()
         screen.wait_for_prompt("three!")
     assert stored_messages(home, "mine")[2:] == [
         "user: first",
@@ -202,44 +215,55 @@ def test_up_takes_the_last_message_back_and_keys_edit_it(home: Path) -> None:
 
 
 @pytest.mark.needs("terminal")
-def test_a_draft_stays_for_the_next_prompt() -> None:
-    with during_answer(*answer_flags("two!")) as screen:
+def test_a_draft_stays_for_the_next_prompt(remote_model: LoopbackServer) -> None:
+    script_answers(remote_model, "two!")
+    with during_answer() as screen:
         type_until(screen, "next\r", "queued: 1 · Up to edit")
         type_until(screen, "begun", "queued: 1 · > begun")
+        remote_model.release_deltas()
         screen.wait_until(lambda: "two!" in screen.text() and "\n> begun\nsession mine" in screen.text())
 
 
 @pytest.mark.needs("terminal")
-def test_keys_that_need_the_editor_wait_for_the_prompt() -> None:
-    with during_answer(*answer_flags(text="line 0 and more " * 8)) as screen:
+def test_keys_that_need_the_editor_wait_for_the_prompt(remote_model: LoopbackServer) -> None:
+    script_answers(remote_model, text="line 0 and more " * 8)
+    with during_answer() as screen:
         type_until(screen, "/us", "> /us")
         type_until(screen, "\t", "> /us · further keys go to the next prompt")
+        remote_model.release_deltas()
         screen.wait_until(lambda: "\n> /usage\nsession mine" in screen.text())
 
 
 @pytest.mark.needs("terminal")
-def test_commands_are_queued_too() -> None:
-    with during_answer(*answer_flags("two!")) as screen:
+def test_commands_are_queued_too(remote_model: LoopbackServer) -> None:
+    script_answers(remote_model, "two!")
+    with during_answer() as screen:
         type_until(screen, "/rename other\r", "queued: 1 · Up to edit")
         type_until(screen, "next\r", "queued: 2 · Up to edit")
+        remote_model.release_deltas()
         screen.wait_for_prompt("two!")
         assert re.search(r"> /rename other\nmine renamed to other\n> next\n+two!\n+.* session other\n", screen.text())
 
 
 @pytest.mark.needs("terminal")
-def test_a_pasted_shell_command_is_not_run_from_the_queue(tmp_path: Path) -> None:
-    with during_answer(*answer_flags()) as screen:
+def test_a_pasted_shell_command_is_not_run_from_the_queue(tmp_path: Path, remote_model: LoopbackServer) -> None:
+    script_answers(remote_model)
+    with during_answer() as screen:
         type_until(screen, "\x1b[200~!touch made.txt\x1b[201~", "> !touch made.txt")
         type_until(screen, "\r", "queued: 1 · Up to edit")
+        remote_model.release_deltas()
         screen.wait_for_prompt("a pasted ! command is not run")
     assert not (tmp_path / "made.txt").exists()
 
 
 @pytest.mark.needs("terminal")
-def test_a_long_paste_is_collapsed_at_the_prompt(home: Path) -> None:
+def test_a_long_paste_is_collapsed_at_the_prompt(home: Path, remote_model: LoopbackServer) -> None:
     pasted = "\n".join(f"row {number}" for number in range(30))
-    with during_answer(*answer_flags("two!", text="line 0 and more " * 8)) as screen:
+    script_answers(remote_model, "two!", text="line 0 and more " * 8)
+    with during_answer() as screen:
         screen.type_keys(f"\x1b[200~{pasted}\x1b[201~")
+        screen.wait_until(lambda: "row 29" in queue_line(screen))
+        remote_model.release_deltas()
         screen.wait_for_text("> [pasted 30 lines]")
         screen.type_keys("\r")
         screen.wait_for_prompt("two!")
@@ -251,13 +275,17 @@ def test_a_long_paste_is_collapsed_at_the_prompt(home: Path) -> None:
 
 @pytest.mark.needs("terminal")
 @pytest.mark.parametrize("key", ["\x1b", "\x03"])
-def test_stopping_the_answer_shows_the_messages_and_sends_none(home: Path, key: str) -> None:
-    with during_answer(*answer_flags("two!", "three!")) as screen:
+def test_stopping_the_answer_shows_the_messages_and_sends_none(
+    home: Path, key: str, remote_model: LoopbackServer
+) -> None:
+    script_answers(remote_model, "two!", "three!")
+    with during_answer() as screen:
         for number, text in enumerate(("first", "second", "third"), start=1):
             type_until(screen, f"{text}\r", f"queued: {number} · Up to edit")
         screen.type_keys(key)
         screen.wait_for_text("3 queued messages not sent: Enter sends the one below, Ctrl-C discards it")
         screen.wait_for_text("> first")
+        remote_model.release_deltas()
         screen.type_keys(" edited\r")
         screen.wait_for_text("two!")
         screen.wait_for_text("2 queued messages not sent")
@@ -276,8 +304,9 @@ def test_stopping_the_answer_shows_the_messages_and_sends_none(home: Path, key: 
 
 
 @pytest.mark.needs("terminal")
-def test_up_at_an_empty_prompt_edits_the_held_message_that_was_queued_last() -> None:
-    with during_answer(*answer_flags("two!")) as screen:
+def test_up_at_an_empty_prompt_edits_the_held_message_that_was_queued_last(remote_model: LoopbackServer) -> None:
+    script_answers(remote_model, "two!")
+    with during_answer() as screen:
         for number, text in enumerate(("first", "second", "third"), start=1):
             type_until(screen, f"{text}\r", f"queued: {number} · Up to edit")
         screen.type_keys("\x1b")
@@ -286,16 +315,19 @@ def test_up_at_an_empty_prompt_edits_the_held_message_that_was_queued_last() -> 
         screen.wait_for_prompt()
         screen.type_keys(UP)
         screen.wait_for_text("> third")
+        remote_model.release_deltas()
         screen.type_keys("\r")
         screen.wait_for_text("two!")
         screen.wait_for_text("> second")
 
 
 @pytest.mark.needs("terminal")
-def test_an_error_holds_the_messages_after_it(home: Path) -> None:
-    with during_answer(*answer_flags("two!")) as screen:
+def test_an_error_holds_the_messages_after_it(home: Path, remote_model: LoopbackServer) -> None:
+    script_answers(remote_model, "two!")
+    with during_answer() as screen:
         type_until(screen, "/nope\r", "queued: 1 · Up to edit")
         type_until(screen, "next\r", "queued: 2 · Up to edit")
+        remote_model.release_deltas()
         screen.wait_for_text("unknown command '/nope'")
         screen.wait_for_text("1 queued message not sent")
         screen.wait_for_text("> next")
@@ -304,23 +336,27 @@ def test_an_error_holds_the_messages_after_it(home: Path) -> None:
 
 @pytest.mark.needs("terminal")
 @pytest.mark.parametrize("is_held", [False, True])
-def test_leaving_says_how_many_messages_were_not_sent(is_held: bool) -> None:
-    with during_answer(*answer_flags("two!")) as screen:
+def test_leaving_says_how_many_messages_were_not_sent(is_held: bool, remote_model: LoopbackServer) -> None:
+    script_answers(remote_model, "two!")
+    with during_answer() as screen:
         type_until(screen, "/exit\r", "queued: 1 · Up to edit")
         type_until(screen, "next\r", "queued: 2 · Up to edit")
         if is_held:
             screen.type_keys("\x1b")
             screen.wait_for_text("> /exit")
             screen.type_keys("\r")
+        remote_model.release_deltas()
         assert screen.wait_for_exit() == 0
         assert "\n1 queued message not sent\n" in screen.text()
 
 
 @pytest.mark.needs("terminal")
-def test_a_queued_message_decides_no_call_of_an_agent(home: Path) -> None:
-    model = scripted_flags({**REFUND, "text": "line 0 and more " * 8}, PAID_BACK, chunk=8, delay_s=0.1)
-    with during_answer(*agent_flags(), *model) as screen:
+def test_a_queued_message_decides_no_call_of_an_agent(home: Path, remote_model: LoopbackServer) -> None:
+    remote_model.replies({**REFUND, "text": "line 0 and more " * 8}, PAID_BACK, chunk=8, delay_s=HELD_S)
+    remote_model.release_deltas(2)
+    with during_answer(*agent_flags()) as screen:
         type_until(screen, "y\r", "queued: 1 · Up to edit")
+        remote_model.release_deltas()
         screen.wait_for_text("decision:")
         assert tool_runs() == []
         screen.type_keys("leave\r")
@@ -347,12 +383,14 @@ def test_messages_are_queued_while_an_agent_runs_after_a_decision(home: Path) ->
 
 
 @pytest.mark.needs("terminal")
-def test_quiet_shows_no_line_and_sends_all_the_same(home: Path) -> None:
-    with open_screen("chat", *answer_flags("two!"), "-q", "-n", "mine") as screen:
+def test_quiet_shows_no_line_and_sends_all_the_same(home: Path, remote_model: LoopbackServer) -> None:
+    script_answers(remote_model, "two!")
+    with open_screen("chat", "-q", "-n", "mine") as screen:
         screen.wait_for_prompt()
         screen.type_keys("count\r")
         screen.wait_for_text("line 0")
         screen.type_keys("next\r")
+        remote_model.release_deltas()
         screen.wait_for_prompt("two!")
         assert "queued" not in screen.raw
     assert stored_messages(home, "mine")[2:] == ["user: next", "assistant: two!"]
