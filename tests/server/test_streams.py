@@ -191,8 +191,8 @@ def test_a_silent_model_is_kept_alive_by_comments_and_may_still_fail(serve: Serv
 
 
 def test_a_stream_with_regular_events_has_no_comments(serve: Serve) -> None:
-    gateway = serve(keepalive_s=0.2)
-    gateway.script("slow", {"text": "word " * 40}, delay_s=0.02)
+    gateway = serve(keepalive_s=1.0)
+    gateway.script("slow", {"text": "word " * 60}, delay_s=0.02)
     assert ": still here" not in gateway.create_response({"model": "slow", "input": "hi", "stream": True}).text
 
 

@@ -185,7 +185,7 @@ def test_the_line_is_shown_below_the_wait_for_an_answer(remote_model: LoopbackSe
         screen.type_keys("count\r")
         screen.wait_for_text("Esc to stop")
         type_until(screen, "next\r", "queued: 1 · Up to edit")
-        assert re.search(r"waiting \d s · Esc to stop\nqueued: 1 · Up to edit$", screen.text())
+        assert re.search(r"waiting \d+ s · Esc to stop\nqueued: 1 · Up to edit$", screen.text())
         remote_model.release_deltas()
         screen.wait_for_prompt("> next")
         assert "queued" not in screen.text()

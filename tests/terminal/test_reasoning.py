@@ -8,7 +8,9 @@ from convo.terminal.answer import format_reasoning_line, reasoning_text
 from convo.terminal.terminal import DisplayOptions
 from convo.terminal.waiting import MAX_REASONING_ROWS
 from tests.cli.chat_commands import scripted_flags
+from tests.clock import HELD_S
 from tests.command_runner import Convo
+from tests.loopback_server import LoopbackServer
 from tests.terminal.pty_session import at_terminal
 from tests.terminal.screen import TerminalScreen, open_screen
 
@@ -54,7 +56,7 @@ def test_in_a_chat_reasoning_is_one_row_before_the_answer_and_is_unfolded_by_a_c
         terminal.wait_for_prompt()
         rows = terminal.send_line("weather?").split("\n")
         index = next(index for index, row in enumerate(rows) if row.startswith("reasoning, "))
-        assert re.fullmatch(r"reasoning, ~\d+ tokens, \d\.\d s · /reasoning shows it", rows[index])
+        assert re.fullmatch(r"reasoning, ~\d+ tokens, \d+\.\d s · /reasoning shows it", rows[index])
         assert rows[index + 1 : index + 3] == ["", "Rain."]
         assert not any("scatters" in row for row in rows)
         assert REASONING.strip() in " ".join(terminal.send_line("/reasoning").split())
@@ -63,10 +65,13 @@ def test_in_a_chat_reasoning_is_one_row_before_the_answer_and_is_unfolded_by_a_c
         assert terminal.end_session() == 0
 
 
-def test_reasoning_is_shown_in_rows_while_it_arrives_and_erased_before_the_answer() -> None:
+def test_reasoning_is_shown_in_rows_while_it_arrives_and_erased_before_the_answer(
+    remote_model: LoopbackServer,
+) -> None:
     thoughts = "".join(f"First I add number {index}. Then I check\x1b[31m the sum. " for index in range(14))
-    script = scripted_flags({"reasoning": thoughts, "text": "It is 4."}, chunk=40, delay_s=0.15)
-    with open_screen("chat", *script, "-n", "mine", columns=60) as screen:
+    remote_model.replies({"reasoning": thoughts, "text": "It is 4."}, chunk=40, delay_s=HELD_S)
+    remote_model.release_deltas(6)
+    with open_screen("chat", "-n", "mine", columns=60) as screen:
         screen.wait_for_prompt("/help")
         screen.type_keys("2 + 2?\r")
         screen.wait_until(lambda: len(reasoning_rows(screen)) >= 3)
@@ -78,12 +83,14 @@ def test_reasoning_is_shown_in_rows_while_it_arrives_and_erased_before_the_answe
             heights.append(len(rows))
             return bool(rows) and rows[0] != first_row
 
+        remote_model.release_deltas(11)
         screen.wait_until(has_scrolled)
+        remote_model.release_deltas()
         assert max(heights) <= MAX_REASONING_ROWS
         screen.wait_for_prompt(" output (")
         rows = [row for row in screen.text().split("\n") if row]
         index = rows.index("It is 4.")
-        assert re.fullmatch(r"reasoning, ~\d+ tokens, \d\.\d s · /reasoning shows it", rows[index - 1])
+        assert re.fullmatch(r"reasoning, ~\d+ tokens, \d+\.\d s · /reasoning shows it", rows[index - 1])
         assert rows[index - 2] == "> 2 + 2?"
         assert "check\\x1b[31m" in screen.raw
         assert "\x1b[31m" not in screen.raw

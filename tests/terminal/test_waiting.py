@@ -10,7 +10,9 @@ import pytest
 
 from convo.terminal.waiting import WaitingLine, format_seconds
 from tests.cli.chat_commands import LONG, scripted_flags
+from tests.clock import HELD_S
 from tests.command_runner import Convo
+from tests.loopback_server import LoopbackServer
 from tests.terminal.pty_session import at_terminal
 from tests.terminal.screen import TerminalScreen, open_screen
 from tests.terminal.test_capabilities import fake_terminal
@@ -45,11 +47,13 @@ def wait_for_line(screen: TerminalScreen, pattern: str) -> None:
     screen.wait_until(lambda: re.search(pattern, screen.text()) is not None)
 
 
-def test_a_chat_shows_the_time_and_the_key_until_the_answer_begins() -> None:
-    with open_screen("chat", *scripted_flags(SLOW_ANSWER, delay_s=1.2), "-n", "mine") as screen:
+def test_a_chat_shows_the_time_and_the_key_until_the_answer_begins(remote_model: LoopbackServer) -> None:
+    remote_model.replies(SLOW_ANSWER, delay_s=HELD_S)
+    with open_screen("chat", "-n", "mine") as screen:
         screen.wait_for_prompt("/help")
         screen.type_keys("count\r")
-        wait_for_line(screen, r"waiting \d s · Esc to stop")
+        wait_for_line(screen, r"waiting \d+ s · Esc to stop")
+        remote_model.release_deltas()
         screen.wait_for_prompt("session mine")
         assert "one two\n" in screen.text()
         assert "waiting" not in screen.text()
@@ -77,9 +81,11 @@ def test_esc_stops_the_wait() -> None:
         assert "waiting" not in screen.text()
 
 
-def test_in_a_narrow_terminal_the_line_is_cut() -> None:
-    with open_screen("chat", *scripted_flags(SLOW_ANSWER, delay_s=1.5), "count", columns=20) as screen:
-        wait_for_line(screen, r"waiting \d s · Ct…")
+def test_in_a_narrow_terminal_the_line_is_cut(remote_model: LoopbackServer) -> None:
+    remote_model.replies(SLOW_ANSWER, delay_s=HELD_S)
+    with open_screen("chat", "count", columns=20) as screen:
+        wait_for_line(screen, r"waiting (\d s · Ct|\d\d s · C)…")
+        remote_model.release_deltas()
         assert screen.wait_for_exit() == 0
         assert screen.text().startswith("one two\n")
 
@@ -105,11 +111,11 @@ def test_the_line_is_shown_only_if_both_outputs_are_a_terminal(redirection: str)
     assert "waiting" not in terminal.output + Path(redirection.strip("2>")).read_text()
 
 
-def test_without_colors_the_line_has_no_styles() -> None:
-    with open_screen(
-        "chat", *scripted_flags(SLOW_ANSWER, delay_s=1.5), "count", env={"NO_COLOR": "1", "PYTHONIOENCODING": "ascii"}
-    ) as screen:
-        wait_for_line(screen, r"waiting \d s - Ctrl-C to stop")
+def test_without_colors_the_line_has_no_styles(remote_model: LoopbackServer) -> None:
+    remote_model.replies(SLOW_ANSWER, delay_s=HELD_S)
+    with open_screen("chat", "count", env={"NO_COLOR": "1", "PYTHONIOENCODING": "ascii"}) as screen:
+        wait_for_line(screen, r"waiting \d+ s - Ctrl-C to stop")
+        remote_model.release_deltas()
         assert screen.wait_for_exit() == 0
         assert "\x1b[3" not in screen.raw
 
