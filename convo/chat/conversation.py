@@ -23,9 +23,9 @@ from convo.chat.session_record import (
 )
 from convo.chat.turn import ChatTurn, RequestOptions
 from convo.compaction.window import turn_starts
-from convo.errors import Conflict, ConvoError, NotCanonical, NotFound, RequestRefused, Unreadable
+from convo.errors import Conflict, ConvoError, ItemDeleted, NotCanonical, NotFound, RequestRefused, Unreadable
 from convo.history.items import Item, StreamEvent
-from convo.history.records import Link, Session
+from convo.history.records import Link, Session, is_compaction_link
 from convo.history.tree import Path
 from convo.stores.base import Store
 from convo.strategies.branching import rewind_to_depth, undo_last_answer, undo_last_turn
@@ -324,14 +324,26 @@ def find_turn_end(items: Sequence[Item], turn_number: int) -> int:
 
 
 async def find_adjacent_links(path: Path, last_link: Link | None, store: Store) -> tuple[Link | None, Link | None]:
-    """Return the link after the end of `path` and the one before it, on the branch that ends with `last_link`."""
+    """Return the link after the end of `path` and the one before it, on the branch that ends with `last_link`.
+
+    A compaction of which `path` keeps only a part of the new history is the link before it.
+    """
     keys = {path.root, *path.keys}
     link_after: Link | None = None
     seen_ids: set[str] = set()
     while last_link is not None and last_link.head not in keys and last_link.id not in seen_ids:
+        if is_compaction_link(last_link) and await _is_part_of_compacted_history(path, last_link, store):
+            break
         seen_ids.add(last_link.id)
         link_after, last_link = last_link, await store.link(last_link.parent_id) if last_link.parent_id else None
     return link_after, last_link
+
+
+async def _is_part_of_compacted_history(path: Path, compaction: Link, store: Store) -> bool:
+    try:
+        return len(path) > 0 and (await store.path(compaction.head)).contains(path.head)
+    except (NotFound, ItemDeleted):
+        return False
 
 
 def find_last_turn_start(state: ConversationState, last_link: Link | None) -> int:

@@ -13,7 +13,7 @@ from convo.history.records import Link, Session
 from convo.history.tree import Key, Path
 from convo.stores.base import Store
 from convo.strategies.branching import rewind_to_depth
-from convo.strategies.strategy import ConversationState
+from convo.strategies.strategy import ConversationState, compaction_depth, last_user_depth
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +62,19 @@ class UndoStack:
 
 
 def get_last_user_items(chat: Chat) -> tuple[Item, ...]:
-    """Return the last user messages, one or several in a row. Raises InvalidUsage when there is none."""
-    items = chat.load_state().path.items
-    end = next((end for end in range(len(items), 0, -1) if is_user_message(items[end - 1])), 0)
-    start = end
-    while start and is_user_message(items[start - 1]):
+    """Return the last user messages, one or several in a row, after the last compaction.
+
+    Raises InvalidUsage when there is none: an undo ends at a compaction, and its summary is no message of the user.
+    """
+    path = chat.load_state().path
+    least_depth = compaction_depth(path)
+    end = start = last_user_depth(path)
+    while start > least_depth and is_user_message(path.nodes[start - 1].item):
         start -= 1
-    if not end:
-        raise InvalidUsage("the conversation has no message yet", hint="type a message")
-    return items[start:end]
+    if start == end:
+        since = "since the compaction" if least_depth else "yet"
+        raise InvalidUsage(f"the conversation has no message {since}", hint="type a message")
+    return path.items[start:end]
 
 
 async def make_session_at_turn(store: Store, session: Session, turn_number: int) -> Session:

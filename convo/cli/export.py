@@ -73,10 +73,7 @@ async def run_export(options: ExportOptions) -> None:
                 options.handle
             )
             source = await load_source_from_mirror(view, settings, store)
-            document = source.to_document()
-            if export_format in ("markdown", "html"):
-                transcript = await load_transcript(store, source.state.path, view.current_link_id)
-                document = replace(document, transcript=transcript)
+            document = await load_exported_document(source, view, export_format, store)
         if options.file:
             check_not_source_file(options.file, source)
         document = select_exported_parts(document, export_format, options)
@@ -176,6 +173,18 @@ async def load_source_from_mirror(view: ConversationView, settings: Settings, st
         return await load_source(view, store)
     async with owner_endpoint(view, settings, store) as endpoint:
         return await load_source(view, store, endpoint)
+
+
+async def load_exported_document(
+    source: ConversationSource, view: ConversationView, export_format: str, store: Store
+) -> ConversationDocument:
+    """Return the document to export; for reading, it has the items that compactions replaced, too."""
+    document = source.to_document()
+    if export_format not in ("markdown", "html"):
+        return document
+    session_id = view.session.id if view.session else None
+    transcript = await load_transcript(store, source.state.path, view.current_link_id, session_id)
+    return replace(document, transcript=transcript)
 
 
 def check_not_source_file(file: Path, source: ConversationSource) -> None:

@@ -67,6 +67,7 @@ async def export_open_chat(chat: Chat, file_name: str, settings: Settings, looku
     from convo.cli.export import (
         EXPORT_RENDERERS,
         ExportOptions,
+        load_exported_document,
         load_source_from_mirror,
         resolve_export_format,
         select_exported_parts,
@@ -81,9 +82,9 @@ async def export_open_chat(chat: Chat, file_name: str, settings: Settings, looku
     options = ExportOptions(chat.session.id, file=file)
     export_format, store = resolve_export_format(options), chat.deps.store
     view = await HandleResolver(settings, store, lookup).resolve(chat.session.id)
-    document = select_exported_parts(
-        (await load_source_from_mirror(view, settings, store)).to_document(), export_format, options
-    )
+    source = await load_source_from_mirror(view, settings, store)
+    document = await load_exported_document(source, view, export_format, store)
+    document = select_exported_parts(document, export_format, options)
     write_export(EXPORT_RENDERERS[export_format](document, options), file)
     return f"exported {format_count(len(document.items))} to {file}"
 

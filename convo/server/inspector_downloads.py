@@ -111,7 +111,8 @@ async def render_export(context: HandlerContext) -> tuple[bytes, DownloadFormat,
     source = await load_source(view, store, _find_owner(view, context))
     document = source.to_document()
     if export_format.suffix in ("md", "html"):
-        transcript = await load_transcript(store, source.state.path, view.current_link_id)
+        session_id = view.session.id if view.session else None
+        transcript = await load_transcript(store, source.state.path, view.current_link_id, session_id)
         document = replace(document, transcript=transcript)
     text = await asyncio.to_thread(export_format.render, document)
     return text.encode(), export_format, f"{_to_file_name(source.name or view.handle)}.{export_format.suffix}"

@@ -7,7 +7,8 @@ of a compacted conversation they have a transcript, with the items that the comp
 import asyncio
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence, Set
+from contextlib import suppress
 from typing import NamedTuple
 
 from convo.chat.files import format_replay_file
@@ -38,14 +39,17 @@ MAX_WALKED_LINKS = 10_000
 """Links of a branch that are read in search of a compaction."""
 
 
-async def load_transcript(store: Store, path: Path, link_id: str | None) -> tuple[TranscriptEntry, ...]:
+async def load_transcript(
+    store: Store, path: Path, link_id: str | None, session_id: str | None = None
+) -> tuple[TranscriptEntry, ...]:
     """Load the items of a compacted history for reading, with those that its compactions replaced.
 
-    link_id:  the last link of the branch of `path`
+    link_id:     the last link of the branch of `path`
+    session_id:  of its session, if any: an undo of an older version left no link to the compaction
 
     Returns an empty tuple if no compaction of this branch is known, or its earlier history was deleted.
     """
-    histories = await _load_compacted_histories(store, path, link_id)
+    histories = await _load_compacted_histories(store, path, link_id, session_id)
     if len(histories) == 1:
         return ()
     entries = await asyncio.to_thread(_merge_compacted_histories, histories)  # may take seconds
@@ -55,51 +59,66 @@ async def load_transcript(store: Store, path: Path, link_id: str | None) -> tupl
 class _CompactedHistory(NamedTuple):
     """The history between two compactions.
 
-    compacted_count:  items at the start of `path` that a compaction made of the history before; 0 for the first
+    path:            without the items that an undo or a fork left out
+    compacted_path:  the new history of the compaction before it; empty for the first one
     """
 
     path: Path
-    compacted_count: int
+    compacted_path: Path
 
 
-async def _load_compacted_histories(store: Store, path: Path, link_id: str | None) -> list[_CompactedHistory]:
+async def _load_compacted_histories(
+    store: Store, path: Path, link_id: str | None, session_id: str | None
+) -> list[_CompactedHistory]:
     """Load the histories that the compactions on the branch of `path` replaced, oldest first, and that of `path`."""
     histories: list[_CompactedHistory] = []
-    branch = _walk_branch(store, link_id)
+    compactions = _iter_compactions(store, link_id, session_id)
     while any(map(is_compaction, path.items)):
-        compaction = await _find_compaction(branch, path)
+        compaction = await _find_compaction(store, compactions, path)
         if compaction is None or compaction.parent_id is None:
             break
         try:
+            compacted_path = await store.path(compaction.head)
             parent = await store.link(compaction.parent_id)
             if parent is None or parent.head in path.keys:  # the endpoint added the compaction to the history
                 break
             earlier_path = await store.path(parent.head)
         except (NotFound, ItemDeleted):
             break
-        histories.append(_CompactedHistory(path, path.depth(compaction.head)))
+        histories.append(_CompactedHistory(path, compacted_path))
         path = earlier_path
-    return [_CompactedHistory(path, 0), *reversed(histories)]
+    return [_CompactedHistory(path, path.first(0)), *reversed(histories)]
 
 
-async def _walk_branch(store: Store, link_id: str | None) -> AsyncIterator[Link]:
-    """Yield the links of a branch, last first, up to `MAX_WALKED_LINKS`, each once also in a damaged store."""
+async def _iter_compactions(store: Store, link_id: str | None, session_id: str | None) -> AsyncIterator[Link]:
+    """Yield the compactions of a branch, last first, then the other ones of its session."""
     walked_ids: set[str] = set()
     while link_id and link_id not in walked_ids and len(walked_ids) < MAX_WALKED_LINKS:
         walked_ids.add(link_id)
         link = await store.link(link_id)
         if link is None:
-            return
-        yield link
+            break
+        if is_compaction_link(link):
+            yield link
         link_id = link.parent_id
+    for link in reversed(await store.links(session_id, limit=MAX_WALKED_LINKS) if session_id else ()):
+        if is_compaction_link(link) and link.id not in walked_ids:
+            yield link
 
 
-async def _find_compaction(branch: AsyncIterator[Link], path: Path) -> Link | None:
-    """Return the next link of `branch` that compacted the history into the start of `path`."""
+async def _find_compaction(store: Store, compactions: AsyncIterator[Link], path: Path) -> Link | None:
+    """Return the next compaction that made the start of `path`.
+
+    After an undo or a fork, `path` may have only a part of the history that the compaction made.
+    """
     keys = frozenset(path.keys)
-    async for link in branch:
-        if is_compaction_link(link) and link.head in keys:
-            return link
+    async for compaction in compactions:
+        if compaction.head in keys:
+            return compaction
+        with suppress(NotFound, ItemDeleted):
+            common_depth = path.common_depth(await store.path(compaction.head))
+            if any(map(is_compaction, path.items[:common_depth])):
+                return compaction
     return None
 
 
@@ -107,24 +126,39 @@ def _merge_compacted_histories(histories: Iterable[_CompactedHistory]) -> tuple[
     """Return the items of `histories`, oldest first, as entries; items that a compaction kept are not repeated."""
     entries: list[TranscriptEntry] = []
     numbers: list[int] = []  # of the entry of each item of the path, from 1
-    for path, compacted_count in histories:
+    undone_numbers: set[int] = set()
+    for path, compacted_path in histories:
         unmatched: dict[str, deque[int]] = {}
-        for number in numbers if compacted_count else ():
+        for number in numbers if compacted_path else ():
             unmatched.setdefault(digest(entries[number - 1].item), deque()).append(number)
         kept_numbers = [
             0 if is_compaction(item) or not (same := unmatched.get(digest(item))) else same.popleft()
-            for item in path.items[:compacted_count]
+            for item in compacted_path.items
         ]
         replaced = tuple(sorted(set(numbers).difference(kept_numbers)))
+        kept_count = path.common_depth(compacted_path)
+        undone_numbers.update(kept_numbers[kept_count:])
         numbers = []
         for index, item in enumerate(path.items):
-            number = kept_numbers[index] if index < compacted_count else 0
+            number = kept_numbers[index] if index < kept_count else 0
             if not number:
-                is_new = index < compacted_count and is_compaction(item)
+                is_new = index < kept_count and is_compaction(item)
                 entries.append(TranscriptEntry(item, replaced if is_new else ()))
                 number = len(entries)
             numbers.append(number)
-    return tuple(entries)
+    return _without_entries(entries, undone_numbers)
+
+
+def _without_entries(entries: Sequence[TranscriptEntry], dropped_numbers: Set[int]) -> tuple[TranscriptEntry, ...]:
+    """Return `entries` without those with `dropped_numbers`, numbered again."""
+    kept_numbers = [number for number in range(1, len(entries) + 1) if number not in dropped_numbers]
+    new_numbers = {number: new_number for new_number, number in enumerate(kept_numbers, 1)}
+    return tuple(
+        entry._replace(
+            replaced_numbers=tuple(new_numbers[number] for number in entry.replaced_numbers if number in new_numbers)
+        )
+        for entry in (entries[number - 1] for number in kept_numbers)
+    )
 
 
 def render_replay(document: ConversationDocument) -> str:

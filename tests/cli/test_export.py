@@ -2,13 +2,17 @@
 
 import json
 import os
+import sqlite3
 import stat
 from pathlib import Path
 
 import pytest
 
-from tests.cli.chat_commands import ECHO, scripted_flags, stored_sessions
+from convo.history.records import is_compaction_link
+from tests.cli.chat_commands import ECHO, scripted_flags, stored_conversation, stored_sessions
+from tests.cli.stored_chats import DATABASE
 from tests.command_runner import CommandResult, Convo, Launch
+from tests.terminal.plain_repl import run_repl
 
 
 @pytest.fixture(autouse=True)
@@ -195,6 +199,59 @@ def test_the_text_of_a_compacted_conversation_has_the_items_before_the_compactio
     assert convo("export", "long", "-o", "long.md").exit == 0
     assert convo("import", "long.md", "--as", "copy").exit == 0
     assert convo("export", "copy").json() == items
+
+
+def titles_of(markdown: str) -> list[str]:
+    """Return the headings of the items in an export."""
+    return [line.partition(". ")[2] for line in markdown.splitlines() if line.startswith("## ")]
+
+
+KEPT_TITLES = [*["user", "assistant"] * 2, "summary of items 2, 4"]
+"""The headings after `chat_and_compact` with --keep-last 1 and an undo of the turn that it kept."""
+
+
+@pytest.mark.needs("posix")
+@pytest.mark.parametrize("undo", ["/rewind 1", "/undo", "/edit And in Lisp?"])
+def test_an_export_after_an_undo_into_a_compacted_history_has_the_answers_before_the_compaction(
+    undo: str, convo: Convo, home: Path, tmp_path: Path
+) -> None:
+    chat_and_compact(convo, "session", "--keep-last", "1")
+    run_repl("--from", "long", lines=[undo, "/export undone.md"])
+    sent = ["user", "assistant"] if "Lisp" in undo else []
+    text = (tmp_path / "undone.md").read_text()
+    assert titles_of(text) == [*KEPT_TITLES, *sent]
+    assert convo("chat", "--from", "long", "And in OCaml?").exit == 0
+    text = convo("export", "long", "--format", "markdown", "--no-data").out
+    assert titles_of(text) == [*KEPT_TITLES, *sent, "user", "assistant"]
+    assert [answer["text"] in text for answer in LONG_ANSWERS[:3]] == [True, True, False]
+    links = stored_conversation(home, "long")[1]
+    compaction = next(link for link in links if is_compaction_link(link))
+    assert compaction.id in [link.parent_id for link in links]
+
+
+@pytest.mark.parametrize("strategy", ["session", "replay", "chain"])
+def test_an_export_of_a_fork_inside_a_compacted_history_has_the_answers_before_the_compaction(
+    strategy: str, convo: Convo
+) -> None:
+    chat_and_compact(convo, strategy, "--keep-last", "1")
+    assert convo("chat", "--fork", "long@1", "--name", "other", "And in OCaml?").exit == 0
+    page = convo("export", "other", "--format", "html", "--no-data").out
+    text = convo("export", "other", "--format", "markdown", "--no-data").out
+    replaced = KEPT_TITLES[-1] if strategy != "chain" else "compaction of items 2, 4"
+    assert titles_of(text) == [*KEPT_TITLES[:-1], replaced, "user", "assistant"]
+    assert [answer["text"] in text for answer in LONG_ANSWERS[:3]] == [True, True, False]
+    assert "Answer two" in page
+
+
+@pytest.mark.needs("posix")
+def test_a_session_whose_record_lost_its_compaction_by_an_undo_of_0_1_is_exported_with_all_answers(
+    convo: Convo, home: Path
+) -> None:
+    chat_and_compact(convo, "session", "--keep-last", "1")
+    run_repl("--from", "long", lines=["/rewind 1"])
+    with sqlite3.connect(home / DATABASE) as db:
+        db.execute("UPDATE sessions SET link = NULL")
+    assert titles_of(convo("export", "long", "--format", "markdown", "--no-data").out) == KEPT_TITLES
 
 
 def test_a_second_compaction_replaces_the_first_one(convo: Convo) -> None:
