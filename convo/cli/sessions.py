@@ -196,7 +196,7 @@ def _format_removal(session: "RemovedSession", kept_files: Sequence[str]) -> str
 
 async def _locate_hit(store: Store, hit: SearchHit, query: str) -> list_views.SearchResult:
     """Return the place of a search hit on its session's path. Raises DamagedRow."""
-    from convo.history.items import item_type, searchable_text
+    from convo.history.items import item_author, searchable_text
     from convo.inspect.view import search_snippet
 
     path = await store.path(hit.session.head)
@@ -205,7 +205,7 @@ async def _locate_hit(store: Store, hit: SearchHit, query: str) -> list_views.Se
         session=hit.session,
         item_number=path.depth(hit.key) if is_on_path else len(await store.path(hit.key)),
         item_count=len(path) if is_on_path else None,
-        author=str(hit.item.get("role") or item_type(hit.item)),
+        author=item_author(hit.item),
         snippet=search_snippet(searchable_text(hit.item), query),
     )
 

@@ -113,6 +113,16 @@ def is_summary(item: Item) -> bool:
     return is_user_message(item) and item_text(item).startswith(SUMMARY_HEADING)
 
 
+def summary_text(item: Item) -> str:
+    """Return the text of a summary without its heading."""
+    return item_text(item).removeprefix(SUMMARY_HEADING).strip()
+
+
+def item_author(item: Item) -> str:
+    """Return the role of a message, "summary" for one that no user typed, or the type of another item."""
+    return "summary" if is_summary(item) else str(item.get("role") or item_type(item))
+
+
 def is_compaction(item: Item) -> bool:
     """Return whether the item replaces earlier items: a compaction item, or a message with a summary."""
     return item_type(item) == "compaction" or is_summary(item)
@@ -195,14 +205,19 @@ MAX_TITLE_ITEMS = 16
 def conversation_title(items: Iterable[Item], width: int = 60) -> str:
     """Return the start of the first user message that a person typed, from the first items of a conversation.
 
-    Without one, it describes the first item; "" without items.
+    Without one, it describes the first item; "" without items. A summary is named as such.
     """
     first: Item | None = None
     for item in items:
         if text := typed_text(item):
             return _shorten_to_line(text, width)
         first = item if first is None else first
-    return "" if first is None else item_preview(first, width)
+    return "" if first is None else untyped_title(first, width)
+
+
+def untyped_title(item: Item, width: int = 60) -> str:
+    """Return a title for a conversation without a typed message, from one item; a summary is named as such."""
+    return _shorten_to_line(f"summary: {summary_text(item)}", width) if is_summary(item) else item_preview(item, width)
 
 
 def _field_texts(item: Item) -> list[str]:

@@ -7,7 +7,7 @@ own count replaces them as one figure.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from convo.history.items import Item, Json, is_assistant_message, is_user_message, item_type
+from convo.history.items import Item, Json, is_assistant_message, is_compaction, is_summary, is_user_message, item_type
 from convo.usage.counting import TOKENIZER_ENCODING, TokenCount, count_tokens
 from convo.usage.model_info import ModelWindow
 
@@ -49,10 +49,10 @@ class ContextUsage(NamedTuple):
 COUNTED_BY_ENDPOINT, COUNTED_BY_ESTIMATE = "the endpoint", "estimate"
 
 ITEM_CATEGORIES: Mapping[str, Callable[[Item], bool]] = {
-    "your messages": is_user_message,
+    "your messages": lambda item: is_user_message(item) and not is_summary(item),
     "answers": is_assistant_message,
     "reasoning": lambda item: item_type(item) == "reasoning",
-    "compaction": lambda item: item_type(item) == "compaction",
+    "compaction": is_compaction,
     "system messages": lambda item: item_type(item) == "message",
     "calls and outputs": lambda item: True,
 }

@@ -28,7 +28,7 @@ from convo.history.items import (
     decode_json_escapes,
     is_client_call,
     is_client_output,
-    is_summary,
+    item_author,
     item_text,
     item_type,
 )
@@ -444,12 +444,12 @@ class Passage(NamedTuple):
 
 
 def item_title(item: Item) -> str:
-    """Return the role of a message, or the kind of an item: "user", "call of weather", "output of call_1"."""
+    """Return the author of a message, or the kind of an item: "user", "summary", "call of weather"."""
     if is_client_call(item):
         return replace_unprintable(f"call of {item.get('name') or item_type(item)}")
     if is_client_output(item):
         return replace_unprintable(f"output of {item.get('call_id') or item_type(item)}")
-    return replace_unprintable(str(item.get("role") or item_type(item)))
+    return replace_unprintable(item_author(item))
 
 
 def entry_title(entry: TranscriptEntry) -> str:
@@ -457,8 +457,7 @@ def entry_title(entry: TranscriptEntry) -> str:
     if not entry.replaced_numbers:
         return item_title(entry.item)
     noun = "item" if len(entry.replaced_numbers) == 1 else "items"
-    kind = "summary" if is_summary(entry.item) else item_title(entry.item)
-    return f"{kind} of {noun} {_format_number_ranges(entry.replaced_numbers)}"
+    return f"{item_title(entry.item)} of {noun} {_format_number_ranges(entry.replaced_numbers)}"
 
 
 MAX_NUMBER_RANGES = 10

@@ -15,7 +15,7 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from convo.history.items import Item, Json, is_assistant_message, is_user_message
+from convo.history.items import Item, Json, is_assistant_message, is_summary, is_user_message
 from convo.inspect.serialize import (
     PAGE_BEGIN,
     PAGE_END,
@@ -182,7 +182,9 @@ def _render_article(index: int, entry: TranscriptEntry) -> str:
 
 
 def _css_class(item: Item) -> str:
-    return "user" if is_user_message(item) else "assistant" if is_assistant_message(item) else "other"
+    if is_user_message(item) and not is_summary(item):
+        return "user"
+    return "assistant" if is_assistant_message(item) else "other"
 
 
 def _render_image(url: str, index: int) -> str:

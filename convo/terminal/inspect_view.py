@@ -16,16 +16,15 @@ from shlex import quote
 from convo.chat.next_request import NextRequest
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS, STREAMED_TEXT_DIFFERS_MESSAGE
 from convo.history.items import (
-    SUMMARY_HEADING,
     Item,
     Json,
     decode_json_escapes,
     is_client_call,
     is_summary,
     item_preview,
-    item_text,
     item_type,
     searchable_text,
+    summary_text,
 )
 from convo.history.records import (
     ANSWERED_STATUSES,
@@ -665,8 +664,8 @@ def preview_cell(row: TreeRow, *, with_status: bool, names_compaction: bool = Tr
 
 def _compaction_cell(item: Item) -> str:
     """Return the name of a compaction, and the start of its summary if it can be read."""
-    summary = item_text(item).removeprefix(SUMMARY_HEADING) if is_summary(item) else ""
-    return " ".join(["compaction:" if summary.strip() else "compaction", *summary[:RUNNING_TEXT_CHARS].split()])
+    summary = summary_text(item) if is_summary(item) else ""
+    return " ".join(["compaction:" if summary else "compaction", *summary[:RUNNING_TEXT_CHARS].split()])
 
 
 CELL_CHARS = {

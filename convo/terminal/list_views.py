@@ -47,7 +47,7 @@ class SearchResult(NamedTuple):
 
     item_number:          the item's number on its path, from 1
     item_count:           items of the session; None when the item is on a branch that is no longer current
-    author:               the item's role, or else its type
+    author:               of the item: its role, "summary", or its type
     other_session_count:  other sessions that have the item, such as forks
     """
 

@@ -17,7 +17,18 @@ from convo.chat.history_nav import UndoStack
 from convo.config.sections import Price
 from convo.config.values import redact_passwords
 from convo.errors import ConvoError, Interrupted
-from convo.history.items import Item, Json, StreamEvent, is_assistant_message, is_user_message, item_text, user_message
+from convo.history.items import (
+    Item,
+    Json,
+    StreamEvent,
+    is_assistant_message,
+    is_compaction,
+    is_summary,
+    is_user_message,
+    item_text,
+    summary_text,
+    user_message,
+)
 from convo.history.records import Link
 from convo.terminal.answer import consume_interruptibly
 from convo.terminal.message_queue import EMPTY_MESSAGE, TypedMessage
@@ -463,30 +474,39 @@ def last_turn_lines(
     max_message_lines: int = MAX_PREVIEW_LINES,
 ) -> Iterator[str]:
     """Yield the lines of the last turns; nothing without messages."""
-    messages = [
-        item for item in items if (is_user_message(item) or is_assistant_message(item)) and item_text(item).strip()
+    shown = [
+        item
+        for item in items
+        if is_compaction(item) or ((is_user_message(item) or is_assistant_message(item)) and item_text(item).strip())
     ]
-    user_indexes = [index for index, item in enumerate(messages) if is_user_message(item)]
+    user_indexes = [index for index, item in enumerate(shown) if is_user_message(item) and not is_compaction(item)]
     start = user_indexes[-turns] if len(user_indexes) >= turns else 0
-    if start:
-        yield display.apply_style(display.translate_box_chars(f"… {format_count(start, 'earlier message')}"), "dim")
-    for item in messages[start:]:
+    compaction_index = max((index for index, item in enumerate(shown) if is_compaction(item)), default=0)
+    if not any(map(is_assistant_message, shown[:compaction_index])):  # it replaced the answers to the messages before
+        start = max(start, compaction_index)
+    earlier_count = sum(not is_compaction(item) for item in shown[:start])
+    if earlier_count:
+        line = f"… {format_count(earlier_count, 'earlier message')}"
+        yield display.apply_style(display.translate_box_chars(line), "dim")
+    for item in shown[start:]:
         yield from _message_lines(item, display, max_message_lines)
 
 
 def _message_lines(item: Item, display: DisplayOptions, max_lines: int) -> Iterator[str]:
-    """Yield the first lines of a message; a user message begins with the prompt sign."""
-    columns = (display.width or PREVIEW_COLUMNS) - 2
+    """Yield the first lines of a message or a compaction; a message that a user typed begins with the prompt sign."""
+    columns, is_typed = (display.width or PREVIEW_COLUMNS) - 2, is_user_message(item) and not is_compaction(item)
     lines = [line for line in escape_control_chars(_displayed_text(item)).expandtabs(4).split("\n") if line.strip()]
     for index, line in enumerate(lines[:max_lines]):
-        prefix = "> " if index == 0 and is_user_message(item) else "  "
+        prefix = "> " if index == 0 and is_typed else "  "
         yield display.apply_style(prefix + display.translate_box_chars(truncate_text(line, columns)), "dim")
     if len(lines) > max_lines:
         yield display.apply_style(display.translate_box_chars(f"  … {len(lines) - max_lines} more lines"), "dim")
 
 
 def _displayed_text(item: Item) -> str:
-    """Return the text of an item; for a user message without its attachments."""
+    """Return the text of an item; for a user message without its attachments, for a compaction with its name."""
+    if is_compaction(item):
+        return f"summary: {summary_text(item)}" if is_summary(item) else "[compaction]"
     content = item.get("content")
     parts = [part for part in content if part.get("type") == "input_text"] if isinstance(content, list) else []
     return str(parts[0]["text"]) if is_user_message(item) and parts else item_text(item)

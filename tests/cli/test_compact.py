@@ -11,6 +11,7 @@ from convo.history.records import Strategy
 from tests.cli.chat_commands import ECHO, LONG, scripted_flags, stored_conversation, stored_messages, stored_sessions
 from tests.cli.stored_chats import DATABASE
 from tests.command_runner import Convo
+from tests.terminal.plain_repl import run_repl
 
 
 @pytest.fixture
@@ -141,3 +142,26 @@ def test_a_summary_is_not_the_title_and_its_request_is_named_a_compaction(convo:
     titles = {one["name"]: one["first_words"] for one in convo("sessions", "--json").json()}
     assert titles["mine"].startswith("Where is the opera?")
     assert titles["later"] == "What is next?"
+
+
+@pytest.mark.needs("posix")
+def test_after_a_compaction_only_typed_messages_are_edited_and_named_as_messages_of_the_user(
+    convo: Convo, home: Path, two_turns: tuple[str, str]
+) -> None:
+    assert convo("compact", "mine", "--keep-last", "1").exit == 0
+    compacted = stored_messages(home, "mine")
+    got = run_repl("--from", "mine", lines=["/edit", "And in short?", "/context"])
+    assert stored_messages(home, "mine")[:-1] == [*compacted[:-2], "user: And in short?"]
+    assert "> Summary" not in got.err
+    assert re.search(r"^ +compaction ", got.err, re.MULTILINE)
+    assert {hit["by"] for hit in convo("sessions", "search", "place of its earlier", "--json").json()} == {"summary"}
+
+
+@pytest.mark.needs("posix")
+def test_a_message_before_a_compaction_is_not_edited(convo: Convo, home: Path, two_turns: tuple[str, str]) -> None:
+    assert convo("compact", "mine").exit == 0
+    compacted = stored_messages(home, "mine")
+    for command in ("/edit", "/edit other"):
+        got = run_repl("--from", "mine", lines=[command])
+        assert "the conversation has no message since the compaction" in got.err
+    assert stored_messages(home, "mine") == compacted

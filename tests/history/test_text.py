@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from convo.compaction.window import summary_message
 from convo.history.items import (
     Item,
     Json,
@@ -132,6 +133,8 @@ def parts(*texts: str) -> dict[str, Json]:
         ([parts("why is <system-reminder> in my prompt?")], "why is <system-reminder> in my prompt?"),
         ([parts("<environment_context>only this")], "<environment_context>only this"),
         ([TOOLS, DEVELOPER], "[additional_tools]"),
+        ([summary_message("They talked.")], "summary: They talked."),
+        ([summary_message("They talked."), parts("say hi")], "say hi"),
         (
             [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}, parts("what is it?")],
             "what is it?",

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from convo.chat.next_request import NextRequest, next_request_to_json
+from convo.compaction.window import summary_message
 from convo.history.items import assistant_message, user_message
 from convo.history.records import Strategy
 from convo.history.tree import Path, root_key
@@ -53,16 +54,17 @@ def test_a_context_window_by_item_type_has_every_item_in_one_part() -> None:
         assistant_message("c"),
         user_message("d"),
     ]
-    parts = category_parts([*items, {"type": "compaction", "encrypted_content": "x"}], {}, KNOWN)
+    compactions = [{"type": "compaction", "encrypted_content": "x"}, summary_message("They talked.")]
+    parts = category_parts([*items, *compactions], {}, KNOWN)
     assert {part.name: part.item_count for part in parts} == {
         "your messages": 2,
         "answers": 1,
         "reasoning": 1,
-        "compaction": 1,
+        "compaction": 2,
         "system messages": 1,
         "calls and outputs": 2,
     }
-    assert sum(part.item_count for part in parts) == len(items) + 1
+    assert sum(part.item_count for part in parts) == len(items) + 2
 
 
 def test_a_count_with_the_tokenizer_of_the_model_is_exact_and_names_it() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from convo.compaction.window import summary_message
 from convo.history.items import Item, Json, user_message
 from convo.inspect.serialize import Passage, item_passages, item_title, replace_unprintable
 
@@ -10,6 +11,7 @@ from convo.inspect.serialize import Passage, item_passages, item_title, replace_
     ("item", "title"),
     [
         ({"role": "user"}, "user"),
+        (summary_message("They talked."), "summary"),
         ({"type": "message", "role": "assistant"}, "assistant"),
         ({"type": "function_call", "call_id": "c", "name": "weather"}, "call of weather"),
         ({"type": "local_shell_call", "call_id": "c"}, "call of local_shell_call"),

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from convo.compaction.window import summary_message
+from convo.history.items import item_text
 from convo.server.auth import KeysFile, create_api_key
 from tests.server.browser import HOSTILE_TEXT, MARKUP, accessibility, horizontal_overflow, open_page
 from tests.server.gateway import RunningGateway, run_gateway
@@ -174,6 +176,20 @@ def test_a_refused_fork_shows_the_error_and_keeps_the_text(browser: Browser, tmp
         page.get_by_role("button", name="Send", exact=True).click()
         expect(page.locator("#fork-status")).to_contain_text(first)
         expect(field).to_have_value("three")
+
+
+@pytest.mark.browser(by_default=True)
+def test_a_summary_is_named_and_not_offered_as_the_last_message_of_the_user(
+    browser: Browser, gateway: RunningGateway
+) -> None:
+    summary = {"role": "user", "content": item_text(summary_message("They talked."))}
+    request = {"model": "echo", "input": [{"role": "user", "content": "one"}, summary]}
+    response_id = gateway.create_response(request).json()["id"]
+    with open_page(browser) as page:
+        page.goto(f"{gateway.root}/?request={response_id}")
+        page.get_by_text("Edit and resend as a fork").click()
+        expect(page.get_by_label("Last message of the user")).to_have_value("one")
+        expect(page.get_by_role("heading", name="2 · summary")).to_be_visible()
 
 
 def test_a_request_in_a_conversation_cannot_be_a_fork(browser: Browser, gateway: RunningGateway) -> None:

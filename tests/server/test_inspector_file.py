@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from convo.history.items import user_message
+from convo.history.items import SUMMARY_HEADING, user_message
 from convo.history.records import Strategy
 from convo.inspect.view import ConversationView
 from convo.server.inspector_data import build_inspector_data
@@ -108,6 +108,10 @@ def test_a_name_means_one_thing_in_all_modules() -> None:
     names = re.findall(r"^(?:async )?(?:function\*?|class|const|let) (\w+)", code, re.MULTILINE)
     assert names
     assert sorted(set(names)) == sorted(names)
+
+
+def test_the_page_recognizes_a_summary_by_the_heading_of_stored_summaries() -> None:
+    assert f'"{SUMMARY_HEADING}"' in static("items.js")
 
 
 def test_no_module_creates_markup_from_text() -> None:

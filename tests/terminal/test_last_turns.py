@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from convo.compaction.window import summary_message
 from convo.history.items import Item, assistant_message, user_message
 from convo.terminal.repl import MAX_PREVIEW_LINES
 from convo.terminal.terminal import text_width
@@ -57,3 +58,36 @@ def test_attachments_are_not_shown_and_no_turns_show_nothing() -> None:
 
 def test_control_characters_are_escaped() -> None:
     assert shown_turns([user_message("a\x1b[2Jb")]) == ["> a\\x1b[2Jb"]
+
+
+SUMMARY = summary_message("They counted.\nTo three.")
+COMPACTION: Item = {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}
+
+
+@pytest.mark.parametrize(
+    ("items", "lines"),
+    [
+        (
+            [user_message("one"), user_message("two"), SUMMARY],
+            ["… 2 earlier messages", "  summary: They counted.", "  To three."],
+        ),
+        (
+            [user_message("one"), SUMMARY, user_message("two"), assistant_message("2")],
+            ["… 1 earlier message", "  summary: They counted.", "  To three.", "> two", "  2"],
+        ),
+        (
+            [user_message("one"), COMPACTION, user_message("two"), assistant_message("2")],
+            ["… 1 earlier message", "  [compaction]", "> two", "  2"],
+        ),
+        (  # a conversation keeps the items before a compaction
+            [user_message("one"), assistant_message("1"), user_message("two"), assistant_message("2"), COMPACTION],
+            ["> one", "  1", "> two", "  2", "  [compaction]"],
+        ),
+        (
+            [SUMMARY, *(message for text in "123" for message in (user_message(text), assistant_message(text)))],
+            ["… 2 earlier messages", "> 2", "  2", "> 3", "  3"],
+        ),
+    ],
+)
+def test_a_summary_is_named_and_not_shown_as_a_message_of_the_user(items: Sequence[Item], lines: Sequence[str]) -> None:
+    assert shown_turns(items) == list(lines)

@@ -1,5 +1,6 @@
 // A form that sends a request again with another last message of the user: a fork of its chain.
 
+import { isUserMessage } from "./items.js";
 import { element } from "./make.js";
 
 // The edited texts by request: they stay when the page is drawn again.
@@ -12,7 +13,7 @@ const editedTexts = new Map();
  */
 export function forkForm(source, conversation, link, opened) {
   const items = conversation.sentItems(link)?.map(({ item }) => item);
-  const index = items?.every(Boolean) ? items.findLastIndex((item) => item.role === "user") : -1;
+  const index = items?.every(Boolean) ? items.findLastIndex(isUserMessage) : -1;
   const text = index < 0 ? null : messageText(items[index]);
   const isOwn = conversation.data.endpoint === "embedded" && link.strategy === "chain";
   if (!source.isLive || !isOwn || text === null) return [];

@@ -12,7 +12,7 @@ import { knownTab, markTab, requestDetail } from "./detail.js";
 import { branchDifference, comparisonAddress, comparisonForm } from "./difference.js";
 import { compactionPreview } from "./compaction.js";
 import { exportLinks } from "./export.js";
-import { itemList, itemText } from "./items.js";
+import { isUserMessage, itemList, itemText } from "./items.js";
 import { handleKey, showKeys } from "./keys.js";
 import { useMarkdown } from "./markdown.js";
 import { linkSection } from "./link.js";
@@ -552,7 +552,7 @@ function conversationView(conversation) {
 /** Return the name of a session, and for a conversation without a name the start of its first text. */
 function conversationTitle(conversation) {
   const { name, is_session: isSession } = conversation.data;
-  const first = isSession ? undefined : conversation.path().find(({ item }) => item?.role === "user")?.item;
+  const first = isSession ? undefined : conversation.path().find(({ item }) => isUserMessage(item))?.item;
   const text = first ? itemText(first).trim().replaceAll(/\s+/g, " ") : "";
   return text.length > TITLE_CHARS ? `${text.slice(0, TITLE_CHARS)}…` : text || name;
 }

@@ -13,13 +13,18 @@ const TEXT_FIELDS = ["text", "refusal", "transcript"];
 const INLINE_IMAGE = /^data:image\/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+$/;
 
 const itemType = (item) => String(item.type || ("role" in item ? "message" : "unknown"));
+const SUMMARY_HEADING = "Summary of the conversation up to here, in place of its earlier messages:";
 const isOutput = (item) => itemType(item).endsWith("_output");
 const isCall = (item) => itemType(item).endsWith("_call");
 
-/** Return the role of a message, or the kind of an item: "user", "call of weather", "output of call_1". */
+/** Return whether a user typed the message: a summary has the role of the user, too. */
+export const isUserMessage = (item) => item?.role === "user" && !itemText(item).startsWith(SUMMARY_HEADING);
+
+/** Return the role of a message, or the kind of an item: "user", "summary", "call of weather", "output of call_1". */
 export function itemTitle(item) {
   if (isCall(item)) return `call of ${item.name || itemType(item)}`;
   if (isOutput(item)) return `output of ${item.call_id || itemType(item)}`;
+  if (item.role === "user" && !isUserMessage(item)) return "summary";
   return String(item.role || itemType(item));
 }
 
@@ -150,7 +155,7 @@ function itemArticle(item, { number, note = "", level }) {
   );
   return element(
     "article",
-    { class: item.role === "user" || item.role === "assistant" ? item.role : "other" },
+    { class: isUserMessage(item) || item.role === "assistant" ? item.role : "other" },
     heading,
     ...itemPassages(item).map(([form, text]) => collapsedIfLong(itemPassage(item, form, text, label), text, label)),
     jsonDetails(item, label),
