@@ -10,15 +10,17 @@ this user's data folder and never in the store: a path from elsewhere is refused
 import hmac
 import json
 import os
+import re
 import sys
 import tomllib
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from hashlib import sha256
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import isroutine
 from pathlib import Path
@@ -408,8 +410,7 @@ def load_python_file(file: Path) -> ModuleType:
     assert spec
     assert spec.loader
     module = module_from_spec(spec)
-    if str(file.parent) not in sys.path:
-        sys.path.insert(0, str(file.parent))
+    _search_folder_first(str(file.parent))
     sys.modules[name] = module
     try:
         with translate_user_code_errors(file):
@@ -418,6 +419,66 @@ def load_python_file(file: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def _search_folder_first(folder: str) -> None:
+    """Let user code import modules of `folder`, as in a script; they hide no library that convo imports."""
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+        _LIBRARY_FINDER.user_folders.append(folder)
+        if _LIBRARY_FINDER not in sys.meta_path:
+            sys.meta_path.insert(0, _LIBRARY_FINDER)
+
+
+class _LibraryFinder:
+    """Finds the standard library and convo's libraries, also if a user's folder has a module of the same name.
+
+    convo imports most libraries late, and all imports of a process share one `sys.path`.
+    """
+
+    def __init__(self) -> None:
+        self.user_folders: list[str] = []
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Return the library that a user's module would hide; None for all other modules."""
+        if path is not None:  # a module in a package
+            return None
+        hidden_by = PathFinder.find_spec(name, self.user_folders)
+        if hidden_by is None or hidden_by.loader is None:  # a folder without __init__.py hides nothing
+            return None
+        if name not in sys.stdlib_module_names and name not in _list_library_names():
+            return None
+        return PathFinder.find_spec(name, [folder for folder in sys.path if folder not in self.user_folders])
+
+
+_LIBRARY_FINDER = _LibraryFinder()
+
+REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:\[([^\]]*)\])?(?:.*extra\s*==\s*['\"]([\w.-]+))?")
+"""A requirement of a package: its name, its extras, and the extra that it belongs to."""
+
+
+@cache
+def _list_library_names() -> frozenset[str]:
+    """Return the modules of the installed packages that convo requires, directly or not."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    pending = [("convo-state", "anthropic,keyring,mcp,postgres,serve,tokens")]
+    visited, names = set[tuple[str, str]](), set[str]()
+    while pending:
+        package, extras = pending.pop()
+        if (package, extras) in visited:
+            continue
+        visited.add((package, extras))
+        with suppress(PackageNotFoundError):
+            installed = distribution(package)
+            names.update(file.parts[0].partition(".")[0] for file in installed.files or () if file.suffix != ".pth")
+            requirements = filter(None, map(REQUIREMENT.match, installed.requires or ()))
+            pending += [
+                (name, (more_extras or "").replace(" ", ""))
+                for name, more_extras, extra in (match.groups() for match in requirements)
+                if extra is None or extra in extras.split(",")
+            ]
+    return frozenset(names)
 
 
 @contextmanager

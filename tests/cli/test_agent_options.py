@@ -1,6 +1,7 @@
 """`--agent`, `--input-filter` and similar options: values loaded from the user's files, and errors in those files."""
 
 import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -234,6 +235,46 @@ def test_the_folder_of_a_file_is_searched_first_for_its_modules_and_is_added_onc
     load_python_file(folder / "support.py")
     load_python_file(folder / "desk.py")
     assert (sys.path[0], sys.path.count(str(folder))) == (str(folder), 1)
+
+
+IMPORTS_AFTER_A_USER_FILE = """
+import sys
+from importlib import import_module
+from pathlib import Path
+from convo.cli.agent_options import load_python_file
+
+user_module = load_python_file(Path(sys.argv[1]))
+names = "rich.console tomlkit json.tool csv".split()
+print([name for name in names if "bots" in import_module(name).__file__])
+print(user_module.helper.NAME, user_module.agents.NAME)
+"""
+
+
+def test_a_module_beside_a_users_file_hides_no_library_of_convo(tmp_path: Path) -> None:
+    folder = tmp_path / "bots"
+    folder.mkdir()
+    for name in ("rich", "tomlkit", "json", "csv", "helper", "agents"):
+        (folder / f"{name}.py").write_text(f"NAME = {name!r}\n")
+    (folder / "desk.py").write_text("import agents, csv, helper, rich\nassert csv.reader and rich.get_console\n")
+    command = [sys.executable, "-c", IMPORTS_AFTER_A_USER_FILE, str(folder / "desk.py")]
+    got = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    assert (got.stdout, got.stderr) == ("[]\nhelper agents\n", "")
+
+
+@pytest.mark.needs("terminal")
+def test_an_answer_is_painted_and_sent_with_the_libraries_of_convo(tmp_path: Path) -> None:
+    import pexpect
+
+    folder = tmp_path / "bots"
+    folder.mkdir()
+    for name in ("rich", "openai", "markdown_it", "prompt_toolkit", "json"):
+        (folder / f"{name}.py").write_text("raise SystemExit('wrong module')\n")
+    (folder / "tools.py").write_text("def add(a: int, b: int) -> int:\n    'Add.'\n    return a + b\n")
+    command = ["-m", "convo", "chat", "-m", "scripted/echo", "--tool", "bots/tools.py:add", "**hello**"]
+    got, code = pexpect.run(
+        " ".join([sys.executable, *command]), env={**os.environ, "TERM": "xterm"}, cwd=tmp_path, withexitstatus=True
+    )
+    assert (code, "hello" in got.decode(), "rror" in got.decode()) == (0, True, False)
 
 
 def test_two_files_of_the_same_name_are_two_modules(folder: Path, tmp_path: Path) -> None:
