@@ -101,8 +101,10 @@ class ChatServer:
         self.answers.append(answer)
 
     @contextmanager
-    def hold_answer(self, first: str, rest: str = "") -> Iterator[threading.Event]:
-        """Answer with the text `first`, and when the event is set with `rest` and the end.
+    def hold_answer(
+        self, first: str, rest: str = "", *, usage: Mapping[str, Any] | None = None
+    ) -> Iterator[threading.Event]:
+        """Answer with the text `first`, and when the event is set with `rest` and the end, with its usage.
 
         The event is set at the end of the block at the latest.
         """
@@ -114,7 +116,7 @@ class ChatServer:
             await asyncio.to_thread(may_end.wait)
             if rest:
                 await send_piece(send, event({"id": "chatcmpl-1", **delta(content=rest)}))
-            await send_piece(send, event({"id": "chatcmpl-1", **finish("stop")}))
+            await send_piece(send, event({"id": "chatcmpl-1", **finish("stop", usage)}))
             await send_piece(send, b"data: [DONE]\n\n", more=False)
 
         self.answers.append(answer)

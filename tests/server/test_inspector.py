@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from convo.server.inspector_data import build_inspector_data
 from convo.server.pages import render_inspector_page
 from tests.cli.agent_files import LOOK_UP, PAID_BACK, REFUND, agent_flags
 from tests.cli.chat_commands import scripted_flags
-from tests.cli.stored_chats import DATABASE, ChatWriter
+from tests.cli.stored_chats import DATABASE, ChatWriter, write_chats
 from tests.command_runner import Launch
 from tests.inspect.conversation_builder import ConversationBuilder, build_chain
 from tests.models.chat_server import ChatServer
@@ -257,6 +258,9 @@ def test_an_empty_store_shows_how_to_send_the_first_request(browser: Browser, tm
 FIRST_TEXT, REST = "word0 word1", " word2 word3"
 """The answer of `continue_chain` while it is held, and the rest of it."""
 
+USAGE = {"prompt_tokens": 12, "completion_tokens": 3}
+"""The usage of `continue_chain`."""
+
 
 @dataclass(frozen=True)
 class LiveChain:
@@ -271,12 +275,32 @@ class LiveChain:
     def address(self) -> str:
         return f"{self.gateway.root}/#/{self.response_id}"
 
+    def answer(self, **more: Any) -> str:
+        """Send a request that is answered at once; returns the id of its response."""
+        return str(self.gateway.create_response({"model": "echo", "input": "more", **more}).json()["id"])
+
+    def newest_id(self) -> str:
+        return str(self.gateway.http.get("/inspect/api/requests").json()["data"][0]["id"])
+
     @contextmanager
     def continue_chain(self, **more: Any) -> Iterator[Callable[[], None]]:
         """Continue the chain by an answer of another client; the function ends the answer."""
         request = {"model": HELD_MODEL, "input": "go on", "previous_response_id": self.response_id, "stream": True}
+        if not more.get("stream", True):
+            with self.upstream.hold_answer(FIRST_TEXT, REST, usage=USAGE) as may_end, ThreadPoolExecutor(1) as pool:
+                sent = pool.submit(self.gateway.create_response, {**request, **more})
+
+                def end_unstreamed() -> None:
+                    may_end.set()
+                    assert sent.result().json()["status"] == "completed"
+
+                try:
+                    yield end_unstreamed
+                finally:
+                    may_end.set()
+            return
         with (
-            self.upstream.hold_answer(FIRST_TEXT, REST) as may_end,
+            self.upstream.hold_answer(FIRST_TEXT, REST, usage=USAGE) as may_end,
             self.gateway.http.stream("POST", "/v1/responses", json={**request, **more}) as got,
         ):
             lines = got.iter_lines()
@@ -344,6 +368,114 @@ def test_an_answer_of_another_client_stays_when_it_has_ended(live: LiveChain, is
     page.locator(f"#continued-{second}").click()
     expect(page.locator("main article")).to_have_count(4)
     expect(page.get_by_text("Continued in")).to_have_count(0)
+
+
+@pytest.mark.parametrize("is_streamed", [True, False])
+def test_a_chain_is_followed_with_its_tree_bars_head_and_totals(live: LiveChain, is_streamed: bool) -> None:
+    page = live.page
+    page.goto(live.address)
+    expect(page.locator("tbody tr")).to_have_count(1)
+    with live.continue_chain(stream=is_streamed) as end:
+        expect(page.locator("#running article")).to_contain_text(FIRST_TEXT)
+        expect(page.locator("tbody tr")).to_have_count(1)
+        end()
+    facts = page.locator("dl").first
+    expect(facts).to_contain_text("Total2 requests")
+    expect(facts).not_to_contain_text("Other requests")
+    second = live.newest_id()
+    expect(facts).to_contain_text(f"4 items, @ {second}")
+    expect(page.locator("#list [aria-current=page]")).to_have_attribute("id", f"open-{second}")
+    expect(page.locator(".tree-lines")).to_have_text(["● ", "@ "])
+    expect(page.locator(".usage-bar")).to_have_count(2)
+    expect(page.locator("#main article").last).to_contain_text(f"{FIRST_TEXT}{REST}")
+    assert page.url == live.address
+    third = live.answer(previous_response_id=second)
+    fork = live.answer(previous_response_id=live.response_id)
+    expect(facts).to_contain_text("Other requests1 request")
+    expect(facts).to_contain_text(f"6 items, @ {third}")
+    expect(facts).to_contain_text("Total3 requests")
+    expect(page.locator(".tree-lines")).to_have_text(["● ", "├─● ", "● ", "@ "])
+    expect(page.locator("tbody th").nth(1)).to_contain_text("fork")
+    expect(page.get_by_text(f"This page follows the conversation: continued in {third}")).to_be_visible()
+    assert page.locator(f"#link-{fork}").get_attribute("href") == f"#/{live.response_id}/{fork}"
+
+
+def test_a_shown_request_stays_in_its_place_when_its_chain_continues(live: LiveChain) -> None:
+    page = live.page
+    page.set_viewport_size({"width": 1280, "height": 300})
+    page.goto(f"{live.address}/{live.response_id}")
+    output = page.locator("#output-2")
+    expect(output).to_contain_text("hi")
+    output.evaluate("node => scrollTo(0, node.offsetTop + 20)")
+    top = output.evaluate("node => node.getBoundingClientRect().top")
+    second = live.answer(previous_response_id=live.response_id)
+    expect(page.locator(".tree tbody tr")).to_have_count(2)
+    assert abs(output.evaluate("node => node.getBoundingClientRect().top") - top) <= 1
+    expect(page.locator("#link-title")).to_have_text(live.response_id)
+    expect(page.locator("tbody [aria-current=true]")).to_have_attribute("id", f"link-{live.response_id}")
+    expect(page.get_by_text(f"Continued in {second}")).to_be_attached()
+    page.locator(f"#continued-{second}").click()
+    expect(page.locator("#link-title")).to_have_text(second)
+    expect(page.locator("dl").first).to_contain_text("Total2 requests")
+
+
+def test_a_retry_replaces_a_failed_answer_and_a_deleted_one_is_left(live: LiveChain) -> None:
+    page = live.page
+    page.goto(live.address)
+    expect(page.locator("main article")).to_have_count(2)
+    with live.continue_chain(background=True):
+        expect(page.locator("#running article")).to_contain_text(FIRST_TEXT)
+        live.gateway.http.post(f"/v1/responses/{live.newest_id()}/cancel")
+        expect(page.get_by_text("This page follows the conversation")).to_be_visible()
+    expect(page.locator("main article").last).to_contain_text(FIRST_TEXT)
+    retried = live.answer(previous_response_id=live.response_id)
+    expect(page.get_by_text(f"This page follows the conversation: continued in {retried}")).to_be_visible()
+    expect(page.locator("dl").first).to_contain_text(f"4 items, @ {retried}")
+    live.gateway.http.delete(f"/v1/responses/{retried}")
+    expect(page.locator("dl").first).to_contain_text(f"2 items, @ {live.response_id}")
+    expect(page.locator("main article")).to_have_count(2)
+
+
+def test_a_conversation_is_followed_by_its_own_head(live: LiveChain) -> None:
+    page, http = live.page, live.gateway.http
+    conversation = http.post("/v1/conversations", json={}).json()["id"]
+    live.answer(conversation=conversation)
+    page.goto(f"{live.gateway.root}/#/{conversation}")
+    facts = page.locator("dl").first
+    expect(facts).to_contain_text("Total1 request")
+    for count, is_streamed in ((2, True), (3, False)):
+        with live.continue_chain(previous_response_id=None, conversation=conversation, stream=is_streamed) as end:
+            expect(page.locator("#running article")).to_contain_text(FIRST_TEXT)
+            end()
+        expect(facts).to_contain_text(f"Total{count} requests")
+        expect(facts).to_contain_text(f"{2 * count} items, @ {live.newest_id()}")
+        expect(facts).not_to_contain_text("Other requests")
+        expect(page.locator("main article")).to_have_count(2 * count)
+
+
+def test_a_session_keeps_its_head_and_totals_when_another_client_continues_its_chain(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(write_chats, tmp_path, write_conversations).result()
+    served = run_gateway_with_upstream(tmp_path / "served", f"sqlite:{tmp_path / DATABASE}")
+    with served as (gateway, upstream), open_page(browser) as page:
+        page.goto(f"{gateway.root}/#/monads")
+        facts = page.locator("dl").first
+        expect(facts).to_contain_text("Other requests1 request")
+        other = LiveChain(gateway, upstream, page, "resp_2")
+        with other.continue_chain() as end:
+            expect(page.locator("#running article")).to_contain_text(FIRST_TEXT)
+            end()
+        expect(facts).to_contain_text("Other requests2 requests")
+        expect(facts).to_contain_text("Total2 requests")
+        expect(facts).to_contain_text("4 items, @ resp_2")
+        expect(page.locator("main article").last).to_contain_text(f"{FIRST_TEXT}{REST}")
+        third = other.newest_id()
+        expect(page.get_by_text(f"This page follows the conversation: continued in {third}")).to_be_visible()
+        other.answer(previous_response_id=third)
+        expect(facts).to_contain_text("Other requests3 requests")
+        expect(page.locator("main article")).to_have_count(6)
 
 
 def test_an_answer_is_shown_while_it_grows_after_a_slow_first_reply_of_the_server(live: LiveChain) -> None:

@@ -3,11 +3,20 @@
 // Each item is stored once, under the key of its node; a link lists keys. A long list of keys that is
 // the whole path to a node is sent as {"through": key}, and `parents` leads from there to the root.
 
+/** Statuses of requests that have a response, and of those that have not ended. */
+export const ANSWERED_STATUSES = ["completed", "incomplete"];
+export const UNFINISHED_STATUSES = ["queued", "in_progress"];
+
 export class Conversation {
   constructor(data) {
     this.data = data;
     this.links = new Map(data.links.map((link) => [link.response_id, link]));
     this.shortIds = shortenIds([...this.links.keys()]);
+  }
+
+  /** Whether it is the chain that ends at a response, which other responses may continue; not a session or conversation. */
+  get isChain() {
+    return !this.data.is_session && this.data.handle === this.data.at;
   }
 
   /** The links in the order of the drawn tree. */

@@ -7,7 +7,7 @@
 
 import { approvalButtons, showDecisions } from "./approvals.js";
 import { RequestCharts } from "./charts.js";
-import { Conversation } from "./conversation.js";
+import { ANSWERED_STATUSES, Conversation, UNFINISHED_STATUSES } from "./conversation.js";
 import { knownTab, markTab, requestDetail } from "./detail.js";
 import { branchDifference, comparisonAddress, comparisonForm } from "./difference.js";
 import { compactionPreview } from "./compaction.js";
@@ -34,6 +34,7 @@ const source = openSource();
 const byId = (id) => document.getElementById(id);
 
 // The data on the page: `list` and `mainVersion` are compared with new data, so that only changes are drawn.
+// `followed` is the response that the page follows a chain to, "" at first.
 const NO_DATA = { list: "", listHandle: "", conversation: null, mainVersion: "", running: [], followed: "" };
 const NO_REQUESTS = { requests: null, requestsQuery: null, detail: null };
 const page = { kind: "", handle: "", responseId: "", other: undefined, limit: 50, ...NO_DATA, ...NO_REQUESTS };
@@ -161,28 +162,75 @@ function closeFeed() {
 /** Fetch the list and the open conversation, and draw them unless a later poll has started. */
 async function update(isCurrent) {
   if (document.hidden && page.mainVersion) return;
-  const { handle } = page;
   const { running, ...list } = await source.list(page.limit);
   if (!isCurrent()) return;
-  if (JSON.stringify(list) !== page.list || page.listHandle !== handle) drawList(list);
-  const data = handle ? await source.conversation(handle, page.conversation?.data.version) : { running };
+  const updateList = () => (JSON.stringify(list) !== page.list || page.listHandle !== shownHandle()) && drawList(list);
+  updateList();
+  const data = page.handle ? await fetchConversation(isCurrent) : { running };
   if (!isCurrent()) return;
-  const before = page.conversation?.data;
-  if (data.links) page.conversation = new Conversation(data);
-  if (before && before.at !== page.conversation.data.at) page.followed = "";
-  if (before) followEnded(page.running, data.running ?? []);
+  updateList(); // its mark follows the page
   page.running = data.running ?? [];
   drawMain();
 }
 
-/** Show the history through a response that continued its end and has ended: its text was on the page. */
-function followEnded(before, running) {
-  const { links, data } = page.conversation;
-  const runningIds = new Set(running.map(({ response_id: id }) => id));
-  for (const { response_id: id, previous_response_id: previousId } of before) {
-    const hasContinuedEnd = previousId && previousId === (page.followed || data.at);
-    if (hasContinuedEnd && !runningIds.has(id) && links.has(id) && data.at !== id) page.followed = id;
+/**
+ * Fetch the open conversation, and follow a chain whose end has a new continuation: the later one is the conversation
+ * of its handle, with its own head, tree and totals. The history of a session is only shown through a continuation.
+ */
+async function fetchConversation(isCurrent) {
+  const before = page.conversation;
+  let followed = page.followed;
+  let data;
+  try {
+    data = await source.conversation(shownHandle(), before?.data.version);
+  } catch (error) {
+    if (error instanceof KeyRequired || shownHandle() === page.handle) throw error;
+    followed = ""; // the response was deleted
+    data = await source.conversation(page.handle);
   }
+  let conversation = data.links ? new Conversation(data) : before;
+  if (before) {
+    if (!conversation.isChain && before.data.at !== conversation.data.at) followed = "";
+    followed = findContinuation(before, conversation, followed || conversation.data.at, data.running ?? []) ?? followed;
+    if (conversation.isChain && followed && followed !== conversation.data.at) {
+      data = await source.conversation(followed);
+      conversation = new Conversation(data);
+    }
+  }
+  if (isCurrent()) Object.assign(page, { conversation, followed });
+  return data;
+}
+
+/**
+ * Return the id of the last response that continues `end` and has ended since the data `before`; undefined if none has.
+ *
+ * A failed one counts if its text was on the page, until a retry has an answer. Of a session, only those count whose
+ * text was on the page: the others are requests of other clients.
+ */
+function findContinuation(before, { links, data, isChain }, end, running) {
+  const idsOf = (responses) => new Set(responses.map(({ response_id: id }) => id));
+  const [shownIds, runningIds] = [idsOf(page.running), idsOf(running)];
+  const isAnswered = ({ status }) => ANSWERED_STATUSES.includes(status);
+  const hasEnded = ({ response_id: id, status }) => !runningIds.has(id) && !UNFINISHED_STATUSES.includes(status);
+  const isNew = ({ response_id: id }) => !before.links.has(id) || !hasEnded(before.links.get(id)) || shownIds.has(id);
+  const mayFollow = (link) => shownIds.has(link.response_id) || (isChain && isAnswered(link));
+  const added = new Set([...links.values()].filter((link) => hasEnded(link) && isNew(link) && mayFollow(link)));
+  added.delete(links.get(data.at));
+  let found;
+  for (let link = links.get(end); link; link = links.get(found)) {
+    added.delete(link);
+    const isRetried = !isAnswered(link) && link.response_id === (found ?? page.followed);
+    const parents = isRetried ? [link.response_id, link.parent] : [link.response_id];
+    const next = [...added].find((other) => parents.includes(other.parent));
+    if (!next) break;
+    found = next.response_id;
+  }
+  return found;
+}
+
+/** Return the handle whose conversation is on the page: that of the address, or the response that it follows to. */
+function shownHandle() {
+  return (page.conversation?.isChain && page.followed) || page.handle;
 }
 
 /** Fetch the comparison of two branches once, and the conversations that the form proposes. */
@@ -492,12 +540,12 @@ function closePage() {
 // -- drawing -------------------------------------------------------------------------------------
 
 function drawList(list) {
-  Object.assign(page, { list: JSON.stringify(list), listHandle: page.handle });
+  Object.assign(page, { list: JSON.stringify(list), listHandle: shownHandle() });
   const showMore = () => {
     page.limit *= 2;
     poll();
   };
-  const elements = conversationList(list, { selected: page.handle, showMore });
+  const elements = conversationList(list, { selected: shownHandle(), showMore });
   keepFocus(() => byId("list").replaceChildren(...elements));
 }
 
@@ -508,7 +556,11 @@ function drawMain() {
   if (version !== page.mainVersion) {
     page.mainVersion = version;
     const elements = data ? conversationView(page.conversation) : welcome(JSON.parse(page.list));
-    keepFocus(() => byId("main").replaceChildren(...elements.filter(Boolean), element("div", { id: "running" })));
+    const draw = () => byId("main").replaceChildren(...elements.filter(Boolean), element("div", { id: "running" }));
+    const shownPart = `${page.handle} ${page.responseId}`;
+    if (page.drawnPart === shownPart) keepScroll(() => keepFocus(draw));
+    else keepFocus(draw);
+    page.drawnPart = shownPart;
     document.title = data ? `${data.name} · convo` : "convo";
   }
   drawRunning();
@@ -542,10 +594,10 @@ function conversationView(conversation) {
     conversationFacts(data),
     ...data.notes.map((note) => element("p", { class: "aside" }, note)),
     ...(data.links.length ? requestTree(conversation) : []),
-    ...exportLinks(source, page.handle, (error) => setStatus(error.message)),
-    ...compactionPreview(source, page.handle),
+    ...exportLinks(source, shownHandle(), (error) => setStatus(error.message)),
+    ...compactionPreview(source, shownHandle()),
     ...agentRuns(source, conversation, page.handle, (id) => address(page.handle, id)),
-    ...(link ? [linkSection(conversation, link, { other: page.other, compare, source })] : historySection(conversation)),
+    ...(link ? [linkSection(conversation, link, { other: page.other, compare, source, continued: continuedNote("Continued in ", childrenOf(conversation, link), (id) => address(page.handle, id)) })] : historySection(conversation)),
   ];
 }
 
@@ -632,24 +684,28 @@ function formatTotal({ requests, resent_tokens: resent, known_cost_usd: cost, un
 function historySection(conversation) {
   const { data, links } = conversation;
   const followed = links.get(page.followed);
-  const input = followed && conversation.modelInput(followed);
+  const input = !conversation.isChain && followed && conversation.modelInput(followed);
   const entries = input ? [...input, ...conversation.output(followed)] : conversation.path();
-  const next = conversation.rows.filter((link) => link.parent && link.parent === (page.followed || data.at));
+  const addressOf = (id) => (source.isLive ? address(id) : address(page.handle, id));
   return [
     element("h3", {}, "History"),
-    followed && continuedNote("This page follows the conversation: continued in ", [followed]),
+    followed && continuedNote("This page follows the conversation: continued in ", [followed], addressOf),
     ...itemList("path", entries, "h4"),
-    next.length > 0 && continuedNote("Continued in ", next),
+    continuedNote("Continued in ", childrenOf(conversation, followed ?? links.get(data.at)), addressOf),
   ];
 }
 
-/** Create a note with links to the responses that continue the history. */
-function continuedNote(text, links) {
+function childrenOf(conversation, link) {
+  return link ? conversation.rows.filter(({ parent }) => parent === link.response_id) : [];
+}
+
+/** Create a note with links to the responses that continue a response; null without one. */
+function continuedNote(text, links, addressOf) {
   const parts = links.flatMap(({ response_id: id }, index) => [
     index > 0 && ", ",
-    element("a", { href: source.isLive ? address(id) : address(page.handle, id), id: `continued-${id}` }, id),
+    element("a", { href: addressOf(id), id: `continued-${id}` }, id),
   ]);
-  return element("p", { class: "note" }, text, ...parts);
+  return parts.length ? element("p", { class: "note" }, text, ...parts) : null;
 }
 
 function compare(other) {
@@ -702,6 +758,18 @@ function keepFocus(draw) {
   const { id } = document.activeElement ?? {};
   draw();
   if (id && document.activeElement?.id !== id) byId(id)?.focus({ preventScroll: true });
+}
+
+/** Draw the same part of a conversation again: the first visible element with an id and the boxes do not scroll. */
+function keepScroll(draw) {
+  const boxes = () => [...byId("main").querySelectorAll(".scrollable")];
+  const scrolled = boxes().map(({ scrollLeft }) => scrollLeft);
+  const topOf = (node) => node.getBoundingClientRect().top;
+  const anchor = scrollY > 0 && [...byId("main").querySelectorAll("[id]")].find((node) => node.getClientRects().length && topOf(node) >= 0);
+  const [id, top] = anchor ? [anchor.id, topOf(anchor)] : [];
+  draw();
+  if (id && byId(id)) scrollBy({ top: topOf(byId(id)) - top, behavior: "instant" });
+  boxes().forEach((node, index) => (node.scrollLeft = scrolled[index] ?? 0));
 }
 
 // -- keys ----------------------------------------------------------------------------------------

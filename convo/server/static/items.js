@@ -181,7 +181,7 @@ function jsonDetails(item, label) {
 export function itemList(name, entries, level = "h5") {
   if (!entries.length) return [element("p", { class: "aside" }, "no items")];
   const content = (entry) => (entry.item ? itemArticle(entry.item, { ...entry, level }) : deletedItem(entry));
-  const draw = (index) => element("li", {}, content(entries[index]));
+  const draw = (index) => element("li", { id: `${name}-${entries[index].number}` }, content(entries[index]));
   return pagedList({ name, list: element("ol", { class: "items" }), count: entries.length, draw, page: 20 });
 }
 

@@ -8,12 +8,20 @@ import { tokenUsage } from "./conversation.js";
 
 const MAX_OTHER_REQUESTS = 200;
 
-/** Create the section of `link`; `other` is the id of the request to compare it with, `source` that of the code. */
-export function linkSection(conversation, link, { other, compare, source }) {
+/**
+ * Create the section of `link`.
+ *
+ * other:      the id of the request to compare it with
+ * compare:    called with the id of another one
+ * source:     of the code
+ * continued:  the links to the requests that continue it; null without one
+ */
+export function linkSection(conversation, link, { other, compare, source, continued }) {
   return element(
     "section",
     { "aria-labelledby": "link-title" },
     element("h3", { id: "link-title", tabindex: "-1" }, link.response_id),
+    continued,
     linkFacts(conversation, link),
     ...copyAs(source, link.response_id, "h4"),
     requestAndInput(conversation, link),
@@ -84,7 +92,8 @@ function requestAndInput(conversation, link) {
 function comparison(conversation, link, other, compare) {
   const ids = conversation.data.rows.filter((id) => id !== link.response_id);
   if (!ids.length) return [];
-  const selected = other ?? link.parent ?? ids.at(-1);
+  const child = ids.find((id) => conversation.links.get(id).parent === link.response_id);
+  const selected = other ?? link.parent ?? child ?? ids[0];
   const newest = ids.slice(-MAX_OTHER_REQUESTS);
   const choices = newest.includes(selected) ? newest : [selected, ...newest];
   const options = choices.map((id) => element("option", { value: id, selected: id === selected }, id));

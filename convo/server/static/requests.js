@@ -3,6 +3,7 @@
 // ?sort=cost&order=asc&status=failed&model=M&session=S&q=words&request=resp_1&tab=raw reproduces the view. The
 // server sorts and filters; this module only draws rows, and updates the ages and durations in place.
 
+import { UNFINISHED_STATUSES } from "./conversation.js";
 import { element, formatAge, formatCost, formatNumber, formatSeconds, formatTime } from "./make.js";
 
 const DEFAULT_VIEW = { sort: "created_at", order: "desc", status: "", model: "", session: "", q: "", tool: "", time: "", from: "", to: "", request: "", tab: "", compare: "", charts: "" };
@@ -19,7 +20,6 @@ export const STATUSES = {
   failed: ["✕", "failed"],
   cancelled: ["⊘", "cancelled"],
 };
-const UNFINISHED = ["queued", "in_progress"];
 
 // The columns after the title: heading, order of the server, class, content of a row.
 const COLUMNS = [
@@ -311,7 +311,7 @@ function requestAge({ created_at: createdAt }) {
 }
 
 function requestLatency({ status, latency_s: latency, created_at: createdAt }) {
-  if (!UNFINISHED.includes(status) || latency !== null) return formatSeconds(latency) ?? "-";
+  if (!UNFINISHED_STATUSES.includes(status) || latency !== null) return formatSeconds(latency) ?? "-";
   return element("span", { class: "elapsed", "data-started-at": createdAt }, formatElapsed(createdAt));
 }
 
