@@ -650,12 +650,23 @@ def test_usage_and_cost_are_shown_for_each_request_and_in_total(browser: Browser
         open_as_file(tmp_path, build_inspector_data({"talk": view}), page)
         expect(page.locator("dl").first).to_contain_text("36 input (12 cached) · 27 output")
         expect(page.locator("dl").first).to_contain_text("$0.0081")
+        expect(page.locator("dl").first).to_contain_text("24 re-sent (16 uncached)")
+        sums = page.get_by_role("list", name="Tokens of all requests").get_by_role("listitem").all_inner_texts()
+        assert [text.strip() for text in sums[:4]] == ["cached 12", "re-sent uncached 16", "new 8", "output 27"]
         bars = page.locator("tbody tr").last.locator("rect").all()
         _, input_width, cached_width, output_width = (int(bar.get_attribute("width") or 0) for bar in bars)
         assert (cached_width * 3, output_width * 4) == (input_width, input_width * 3)
         page.locator("tbody a").last.click()
         expect(page.locator("section dl")).to_contain_text("12 input (4 cached) · 9 output")
         expect(page.locator("section dl")).to_contain_text("$0.0027")
+
+
+def test_the_total_says_how_many_requests_reported_their_usage(browser: Browser, tmp_path: Path) -> None:
+    chain = build_chain(2)
+    chain.turn("resp_3", "again", "yes", after="resp_2", usage=None)
+    with open_page(browser) as page:
+        open_as_file(tmp_path, build_inspector_data({"talk": chain.view("resp_3")}), page)
+        expect(page.locator("dl").first).to_contain_text("Total2 of 3 requests reported usage · 24 input")
 
 
 def test_with_keys_the_page_asks_for_a_key_and_shows_the_data_of_that_key(browser: Browser, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ import { agentRuns } from "./runs.js";
 import { KeyRequired, openSource } from "./source.js";
 import { firstRequests } from "./start.js";
 import { linkTree } from "./tree.js";
-import { usageChart } from "./usage.js";
+import { describeRequests, usageChart } from "./usage.js";
 
 const [RUNNING_POLL_MS, IDLE_POLL_MS, CHANGE_POLL_MS, REOPEN_FEED_MS] = [300, 1000, 100, 5000];
 const [MAX_TABLE_PAUSE_MS, MAX_PAUSE_MS] = [500, 2000];
@@ -591,7 +591,7 @@ function conversationView(conversation) {
   const link = conversation.links.get(page.responseId);
   return [
     titleHeading(conversationTitle(conversation)),
-    conversationFacts(data),
+    conversationFacts(conversation),
     ...data.notes.map((note) => element("p", { class: "aside" }, note)),
     ...(data.links.length ? requestTree(conversation) : []),
     ...exportLinks(source, shownHandle(), (error) => setStatus(error.message)),
@@ -616,7 +616,8 @@ function requestTree(conversation) {
   return [element("h3", {}, "Requests"), ...usageChart(conversation, page.responseId, open), ...elements];
 }
 
-function conversationFacts(data) {
+function conversationFacts(conversation) {
+  const { data } = conversation;
   const unconfirmedCount = data.unacknowledged.length;
   return definitionList([
     ["Owner", data.owner],
@@ -626,8 +627,8 @@ function conversationFacts(data) {
     ["Head", `${formatCount(data.items_at_head, "item")}${data.at ? `, @ ${data.at}` : ""}`],
     ["Agent run", data.run && runFacts(data.run)],
     ["Unconfirmed", unconfirmedCount ? formatCount(unconfirmedCount, "item") : "none"],
-    ["Total", data.total && formatTotal(data.total)],
-    ["Other requests", data.other_requests && formatTotal(data.other_requests)],
+    ["Total", data.total && formatTotal(data.total, describeRequests(conversation, true))],
+    ["Other requests", data.other_requests && formatTotal(data.other_requests, describeRequests(conversation, false))],
   ]);
 }
 
@@ -671,11 +672,12 @@ function pausedRuns(runs) {
   ];
 }
 
-function formatTotal({ requests, resent_tokens: resent, known_cost_usd: cost, unpriced, input_tokens: input, cached_tokens: cached, output_tokens: output }) {
+function formatTotal({ requests, resent_tokens: resent, known_cost_usd: cost, unpriced, input_tokens: input, cached_tokens: cached, output_tokens: output }, { ended, resentUncached }) {
+  const fact = (text) => element("span", { class: "fact" }, text);
   const parts = [
-    formatCount(requests, "request"),
+    ended > requests ? `${formatNumber(requests)} of ${formatCount(ended, "request")} reported usage` : formatCount(requests, "request"),
     formatTokens({ input, cached, output }),
-    resent && element("span", { class: "fact" }, `${formatNumber(resent)} re-sent`),
+    resent && element("span", {}, fact(`${formatNumber(resent)} re-sent`), " ", fact(`(${formatNumber(resentUncached)} uncached)`)),
     formatTotalCost(cost, unpriced, requests),
   ];
   return parts.filter(Boolean).flatMap((part, index) => [index > 0 && " · ", part]);

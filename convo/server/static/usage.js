@@ -2,12 +2,12 @@
 //
 // A bar is a shortcut for the mouse; the tree of requests has the same numbers and links for everyone.
 
-import { tokenUsage } from "./conversation.js";
+import { tokenUsage, UNFINISHED_STATUSES } from "./conversation.js";
 import { element, formatCompact, formatCost, formatNumber, formatTotalCost, svgElement } from "./make.js";
 
 const USAGE_PARTS = [
   ["cached", "cached"],
-  ["resent", "re-sent"],
+  ["resent", "re-sent uncached"],
   ["fresh", "new"],
   ["output", "output"],
 ];
@@ -18,13 +18,27 @@ const [AXIS_WIDTH, AXIS_MARGIN] = [44, 6]; // left of the bars, and above and be
  * Return the tokens of a request by part: cached input; input that its parent had and that was not cached; the rest of
  * the input; output. Null without a usage.
  */
-export function usageParts(link, parent) {
+function usageParts(link, parent) {
   const usage = tokenUsage(link);
   if (!usage) return null;
   const before = parent && tokenUsage(parent);
   const cached = Math.min(usage.cached, usage.input);
   const resent = Math.max(0, Math.min(usage.input, before?.input ?? 0) - cached);
   return { cached, resent, fresh: usage.input - cached - resent, output: usage.output };
+}
+
+/**
+ * Describe the requests of the branch, or all others: { ended, resentUncached }, the number of those that have ended and
+ * the input tokens that were sent again and not cached.
+ */
+export function describeRequests(conversation, isBranch) {
+  const branch = branchIds(conversation);
+  const links = [...conversation.links.values()].filter(({ response_id: id }) => branch.has(id) === isBranch);
+  const resent = (link) => usageParts(link, conversation.links.get(link.parent))?.resent ?? 0;
+  return {
+    ended: links.filter(({ status }) => !UNFINISHED_STATUSES.includes(status)).length,
+    resentUncached: links.reduce((sum, link) => sum + resent(link), 0),
+  };
 }
 
 /**
