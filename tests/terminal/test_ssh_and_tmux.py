@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.chat_commands import scripted_flags, stored_messages
+from tests.cli.chat_commands import stored_messages
+from tests.clock import HELD_S
 from tests.command_runner import ROOT
+from tests.loopback_server import LoopbackServer
 from tests.terminal.pty_process import end_process
 from tests.terminal.pty_session import TIMEOUT_S, slow_model_flags
 from tests.terminal.screen import ROWS, TerminalScreen
@@ -165,19 +167,26 @@ def test_in_tmux_editing_stopping_copying_and_reattaching_work(tmux: list[str], 
 
 
 @pytest.mark.needs("terminal", "tmux")
-def test_in_tmux_the_line_of_queued_messages_leaves_the_answer_as_it_is(tmux: list[str], home: Path) -> None:
+def test_in_tmux_the_line_of_queued_messages_leaves_the_answer_as_it_is(
+    tmux: list[str], home: Path, remote_model: LoopbackServer
+) -> None:
     text = "".join(f"line {number} of them\n\n" for number in range(40))
-    model = scripted_flags({"text": text}, {"text": "two!"}, chunk=8, delay_s=0.05)
-    with open_command_screen([*tmux, "new-session", chat_command(home, *model, "-n", "mine")]) as screen:
+    remote_model.replies({"text": text}, {"text": "two!"}, chunk=8, delay_s=HELD_S)
+    remote_model.release_deltas(2)
+    with open_command_screen([*tmux, "new-session", chat_command(home, "-n", "mine")]) as screen:
         screen.wait_for_prompt("/help")
         screen.type_keys("count\r")
         screen.wait_for_text("line 0")
         screen.type_keys("next\r")
-        screen.wait_until(lambda: "line 30 of them" in pane_text(tmux))
-        *lines, last = pane_text(tmux).splitlines()
-        assert last == "queued: 1 · Up to edit"
-        numbers = [int(line.split()[1]) for line in lines if line.endswith("of them")]
+        screen.wait_until(lambda: pane_text(tmux).endswith("queued: 1 · Up to edit"))
+        remote_model.release_deltas(68)
+        screen.wait_until(
+            lambda: re.search("line 30 of them(.|\n)*queued: 1 · Up to edit$", pane_text(tmux)) is not None
+        )
+        numbers = [int(line.split()[1]) for line in pane_text(tmux).splitlines() if line.endswith("of them")]
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        assert len(numbers) > 10
+        remote_model.release_deltas()
         screen.wait_until(lambda: "two!" in pane_text(tmux))
         assert "queued" not in pane_text(tmux)
 
