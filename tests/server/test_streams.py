@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any
 
@@ -174,20 +175,24 @@ def test_an_unexpected_error_is_a_500_without_its_message(serve: Serve, stream: 
     assert [str(error) for error in gateway.unexpected_errors] == [SECRET]
 
 
-async def late_error() -> AsyncGenerator[StreamEvent, None]:
-    await asyncio.sleep(0.1)
-    raise TryLater("Not now", code="overloaded", status=429)
-    yield {}
-
-
 def test_a_silent_model_is_kept_alive_by_comments_and_may_still_fail(serve: Serve) -> None:
     """The status is sent before the first comment, so the error is an event."""
-    got = serve(wrap=faulty_service(late_error), keepalive_s=0.02).create_response(
-        {"model": "m", "input": "hi", "stream": True}
-    )
-    comment, *_, last, done, _ = got.text.split("\n\n")
+    may_fail = threading.Event()
+
+    async def late_error() -> AsyncGenerator[StreamEvent, None]:
+        await asyncio.to_thread(may_fail.wait, 60)
+        raise TryLater("Not now", code="overloaded", status=429)
+        yield {}
+
+    gateway = serve(wrap=faulty_service(late_error), keepalive_s=0.02)
+    body = {"model": "m", "input": "hi", "stream": True}
+    with gateway.http.stream("POST", "/v1/responses", json=body) as got:
+        lines = got.iter_lines()
+        comment = next(lines)
+        may_fail.set()
+        *_, last, done = [line for line in lines if line]
     assert (got.status_code, comment, done) == (200, ": still here", "data: [DONE]")
-    assert json.loads(last.partition("\ndata: ")[2])["error"]["code"] == "overloaded"
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "overloaded"
 
 
 def test_a_stream_with_regular_events_has_no_comments(serve: Serve) -> None:

@@ -120,10 +120,10 @@ async def test_a_reader_does_not_wait_for_writers(database: SqliteDatabase) -> N
         await (database.write(write_number(1)) if kind == "write" else database.read(lambda db: None))
         finished.append(kind)
 
-    tasks = [asyncio.create_task(run_job(kind)) for kind in ("write", "read")]
-    await asyncio.sleep(0)
+    write, read = (asyncio.create_task(run_job(kind)) for kind in ("write", "read"))
+    await asyncio.wait({read}, timeout=60)
     free.set()
-    await asyncio.gather(first, *tasks)
+    await asyncio.gather(first, write, read)
 
     assert finished == ["read", "write"]
 
