@@ -7,21 +7,25 @@ for the file of the built-in model.
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 ID = re.compile(r"\b(resp|conv|ses|run|msg|rs|fc|fco|cmp|call|req)_[0-9a-f]{8,}\b")
 HASH = re.compile(r"\b[0-9a-f]{64}\b|\b[0-9a-f]{12}(?=, [\d,]+ items?\b)")
-CHANGING = (
+CHANGING: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"/\S+\.gguf\b"), "WEIGHTS"),
     (re.compile(r"\bgAAAA[\w-]{40,}=*"), "ENCRYPTED"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]+\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)?"), "TIME"),
     (re.compile(r"(?:(?<=_at\": )|(?<=_at\":)|(?<=created\": ))\d{9,}(?:\.\d+)?"), "TIME"),
     (re.compile(r"\b\d+\.\d+(?= s\b)"), "N"),
     (re.compile(r"(?:(?<=seconds\": )|(?<=_s\": )|(?<=since\": )|(?<=before\": ))\d[\d.e-]*"), "N"),
-    (re.compile(r"\b(completed|failed|cancelled|incomplete)( {2,})\d+\.\d(?=  )"), r"\1\2N.N"),
+    (
+        re.compile(r"\b(completed|failed|cancelled|incomplete)( {2,}\d+\.\d)(?=  )"),
+        lambda match: match[1] + "N.N".rjust(len(match[2])),
+    ),
     (re.compile(r"\b\d+\.\d [KM]B\b|(?<=bytes\": )\d{5,}"), "SIZE"),
 )
-"""Patterns of times, durations in seconds, and sizes of files, with their replacement."""
+"""Patterns of times, durations in seconds, and sizes of files, with their replacement. A column keeps its width."""
 
 PLACEHOLDER = re.compile(r"(?:[a-z]+_|HASH)#\d+")
 
