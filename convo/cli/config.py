@@ -73,9 +73,11 @@ from convo.config.values import (
     Setting,
     SettingKey,
     SettingSource,
+    describe_percent_as_tokens,
     find_closest_word,
     format_setting_key,
     read_secret,
+    suggest_fraction,
 )
 from convo.errors import InvalidSettings, InvalidUsage, NotFound, StoreFault, Unreadable
 from convo.terminal.settings_views import (
@@ -151,8 +153,16 @@ def write_settings(target: SettingsTarget, texts: Mapping[str, str]) -> None:
         print_notice(f"set {format_setting_key(key)} to {format_setting_value(value)} in {target.path}")
         if is_applied:
             _note_ineffective_value(target, key)
+        if key[-1] == "compact_at" and isinstance(value, int | float):
+            _warn_of_percent_as_tokens(key, value)
     if not is_applied:
         _note_still_untrusted(target)
+
+
+def _warn_of_percent_as_tokens(key: SettingKey, threshold: float) -> None:
+    if warning := describe_percent_as_tokens(threshold):
+        command = suggest_fraction(threshold, quote(format_setting_key(key)))
+        print_notice(f"warning: {warning}; for {threshold:g} %: {command}")
 
 
 def remove_setting(target: SettingsTarget, name: str) -> None:

@@ -39,7 +39,7 @@ from convo.cli.run_options import AgentSource, RunFlags
 from convo.config.loader import ACTIVE_PROFILE, choose_model
 from convo.config.settings import ModelChoice, Settings
 from convo.config.storage import EPHEMERAL_STORE_TYPES
-from convo.config.values import Layer
+from convo.config.values import Layer, describe_percent_as_tokens, suggest_fraction
 from convo.errors import Busy, Conflict, ConvoError, InvalidUsage, ModelMissing, NotFound
 from convo.history.items import Json
 from convo.history.records import Link, Session, Strategy
@@ -235,6 +235,7 @@ class ChatContext:
         self._settings: Settings | None = None
         self._can_count_locally = False
         self._auto_compaction: AutoCompaction | None = None
+        self._has_warned_of_threshold = False
         self._endpoints: dict[str, Endpoint] = {}
         self._leases: dict[str, LeaseGuard] = {}
         self._noted_settings: set[str] = set()
@@ -300,9 +301,12 @@ class ChatContext:
         from convo.transfer.compact import AutoCompaction
 
         assert self._settings
-        self._auto_compaction = self._auto_compaction or AutoCompaction(
-            self._settings.compact_at, self._settings.windows
-        )
+        threshold = self._settings.compact_at
+        self._auto_compaction = self._auto_compaction or AutoCompaction(threshold, self._settings.windows)
+        if self._auto_compaction.check_due(chat) and not self._has_warned_of_threshold:
+            self._has_warned_of_threshold = True
+            if warning := describe_percent_as_tokens(threshold):
+                self._output.note(f"warning: {warning}; for {threshold:g} %: {suggest_fraction(threshold)}")
         async with self._output.waiting_line.show("compacting"):
             await compact_if_due(chat, self._auto_compaction, self._output.note)
 

@@ -145,6 +145,7 @@ def probe_settings(context: DoctorContext) -> SettingsFacts:
         locations,
         context.settings.project_notice,
         [format_unused_model_setting(setting, providers) for setting in unused],
+        context.settings.compact_at,
     )
 
 

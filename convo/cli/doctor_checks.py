@@ -13,7 +13,13 @@ from typing import NamedTuple
 from convo.config.settings import ModelChoice, ServeSettings
 from convo.config.storage import Storage
 from convo.config.trust import ProjectNotice
-from convo.config.values import Layer, SettingSource, is_variable_name
+from convo.config.values import (
+    Layer,
+    SettingSource,
+    describe_percent_as_tokens,
+    is_variable_name,
+    suggest_fraction,
+)
 from convo.stores.base import FileHealth, ServerHealth, StoreHealth
 from convo.terminal.list_views import format_bytes
 from convo.terminal.report_views import CheckResult, make_error_result, make_ok_result, make_warning_result
@@ -41,11 +47,13 @@ class SettingsFacts(NamedTuple):
     sources:         the files, variables and flags that set a value
     project_notice:  the ignored part of a project's file
     unused:          descriptions of settings that have no effect
+    compact_at:      the setting
     """
 
     sources: Sequence[str]
     project_notice: ProjectNotice | None = None
     unused: Sequence[str] = ()
+    compact_at: float = 0
 
 
 def diagnose_settings(facts: SettingsFacts) -> CheckResult:
@@ -53,6 +61,8 @@ def diagnose_settings(facts: SettingsFacts) -> CheckResult:
         return make_warning_result(facts.project_notice.summary, facts.project_notice.hint)
     if facts.unused:
         return make_warning_result(facts.unused[0], "correct the name, or convo config unset KEY")
+    if warning := describe_percent_as_tokens(facts.compact_at):
+        return make_warning_result(warning, suggest_fraction(facts.compact_at))
     sources = ", ".join(facts.sources)
     return make_ok_result(sources or "all values are defaults; no file or variable sets one")
 

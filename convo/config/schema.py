@@ -35,7 +35,6 @@ from convo.config.values import (
     InvalidValue,
     SettingKey,
     ValueCheck,
-    check_amount,
     check_base_url,
     check_boolean,
     check_folders,
@@ -43,6 +42,7 @@ from convo.config.values import (
     check_origins,
     check_patterns,
     check_port,
+    check_price,
     check_seconds,
     check_tenant,
     check_tenants,
@@ -238,11 +238,11 @@ _STORAGE_SCHEMA: dict[str, SettingSchema] = {
 }
 
 _PRICE_SCHEMA: dict[str, SettingSchema] = {
-    "input": check_amount,
-    "cached": check_amount,
-    "written": check_amount,
-    "written_1h": check_amount,
-    "output": check_amount,
+    "input": check_price,
+    "cached": check_price,
+    "written": check_price,
+    "written_1h": check_price,
+    "output": check_price,
 }
 
 _REQUEST_SCHEMA: dict[str, SettingSchema] = {

@@ -8,8 +8,8 @@ returns its text.
 import re
 from collections.abc import Callable, Collection, Mapping
 from enum import IntEnum
-from math import isfinite
 from pathlib import Path
+from sys import float_info
 from typing import NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
@@ -118,21 +118,54 @@ def check_boolean(value: object) -> bool:
 
 
 def check_amount(value: object) -> float:
-    """Check an amount in USD, 0 or more."""
+    """Check a finite amount, 0 or more."""
     if type(value) not in (int, float):
         raise InvalidValue(f"must be a number, not {toml_type_name(value)}")
     assert isinstance(value, int | float)
-    if not (isfinite(value) and value >= 0):
+    if not 0 <= value <= float_info.max:  # also for a whole number that no float can hold
         raise InvalidValue("must be a finite number that is not negative")
     return float(value)
 
 
+MAX_PRICE_USD = 1_000_000_000
+"""The highest price of a million tokens; the cost of a request with a much higher one is no number in JSON."""
+
+
+def check_price(value: object) -> float:
+    """Check a price in USD for a million tokens."""
+    price = check_amount(value)
+    if price > MAX_PRICE_USD:
+        raise InvalidValue(f"must be at most {MAX_PRICE_USD} USD per million tokens")
+    return price
+
+
+FRACTION_OR_TOKENS_HINT = "write 0.8 for 80 % of the context window, or 100000 for that number of tokens"
+
+
 def check_fraction_or_tokens(value: object) -> float | int:
     """Check a fraction up to 1, or a whole number of tokens above 1; 0: never."""
-    amount = check_amount(value)
+    try:
+        amount = check_amount(value)
+    except InvalidValue as error:
+        raise InvalidValue(str(error), hint=FRACTION_OR_TOKENS_HINT) from error
     if amount > 1 and type(value) is not int:
-        raise InvalidValue("must be a fraction up to 1, or a whole number of tokens")
+        raise InvalidValue("must be a fraction up to 1, or a whole number of tokens", hint=FRACTION_OR_TOKENS_HINT)
     return int(amount) if amount > 1 else amount
+
+
+def describe_percent_as_tokens(threshold: float) -> str | None:
+    """Return a warning if `compact_at` is a number of tokens that was probably meant as a percentage; else None."""
+    if not 1 < threshold <= 100:
+        return None
+    return (
+        f"compact_at = {threshold:g} is {threshold:g} tokens and not {threshold:g} %, "
+        "so that a chat is compacted before nearly every request"
+    )
+
+
+def suggest_fraction(threshold: float, name: str = "compact_at") -> str:
+    """Return the command that sets `compact_at` to the percentage that was meant; `name` may be that of a profile."""
+    return f"convo config set {name} {threshold / 100:g}"
 
 
 def check_patterns(value: object) -> tuple[str, ...]:

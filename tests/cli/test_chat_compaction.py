@@ -79,6 +79,21 @@ def test_a_message_is_sent_even_if_the_compaction_fails(convo: Convo, home: Path
     assert len(stored_messages(home, "mine")) == 6
 
 
+def test_a_percentage_as_the_limit_is_reported_when_it_is_set_and_once_by_a_chat(convo: Convo, settings: Path) -> None:
+    warning = "compact_at = 60 is 60 tokens and not 60 %"
+    for value, is_reported in (("60", True), ("0.6", False), ("180", False), ("1", False), ("0", False)):
+        assert (warning in convo("config", "set", "compact_at", value).err) is is_reported
+    got = convo("config", "set", "profiles.work.compact_at", "60")
+    assert "for 60 %: convo config set profiles.work.compact_at 0.6" in got.err
+    settings.write_text("compact_at = 60\n", encoding="utf-8")
+    assert warning in convo("doctor").out
+    two_turns(convo, "--session")
+    err = convo("chat", "--from", "mine", "three").err
+    assert (err.count(warning), "for 60 %: convo config set compact_at 0.6" in err) == (1, True)
+    settings.write_text("compact_at = 0.6\n", encoding="utf-8")
+    assert warning not in convo("doctor").out
+
+
 @pytest.mark.parametrize("value", ["-1", '"often"', "1.5", "true"])
 def test_an_invalid_compaction_limit_is_refused(convo: Convo, settings: Path, value: str) -> None:
     settings.write_text(f"compact_at = {value}\n", encoding="utf-8")

@@ -62,6 +62,13 @@ def test_the_versions_are_on_one_line() -> None:
             SettingsFacts([], unused=["a has no effect"]),
             make_warning_result("a has no effect", "correct the name, or convo config unset KEY"),
         ),
+        (
+            SettingsFacts([], compact_at=60),
+            make_warning_result(
+                "compact_at = 60 is 60 tokens and not 60 %, so that a chat is compacted before nearly every request",
+                "convo config set compact_at 0.6",
+            ),
+        ),
     ],
 )
 def test_settings(facts: SettingsFacts, result: CheckResult) -> None:
