@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from convo.chat.files import write_atomic
 from convo.cli.output import print_notice
+from convo.config.model_lists import save_reported_windows
 from convo.config.paths import make_private_folder
 from convo.config.settings import BUILT_IN_MODEL, Settings
 from convo.config.values import Layer
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 OFFER_TIMEOUT_S = 0.15
 """Seconds to connect, and again for the list of models: the chat's prompt waits for both."""
+
+WINDOWS_TIMEOUT_S = 0.5
+"""The same for the context windows of the server that the user chose."""
 
 MAX_MODEL_CHARS = 100
 """Characters of a model's name that is offered."""
@@ -66,6 +70,8 @@ async def offer_local_server(settings: Settings, config: Path | None) -> bool:
     match answer.strip().lower():
         case "y" | "yes":
             _set_default_model(server, name, settings, config)
+            for reporting in await find_local_servers([server.kind], timeout_s=WINDOWS_TIMEOUT_S):
+                save_reported_windows(settings.paths, reporting.base_url, reporting.windows)
             print_notice("other models: convo models --local; to undo this: convo config unset model")
             return True
         case "" | "n" | "no":

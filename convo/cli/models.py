@@ -18,7 +18,7 @@ from convo.cli.output import print_json, print_line, print_notice
 from convo.cli.progress import show_progress
 from convo.config.credentials import find_provider_key, load_provider_token
 from convo.config.loader import choose_model, load_settings
-from convo.config.model_lists import save_model_lists
+from convo.config.model_lists import save_model_lists, save_reported_windows
 from convo.config.sections import Provider, is_keyless
 from convo.config.settings import BUILT_IN_MODEL, Settings, resolve_model
 from convo.errors import ConvoError, EndpointFault, InvalidSettings, KeyRefused, ModelMissing
@@ -78,6 +78,8 @@ def print_local_servers(config: Path | None, *, as_json: bool) -> None:
     settings = load_settings(config)
     kinds = apply_ollama_host(SERVER_KINDS, settings)
     servers = asyncio.run(find_local_servers(kinds))
+    for server in servers:
+        save_reported_windows(settings.paths, server.base_url, server.windows)
     if as_json:
         print_json([_local_server_to_json(server) for server in servers])
         return

@@ -19,7 +19,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from convo.config.credentials import has_provider_key, has_stored_key
-from convo.config.model_lists import ModelLists, load_model_lists
+from convo.config.model_lists import (
+    ModelLists,
+    ReportedWindows,
+    add_reported_windows,
+    load_model_lists,
+    load_reported_windows,
+)
 from convo.config.paths import PROJECT_FILE, AppPaths
 from convo.config.request_settings import iter_parameter_faults
 from convo.config.schema import get_check, iter_settings, run_check
@@ -254,10 +260,11 @@ class SettingsFile(NamedTuple):
 class SettingsInputs(NamedTuple):
     """The inputs of `resolve_settings`.
 
-    files:           highest priority first: the project's file, then the user's
-    model_lists:     the cached model lists
-    folder:          the working folder, the base of relative paths in flags and variables
-    project_notice:  the part of the project's file that is ignored; None if all of it is used
+    files:             highest priority first: the project's file, then the user's
+    model_lists:       the cached model lists
+    folder:            the working folder, the base of relative paths in flags and variables
+    project_notice:    the part of the project's file that is ignored; None if all of it is used
+    reported_windows:  the cached context windows of model servers
     """
 
     flags: SettingFlags
@@ -268,6 +275,7 @@ class SettingsInputs(NamedTuple):
     home: Path
     model_lists: ModelLists = MappingProxyType({})
     project_notice: ProjectNotice | None = None
+    reported_windows: ReportedWindows = MappingProxyType({})
 
     def __repr__(self) -> str:
         return f"SettingsInputs(folder={str(self.folder)!r}, files={[file.source.location for file in self.files]})"
@@ -308,7 +316,11 @@ def resolve_settings(sources: SettingsInputs) -> Settings:
         entries=tuple(merged[key] for key in sorted(merged)),
         compact_at=tables["compact_at"][()],
         redact=tables["redact"].get((), ()),
-        windows=MappingProxyType({name: value for (name,), value in tables["windows"].items()}),
+        windows=MappingProxyType(
+            add_reported_windows(
+                {name: value for (name,), value in tables["windows"].items()}, providers, sources.reported_windows
+            )
+        ),
         editing=str(tables["editing"][()]),
         answers=str(tables["answers"][()]),
         configured_providers=frozenset(
@@ -552,7 +564,8 @@ def read_settings_inputs(config: Path | None = None, flags: SettingFlags = _NO_F
         send_notice(f"convo: {notice.line}")
     merged_flags = flags._replace(profile=flags.profile or ACTIVE_PROFILE.get())
     files = tuple(file for file in (project, user) if file)
-    return SettingsInputs(merged_flags, environ, files, paths, folder, home, load_model_lists(paths), notice)
+    model_lists, windows = load_model_lists(paths), load_reported_windows(paths)
+    return SettingsInputs(merged_flags, environ, files, paths, folder, home, model_lists, notice, windows)
 
 
 def find_settings_file(config: Path | None = None, *, project: bool = False) -> Path:

@@ -1,7 +1,8 @@
-"""Cached lists of the models that each provider serves.
+"""Cached answers of model servers: the models that each provider serves, and the context windows that servers report.
 
-Written by `convo models --ask` and by `GET /v1/models`; read when a model is given without its
-provider. No server is called here. A list is valid only for the base URL that it came from.
+The lists are written by `convo models --ask` and by `GET /v1/models`, and read when a model is given without its
+provider. The windows are written by `convo models --local` and by the offer of a chat. No server is called here.
+Both are valid only for the base URL that they came from.
 """
 
 import json
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from convo.config.paths import AppPaths, make_private_folder
-from convo.config.sections import Provider
+from convo.config.sections import ContextLimits, Provider, find_model_entry
 from convo.errors import StoreFault
 from convo.runtime import open_temporary_file
 
@@ -18,18 +19,31 @@ _FILE_NAME = "model_lists.json"
 _MAX_FILE_BYTES = 8 * 1024 * 1024
 """Ten times the longest list of a model router."""
 
+_WINDOWS_FILE_NAME = "model_windows.json"
+_MAX_REPORTED_MODELS = 1000
+"""Models of one server whose windows are saved."""
+
+REPORTED_SOURCE = "reported by its server"
+"""The `source` of a context window that a server reported."""
+
 ModelLists = Mapping[str, Mapping[str, object]]
 """{"base_url": ..., "models": [...]} by provider."""
 
 
 def load_model_lists(paths: AppPaths) -> ModelLists:
     """Load the cached lists; {} without a readable file."""
+    return _load_tables(paths, _FILE_NAME)
+
+
+def _load_tables(paths: AppPaths, file_name: str) -> dict[str, dict[str, object]]:
     try:
-        with open(paths.state / _FILE_NAME, "rb") as file:
-            lists = json.loads(file.read(_MAX_FILE_BYTES))
+        with open(paths.state / file_name, "rb") as file:
+            tables = json.loads(file.read(_MAX_FILE_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
-    return {name: entry for name, entry in lists.items() if isinstance(entry, dict)} if isinstance(lists, dict) else {}
+    if not isinstance(tables, dict):
+        return {}
+    return {name: table for name, table in tables.items() if isinstance(table, dict)}
 
 
 def get_listed_models(provider: Provider, model_lists: ModelLists) -> Sequence[str]:
@@ -49,12 +63,52 @@ def save_model_lists(paths: AppPaths, fetched_lists: Mapping[str, tuple[str | No
         **load_model_lists(paths),
         **{name: {"base_url": url, "models": [*names]} for name, (url, names) in fetched_lists.items()},
     }
+    _save_tables(paths, _FILE_NAME, lists)
+
+
+ReportedWindows = Mapping[str, Mapping[str, object]]
+"""The context windows in tokens by the base URL of their server and the model's name there."""
+
+
+def load_reported_windows(paths: AppPaths) -> ReportedWindows:
+    """Load the windows that servers reported; {} without a readable file."""
+    return _load_tables(paths, _WINDOWS_FILE_NAME)
+
+
+def save_reported_windows(paths: AppPaths, base_url: str, windows: Mapping[str, int | None]) -> None:
+    """Save the windows that a server reported in place of its earlier ones. A full disk is no error."""
+    known = {name: tokens for name, tokens in windows.items() if tokens is not None}
+    tables, url = load_reported_windows(paths), _normalize_url(base_url)
+    if known or url in tables:
+        saved = dict([*known.items()][:_MAX_REPORTED_MODELS])
+        _save_tables(paths, _WINDOWS_FILE_NAME, {**tables, url: saved})
+
+
+def add_reported_windows(
+    windows: Mapping[str, ContextLimits], providers: Mapping[str, Provider], reported: ReportedWindows
+) -> dict[str, ContextLimits]:
+    """Return the windows of the settings, and those that the servers of `providers` reported for other models."""
+    merged = dict(windows)
+    for provider in providers.values() if reported else ():
+        for model, tokens in reported.get(_normalize_url(provider.base_url or ""), {}).items():
+            name = f"{provider.name}/{model}"
+            if type(tokens) is int and tokens > 0 and find_model_entry(windows, name) is None:
+                merged[name] = ContextLimits(tokens, source=REPORTED_SOURCE)
+    return merged
+
+
+def _normalize_url(base_url: str) -> str:
+    """Return one form for the URLs of a server on this machine."""
+    return base_url.rstrip("/").replace("://localhost:", "://127.0.0.1:")
+
+
+def _save_tables(paths: AppPaths, file_name: str, tables: Mapping[str, Mapping[str, object]]) -> None:
     with suppress(OSError, StoreFault):
         handle, name = open_temporary_file(make_private_folder(paths.state))
         try:
             with os.fdopen(handle, "w", encoding="ascii") as file:
-                json.dump(lists, file)
-            os.replace(name, paths.state / _FILE_NAME)
+                json.dump(tables, file)
+            os.replace(name, paths.state / file_name)
         except OSError:
             name.unlink(missing_ok=True)
             raise

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Any, NamedTuple
 
+from convo.config.sections import model_name_forms
 from convo.config.values import (
     ChoiceCheck,
     InvalidValue,
@@ -197,8 +198,10 @@ def find_request_settings(entries: Sequence[Setting], model: str) -> tuple[Reque
     A setting for the model precedes one for all models, unless only the latter is in the chosen profile.
     """
     chosen: dict[str, tuple[bool, RequestSetting]] = {}
+    models = {setting.key[1] for setting in entries if setting.key[0] == MODELS_TABLE}
+    named_model = next((name for name in model_name_forms(model) if name in models), model)
     for setting in entries:
-        is_for_model = setting.key[:2] == (MODELS_TABLE, model)
+        is_for_model = setting.key[:2] == (MODELS_TABLE, named_model)
         if not is_for_model and setting.key[0] != REQUEST_TABLE:
             continue
         name = setting.key[2:] if is_for_model else setting.key[1:]

@@ -7,7 +7,7 @@ every other provider convo's own (`Provider.endpoint`).
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from convo.config.values import InvalidValue
@@ -115,11 +115,33 @@ def _bracket_ipv6(host: str) -> str:
     return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
 
 
+LATEST_TAG = ":latest"
+
+Entry = TypeVar("Entry")
+
+
+def model_name_forms(model: str) -> tuple[str, ...]:
+    """Return all names of a model, its own first: without a tag, Ollama and its like mean the tag `latest`."""
+    untagged = model.removesuffix(LATEST_TAG)
+    if ":" in untagged.rpartition("/")[2]:
+        return (model,)
+    return (model, untagged if untagged != model else model + LATEST_TAG)
+
+
+def find_model_entry(entries: Mapping[str, Entry], model: str) -> Entry | None:
+    """Return the entry of a model, under any of its names, in a table by provider/model."""
+    return next((entries[name] for name in model_name_forms(model) if name in entries), None)
+
+
 class ContextLimits(NamedTuple):
-    """Limits of a model in tokens: input and output together, and the output if it is known."""
+    """Limits of a model in tokens: input and output together, and the output if it is known.
+
+    source:  where they are from, if not from the settings
+    """
 
     context_tokens: int
     output_tokens: int | None = None
+    source: str = ""
 
     def __str__(self) -> str:
         return f"{self.context_tokens:,} tokens" + (

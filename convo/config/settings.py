@@ -114,7 +114,8 @@ class Settings(NamedTuple):
     compact_at:            the history's share of the context window at which a chat is compacted; above 1: tokens; 0:
                            never
     redact:                additional regular expressions for `--redact`
-    windows:               context limits by "provider/model", from the settings only
+    windows:               context limits by "provider/model", from the settings, or reported by a server; see
+                           `convo.config.model_lists`
     editing:               key bindings of the prompt: "emacs" or "vi"; "plain" draws nothing, for screen readers
     configured_providers:  the providers with a key, or that need none
     model_lists:           the cached lists of the providers' models; see `convo.config.model_lists`

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from convo.config.sections import ContextLimits, Price
+from convo.config.sections import ContextLimits, Price, find_model_entry
 
 REASONING_MODELS = ("gpt-5", "gpt-6", "o1", "o3", "o4", "codex")
 NON_REASONING_MODELS = ("gpt-5-chat",)
@@ -94,7 +94,10 @@ def find_price(model: str, price_settings: Mapping[str, Price]) -> Price | None:
     prices = load_prices()
     undated_model = MODEL_DATE_SUFFIX.sub("", model)
     return (
-        price_settings.get(model) or prices.get(model) or price_settings.get(undated_model) or prices.get(undated_model)
+        find_model_entry(price_settings, model)
+        or prices.get(model)
+        or find_model_entry(price_settings, undated_model)
+        or prices.get(undated_model)
     )
 
 
@@ -156,7 +159,7 @@ def find_model_window(
 ) -> ModelWindow | None:
     """Return the window of a model, with or without a vendor in front ("openai/gpt-5"), or None.
 
-    window_settings:  windows from the settings by provider/model, which take precedence
+    window_settings:  windows by provider/model from the settings, or reported by a server; they take precedence
     """
     name = model.rpartition("/")[2]
     windows = load_model_windows()
@@ -166,10 +169,11 @@ def find_model_window(
         or windows.get(name)
         or windows.get(MODEL_DATE_SUFFIX.sub("", name))
     )
-    limits = window_settings.get(model)
+    limits = find_model_entry(window_settings, model)
     if limits is None:
         return known
-    return ModelWindow(limits.context_tokens, limits.output_tokens, known.counted if known else None, SETTINGS_SOURCE)
+    source = limits.source or SETTINGS_SOURCE
+    return ModelWindow(limits.context_tokens, limits.output_tokens, known.counted if known else None, source)
 
 
 def _find_gguf_window(model: str) -> ModelWindow | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.command_runner import Convo
 from tests.models.test_server_search import run_server
 from tests.terminal.pty_session import PtySession, at_terminal
 
@@ -42,7 +43,7 @@ def chat_beside_server(
     port:       of another program instead of that server
     timeout_s:  of the search, long enough for a busy machine
     """
-    responses: dict[str, Any] = {"/v1/models": {"data": [{"id": model} for model in models]}}
+    responses: dict[str, Any] = {"/v1/models": {"data": [{"id": model, "max_model_len": 8_096} for model in models]}}
     responses |= {f"/v1/chat/completions {model}": ANSWER for model in models}
     with run_server(responses) as server_port:
         Path("run.py").write_text(
@@ -51,6 +52,7 @@ def chat_beside_server(
             "from convo.models import server_search\n"
             f"kind = server_search.ServerKind('vLLM', {provider!r}, {port or server_port})\n"
             f"server_search.SERVER_KINDS, local_server_offer.OFFER_TIMEOUT_S = (kind,), {timeout_s}\n"
+            f"local_server_offer.WINDOWS_TIMEOUT_S = {timeout_s}\n"
             "sys.exit(app.run_command_line(sys.argv[1:]))\n",
             encoding="utf-8",
         )
@@ -65,7 +67,7 @@ def load_settings_file(home: Path) -> dict[str, Any]:
     return tomllib.loads(file.read_text()) if file.exists() else {}
 
 
-def test_yes_makes_the_server_the_default_and_answers_at_once(home: Path) -> None:
+def test_yes_makes_the_server_the_default_and_answers_at_once(convo: Convo, home: Path) -> None:
     with chat_beside_server("chat", "-n", "mine", "hello") as terminal:
         asked = terminal.wait_for_text(QUESTION)
         assert asked == f"No API key found, but vLLM answers on this machine. Use vllm/small by default? {QUESTION}"
@@ -78,6 +80,8 @@ def test_yes_makes_the_server_the_default_and_answers_at_once(home: Path) -> Non
         assert settings["model"] == "vllm/small"
         assert settings["providers"]["vllm"]["api"] == "chat"
         assert settings["providers"]["vllm"]["base_url"].startswith("http://127.0.0.1:")
+        known = {model["model"]: model["window"] for model in convo("models", "known", "--json").json()["models"]}
+        assert known["vllm/small"]["context"] == 8_096
     with chat_beside_server(*FAILING) as terminal:
         assert terminal.wait_for_exit() == 2
         assert QUESTION not in terminal.output

@@ -13,6 +13,7 @@ from convo.models import server_search
 from convo.models.server_search import LocalServer, ServerKind, find_local_servers
 from tests.asgi_server import listen_on_free_port, serve_in_thread
 from tests.command_runner import Convo
+from tests.terminal.plain_repl import run_repl
 
 Responses = Mapping[str, Any]
 
@@ -145,6 +146,29 @@ def test_the_command_lists_the_servers_and_how_to_use_the_first(convo: Convo, mo
     assert convo("models", "--local").err == (
         f"no model server answers on this machine at the standard ports of vLLM ({port}), Nobody (1)\n"
     )
+
+
+def context_of(model: str) -> str:
+    """Return the line of /context about the window of a new chat with `model`."""
+    err = run_repl("-m", model, lines=["/context"]).err
+    return next(line for line in err.splitlines() if "window" in line or "free" in line)
+
+
+@pytest.mark.needs("posix")
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_chat_knows_the_window_that_the_list_shows(host: str, convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+    with run_server(VLLM) as port:
+        monkeypatch.setattr(server_search, "SERVER_KINDS", (ServerKind("vLLM", "vllm", port),))
+        assert convo("config", "set", "providers.mine.api", "chat").exit == 0
+        assert convo("config", "set", "providers.mine.base_url", f"http://{host}:{port}/v1").exit == 0
+        assert "unknown" in context_of("mine/a")
+        assert convo("models", "--local").exit == 0
+    assert "8,096" in context_of("mine/a")
+    assert "unknown" in context_of("mine/b")
+    known = {model["model"]: model["window"] for model in convo("models", "known", "--json").json()["models"]}
+    assert known["mine/a"] == {"context": 8_096, "output": None, "source": "reported by its server"}
+    assert convo("config", "set", 'windows."mine/a:latest"', "{ context = 5000 }").exit == 0
+    assert "5,000" in context_of("mine/a")
 
 
 @pytest.mark.parametrize("argv", [("--local", "--ask"), ("--local", "known")])

@@ -2,10 +2,12 @@
 
 import pytest
 
-from convo.config.sections import ContextLimits
+from convo.config.request_settings import find_request_settings
+from convo.config.sections import ContextLimits, Price
 from convo.config.settings import BUILT_IN_MODEL
+from convo.config.values import BUILT_IN_SOURCE, Setting
 from convo.models import local_process
-from convo.usage.model_info import ModelWindow, find_model_window, load_model_windows
+from convo.usage.model_info import ModelWindow, find_model_window, find_price, load_model_windows
 
 
 def test_every_window_names_its_source() -> None:
@@ -81,6 +83,28 @@ def test_a_window_in_the_settings_overrides_the_table_and_counts_as_exact() -> N
     assert find_model_window("openai/gpt-5-mini", own) == ModelWindow(1_000, None, "o200k_base", "your settings")
     assert find_model_window("local/mine.gguf", own) == ModelWindow(4_096, 512, None, "your settings")
     assert find_model_window("openai/gpt-5.1", own) == load_model_windows()["gpt-5.1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "is_same"),
+    [
+        ("ollama/llama3.2", "ollama/llama3.2:latest", True),
+        ("ollama/llama3.2:latest", "ollama/llama3.2", True),
+        ("ollama/me/llama3.2", "ollama/me/llama3.2:latest", True),
+        ("ollama/llama3.2", "ollama/llama3.2:3b", False),
+        ("ollama/llama3.2:3b", "ollama/llama3.2", False),
+        ("ollama/llama3.2:3b", "ollama/llama3.2:3b:latest", False),
+    ],
+)
+def test_settings_for_a_model_without_a_tag_are_those_for_its_tag_latest(name: str, model: str, is_same: bool) -> None:
+    window, price = find_model_window(model, {name: ContextLimits(1_000)}), find_price(model, {name: Price(1, 2, 1)})
+    settings = [Setting(("models", name, "verbosity"), "low", BUILT_IN_SOURCE)]
+    assert [bool(found) for found in (window, price, find_request_settings(settings, model))] == [is_same] * 3
+
+
+def test_settings_for_the_exact_name_precede_those_for_the_other_one() -> None:
+    limits = {"ollama/x": ContextLimits(1_000), "ollama/x:latest": ContextLimits(2_000)}
+    assert [getattr(find_model_window(name, limits), "context", 0) for name in limits] == [1_000, 2_000]
 
 
 def test_the_built_in_model_has_the_window_that_its_engine_gives_it() -> None:
