@@ -27,17 +27,29 @@ def main() -> int:
         sys.stdout.write(f"convo {__version__}\n")
         return 0
     gc.set_threshold(GC_THRESHOLD)
+    code, is_ignored = INTERRUPTED_EXIT_CODE, False
     try:
-        code = complete(argv) if "_CONVO_COMPLETE" in os.environ else run(argv)
-        gc.freeze()  # a last collection before the exit would take a tenth of the time
-        return code
-    except KeyboardInterrupt:  # outside the command, which reports its own: an import, or a second Ctrl-C
-        return INTERRUPTED_EXIT_CODE
-    finally:
         import signal
 
-        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # the interpreter's exit would print a traceback
+        is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        code = complete(argv) if "_CONVO_COMPLETE" in os.environ else run(argv)
+        gc.freeze()  # a last collection before the exit would take a tenth of the time
+    except KeyboardInterrupt:  # outside the command, which reports its own: an import, or a second Ctrl-C
+        code = INTERRUPTED_EXIT_CODE
+    finally:
+        if not is_ignored:
+            try:
+                end_process_on_interrupt()
+            except KeyboardInterrupt:  # one more, just now
+                end_process_on_interrupt()
+    return code
+
+
+def end_process_on_interrupt() -> None:
+    """Let a later SIGINT end the process at once: the interpreter's exit would print a traceback."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def complete(argv: list[str]) -> int:

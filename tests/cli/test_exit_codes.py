@@ -58,6 +58,40 @@ def test_an_interrupt_while_the_process_exits_prints_no_traceback(launch: Launch
     assert (result.exit, result.out, result.err) == (-signal.SIGINT, "done\n", "")
 
 
+INTERRUPTED_AGAIN = """
+import os, signal, sys
+remaining = int(sys.argv.pop())
+
+def interrupt_again(frame, event, argument):
+    global remaining
+    is_at_end = event == "call" and os.path.basename(frame.f_code.co_filename) in ("__main__.py", "signal.py")
+    remaining -= is_at_end
+    if is_at_end and remaining == 0:
+        sys.setprofile(None)
+        signal.raise_signal(signal.SIGINT)
+
+class Interrupt:
+    def find_spec(self, name, path, target=None):
+        if name == "convo.cli.app":
+            sys.setprofile(interrupt_again)
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupt())
+from convo.__main__ import main
+code = main()
+sys.setprofile(None)
+sys.exit(code)
+"""
+
+
+@pytest.mark.needs("posix")
+@pytest.mark.parametrize("call", [1, 2, 3])
+def test_a_second_interrupt_before_the_exit_prints_no_traceback(call: int) -> None:
+    """Any of the calls between the first interrupt and the exit is interrupted again."""
+    command = [sys.executable, "-c", INTERRUPTED_AGAIN, "sessions", str(call)]
+    result = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    assert (result.returncode in (130, -signal.SIGINT), result.stderr) == (True, "")
+
+
 INTERRUPTED_IMPORT = """
 import signal, sys
 class Interrupt:
