@@ -5,6 +5,7 @@ A remote chain is followed back response by response; a remote conversation is o
 agent run is part of the view.
 """
 
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, Link, Sessi
 from convo.history.tree import Key, Path, root_key
 from convo.inspect.diff import describe_drift
 from convo.inspect.run_timeline import RunTimeline, build_run_timeline
-from convo.inspect.tree import build_remote_chain, order_by_conversation
+from convo.inspect.tree import ancestor_ids, build_remote_chain, order_by_conversation
 from convo.inspect.view import ConversationView, OpenRun, PathIndex
 from convo.runtime import report_progress
 from convo.stores.base import AgentRun, Store, load_conversation
@@ -37,7 +38,12 @@ from convo.strategies.strategy import STRATEGIES
 
 
 async def load_handle_view(
-    store: Store, handle: str, *, read_files: bool = True, max_links: int | None = None
+    store: Store,
+    handle: str,
+    *,
+    read_files: bool = True,
+    max_links: int | None = None,
+    is_branch_only: bool = False,
 ) -> ConversationView:
     """Load the view of `handle` from the store.
 
@@ -45,26 +51,30 @@ async def load_handle_view(
     max_links:   maximum number of requests to read: of a tree, those on the path to the handle and then the closest
                  forks; of a session, the newest; of a conversation, the last ones. A note says that there are more.
                  None for all, 1 for the handle's own request
+    is_branch_only:  read only the requests on the way to the handle, so that the time does not depend on the number of
+                 forks; of a conversation, all its requests are read
     Raises the errors of `resolve_handle`: NotFound, AmbiguousHandle, InvalidUsage.
     """
+
+    async def load_session_part(session: Session) -> ConversationView:
+        return await load_session_view(
+            store, session, read_files=read_files, max_links=max_links, is_branch_only=is_branch_only
+        )
+
     try:
         match = await resolve_handle(store, handle)
     except NotFound:
         session = await find_mirror_session(store, handle)
         if session is None:
             raise
-        return replace(
-            await load_session_view(store, session, read_files=read_files, max_links=max_links),
-            handle=session.handle or session.name,
-        )
+        return replace(await load_session_part(session), handle=session.handle or session.name)
     if match.kind in SESSION_LOADERS:
-        session = await SESSION_LOADERS[match.kind](store, match.id)
-        view = await load_session_view(store, session, read_files=read_files, max_links=max_links)
+        view = await load_session_part(await SESSION_LOADERS[match.kind](store, match.id))
         return (
             replace(view, run_timeline=await _load_run_timeline(store, match.id, view)) if match.kind == "run" else view
         )
     if match.kind == "response":
-        return await load_response_view(store, match.id, max_links=max_links)
+        return await load_response_view(store, match.id, max_links=max_links, is_branch_only=is_branch_only)
     return await load_conversation_view(store, match.id, max_links=max_links)
 
 
@@ -102,15 +112,23 @@ async def find_mirror_session(store: Store, handle: str) -> Session | None:
 
 
 async def load_session_view(
-    store: Store, session: Session, *, read_files: bool = True, max_links: int | None = None
+    store: Store,
+    session: Session,
+    *,
+    read_files: bool = True,
+    max_links: int | None = None,
+    is_branch_only: bool = False,
 ) -> ConversationView:
-    """Load a session's record, its links and their forks; `read_files` and `max_links` as for `load_handle_view`."""
+    """Load a session's record, its links and their forks; the options are those of `load_handle_view`."""
     state = await (STATE_LOADERS[session.strategy] if read_files else STORED_STATE_LOADERS[session.strategy])(
         store, session
     )
-    session_links = await store.links(session.id, limit=None if max_links is None else max_links + 1)
-    seeds = [*filter(None, [session.link_id]), *(link.id for link in session_links)]
-    links, link_notes = await _load_related_links(store, session_links, seeds, max_links)
+    if is_branch_only and session.link_id and not session.conversation_id:
+        links, link_notes = await _load_branch_links(store, session.link_id, max_links)
+    else:
+        session_links = await store.links(session.id, limit=None if max_links is None else max_links + 1)
+        seeds = [*filter(None, [session.link_id]), *(link.id for link in session_links)]
+        links, link_notes = await _load_related_links(store, session_links, seeds, max_links)
     shared_links = await _load_shared_links(store, session)
     if max_links is not None and len(shared_links) > max_links:
         shared_links = shared_links[len(shared_links) - max_links :]
@@ -127,17 +145,24 @@ async def load_session_view(
         current_link_id=session.link_id,
         session=session,
         session_names=await _load_session_names(store, [*links, *shared_links]),
+        has_all_forks=not is_branch_only,
         notes=(*state.notes, *link_notes),
         unreadable_head=state.unreadable_head,
         open_run=await load_open_run(store, session),
     )
 
 
-async def load_response_view(store: Store, link_id: str, *, max_links: int | None = None) -> ConversationView:
-    """Load a response and the responses related to it; `max_links` as for `load_handle_view`."""
+async def load_response_view(
+    store: Store, link_id: str, *, max_links: int | None = None, is_branch_only: bool = False
+) -> ConversationView:
+    """Load a response and the responses related to it; the options are those of `load_handle_view`."""
     link = await load_link(store, link_id)
-    links, link_notes = await _load_related_links(store, [link], [link_id], max_links)
-    return await _build_response_view(store, link, links, link_notes)
+    links, link_notes = (
+        await _load_branch_links(store, link_id, max_links)
+        if is_branch_only
+        else await _load_related_links(store, [link], [link_id], max_links)
+    )
+    return replace(await _build_response_view(store, link, links, link_notes), has_all_forks=not is_branch_only)
 
 
 async def load_request_view(store: Store, link_id: str, other_ids: Sequence[str] = ()) -> ConversationView:
@@ -299,6 +324,29 @@ async def _load_related_links(
         others = others[max(0, len(others) + len(related_links) - max_links) :]
     note = f"forks beyond the closest {max_links:,} requests are not shown" if is_partial and max_links != 1 else ""
     return tuple(_sort_unique([*related_links.values(), *others])), (note,) if note else ()
+
+
+FIRST_BRANCH_LINKS = 16
+"""Links that are read first for a branch; twice as many each time until they contain its first request."""
+
+
+async def _load_branch_links(
+    store: Store, link_id: str, max_links: int | None
+) -> tuple[tuple[Link, ...], tuple[str, ...]]:
+    """Return a link and its ancestors, oldest first, at most `max_links`, and a note if there are more."""
+    limit, end = FIRST_BRANCH_LINKS, sys.maxsize if max_links is None else max_links + 1
+    while True:
+        limit = min(limit, end)
+        found = await store.related_links(link_id, limit=limit)  # the ancestors are the first of them
+        branch_ids = ancestor_ids(link_id, found)
+        if len(branch_ids) < limit or limit == end:
+            break
+        limit *= 2
+    links = [link for link in found if link.id in branch_ids]
+    is_partial = max_links is not None and len(links) > max_links
+    return tuple(links[-max_links:] if is_partial and max_links else links), (
+        _describe_missing_requests(max_links) if is_partial and max_links else ()
+    )
 
 
 async def _load_shared_links(store: Store, session: Session) -> list[Link]:

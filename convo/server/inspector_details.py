@@ -153,7 +153,11 @@ async def encode_comparison(context: HandlerContext) -> bytes:
     async with context.inspector.query_locks.for_tenant(context.tenant):
         for name in ("a", "b"):
             view = await load_handle_view(
-                store, context.query[name], read_files=context.tenant == LOCAL_TENANT, max_links=MAX_LINKS
+                store,
+                context.query[name],
+                read_files=context.tenant == LOCAL_TENANT,
+                max_links=MAX_LINKS,
+                is_branch_only=True,
             )
             if view.unreadable_head:
                 raise ItemDeleted(view.unreadable_head)

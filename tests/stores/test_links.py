@@ -241,6 +241,35 @@ async def test_forks_beyond_the_limit_are_left_out_and_reported(store: Store) ->
     assert await store.child_links("resp_unknown", limit=3) == []
 
 
+async def test_of_a_branch_only_its_own_requests_and_items_are_read(store: Store) -> None:
+    chain, links, appends = Path(ROOT), list[Link](), list[AppendItems]()
+    for number in range(40):
+        question = chain.append([user_message(f"question {number}")])
+        answer = question.append([assistant_message(f"answer {number}")])
+        for fork in range(3):
+            other = chain.append([user_message(f"fork {fork}")])
+            fork_link = link(f"resp_fork_{number}_{fork}", other.head, created_at=NOW + number)
+            links.append(replace(fork_link, parent_id=f"resp_{number - 1:02}" if number else None))
+            appends.append(AppendItems(chain.head, other.items[-1:]))
+        parent_id = f"resp_{number - 1:02}" if number else None
+        links.append(
+            link(f"resp_{number:02}", question.head, answer.head, created_at=NOW + number, parent_id=parent_id)
+        )
+        chain = answer
+    appends.append(AppendItems(ROOT, chain.items))
+    record = session(name="long", head=chain.head, confirmed_head=chain.head, link_id="resp_39")
+    await store.commit(Transaction(tuple(appends[-1:] + appends[:-1]), tuple(links), record))
+    for handle in ("resp_39", "long"):
+        for max_links in (None, 40, 2000):
+            branch = await load_handle_view(store, handle, max_links=max_links, is_branch_only=True)
+            assert ids(branch.links) == [f"resp_{number:02}" for number in range(40)]
+            assert len(list(branch.path_index)) == len(branch.path) == 80
+            assert (branch.has_all_forks, branch.notes, branch.current_link_id) == (False, (), "resp_39")
+        part = await load_handle_view(store, handle, max_links=3, is_branch_only=True)
+        assert ids(part.links) == ["resp_37", "resp_38", "resp_39"]
+        assert part.notes == ("requests before the last 3 are not shown",)
+
+
 async def test_the_requests_of_a_session_beyond_the_limit_are_not_read(store: Store) -> None:
     root = root_key("local")
     base = Path(root).append([user_message("question")])
