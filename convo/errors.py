@@ -49,7 +49,7 @@ is an outcome of a run and no error.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 MAX_SHOWN_HANDLE_CHARS = 300
 """Characters of a handle that a message repeats in full."""
@@ -61,6 +61,16 @@ REPEAT_HINT = "repeat the command"
 """The next step in a shell where /retry is the one at a prompt."""
 
 
+class ArgumentFix(NamedTuple):
+    """A change that makes a command line valid: `right` in place of `wrong`, or added if that is empty.
+
+    wrong:  an argument or the value of an option; with `--`, an option, which is replaced together with its value
+    """
+
+    wrong: str = ""
+    right: tuple[str, ...] = ()
+
+
 class ConvoError(Exception):
     """An error that convo can explain. The message is one sentence without a final full stop.
 
@@ -69,6 +79,7 @@ class ConvoError(Exception):
     prompt_hint:   the next step at the prompt of a chat, if `hint` is only valid in a shell
     unsaved_hint:  the next step of a conversation that is not stored, if `hint` has `HANDLE`
     added_hints:   alternatives that each hint ends with
+    argument_fix:  the change of the command line that is valid; in a shell the changed line is the hint
     """
 
     code: str = "failed"
@@ -79,6 +90,7 @@ class ConvoError(Exception):
     prompt_hint: str = ""
     unsaved_hint: str = ""
     added_hints: tuple[str, ...] = ()
+    argument_fix: ArgumentFix | None = None
 
     def __init_subclass__(cls) -> None:
         """Inherit the other hints only together with `hint`."""
@@ -108,6 +120,11 @@ class ConvoError(Exception):
         self.shell_hint = self.shell_hint and f"{self.shell_hint}, or {alternative}"
         self.prompt_hint = self.prompt_hint and f"{self.prompt_hint}, or {alternative}"
         self.unsaved_hint = self.unsaved_hint and f"{self.unsaved_hint}, or {alternative}"
+
+    def with_argument_fix(self, wrong: str, *right: str) -> Self:
+        """Return this error with a change of the command line."""
+        self.argument_fix = ArgumentFix(wrong, right)
+        return self
 
     def with_hints_of(self, other: "type[ConvoError]") -> Self:
         """Return this error with the hints of another class."""

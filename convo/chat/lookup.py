@@ -95,7 +95,10 @@ async def _make_unknown_handle_error(store: Store, handle: str) -> NotFound:
         return NotFound("session or file", handle, hint="check the path")
     noun = STRATEGIES[owner_of_handle(handle)].id_noun
     closest = None if noun else await _find_closest_session_name(store, base_handle)
-    return NotFound(noun or "session", handle, note=f"; did you mean {closest!r}?" if closest else "")
+    if closest is None:
+        return NotFound(noun or "session", handle)
+    similar = closest if number is None else f"{closest}@{number}"
+    return NotFound("session", handle, note=f"; did you mean {closest!r}?").with_argument_fix(handle, similar)
 
 
 async def _find_closest_session_name(store: Store, name: str) -> str | None:

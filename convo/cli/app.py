@@ -13,14 +13,12 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import field, fields, is_dataclass
-from difflib import get_close_matches
 from functools import wraps
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
-from shlex import quote
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, TypeAlias, cast, get_args
 
@@ -32,11 +30,12 @@ from convo import __version__
 from convo.cli.output import (
     EXIT_CODES_HELP,
     OUTPUT_LOST_CODES,
-    format_command_usage,
+    CommandFailure,
     print_debug_traceback,
     print_failure,
     print_notice,
     to_failure,
+    unwrap_group,
 )
 from convo.cli.progress import forbid_progress
 from convo.errors import InvalidUsage
@@ -176,21 +175,8 @@ def get_root_options(ctx: typer.Context) -> RootOptions:
     return ctx.find_object(RootOptions) or RootOptions()
 
 
-@contextmanager
-def name_command_in_errors(ctx: Any, args: Sequence[str]) -> Iterator[None]:
-    """Add the context and the arguments of a command to the errors of its parser, so that their hints name both."""
-    args_of_command = tuple(args)  # the parser empties the list
-    try:
-        yield
-    except typer.TyperException as error:
-        if getattr(error, "ctx", ctx) is None:
-            error.ctx = ctx  # type: ignore[attr-defined]
-        error.args_of_command = args_of_command  # type: ignore[attr-defined]
-        raise
-
-
 def check_file_names(ctx: Any, args: Sequence[str]) -> None:
-    """Raise InvalidUsage for an empty file name: as a path it would be the current folder."""
+    """Raise BadParameter for an empty file name: as a path it would be the current folder."""
     if ctx.resilient_parsing or not any(arg == "" or arg.endswith("=") for arg in args):
         return
     for param in ctx.command.params:
@@ -199,11 +185,7 @@ def check_file_names(ctx: Any, args: Sequence[str]) -> None:
         value = ctx.params.get(param.name)
         values = value if isinstance(value, list | tuple) else [value]
         if "" in values or (Path() in values and "." not in args):
-            is_option = isinstance(param, TyperOption)
-            raise InvalidUsage(
-                f"{param.opts[-1] if is_option else param.metavar} must not be empty",
-                hint=format_command_usage(ctx, option=param if is_option else None),
-            )
+            raise typer.BadParameter("must not be empty", ctx=ctx, param=param)
 
 
 class PlainHelpCommand(TyperCommand):
@@ -214,8 +196,12 @@ class PlainHelpCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         raw_args = tuple(args)  # the parser empties the list
-        with name_command_in_errors(ctx, args):
-            remaining: list[str] = super().parse_args(ctx, args)
+        ctx.allow_extra_args = True  # they are refused below, by an error that lists them
+        remaining: list[str] = super().parse_args(ctx, args)
+        if remaining and not ctx.resilient_parsing:
+            from convo.cli.usage_errors import UnexpectedArguments
+
+            raise UnexpectedArguments(ctx, remaining)
         check_file_names(ctx, raw_args)
         return remaining
 
@@ -238,18 +224,12 @@ class PlainHelpCommand(TyperCommand):
 class PlainHelpGroup(TyperGroup):
     """A group of commands with plain-text help."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        with name_command_in_errors(ctx, args):
-            return super().parse_args(ctx, args)
-
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        name, names = args[0], self.list_commands(ctx)
-        if name not in names and not name.startswith("-") and not ctx.resilient_parsing:
-            hint = suggest_subcommand(args, names)
-            raise InvalidUsage(
-                f"no command {shorten_command_name(name)!r} of {ctx.command_path}",
-                hint=f"{ctx.command_path} {hint or '--help'}",
-            )
+        name = args[0]
+        if name not in self.list_commands(ctx) and not name.startswith("-") and not ctx.resilient_parsing:
+            from convo.cli.usage_errors import UnknownCommand
+
+            raise UnknownCommand(ctx, name)
         return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: Any) -> str:
@@ -513,12 +493,6 @@ class RootGroup(PlainHelpGroup):
         entry = self.entries.get(cmd_name)
         return get_command(import_module(entry.module).app) if entry else None
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        name = args[0]
-        if name not in self.entries and not name.startswith("-") and not ctx.resilient_parsing:
-            raise InvalidUsage(f"no command {shorten_command_name(name)!r}", hint=suggest_command(args, self.entries))
-        return super().resolve_command(ctx, args)
-
     def collect_command_records(self, ctx: Any) -> list[HelpRecord]:
         has_summaries = ctx.terminal_width is None or ctx.terminal_width >= MAX_HELP_WIDTH
         return [
@@ -544,93 +518,6 @@ class RootGroup(PlainHelpGroup):
             text = keep_line_breaks(line.replace(NO_BREAK_BLANK, " ") for line in lines)
         with formatter.section(style_help(ctx, EXIT_CODES_HEADING, "bold")):
             formatter.write_text(text)
-
-
-SUGGESTED_COMMANDS = {
-    "approve": "approvals approve",
-    "backup": "store backup",
-    "continue": "chat -c",
-    "delete": "sessions rm",
-    "find": "sessions search",
-    "fork": "chat --fork",
-    "key": "config key set",
-    "list": "sessions",
-    "ls": "sessions",
-    "migrate": "store migrate",
-    "prune": "store prune",
-    "pull": "models pull",
-    "recover": "store recover",
-    "reject": "approvals reject",
-    "rename": "sessions rename",
-    "rm": "sessions rm",
-    "search": "sessions search",
-    "set": "config set",
-    "trust": "config trust",
-}
-"""The command for a word that a user may type as a command."""
-
-MIN_MESSAGE_WORDS = 3
-"""Words from which a command line without a command is probably a message."""
-
-MAX_HINT_CHARS = 200
-"""Characters of a command line that a hint repeats at most."""
-
-
-def suggest_command(args: Sequence[str], commands: CommandTable) -> str:
-    """Suggest a command for unknown arguments: one of a similar name, `inspect` for a handle or file, or `chat`."""
-    name, rest = args[0], args[1:]
-    words = [word for word in args if not word.startswith("-")]
-    meant = SUGGESTED_COMMANDS.get(name, "") if len(words) < MIN_MESSAGE_WORDS else ""
-    if meant.partition(" ")[0] in commands and sum(map(len, rest)) <= MAX_HINT_CHARS:
-        return " ".join(("convo", meant, *map(quote, rest)))
-    matches = (
-        get_close_matches(name, commands, n=1, cutoff=0.6 if len(words) < MIN_MESSAGE_WORDS else 0.8)
-        if " " not in name
-        else []
-    )
-    if matches:
-        return f"convo {matches[0]}"
-    if name.startswith(("resp_", "conv_", "ses_", "@")) or os.path.isfile(name):
-        return f"convo inspect {quote(name)}" if len(name) <= MAX_HINT_CHARS else "convo --help"
-    if "chat" not in commands:
-        return "convo --help"
-    index = next((index for index, word in enumerate(rest) if word.startswith("-")), len(rest))
-    prompt, options = " ".join((name, *rest[:index])), [quote(word) for word in rest[index:]]
-    if not prompt.strip() or len(prompt) + len(" ".join(options)) > MAX_HINT_CHARS:
-        return 'convo chat "..."'
-    return " ".join(("convo chat", quote_readably(prompt), *options))
-
-
-SUBCOMMANDS_BY_WORD = {
-    "add": ("set",),
-    "delete": ("rm", "unset", "untrust"),
-    "find": ("search",),
-    "get": ("show", "list"),
-    "ls": ("list",),
-    "mv": ("rename",),
-    "remove": ("rm", "unset", "untrust"),
-    "rm": ("unset", "untrust"),
-    "show": ("list",),
-}
-"""The commands of a group for a word that a user may type; the first one that the group has is suggested."""
-
-
-def suggest_subcommand(args: Sequence[str], names: Sequence[str]) -> str:
-    """Suggest a command of a group, with the arguments of the unknown one; empty if none is similar."""
-    name, rest = args[0], args[1:]
-    meant = [word for word in SUBCOMMANDS_BY_WORD.get(name, ()) if word in names] or get_close_matches(name, names, n=1)
-    if not meant:
-        return ""
-    return " ".join((meant[0], *(map(quote, rest) if sum(map(len, rest)) <= MAX_HINT_CHARS else ())))
-
-
-def quote_readably(text: str) -> str:
-    """Quote `text` for a shell, with double quotes if it has no character that is special inside them."""
-    return quote(text) if set(text) & set('"\\$`!') else f'"{text}"'
-
-
-def shorten_command_name(name: str) -> str:
-    return name if len(name) <= MAX_HINT_CHARS else f"{name[:MAX_HINT_CHARS]}…"
 
 
 def handle_root_options(
@@ -691,7 +578,7 @@ def run_command_line(argv: Sequence[str], commands: CommandTable = COMMANDS) -> 
         code = invoke_command_line(argv, commands)
         sys.stdout.flush()
     except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  nothing above would catch it
-        return report_failure(error, as_json=is_json_requested(argv))
+        return report_failure(error, argv, commands)
     return code
 
 
@@ -712,13 +599,28 @@ def invoke_command_line(argv: Sequence[str], commands: CommandTable) -> int:
     return 0
 
 
-def report_failure(error: BaseException, *, as_json: bool) -> int:
-    """Print the error, on stderr if stdout is lost, and return the exit code."""
+def report_failure(error: BaseException, argv: Sequence[str], commands: CommandTable) -> int:
+    """Print the error of a command line, on stderr if stdout is lost, and return the exit code."""
     print_debug_traceback(error)
-    failure = to_failure(error)
+    failure, as_json = explain_failure(error, argv, commands), is_json_requested(argv)
     if failure.code in OUTPUT_LOST_CODES:
         discard_output()
     return print_failure(failure, as_json=as_json and failure.code not in OUTPUT_LOST_CODES)
+
+
+def explain_failure(error: BaseException, argv: Sequence[str], commands: CommandTable) -> CommandFailure:
+    """Convert an error of a command line to a failure; where a similar command line is valid, it is the hint."""
+    failure = to_failure(error)
+    if isinstance(error, typer.TyperException) and error.exit_code == InvalidUsage.exit:
+        from convo.cli.usage_errors import to_usage_failure
+
+        return to_usage_failure(error, make_root_group(commands), argv)
+    fix = getattr(unwrap_group(error), "argument_fix", None)
+    if fix is not None:
+        from convo.cli.usage_errors import fix_command_line
+
+        return failure._replace(hint=fix_command_line(argv, fix) or failure.hint)
+    return failure
 
 
 def is_json_requested(argv: Sequence[str]) -> bool:

@@ -476,10 +476,10 @@ def select_doctor_checks(names: Sequence[str], *, network: bool) -> list[str]:
     for name in names:
         if name not in DOCTOR_CHECKS:
             matches = get_close_matches(name, DOCTOR_CHECKS, n=1)
-            raise InvalidUsage(
-                f"no check {name!r}",
-                hint=f"convo doctor {matches[0]}" if matches else f"one of {', '.join(DOCTOR_CHECKS)}",
-            )
+            if matches:
+                error = InvalidUsage(f"no check {name!r}", hint=f"convo doctor {matches[0]}")
+                raise error.with_argument_fix(name, matches[0])
+            raise InvalidUsage(f"no check {name!r}", hint=f"one of {', '.join(DOCTOR_CHECKS)}")
     selected = set(names) or set(DOCTOR_CHECKS) - set(OPT_IN_CHECKS)
     return [name for name in DOCTOR_CHECKS if name in selected or (network and name in OPT_IN_CHECKS)]
 

@@ -40,6 +40,12 @@ EFFORT_FIELD = FIELD_BY_SETTING["reasoning_effort"]
 REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """The reasoning efforts of the API (`openai.types.shared.ReasoningEffort`); a server of chat models may have others."""
 
+CHOICES_BY_FIELD: Mapping[str, tuple[str, ...]] = {
+    EFFORT_FIELD: REASONING_EFFORTS,
+    FIELD_BY_SETTING["verbosity"]: ("low", "medium", "high"),
+}
+"""The values of the fields that have a few."""
+
 PROVIDERS_WITH_KNOWN_EFFORTS = ("openai", "azure", "anthropic")
 """Providers whose models have no other efforts."""
 
@@ -126,6 +132,20 @@ def check_new_value(key: SettingKey, value: object) -> None:
 def find_similar_effort(text: str) -> str:
     """Return the reasoning effort of the API that is most similar to `text`, "low" if none is."""
     return find_closest_word(text, REASONING_EFFORTS) or "low"
+
+
+def find_supported_choice(field: str, value: object, message: str) -> str | None:
+    """Return the choice of a field that is most similar to a refused value; None for a field without choices.
+
+    message:  that of the endpoint; if it names any of the choices, one of these is returned
+
+    Without a similar one it is "low", or the first choice.
+    """
+    choices = [choice for choice in CHOICES_BY_FIELD.get(field, ()) if choice != value]
+    named = [choice for choice in choices if f"'{choice}'" in message]
+    candidates = named or choices
+    closest = find_closest_word(str(value), candidates) or ("low" if "low" in candidates else None)
+    return closest or next(iter(candidates), None)
 
 
 def check_list_parameter(name: str, value: object) -> None:
@@ -251,11 +271,12 @@ def describe_field_sources(settings: Sequence[RequestSetting], fields: Mapping[s
     return {
         field: f"{format_setting_key(setting.key)} {setting.source}"
         for field, setting in settings
-        if _get_field(fields, field) == setting.value
+        if get_field(fields, field) == setting.value
     }
 
 
-def _get_field(fields: Any, field: str) -> object:
+def get_field(fields: Any, field: str) -> object:
+    """Return a field of a request; "reasoning.effort" is the member `effort` of `reasoning`. None if it is not set."""
     for name in field.split("."):
         fields = fields.get(name) if isinstance(fields, dict) else None
     return fields

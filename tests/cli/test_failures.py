@@ -30,16 +30,16 @@ BUFFERED = {**os.environ, "PYTHONUNBUFFERED": ""}
         (["stumble", "interrupt"], 130, ""),
         (["stumble", "abort"], 130, ""),
         (["stumble", "paused"], 3, ""),
-        (["gret"], 2, "convo: no command 'gret'\n  try: convo greet\n"),
+        (["gret"], 2, "convo: no command 'gret'\n  try: convo greet NAME\n"),
         (["xyzzy"], 2, "convo: no command 'xyzzy'\n  try: convo --help\n"),
-        (["--confg"], 2, "convo: no option '--confg'\n  try: convo --config\n"),
+        (["--confg"], 2, "convo: no option '--confg'\n  try: convo --config FILE\n"),
         (["greet"], 2, "convo: missing argument 'NAME'\n  try: convo greet NAME\n"),
-        (["greet", "Ada", "--jason"], 2, "convo: no option '--jason'\n  try: convo greet --json\n"),
-        (["box", "take", "--config=x"], 2, "convo: no option '--config'\n  try: convo --config FILE box take\n"),
+        (["greet", "Ada", "--jason"], 2, "convo: no option '--jason'\n  try: convo greet Ada --json\n"),
+        (["box", "take", "--config=x"], 2, "convo: no option '--config'\n  try: convo --config=x box take thing\n"),
         (["greet", "--version"], 2, "convo: no option '--version'\n  try: convo --version greet\n"),
         (["greet", "Ada", "Bob"], 2, "convo: unexpected argument: Bob\n  try: convo greet Ada\n"),
-        (["greet", "Ada", "--json=x"], 2, "convo: --json takes no value\n  try: convo greet NAME --json\n"),
-        (["box", "tak"], 2, "convo: no command 'tak' of convo box\n  try: convo box take\n"),
+        (["greet", "Ada", "--json=x"], 2, "convo: --json takes no value\n  try: convo greet Ada --json\n"),
+        (["box", "tak"], 2, "convo: no command 'tak' of convo box\n  try: convo box take thing\n"),
         (
             ["--completion", "csh"],
             2,
@@ -99,7 +99,7 @@ def test_with_json_a_usage_error_is_an_object_too(convo: Convo) -> None:
     assert got.json()["error"] == {
         "code": "usage",
         "message": "missing argument 'NAME'",
-        "hint": "convo greet NAME",
+        "hint": "convo greet --json NAME",
     }
 
 

@@ -9,6 +9,12 @@ from tests.cli.agent_files import agent_flags
 from tests.command_runner import Convo
 
 AGENT = "--agent bot.py:desk"
+FORMATS = "replay, jsonl, markdown, html, runstate"
+OWNERS = "replay, session, conversation, chain"
+TEMPERATURE_HINT = "convo chat --temperature 0.7 --top-p 0.5 hi"
+REDACTED_STORE_HINT = "convo store stats --store 'postgresql://u:***@h/d'"
+LONG = "x" * 201
+KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
 STORE_HINT = "give --store another value, or omit it"
 
 
@@ -16,15 +22,15 @@ STORE_HINT = "give --store another value, or omit it"
     ("argv", "message", "hint"),
     [
         ("chat --json --jsonl hi", "--json and --jsonl cannot be used together", "use one of them"),
-        ("chat --effort high hi", "no option '--effort'", "convo chat --reasoning-effort"),
-        ("chat --tokens 5 hi", "no option '--tokens'", "convo chat --max-output-tokens"),
+        ("chat --effort high hi", "no option '--effort'", "convo chat --reasoning-effort high hi"),
+        ("chat --tokens 5 hi", "no option '--tokens'", "convo chat --max-output-tokens 5 hi"),
         ("race --turns hi", "no option '--turns'", "convo race --help"),
-        ("chat --offline hi", "no option '--offline'", "convo chat -m local"),
-        ("inspect --curl @last", "no option '--curl'", "convo next HANDLE --curl"),
-        ("chat --temperature -0.1 hi", "--temperature must be between 0 and 2", "convo chat --temperature 0.7"),
-        ("chat --temperature 2.1 hi", "--temperature must be between 0 and 2", "convo chat --temperature 0.7"),
-        ("chat --top-p -0.1 hi", "--top-p must be between 0 and 1", "convo chat --top-p 0.9"),
-        ("chat --top-p 1.1 hi", "--top-p must be between 0 and 1", "convo chat --top-p 0.9"),
+        ("chat --offline hi", "no option '--offline'", "convo chat -m local hi"),
+        ("inspect --curl @last", "no option '--curl'", "convo next --curl @last"),
+        ("chat --temperature -0.1 hi", "--temperature must be between 0 and 2", "convo chat --temperature 0.7 hi"),
+        ("chat --temperature 2.1 hi", "--temperature must be between 0 and 2", "convo chat --temperature 0.7 hi"),
+        ("chat --top-p -0.1 hi", "--top-p must be between 0 and 1", "convo chat --top-p 0.9 hi"),
+        ("chat --top-p 1.1 hi", "--top-p must be between 0 and 1", "convo chat --top-p 0.9 hi"),
         (
             "chat --param include=5 hi",
             '--param include is not a list like ["reasoning.encrypted_content"]',
@@ -72,7 +78,7 @@ STORE_HINT = "give --store another value, or omit it"
         (
             "chat --max-output-tokens 0 hi",
             "--max-output-tokens must be at least 1",
-            "convo chat --max-output-tokens 1000",
+            "convo chat --max-output-tokens 1000 hi",
         ),
         (
             "chat --max-turns 3 --state s.json hi",
@@ -238,23 +244,23 @@ def test_a_number_below_the_smallest_value_is_refused(argv: str, message: str, c
 @pytest.mark.parametrize(
     ("argv", "message", "hint"),
     [
-        ("approvals approve call_1 --session", "no option '--session'", "convo approvals approve CALL... --run RUN"),
-        ("approvals log --session oslo", "no option '--session'", "convo approvals log --run RUN"),
+        ("approvals approve call_1 --session", "no option '--session'", "convo approvals approve call_1 --run RUN"),
+        ("approvals log --session oslo", "no option '--session'", "convo approvals log --run oslo"),
         ("chat --nosuch", "no option '--nosuch'", "convo chat --help"),
         ("chat --temperature", "--temperature needs a value", "convo chat --temperature 0.7"),
-        ("chat --temperature hot hi", "--temperature must be a number, not 'hot'", "convo chat --temperature 0.7"),
+        ("chat --temperature hot hi", "--temperature must be a number, not 'hot'", "convo chat --temperature 0.7 hi"),
         (
             "chat --temperature 'a: b is not c' hi",
             "--temperature must be a number, not 'a: b is not c'",
-            "convo chat --temperature 0.7",
+            "convo chat --temperature 0.7 hi",
         ),
         ("serve --port abc", "--port must be a whole number, not 'abc'", "convo serve --port 8788"),
         ("serve --port", "--port needs a value", "convo serve --port 8788"),
-        ("resume oslo --reject", "--reject needs a value", "convo resume STATE --reject CALL[=WHY]"),
-        ("chat --history-markers x", "--history-markers needs 2 values", "convo chat --history-markers START END"),
+        ("resume oslo --reject", "--reject needs a value", "convo resume oslo --reject CALL"),
+        ("chat --history-markers x", "--history-markers needs 2 values", "convo chat --history-markers x END"),
         ("config key unset", "missing argument 'PROVIDER'", "convo config key unset PROVIDER"),
-        ("diff", "missing argument 'A'", "convo diff A [B]"),
-        ("convert oslo --to", "--to needs a value", "convo convert HANDLE --to replay"),
+        ("diff", "missing argument 'A'", "convo diff @last@1 @last"),
+        ("convert oslo --to", "--to needs a value", "convo convert oslo --to replay"),
         (
             "convert oslo",
             "missing option '--to'; choose from replay, session, conversation, chain",
@@ -263,7 +269,7 @@ def test_a_number_below_the_smallest_value_is_refused(argv: str, message: str, c
         (
             "convert oslo --to sesion",
             "--to accepts replay, session, conversation, chain, not 'sesion'",
-            "convo convert HANDLE --to session",
+            "convo convert oslo --to session",
         ),
         ("store prune", "missing option '--older-than'", "convo store prune --older-than 30d"),
         ("store prune -y=x", "there is no '=' after a short option", "convo store prune --help"),
@@ -274,17 +280,45 @@ def test_a_number_below_the_smallest_value_is_refused(argv: str, message: str, c
         ("config get model", "no command 'get' of convo config", "convo config list model"),
         ("config remove model", "no command 'remove' of convo config", "convo config unset model"),
         ("sessions delete oslo", "no command 'delete' of convo sessions", "convo sessions rm oslo"),
-        ("chat -a '' hi", "--attach must not be empty", "convo chat --attach FILE"),
-        ("chat --attach= hi", "--attach must not be empty", "convo chat --attach FILE"),
+        ("chat -a '' hi", "--attach must not be empty", "convo chat -a FILE hi"),
+        ("chat --attach= hi", "--attach must not be empty", "convo chat --attach=FILE hi"),
         ("store backup ''", "FILE must not be empty", "convo store backup FILE"),
-        ("export oslo -o ''", "--output must not be empty", "convo export oslo --output FILE"),
+        ("export oslo -o ''", "--output must not be empty", "convo export oslo -o FILE"),
         ("import ''", "FILE must not be empty", "convo import FILE"),
-        ("race -f ''", "--file must not be empty", "convo race --file FILE"),
+        ("race -f ''", "--file must not be empty", "convo race -f FILE"),
         ("chat --param '' hi", "--param '' is not KEY=VALUE", "--param service_tier=flex"),
         ("chat --param 'a\nb' hi", "--param 'a\\nb' is not KEY=VALUE", "--param service_tier=flex"),
         ("chat -m '' hi", "-m must not be empty", "give -m another value, or omit it"),
         ("store stats --store ''", "--store must not be empty", "give --store another value, or omit it"),
         ("store stats --store abc", "--store must be none, memory, sqlite:PATH or postgresql://...", STORE_HINT),
+        ("export oslo --format md", f"--format accepts {FORMATS}, not 'md'", "convo export oslo --format markdown"),
+        ("export oslo --format=htm", f"--format accepts {FORMATS}, not 'htm'", "convo export oslo --format=html"),
+        ("export oslo --format pdf -q", "no option '-q'", "convo export --help"),
+        ("export --form md oslo -o x.md", "no option '--form'", "convo export --format markdown oslo -o x.md"),
+        ("inspect", "missing argument 'HANDLE...'", "convo inspect @last"),
+        ("convert oslo session", f"missing option '--to'; choose from {OWNERS}", "convo convert oslo --to session"),
+        ("repair ./broken.json", "missing option '--as'", "convo repair ./broken.json --as fixed"),
+        ("config key list", "no command 'list' of convo config key", "convo config key show"),
+        ("config key add groq", "no command 'add' of convo config key", "convo config key set groq"),
+        ("config model local", "no command 'model' of convo config", "convo config set model local"),
+        ("config modle", "no command 'modle' of convo config", "convo config list model"),
+        ("sessions inspect oslo", "no command 'inspect' of convo sessions", "convo inspect oslo"),
+        ("approvals approve", "missing argument 'CALL...'", "convo approvals"),
+        ("-m local hi", "no option '-m'", "convo chat -m local hi"),
+        ("--limit 3 sessions", "no option '--limit'", "convo sessions --limit 3"),
+        ("config --project set model x", "no option '--project'", "convo config set --project model x"),
+        ("chat --profile work hi", "no option '--profile'", "convo --profile work chat hi"),
+        ("--profile work inspct oslo", "no command 'inspct'", "convo --profile work inspect oslo"),
+        ("chat -quiet -json hi", "no option '-u'", "convo chat --quiet --json hi"),
+        ("serve -p 80", "no option '-p'", "convo serve --port 80"),
+        ("chat --temperature --top-p 0.5 hi", "--temperature must be a number, not '--top-p'", TEMPERATURE_HINT),
+        ("chat --nam 'a b' x -- --form", "no option '--nam'", "convo chat --name 'a b' x -- --form"),
+        ("chat --nam '\x1b[2Jx' 'a\nb'", "no option '--nam'", 'convo chat --name "..." "..."'),
+        (f"chat --nam x {LONG}", "no option '--nam'", 'convo chat --name x "..."'),
+        (f"chat --nam x {KEY}", "no option '--nam'", 'convo chat --name x "..."'),
+        (f"config key set openai {KEY}", "unexpected argument: ...", "convo config key set openai"),
+        ("store stats --stroe postgresql://u:pw@h/d", "no option '--stroe'", REDACTED_STORE_HINT),
+        (f"import --as x f {'y ' * 200}", f"unexpected arguments: {'y ' * 199}y", "convo import --as x f"),
         ("sessions xyzzy", "no command 'xyzzy' of convo sessions", "convo sessions --help"),
     ],
 )

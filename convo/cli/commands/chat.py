@@ -136,11 +136,13 @@ class RequestFlags:
         if self.temperature is not None and not 0 <= self.temperature <= MAX_TEMPERATURE:
             raise InvalidUsage(
                 f"--temperature must be between 0 and {MAX_TEMPERATURE}", hint="convo chat --temperature 0.7"
-            )
+            ).with_argument_fix("--temperature", "--temperature", "0.7")
         if self.top_p is not None and not 0 <= self.top_p <= 1:
-            raise InvalidUsage("--top-p must be between 0 and 1", hint="convo chat --top-p 0.9")
+            error = InvalidUsage("--top-p must be between 0 and 1", hint="convo chat --top-p 0.9")
+            raise error.with_argument_fix("--top-p", "--top-p", "0.9")
         if self.max_output_tokens is not None and self.max_output_tokens < 1:
-            raise InvalidUsage("--max-output-tokens must be at least 1", hint="convo chat --max-output-tokens 1000")
+            error = InvalidUsage("--max-output-tokens must be at least 1", hint="convo chat --max-output-tokens 1000")
+            raise error.with_argument_fix("--max-output-tokens", "--max-output-tokens", "1000")
         fields: dict[str, Json] = {}
         for name, field in FIELD_BY_SETTING.items():
             value: Json = getattr(self, name)
@@ -154,10 +156,10 @@ class RequestFlags:
         for name, value in fields.items():
             try:
                 check_list_parameter(name, value)
-            except InvalidValue as error:
+            except InvalidValue as fault:
                 raise InvalidUsage(
-                    f"--param {name} {error}", hint=f"--param '{name}={LIST_PARAMETERS[name][1]}'"
-                ) from error
+                    f"--param {name} {fault}", hint=f"--param '{name}={LIST_PARAMETERS[name][1]}'"
+                ) from fault
         return fields
 
 

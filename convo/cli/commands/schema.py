@@ -106,7 +106,10 @@ def schema_command(
 def read_schema(name: str) -> str:
     """Return the schema of one form of output. Raises NotFound."""
     if name not in SCHEMA_FILES:
-        raise NotFound("schema", name, hint="convo schema")
+        from convo.config.values import find_closest_word
+
+        closest = find_closest_word(name, list(SCHEMA_FILES))
+        raise NotFound("schema", name, hint=f"convo schema {closest}" if closest else "convo schema")
     return files("convo").joinpath("schemas", f"{SCHEMA_FILES[name]}.json").read_text(encoding="utf-8")
 
 
