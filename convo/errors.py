@@ -64,7 +64,7 @@ REPEAT_HINT = "repeat the command"
 class ArgumentFix(NamedTuple):
     """A change that makes a command line valid: `right` in place of `wrong`, or added if that is empty.
 
-    wrong:  an argument or the value of an option; with `--`, an option, which is replaced together with its value
+    wrong:  an argument, the value of an option, or an option; two words in `right` replace an option and its value
     """
 
     wrong: str = ""

@@ -18,6 +18,7 @@ from convo.cli.decision_flags import ALL_CALLS_WORD, format_decision, format_unc
 from convo.cli.deps import open_configured_store, read_from_store
 from convo.cli.output import print_json, print_line
 from convo.config.loader import load_settings
+from convo.config.values import find_closest_word
 from convo.errors import AmbiguousHandle, DamagedRow, InvalidRunState, NotFound, UnknownSchema
 from convo.history.items import Json
 from convo.runs.state import ApprovalDecided
@@ -42,6 +43,10 @@ ConfigPath: TypeAlias = Path | None
 
 MAX_PAUSED_RUNS = 10_000
 """Paused runs that are loaded at most."""
+
+
+MAX_NAMED_CALLS = 10
+"""Pending calls that the error for an unknown one names."""
 
 
 class InboxDecision(NamedTuple):
@@ -243,10 +248,11 @@ async def _load_paused_runs(store: Store, run_filter: str | None, *, include_dec
     one of a newer version or damaged.
     """
     list_calls = list_decidable_approvals if include_decided else list_pending_approvals
-    paused_runs, unreadable = [], []
+    paused_runs, unreadable, names = [], [], []
     for run in await store.agent_runs(status="paused", limit=MAX_PAUSED_RUNS):
         session = await read_or_report(store, store.session(run.session_id))
         name = session.name if session else run.session_id
+        names.append(name)
         if run_filter not in (None, run.id, run.session_id, name):
             continue
         try:
@@ -261,7 +267,11 @@ async def _load_paused_runs(store: Store, run_filter: str | None, *, include_dec
             continue
         paused_runs.append((run, PausedRun(run.id, name, _waiting_time_s(run), calls)))
     if run_filter is not None and not paused_runs:
-        raise NotFound("paused run", run_filter, hint="convo approvals")
+        unknown, closest = (
+            NotFound("paused run", run_filter, hint="convo approvals"),
+            find_closest_word(run_filter, names),
+        )
+        raise unknown.with_argument_fix(run_filter, closest) if closest else unknown
     return LoadedRuns(paused_runs, unreadable)
 
 
@@ -298,16 +308,20 @@ def _match_calls(
     by_id = [pair for pair in all_calls if pair[1].call_id == name]
     if len({run.id for run, _ in by_id}) > 1:
         candidates = [(f"--run {run.id}", call.tool) for run, call in by_id]
-        raise AmbiguousHandle(name, candidates, hint="add --run RUN to select one run")
+        error = AmbiguousHandle(name, candidates, hint="add --run RUN to select one run")
+        raise error.with_argument_fix("", "--run", by_id[0][0].id)
     matches = by_id or (undecided if name == ALL_CALLS_WORD else [pair for pair in undecided if pair[1].tool == name])
     if not matches and not (
         all_calls if name == ALL_CALLS_WORD else [pair for pair in all_calls if pair[1].tool == name]
     ):
         ids = list(dict.fromkeys(call.call_id for _, call in undecided))
-        hint = f"one of {', '.join(ids)}" if ids else "convo approvals"
         if ids and not approve and " " in name:
             hint = f"a reason belongs to its call: convo approvals reject {quote(f'{ids[0]}={name}')}"
-        raise NotFound("pending call", name, hint=hint)
+            raise NotFound("pending call", name, hint=hint)
+        note = f"; pending: {', '.join(ids[:MAX_NAMED_CALLS])}{', ...' if len(ids) > MAX_NAMED_CALLS else ''}"
+        unknown = NotFound("pending call", name, note=note if ids else "", hint="convo approvals")
+        closest = find_closest_word(name, [*ids, *{call.tool for _, call in undecided}])
+        raise unknown.with_argument_fix(selector, closest + selector[len(name) :]) if closest else unknown
     return [SelectedCall(run, call, reason or None) for run, call in matches]
 
 

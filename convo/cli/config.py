@@ -7,6 +7,7 @@ invalid before, only the new value is checked. A key is typed without echo or pi
 import fcntl
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -54,8 +55,8 @@ from convo.config.loader import (
 from convo.config.paths import PROJECT_FILE, AppPaths, make_private_folder
 from convo.config.request_settings import check_new_value, find_unused_model_settings, format_unused_model_setting
 from convo.config.schema import find_similar_setting, get_schema, iter_settings, run_check
-from convo.config.sections import Provider, is_keyless
-from convo.config.settings import Settings
+from convo.config.sections import KNOWN_PROVIDERS, Provider, is_keyless
+from convo.config.settings import Settings, get_default_settings
 from convo.config.storage import StorageOption
 from convo.config.trust import (
     TRUST_COMMAND,
@@ -68,6 +69,7 @@ from convo.config.trust import (
     sha256_hex,
 )
 from convo.config.values import (
+    ChoiceCheck,
     Layer,
     Secret,
     Setting,
@@ -79,7 +81,7 @@ from convo.config.values import (
     read_secret,
     suggest_fraction,
 )
-from convo.errors import InvalidSettings, InvalidUsage, NotFound, StoreFault, Unreadable
+from convo.errors import ConvoError, InvalidSettings, InvalidUsage, NotFound, StoreFault, Unreadable
 from convo.terminal.settings_views import (
     KeyLocation,
     format_setting_value,
@@ -119,7 +121,10 @@ def print_settings(config: Path | None, key_filter: str | None, *, as_json: bool
         else []
     )
     if not entries and not ignored:
-        raise NotFound("value for", format_setting_key(key), hint=_hint_for_unset_setting(key))
+        error = NotFound("value for", format_setting_key(key), hint=_hint_for_unset_setting(key))
+        if key_filter:
+            _add_similar_setting(error, key_filter)
+        raise error
     if as_json:
         print_json(settings_to_json(entries, ignored))
     else:
@@ -139,7 +144,13 @@ def write_settings(target: SettingsTarget, texts: Mapping[str, str]) -> None:
     Raises InvalidUsage, InvalidSettings, Unreadable or StoreFault; then the file is unchanged.
     """
     keys = {name: _qualify_with_profile(parse_setting_key(name)) for name in texts}
-    values = {keys[name]: parse_setting_value(text, keys[name], "config set") for name, text in texts.items()}
+    try:
+        values = {keys[name]: parse_setting_value(text, keys[name], "config set") for name, text in texts.items()}
+    except InvalidSettings as error:
+        for name, text in texts.items():
+            if not _add_similar_setting(error, name):
+                _add_valid_value(error, keys[name], text)
+        raise
     for key, value in values.items():
         run_check(key, value, partial(check_new_value, key), "config set")
 
@@ -165,6 +176,32 @@ def _warn_of_percent_as_tokens(key: SettingKey, threshold: float) -> None:
         print_notice(f"warning: {warning}; for {threshold:g} %: {command}")
 
 
+SECRET_SETTING = re.compile(r"key|token|secret|password", re.IGNORECASE)
+"""Words in the name of a setting whose value may be a secret."""
+
+
+def _add_similar_setting(error: ConvoError, name: str) -> bool:
+    """Add the most similar setting to an error for an unknown one, unless its value may be a secret; return whether."""
+    similar = find_similar_setting(parse_setting_key(name))
+    if similar is None or SECRET_SETTING.search(f"{name} {similar[-1]}"):
+        return False
+    error.with_argument_fix(name, format_setting_key(similar))
+    return True
+
+
+def _add_valid_value(error: ConvoError, key: SettingKey, text: str) -> None:
+    """Add a valid value to an error for an invalid one: the most similar choice, or the default."""
+    try:
+        check = get_schema(key, "")
+    except InvalidSettings:
+        return
+    value: object = get_default_settings(KNOWN_PROVIDERS).get(key)
+    if isinstance(check, ChoiceCheck):
+        value = find_closest_word(text, check.choices) or check.choices[0]
+    if isinstance(value, str | int | float):
+        error.with_argument_fix(text, str(value))
+
+
 def remove_setting(target: SettingsTarget, name: str) -> None:
     """Remove one value.
 
@@ -175,7 +212,9 @@ def remove_setting(target: SettingsTarget, name: str) -> None:
     def remove_value(text: str) -> str:
         remaining = unset_toml_value(text, key, str(path))
         if remaining is None:
-            raise NotFound(f"value in {path} for", format_setting_key(key), hint=_hint_for_missing_value(name, key))
+            error = NotFound(f"value in {path} for", format_setting_key(key), hint=_hint_for_missing_value(name, key))
+            _add_similar_setting(error, name)
+            raise error
         return remaining
 
     is_applied = edit_settings_file(target, remove_value)

@@ -65,7 +65,9 @@ async def export_open_chat(chat: Chat, file_name: str, settings: Settings, looku
     Raises InvalidUsage, and the errors of the lookup and of writing.
     """
     from convo.cli.export import (
+        DEFAULT_SUFFIX,
         EXPORT_RENDERERS,
+        FORMAT_BY_SUFFIX,
         ExportOptions,
         load_exported_document,
         load_source_from_mirror,
@@ -77,6 +79,12 @@ async def export_open_chat(chat: Chat, file_name: str, settings: Settings, looku
 
     if not chat.load_state().path:
         raise InvalidUsage("the conversation is empty, so it cannot be exported", hint="send a message first")
+    suffix = Path(file_name).suffix.lower()
+    if suffix and suffix not in FORMAT_BY_SUFFIX:
+        raise InvalidUsage(
+            f"unknown file format {suffix}; /export accepts {', '.join(FORMAT_BY_SUFFIX)}",
+            hint=f"/export {Path(file_name).with_suffix(DEFAULT_SUFFIX)}",
+        )
     await chat.ensure_saved()
     file = _check_new_file(file_name or f"{chat.session.name}{DEFAULT_EXPORT_SUFFIX}", chat)
     options = ExportOptions(chat.session.id, file=file)

@@ -63,6 +63,15 @@ class UnexpectedArguments(typer.BadParameter):
         self.extra = tuple(extra)
 
 
+class MissingArgument(typer.BadParameter):
+    """An argument is missing that some options need."""
+
+    param_type = "argument"
+
+    def __init__(self, ctx: Any, param: Any) -> None:
+        super().__init__("missing argument", ctx=ctx, param=param)
+
+
 class PromptText(str):
     """A message to a model; a hint quotes it with double quotes where it can."""
 
@@ -857,7 +866,8 @@ def fix_command_line(argv: Sequence[str], fix: ArgumentFix) -> str:
     for index, arg in enumerate(argv):
         name, has_value, value = arg.partition("=")
         if arg == fix.wrong or name == fix.wrong:
-            end = index + 2 if arg == fix.wrong and arg.startswith("--") else index + 1
+            has_own_value = arg == fix.wrong and arg.startswith("--") and len(fix.right) > 1
+            end = index + (2 if has_own_value else 1)
             return format_command_line([*argv[:index], *fix.right, *argv[end:]])
         if name.startswith("--") and has_value and value == fix.wrong and fix.right:
             return format_command_line([*argv[:index], f"{name}={' '.join(fix.right)}", *argv[index + 1 :]])

@@ -77,23 +77,35 @@ def read_error(got: CommandResult) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("argv", "message", "hint"),
     [
-        ("--links", "--links applies to jsonl, not to replay", "--format jsonl --links"),
-        ("--format jsonl --no-data", "--no-data applies to markdown and html, not to jsonl", "leave out --no-data"),
+        ("--links", "--links applies to jsonl, not to replay", "convo export mine --links --format jsonl"),
+        (
+            "--format jsonl --no-data",
+            "--no-data applies to markdown and html, not to jsonl",
+            "convo export mine --format jsonl",
+        ),
         ("--json", "--json needs an output file", "add -o FILE; to print JSON, use --format jsonl"),
         ("--json -o -", "--json needs an output file", "add -o FILE; to print JSON, use --format jsonl"),
         (
             "-o x.pdf",
             "unknown file format .pdf; -o accepts .json, .jsonl, .md, .markdown, .html, .htm",
-            "use another suffix, or --format FORMAT",
+            "convo export mine -o x.md",
         ),
         ("-o a.md", "a.md already exists", "pass --force to overwrite it, or name another file with -o"),
-        ("--format runstate", "exporting a run needs its agents", "--agent FILE.py:NAME"),
+        (
+            "--format runstate",
+            "exporting a run needs its agents",
+            "convo export mine --format runstate --agent FILE.py:NAME",
+        ),
         (
             "--format runstate --agent a.py:b --redact",
             "--redact does not apply to runstate: a redacted run cannot be resumed",
             "export its conversation: --format replay --redact",
         ),
-        ("--agent a.py:b", "--agent applies to runstate, not to replay", "--format runstate --agent FILE:NAME"),
+        (
+            "--agent a.py:b",
+            "--agent applies to runstate, not to replay",
+            "convo export mine --agent a.py:b --format runstate",
+        ),
     ],
 )
 def test_conflicting_options_are_refused(convo: Convo, tmp_path: Path, argv: str, message: str, hint: str) -> None:

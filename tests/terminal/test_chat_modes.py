@@ -144,6 +144,9 @@ def test_an_export_has_the_format_of_its_suffix(tmp_path: Path) -> None:
         assert "the conversation is empty, so it cannot be exported" in terminal.send_line("/export talk.json")
         terminal.send_line("one")
         assert "exported 2 items to talk.json" in terminal.send_line("/export talk.json")
+        output = terminal.send_line("/export talk.pdf")
+        assert "unknown file format .pdf; /export accepts .json, .jsonl" in output
+        assert "try: /export talk.md" in output
         assert terminal.end_session() == 0
     assert [item["role"] for item in json.loads((tmp_path / "talk.json").read_text())] == ["user", "assistant"]
 

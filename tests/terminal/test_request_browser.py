@@ -737,6 +737,7 @@ def test_an_error_restores_the_terminal(method: str, tmp_path: FilePath) -> None
     ("argv", "message"),
     [
         (("mine", "-i"), "--interactive needs a terminal"),
+        (("-i",), "--interactive needs a terminal"),
         (("mine", "-i", "--json"), "--interactive and --json cannot be used together"),
         (("mine", "--items", "-i"), "--interactive and --items cannot be used together"),
         (("mine", "-i", "--html", "x.html"), "--interactive and --html cannot be used together"),
@@ -757,6 +758,20 @@ def test_a_terminal_that_cannot_move_the_cursor_is_refused(forks: str) -> None:
     with at_terminal("inspect", forks, "-i", term="dumb") as terminal:
         assert terminal.wait_for_exit() == 2
         assert "--interactive needs a terminal that can move the cursor; TERM is dumb" in terminal.output
+
+
+def test_without_a_handle_the_conversation_used_last_is_shown(forks: str) -> None:
+    with open_screen("inspect", "-i", columns=120) as screen:
+        browser = Browser(screen)
+        browser.wait("q quit")
+        assert "What is a monad?" in browser.screen.text()
+
+
+def test_without_a_handle_and_a_conversation_the_missing_one_is_named(home: Path) -> None:
+    with at_terminal("inspect", "-i") as terminal:
+        assert terminal.wait_for_exit() == 5
+        assert "no session '@last'" in terminal.output
+        assert 'convo chat "hello"' in terminal.output
 
 
 def test_an_unknown_handle_exits_5(forks: str) -> None:

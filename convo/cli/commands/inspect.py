@@ -44,9 +44,26 @@ FORMATS_WITHOUT_TABLES = ("--items", "--raw", "--json", "--html")
 BARE_PREFIXES = ("resp_", "conv_", "ses_")
 """Prefixes without an id: the newest handles of that kind are listed."""
 
+
+def check_handles(ctx: typer.Context, param: typer.CallbackParam, value: list[str] | None) -> list[str] | None:
+    """Return the handles; without any, --interactive opens the conversation used last. Raises MissingArgument."""
+    if value or ctx.resilient_parsing:
+        return value
+    if not ctx.params.get("interactive"):
+        from convo.cli.usage_errors import MissingArgument
+
+        raise MissingArgument(ctx, param)
+    return ["@last"]
+
+
 HandlesArgument = Annotated[
-    list[str],
-    typer.Argument(metavar="HANDLE...", help=f"{TURN_HANDLE_HELP}; - for stdin."),
+    list[str] | None,
+    typer.Argument(
+        metavar="HANDLE...",
+        help=f"{TURN_HANDLE_HELP}; - for stdin. Without one, -i opens @last.",
+        callback=check_handles,
+        show_default=False,
+    ),
 ]
 
 
@@ -83,7 +100,7 @@ class InspectDisplayFlags:
 @app.command(epilog=EXAMPLES)
 def inspect_command(
     ctx: typer.Context,
-    handles: HandlesArgument,
+    handles: HandlesArgument = None,
     *,
     output: Annotated[InspectFormatFlags, "Output (at most one of these)"],
     display: Annotated[InspectDisplayFlags, "Display"],
@@ -91,6 +108,7 @@ def inspect_command(
     provider: ProviderOption = None,
 ) -> None:
     """Inspect a conversation: its owner, requests, items, tokens and cost."""
+    assert handles
     output_format, config = output.selected_format(), get_root_options(ctx).config
     if display.full and output_format in FORMATS_WITHOUT_TABLES:
         raise InvalidUsage(
