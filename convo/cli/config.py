@@ -198,8 +198,8 @@ def _add_valid_value(error: ConvoError, key: SettingKey, text: str) -> None:
     value: object = get_default_settings(KNOWN_PROVIDERS).get(key)
     if isinstance(check, ChoiceCheck):
         value = find_closest_word(text, check.choices) or check.choices[0]
-    if isinstance(value, str | int | float):
-        error.with_argument_fix(text, str(value))
+    if text and isinstance(value, str | int | float):
+        error.with_argument_fix(text, f"{value:.12g}" if isinstance(value, float) else str(value))
 
 
 def remove_setting(target: SettingsTarget, name: str) -> None:

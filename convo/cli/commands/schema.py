@@ -108,7 +108,8 @@ def read_schema(name: str) -> str:
     if name not in SCHEMA_FILES:
         from convo.config.values import find_closest_word
 
-        closest = find_closest_word(name, list(SCHEMA_FILES))
+        without_jsonl = name.removesuffix(" --jsonl")
+        closest = without_jsonl if without_jsonl in SCHEMA_FILES else find_closest_word(name, list(SCHEMA_FILES))
         raise NotFound("schema", name, hint=f"convo schema {closest}" if closest else "convo schema")
     return files("convo").joinpath("schemas", f"{SCHEMA_FILES[name]}.json").read_text(encoding="utf-8")
 
