@@ -109,9 +109,9 @@ class ConvoError(Exception):
         return str(self.args[0])
 
     def replace_hint(self, hint: str, *, shell_hint: str = "") -> None:
-        """Replace all hints of the class: in a shell, at a prompt, and of an unsaved conversation."""
+        """Replace all hints: in a shell, at a prompt, of an unsaved conversation, and a change of the command line."""
         self.hint, self.shell_hint, self.prompt_hint, self.unsaved_hint = hint, shell_hint, "", ""
-        self.added_hints = ()
+        self.added_hints, self.argument_fix = (), None
 
     def add_hint(self, alternative: str) -> None:
         """Add an alternative to each hint."""
@@ -121,9 +121,11 @@ class ConvoError(Exception):
         self.prompt_hint = self.prompt_hint and f"{self.prompt_hint}, or {alternative}"
         self.unsaved_hint = self.unsaved_hint and f"{self.unsaved_hint}, or {alternative}"
 
-    def with_argument_fix(self, wrong: str, *right: str) -> Self:
-        """Return this error with a change of the command line."""
-        self.argument_fix = ArgumentFix(wrong, right)
+    def with_argument_fix(self, wrong: str, *right: str | None) -> Self:
+        """Return this error with a change of the command line; None as a word: no change is known."""
+        words = tuple(word for word in right if word is not None)
+        if len(words) == len(right):
+            self.argument_fix = ArgumentFix(wrong, words)
         return self
 
     def with_hints_of(self, other: "type[ConvoError]") -> Self:

@@ -94,6 +94,9 @@ async def _make_unknown_handle_error(store: Store, handle: str) -> NotFound:
     if os.path.splitext(handle)[1] in FILE_SUFFIXES:
         return NotFound("session or file", handle, hint="check the path")
     noun = STRATEGIES[owner_of_handle(handle)].id_noun
+    if base_handle.startswith("@"):
+        closest = find_closest_word(base_handle, (LAST_HANDLE, RECORDED_HANDLE))
+        return NotFound("session", handle).with_argument_fix(base_handle, closest)
     closest = None if noun else await _find_closest_session_name(store, base_handle)
     if closest is None:
         return NotFound(noun or "session", handle)

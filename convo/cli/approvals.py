@@ -267,11 +267,8 @@ async def _load_paused_runs(store: Store, run_filter: str | None, *, include_dec
             continue
         paused_runs.append((run, PausedRun(run.id, name, _waiting_time_s(run), calls)))
     if run_filter is not None and not paused_runs:
-        unknown, closest = (
-            NotFound("paused run", run_filter, hint="convo approvals"),
-            find_closest_word(run_filter, names),
-        )
-        raise unknown.with_argument_fix(run_filter, closest) if closest else unknown
+        unknown = NotFound("paused run", run_filter, hint="convo approvals")
+        raise unknown.with_argument_fix(run_filter, find_closest_word(run_filter, names))
     return LoadedRuns(paused_runs, unreadable)
 
 
@@ -321,7 +318,7 @@ def _match_calls(
         note = f"; pending: {', '.join(ids[:MAX_NAMED_CALLS])}{', ...' if len(ids) > MAX_NAMED_CALLS else ''}"
         unknown = NotFound("pending call", name, note=note if ids else "", hint="convo approvals")
         closest = find_closest_word(name, [*ids, *{call.tool for _, call in undecided}])
-        raise unknown.with_argument_fix(selector, closest + selector[len(name) :]) if closest else unknown
+        raise unknown.with_argument_fix(selector, closest and closest + selector[len(name) :])
     return [SelectedCall(run, call, reason or None) for run, call in matches]
 
 

@@ -270,12 +270,12 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
         if failure.shell_hint:
             continue_command = await context.make_continue_command(chat)
             option = _find_valid_option(failure, chat)
-            if option and not continue_command:
-                failure.with_argument_fix(option[0], *option)
             step = f"{' '.join(option)}, then: /retry" if option else f"then: {failure.hint}"
             separator = " " if option else ", "
             at_prompt = continue_command and f"{continue_command}{separator}{step}"
             failure.replace_hint(at_prompt or ", or ".join(failure.added_hints) or REPEAT_HINT)
+            if option and not continue_command:
+                failure.with_argument_fix(option[0], *option)
         else:
             name = chat.session.name if chat.record.is_saved else ""
             failure.replace_hint(failure.format_conversation_hint(quote(name) if name else ""))

@@ -149,7 +149,7 @@ def _match_calls(value: str, flag: str, pending: Sequence[PendingApproval]) -> I
             raise NotFound("pending call", name, note=": this run has no pending calls", hint="convo approvals")
         error = NotFound("pending call", name, hint=f"one of {ids}")
         closest = find_closest_word(name, [call.call_id for call in pending])
-        raise error.with_argument_fix(value, closest + value[len(name) :]) if closest else error
+        raise error.with_argument_fix(value, closest and closest + value[len(name) :])
     for call in matches:
         _check_applicable(call, flag)
         yield (

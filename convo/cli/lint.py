@@ -13,6 +13,7 @@ from importlib.resources import files
 from convo import __version__
 from convo.cli.lint_target import load_lint_target
 from convo.cli.resolve import LookupOptions
+from convo.config.values import find_closest_word
 from convo.errors import NotFound
 from convo.lint.report import LintReport, build_sarif
 from convo.lint.rules import LINT_RULE_BY_CODE, LINT_RULES
@@ -59,7 +60,8 @@ def print_rule(code: str) -> None:
     elif code in LINT_RULE_BY_CODE:
         sys.stdout.write(read_rule_page(code))
     else:
-        raise NotFound("rule", escape_control_chars(code), hint="convo lint --explain all")
+        error = NotFound("rule", escape_control_chars(code), hint="convo lint --explain all")
+        raise error.with_argument_fix(code, find_closest_word(code, LINT_RULE_BY_CODE))
 
 
 def read_rule_page(code: str) -> str:

@@ -863,12 +863,23 @@ def fix_command_line(argv: Sequence[str], fix: ArgumentFix) -> str:
     if not fix.wrong:
         end = argv.index("--") if "--" in argv else len(argv)
         return format_command_line([*argv[:end], *fix.right, *argv[end:]])
-    for index, arg in enumerate(argv):
-        name, has_value, value = arg.partition("=")
-        if arg == fix.wrong or name == fix.wrong:
-            has_own_value = arg == fix.wrong and arg.startswith("--") and len(fix.right) > 1
-            end = index + (2 if has_own_value else 1)
-            return format_command_line([*argv[:index], *fix.right, *argv[end:]])
-        if name.startswith("--") and has_value and value == fix.wrong and fix.right:
-            return format_command_line([*argv[:index], f"{name}={' '.join(fix.right)}", *argv[index + 1 :]])
-    return ""
+    matches = [index for index, arg in enumerate(argv) if _find_argument(arg, fix.wrong) is not None]
+    if not matches:
+        return ""
+    values = [index for index in matches if index and argv[index - 1].startswith("-")]
+    index = values[-1] if values else matches[0]
+    start, end = _find_argument(argv[index], fix.wrong) or (0, 0)
+    arg, right = argv[index], fix.right
+    if start or end < len(arg):
+        right = (arg[:start] + " ".join(right) + arg[end:],)
+    has_own_value = arg == fix.wrong and arg.startswith("--") and len(right) > 1
+    return format_command_line([*argv[:index], *right, *argv[index + (2 if has_own_value else 1) :]])
+
+
+def _find_argument(arg: str, wrong: str) -> tuple[int, int] | None:
+    """Return the part of an argument to replace: all of it, the value of --name=VALUE, or the handle before @N."""
+    name, has_value, _ = arg.partition("=")
+    for start in (0, len(name) + 1) if name.startswith("--") and has_value else (0,):
+        if re.fullmatch(re.escape(wrong) + r"(@-?\d+)?", arg[start:]):
+            return start, start + len(wrong)
+    return (0, len(arg)) if has_value and name == wrong else None

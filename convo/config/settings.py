@@ -273,7 +273,7 @@ def resolve_model_name(
     if full_name in providers:
         raise InvalidSettings(
             f"{source.location}: {full_name!r} is a provider, not a model", hint=f"use {full_name}/MODEL"
-        )
+        ).with_argument_fix(full_name, DEFAULT_MODELS.get(full_name))
     if not full_name:
         raise InvalidSettings(f"{source.location}: {full_name!r} has no model name", hint="use provider/model")
     first = [name for name in DEFAULT_MODELS if name in providers]
@@ -371,4 +371,4 @@ def _unknown_provider_error(
     return InvalidSettings(
         f"{source.location}: no provider {name.provider!r} for {str(name)!r}{note} (known: {', '.join(providers)})",
         hint=hint,
-    )
+    ).with_argument_fix(str(name), suggestion and f"{suggestion}/{name.model}")

@@ -172,7 +172,7 @@ def read_template(folder: Path, name: str) -> bytes:
     except FileNotFoundError:
         closest = find_closest_word(name, list_template_names(folder))
         error = NotFound("template", name, hint=f"convo chat -t {closest}" if closest else "convo templates")
-        raise (error.with_argument_fix(name, closest) if closest else error) from None
+        raise error.with_argument_fix(name, closest) from None
     except IsADirectoryError:
         raise InvalidSettings(f"{path}: is not a regular file") from None
     except OSError as error:

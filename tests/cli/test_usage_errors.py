@@ -10,6 +10,8 @@ from tests.command_runner import Convo
 
 AGENT = "--agent bot.py:desk"
 FORMATS = "replay, jsonl, markdown, html, runstate"
+DURATION = "must be a whole number followed by s, m, h, d or w, as in 30d"
+PROVIDERS = "(known: anthropic, azure, deepseek, local, ollama, openai, scripted)"
 OWNERS = "replay, session, conversation, chain"
 TEMPERATURE_HINT = "convo chat --temperature 0.7 --top-p 0.5 hi"
 REDACTED_STORE_HINT = "convo store stats --store 'postgresql://u:***@h/d'"
@@ -112,15 +114,19 @@ STORE_HINT = "give --store another value, or omit it"
             "leave --schema out",
         ),
         ("next @last --curl --json", "--curl and --json cannot be used together", "use one of them"),
-        ("next @last --count all", "--count accepts auto, endpoint, offline, not 'all'", "convo next --help"),
+        (
+            "next @last --count all",
+            "--count accepts auto, endpoint, offline, not 'all'",
+            "convo next @last --count auto",
+        ),
         (
             f"next @last {AGENT} -s short",
             "-s and --agent cannot be used together: an agent has its own instructions",
             "leave -s out",
         ),
         ("diff a --wire --server", "--wire and --server cannot be used together", "use one of them"),
-        ("diff a", "convo diff takes two handles, or one with --server", "convo diff --help"),
-        ("diff a b --server", "convo diff takes one handle with --server", "convo diff --help"),
+        ("diff a", "convo diff takes two handles, or one with --server", "convo diff a@1 a"),
+        ("diff a b --server", "convo diff takes one handle with --server", "convo diff a --server"),
         ("lint", "no handle was given", "convo lint @last"),
         ("race --json --jsonl", "--json and --jsonl cannot be used together", "use one of them"),
         (
@@ -129,7 +135,7 @@ STORE_HINT = "give --store another value, or omit it"
             "use one of them",
         ),
         ("inspect a --json --html page.html", "--json and --html cannot be used together", "use one of them"),
-        ("inspect a --until-idle", "--until-idle requires --watch", "add --watch"),
+        ("inspect a --until-idle", "--until-idle requires --watch", "convo inspect a --until-idle --watch"),
         ("inspect a b --watch", "--watch accepts one handle", "convo inspect a --watch"),
         ("inspect - --watch", "--watch accepts one handle", "convo inspect - --watch"),
         (
@@ -271,6 +277,9 @@ def test_a_number_below_the_smallest_value_is_refused(argv: str, message: str, c
             "--to accepts replay, session, conversation, chain, not 'sesion'",
             "convo convert oslo --to session",
         ),
+        ("chat -m openai hi", "-m: 'openai' is a provider, not a model", "convo chat -m openai/gpt-5-mini hi"),
+        ("store prune --older-than 30 -y", f"--older-than {DURATION}", "convo store prune --older-than 30d -y"),
+        ("tap --provider opnai -- true", f"no provider 'opnai' {PROVIDERS}", "convo tap --provider openai -- true"),
         ("store prune", "missing option '--older-than'", "convo store prune --older-than 30d"),
         ("store prune -y=x", "there is no '=' after a short option", "convo store prune --help"),
         ("store stats /data/x.db", "unexpected argument: /data/x.db", "convo store stats --store sqlite:/data/x.db"),
@@ -328,6 +337,30 @@ def test_a_command_line_that_cannot_be_parsed_is_answered_with_a_valid_one(
     got = convo(*shlex.split(argv))
     assert (got.exit, got.out, got.err) == (2, "", f"convo: {message}\n  try: {hint}\n")
     assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "message", "hint"),
+    [
+        ("inspect @lsat --full", "no session '@lsat'", "convo inspect @last --full"),
+        ("inspect olso --items", "no session 'olso'; did you mean 'oslo'?", "convo inspect oslo --items"),
+        ("chat --fork=olso@1 -q 'a b'", "no session 'olso'; did you mean 'oslo'?", "convo chat --fork=oslo@1 -q 'a b'"),
+        ("lint --explain invalid-argument", "no rule 'invalid-argument'", "convo lint --explain invalid-arguments"),
+        ("schema inspct", "no schema 'inspct'", "convo schema inspect"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_command_for_the_most_similar_one(
+    argv: str, message: str, hint: str, convo: Convo
+) -> None:
+    convo("chat", "-m", "scripted/echo", "-n", "oslo", "hi")
+    got = convo(*shlex.split(argv))
+    assert (got.exit, got.out, got.err) == (5, "", f"convo: {message}\n  try: {hint}\n")
+
+
+def test_the_value_of_an_option_is_replaced_and_not_an_equal_argument(convo: Convo) -> None:
+    convo("chat", "-m", "scripted/echo", "-n", "oslo", "hi")
+    got = convo("chat", "-q", "oslo", "-n", "oslo")
+    assert got.err.splitlines()[1] == "  try: convo chat -q oslo -n oslo-2"
 
 
 def test_a_negative_number_is_refused_with_a_command_that_passes_it_as_a_value(convo: Convo) -> None:

@@ -48,7 +48,10 @@ def diff_command(
         raise InvalidUsage("--wire and --server cannot be used together", hint="use one of them")
     if server == (b is not None):
         expected = "one handle with --server" if server else "two handles, or one with --server"
-        raise InvalidUsage(f"convo diff takes {expected}", hint="convo diff --help")
+        error = InvalidUsage(f"convo diff takes {expected}", hint="convo diff --help")
+        if b is not None:
+            raise error.with_argument_fix(b)
+        raise error.with_argument_fix(a, f"{a}@1", a) if "@" not in a else error
     import asyncio
 
     from convo.cli.diff import DiffOptions, run_diff

@@ -199,7 +199,7 @@ def _watch_one_handle(
     """Watch one handle. Raises InvalidUsage for several handles, or for an option that is not possible with --watch."""
     other = next((flag for flag, is_set in other_flags.items() if is_set), None)
     if not display.watch:
-        raise InvalidUsage("--until-idle requires --watch", hint="add --watch")
+        raise InvalidUsage("--until-idle requires --watch", hint="add --watch").with_argument_fix("", "--watch")
     if len(handles) > 1 or handles == ["-"]:
         raise InvalidUsage("--watch accepts one handle", hint=f"convo inspect {handles[0]} --watch")
     if other:
