@@ -4,7 +4,7 @@ import asyncio
 import threading
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from time import monotonic, process_time
+from time import monotonic, thread_time
 from typing import Any
 
 import httpx2
@@ -272,11 +272,11 @@ LONG_MESSAGES = {
 
 @pytest.mark.parametrize("text", LONG_MESSAGES.values(), ids=LONG_MESSAGES)
 def test_long_error_messages_are_searched_quickly(text: str) -> None:
-    started_at = process_time()
+    started_at = thread_time()
 
     fault_from_status(400, {"error": {"message": text, "code": text, "type": text}}, ErrorContext("mine", model="m"))
 
-    assert process_time() - started_at < 0.5
+    assert thread_time() - started_at < 0.5
 
 
 def test_deeply_nested_error_objects_are_read_up_to_a_limit() -> None:
