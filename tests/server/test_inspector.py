@@ -419,6 +419,26 @@ def test_a_shown_request_stays_in_its_place_when_its_chain_continues(live: LiveC
     expect(page.locator("dl").first).to_contain_text("Total2 requests")
 
 
+def test_the_pane_and_opened_json_stay_as_they_are_when_a_request_is_continued(live: LiveChain) -> None:
+    page = live.page
+    page.goto(f"{live.gateway.root}/?request={live.response_id}")
+    page.locator("#fork summary").click()
+    page.locator("#detail article summary").first.click()
+    expect(page.locator("#detail article .json")).to_have_count(1)
+    page.locator("#fork-text").evaluate("node => { node.focus(); node.setSelectionRange(1, 1); }")
+    second = live.answer(previous_response_id=live.response_id)
+    expect(page.locator("#detail-continued")).to_have_text(f"Continued in {second}")
+    expect(page.locator("#fork-text")).to_be_visible()
+    assert page.evaluate("[document.activeElement.id, document.activeElement.selectionStart]") == ["fork-text", 1]
+    expect(page.locator("#detail article .json")).to_have_count(1)
+    page.goto(f"{live.address}/{second}")
+    page.locator("#input-1 summary").click()
+    expect(page.locator("main article .json")).to_have_count(1)
+    live.answer(previous_response_id=second)
+    expect(page.locator(".tree tbody tr")).to_have_count(3)
+    expect(page.locator("#input-1 .json")).to_be_visible()
+
+
 def test_a_retry_replaces_a_failed_answer_and_a_deleted_one_is_left(live: LiveChain) -> None:
     page = live.page
     page.goto(live.address)
@@ -736,6 +756,9 @@ def test_a_long_conversation_is_rendered_in_parts(browser: Browser, tmp_path: Pa
         expect(page.locator("tbody tr")).to_have_count(100)
         expect(page.locator("main article")).to_have_count(20)
         assert page.evaluate("document.querySelectorAll('*').length") < 5_000
+        bars, last_bar = page.locator(".usage .scrollable"), page.locator(".usage-bar").last
+        is_visible = "([box, bar]) => bar.getBoundingClientRect().right <= box.getBoundingClientRect().right + 1"
+        assert page.evaluate(is_visible, [bars.element_handle(), last_bar.element_handle()])
         page.locator("#tree-earlier").click()
         expect(page.locator("tbody tr")).to_have_count(200)
         page.locator("#path-earlier").click()

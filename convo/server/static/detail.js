@@ -53,7 +53,7 @@ export function requestDetail({ id, tab, row, rows, text, conversation, message,
     ),
     element(
       "p",
-      { class: "note" },
+      { class: "note", id: "detail-status" },
       status ? statusLabel(status) : null,
       ` ${id} `,
       link && element("a", { href: address(handle, id), id: "detail-open" }, "Open the conversation"),
@@ -63,6 +63,14 @@ export function requestDetail({ id, tab, row, rows, text, conversation, message,
     ...(link && status === "in_progress" && text !== undefined ? pendingText(text, "") : []),
     ...(link ? tabs(tab, chooseTab, conversation, link, { rows, compare, chooseOther }) : pendingText(text, message)),
   ];
+}
+
+/** Update the links to the requests that continue the one in the pane; all other parts of the pane stay as they are. */
+export function updateContinuations({ id, conversation, rows }, { openRequest }) {
+  const focusedId = document.activeElement?.closest("#detail-continued a")?.dataset.request;
+  document.getElementById("detail-continued")?.remove();
+  document.getElementById("detail-status")?.after(...continuations(id, conversation, rows, openRequest));
+  if (focusedId) [...document.querySelectorAll("#detail-continued a")].find(({ dataset }) => dataset.request === focusedId)?.focus();
 }
 
 /** Create the links to the requests that continue this one: those that were loaded with it, and those of the table. */

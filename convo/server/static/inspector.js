@@ -8,7 +8,7 @@
 import { approvalButtons, showDecisions } from "./approvals.js";
 import { RequestCharts } from "./charts.js";
 import { ANSWERED_STATUSES, Conversation, UNFINISHED_STATUSES } from "./conversation.js";
-import { knownTab, markTab, requestDetail } from "./detail.js";
+import { knownTab, markTab, requestDetail, updateContinuations } from "./detail.js";
 import { branchDifference, comparisonAddress, comparisonForm } from "./difference.js";
 import { compactionPreview } from "./compaction.js";
 import { exportLinks } from "./export.js";
@@ -426,8 +426,11 @@ function drawDetail() {
   const state = { id, tab: knownTab(tab), row, rows, text, conversation, message, compare };
   const children = rows.filter(({ parent }) => parent === id).map((child) => child.id);
   const others = state.tab === "diff" ? [...(conversation?.links.keys() ?? [])] : [];
-  const version = id && JSON.stringify([id, tab, compare, row, text, Boolean(conversation), message, children, others]);
-  if (pane.dataset.version === version) return;
+  const version = id && JSON.stringify([id, tab, compare, row, text, Boolean(conversation), message, others]);
+  const childrenVersion = JSON.stringify(children);
+  const hasSameChildren = pane.dataset.children === childrenVersion;
+  pane.dataset.children = childrenVersion;
+  if (pane.dataset.version === version) return hasSameChildren ? undefined : updateContinuations(state, { openRequest });
   const isSame = page.drawnDetail === `${id} ${tab}`;
   page.drawnDetail = `${id} ${tab}`;
   const scrollTop = isSame ? pane.scrollTop : 0; // read before a change: afterwards it would cause a layout
@@ -560,6 +563,7 @@ function drawMain() {
     const shownPart = `${page.handle} ${page.responseId}`;
     if (page.drawnPart === shownPart) keepScroll(() => keepFocus(draw));
     else keepFocus(draw);
+    if (page.drawnPart !== shownPart) showNewestBars();
     page.drawnPart = shownPart;
     document.title = data ? `${data.name} · convo` : "convo";
   }
@@ -766,12 +770,24 @@ function keepFocus(draw) {
 function keepScroll(draw) {
   const boxes = () => [...byId("main").querySelectorAll(".scrollable")];
   const scrolled = boxes().map(({ scrollLeft }) => scrollLeft);
+  const bars = document.querySelector(".usage .scrollable");
+  const isAtEnd = bars && bars.scrollLeft + bars.clientWidth >= bars.scrollWidth - 1;
   const topOf = (node) => node.getBoundingClientRect().top;
   const anchor = scrollY > 0 && [...byId("main").querySelectorAll("[id]")].find((node) => node.getClientRects().length && topOf(node) >= 0);
   const [id, top] = anchor ? [anchor.id, topOf(anchor)] : [];
   draw();
   if (id && byId(id)) scrollBy({ top: topOf(byId(id)) - top, behavior: "instant" });
   boxes().forEach((node, index) => (node.scrollLeft = scrolled[index] ?? 0));
+  if (isAtEnd) document.querySelector(".usage .scrollable")?.scrollTo({ left: Number.MAX_SAFE_INTEGER, behavior: "instant" });
+}
+
+/** Scroll the bars to the newest one, or to that of the shown request. */
+function showNewestBars() {
+  const bars = document.querySelector(".usage .scrollable");
+  if (!bars) return;
+  const selected = bars.querySelector(".usage-bar.selected");
+  const offset = selected && selected.getBoundingClientRect().left - bars.getBoundingClientRect().left + bars.scrollLeft;
+  bars.scrollLeft = offset ? offset - bars.clientWidth / 2 : bars.scrollWidth;
 }
 
 // -- keys ----------------------------------------------------------------------------------------

@@ -140,11 +140,12 @@ function collapsedIfLong(passage, text, label) {
 /**
  * Create one item in full.
  *
- * number: its number in the history, from 1
- * note:   added to the heading, in a narrow window only its first word
- * level:  of the heading
+ * number:  its number in the history, from 1
+ * note:    added to the heading, in a narrow window only its first word
+ * level:   of the heading
+ * jsonKey: of its JSON among those that are open
  */
-function itemArticle(item, { number, note = "", level }) {
+function itemArticle(item, { number, note = "", level, jsonKey }) {
   const label = `item ${number}`;
   const [, word, rest] = /^(\S*)(.*)$/.exec(note);
   const heading = element(
@@ -158,18 +159,27 @@ function itemArticle(item, { number, note = "", level }) {
     { class: isUserMessage(item) || item.role === "assistant" ? item.role : "other" },
     heading,
     ...itemPassages(item).map(([form, text]) => collapsedIfLong(itemPassage(item, form, text, label), text, label)),
-    jsonDetails(item, label),
+    jsonDetails(item, label, jsonKey),
   );
 }
 
+// The JSON of items that was opened: it stays open when the page is drawn again.
+const openJson = new Set();
+
 /** Show the item as it was sent; its JSON is created when it is opened. */
-function jsonDetails(item, label) {
-  const toggle = ({ target }) =>
-    target.open && !target.querySelector(".json") && target.append(jsonTree(item, `JSON of ${label}`));
+function jsonDetails(item, label, key) {
+  const tree = () => jsonTree(item, `JSON of ${label}`);
+  const toggle = ({ target }) => {
+    if (target.open) openJson.add(key);
+    else openJson.delete(key);
+    if (target.open && !target.querySelector(".json")) target.append(tree());
+  };
+  const isOpen = openJson.has(key);
   return element(
     "details",
-    { toggle },
+    { toggle, open: isOpen },
     element("summary", {}, "JSON", element("span", { class: "hidden" }, ` of ${label}`)),
+    isOpen && tree(),
   );
 }
 
@@ -180,7 +190,8 @@ function jsonDetails(item, label) {
  */
 export function itemList(name, entries, level = "h5") {
   if (!entries.length) return [element("p", { class: "aside" }, "no items")];
-  const content = (entry) => (entry.item ? itemArticle(entry.item, { ...entry, level }) : deletedItem(entry));
+  const jsonKey = ({ key, item, number }) => `${name} ${number} ${key ?? JSON.stringify(item)}`;
+  const content = (entry) => (entry.item ? itemArticle(entry.item, { ...entry, level, jsonKey: jsonKey(entry) }) : deletedItem(entry));
   const draw = (index) => element("li", { id: `${name}-${entries[index].number}` }, content(entries[index]));
   return pagedList({ name, list: element("ol", { class: "items" }), count: entries.length, draw, page: 20 });
 }
