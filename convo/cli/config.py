@@ -190,7 +190,9 @@ def _add_similar_setting(error: ConvoError, name: str) -> bool:
 
 
 def _add_valid_value(error: ConvoError, key: SettingKey, text: str) -> None:
-    """Add a valid value to an error for an invalid one: the most similar choice, or the default."""
+    """Add a valid value to an error without advice of its own: the most similar choice, or the default."""
+    if not error.hint.startswith("convo config list"):
+        return
     try:
         check = get_schema(key, "")
     except InvalidSettings:

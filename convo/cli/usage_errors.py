@@ -670,9 +670,9 @@ def _get_placeholder(metavar: str) -> str:
 
 
 def _get_metavar(argument: Any, error: typer.TyperException) -> str:
-    """Return the name of an argument in the help, without the braces of a required one."""
+    """Return the name of an argument in the help, without the braces or brackets around it."""
     metavar = str(argument.make_metavar(getattr(error, "ctx", None)))
-    return metavar.removeprefix("{").removesuffix("}")
+    return re.sub(r"^\[(\w+)\]", r"\1", metavar).removeprefix("{").removesuffix("}")
 
 
 def _replace_value(problem: UsageProblem, param: Any) -> list[str] | None:

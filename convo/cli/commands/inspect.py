@@ -59,7 +59,7 @@ def check_handles(ctx: typer.Context, param: typer.CallbackParam, value: list[st
 HandlesArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="HANDLE...",
+        metavar="[HANDLE]...",
         help=f"{TURN_HANDLE_HELP}; - for stdin. Without one, -i opens @last.",
         callback=check_handles,
         show_default=False,
