@@ -474,7 +474,6 @@ VALUE_BY_OPTION: Mapping[str, str] = {
     "--max-output-tokens": "1000",
     "--max-turns": "10",
     "--model": "local",
-    "--older-than": "30d",
     "--port": "8788",
     "--reasoning-effort": "high",
     "--session-limit": "20",

@@ -280,7 +280,7 @@ def test_a_number_below_the_smallest_value_is_refused(argv: str, message: str, c
         ("chat -m openai hi", "-m: 'openai' is a provider, not a model", "convo chat -m openai/gpt-5-mini hi"),
         ("store prune --older-than 30 -y", f"--older-than {DURATION}", "convo store prune --older-than 30d -y"),
         ("tap --provider opnai -- true", f"no provider 'opnai' {PROVIDERS}", "convo tap --provider openai -- true"),
-        ("store prune", "missing option '--older-than'", "convo store prune --older-than 30d"),
+        ("store prune", "missing option '--older-than'", "convo store prune --older-than TIME"),
         ("store prune -y=x", "there is no '=' after a short option", "convo store prune --help"),
         ("store stats /data/x.db", "unexpected argument: /data/x.db", "convo store stats --store sqlite:/data/x.db"),
         ("config list a b c", "unexpected arguments: b c", "convo config list a"),
