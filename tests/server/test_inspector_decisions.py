@@ -71,6 +71,7 @@ def test_an_approved_call_runs_once_when_the_run_is_resumed(open_desk: OpenDesk,
     assert horizontal_overflow(page) == 0
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
+    assert page.locator("#state").evaluate("node => node.clientWidth") > 200
     expect(page.get_by_role("button", name="Approve refund (c1)")).to_be_focused()
 
     open_dialog(page, "Approve refund (c1)").get_by_role("button", name="Approve", exact=True).press("Enter")
