@@ -32,6 +32,12 @@ LM_STUDIO: Responses = {
 VLLM: Responses = {"/v1/models": {"data": [{"id": "a", "max_model_len": 8_096}, {"id": "b", "max_model_len": "x"}]}}
 
 
+@pytest.fixture(autouse=True)
+def patient_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may take more than two seconds for an answer."""
+    monkeypatch.setattr(server_search, "SEARCH_TIMEOUT_S", 60.0)
+
+
 @contextmanager
 def run_server(responses: Responses, *, delay_s: float = 0.0) -> Iterator[int]:
     """Run a server with these JSON responses by path, and by model for POST; yields its port."""
