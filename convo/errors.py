@@ -62,13 +62,14 @@ REPEAT_HINT = "repeat the command"
 
 
 class ArgumentFix(NamedTuple):
-    """A change that makes a command line valid: `right` in place of `wrong`, or added if that is empty.
+    """A change that makes a command line valid.
 
-    wrong:  an argument, the value of an option, or an option; two words in `right` replace an option and its value
+    argument:     the part to replace: an argument, the value of an option, or an option; "" to add the replacement
+    replacement:  the new arguments; two of them replace an option and its value, none removes the argument
     """
 
-    wrong: str = ""
-    right: tuple[str, ...] = ()
+    argument: str = ""
+    replacement: tuple[str, ...] = ()
 
 
 class ConvoError(Exception):
@@ -79,7 +80,7 @@ class ConvoError(Exception):
     prompt_hint:   the next step at the prompt of a chat, if `hint` is only valid in a shell
     unsaved_hint:  the next step of a conversation that is not stored, if `hint` has `HANDLE`
     added_hints:   alternatives that each hint ends with
-    argument_fix:  the change of the command line that is valid; in a shell the changed line is the hint
+    argument_fix:  a change that makes the command line valid; in a shell the changed command line is the hint
     """
 
     code: str = "failed"
@@ -121,11 +122,11 @@ class ConvoError(Exception):
         self.prompt_hint = self.prompt_hint and f"{self.prompt_hint}, or {alternative}"
         self.unsaved_hint = self.unsaved_hint and f"{self.unsaved_hint}, or {alternative}"
 
-    def with_argument_fix(self, wrong: str, *right: str | None) -> Self:
-        """Return this error with a change of the command line; None as a word: no change is known."""
-        words = tuple(word for word in right if word is not None)
-        if len(words) == len(right):
-            self.argument_fix = ArgumentFix(wrong, words)
+    def with_argument_fix(self, argument: str, *replacement: str | None) -> Self:
+        """Return this error with an `ArgumentFix`; without one if a part of the replacement is None."""
+        words = tuple(word for word in replacement if word is not None)
+        if len(words) == len(replacement):
+            self.argument_fix = ArgumentFix(argument, words)
         return self
 
     def with_hints_of(self, other: "type[ConvoError]") -> Self:

@@ -21,8 +21,8 @@ import typer
 from typer.core import TyperArgument, TyperGroup
 
 from convo.cli.output import CommandFailure
-from convo.config.values import redact_passwords
-from convo.errors import ArgumentFix
+from convo.config.values import find_closest_word, redact_passwords
+from convo.errors import ArgumentFix, InvalidUsage
 
 MAX_HINT_CHARS = 200
 """Characters of an argument that a hint repeats; a longer one is shown as `...`."""
@@ -36,8 +36,8 @@ MIN_SHORTENED_CHARS = 20
 MAX_SHOWN_VALUE_CHARS = 80
 """Characters of an invalid value that a message repeats."""
 
-MAX_REPAIRS = 10
-"""Arguments that are changed in one command line."""
+MAX_FIXES = 10
+"""Changes of one command line."""
 
 ELLIPSIS = "..."
 
@@ -53,6 +53,13 @@ class UnknownCommand(typer.BadParameter):
     def __init__(self, ctx: Any, name: str) -> None:
         super().__init__(name, ctx=ctx)
         self.name = name
+
+
+class MissingCommand(typer.BadParameter):
+    """A group needs a command."""
+
+    def __init__(self, ctx: Any) -> None:
+        super().__init__("missing command", ctx=ctx)
 
 
 class UnexpectedArguments(typer.BadParameter):
@@ -206,8 +213,8 @@ def _suggest_root_command(root: Any, args: Sequence[str]) -> list[str] | None:
     """Suggest a command for unknown arguments: one of a similar name, `inspect` for a handle or file, or `chat`."""
     commands = root.list_commands(None)
     name, rest = args[0], list(args[1:])
-    words = list(takewhile(lambda word: not word.startswith("-"), args))
-    is_short = len(words) < MIN_MESSAGE_WORDS
+    words, options = _split_at_option(rest)
+    is_short = 1 + len(words) < MIN_MESSAGE_WORDS
     suggested = _suggest_by_meaning(args, commands, is_short=is_short)
     if suggested is not None:
         return suggested
@@ -218,11 +225,16 @@ def _suggest_root_command(root: Any, args: Sequence[str]) -> list[str] | None:
         return ["inspect", name, *rest] if "inspect" in commands and len(name) <= MAX_HINT_CHARS else None
     if "chat" not in commands:
         return None
-    index = next((index for index, word in enumerate(rest) if word.startswith("-")), len(rest))
-    prompt, options = " ".join((name, *rest[:index])), rest[index:]
+    prompt = " ".join((name, *words))
     if not prompt.strip() or len(prompt) + len(" ".join(map(quote, options))) > MAX_HINT_CHARS:
         return ["chat", PromptText(ELLIPSIS)]
     return ["chat", PromptText(prompt), *options]
+
+
+def _split_at_option(args: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split arguments before the first option."""
+    words = list(takewhile(lambda arg: not arg.startswith("-"), args))
+    return words, list(args[len(words) :])
 
 
 def _name_cutoff(name: str, *, is_short: bool) -> float:
@@ -247,8 +259,8 @@ def _suggest_by_meaning(args: Sequence[str], commands: Sequence[str], *, is_shor
         if command[0] not in commands or sum(map(len, rest)) > MAX_HINT_CHARS:
             return None
         if command == ["chat"]:
-            index = next((index for index, word in enumerate(rest) if word.startswith("-")), len(rest))
-            return ["chat", *[PromptText(" ".join(rest[:index]))][:index], *rest[index:]]
+            words, options = _split_at_option(rest)
+            return ["chat", *([PromptText(" ".join(words))] if words else []), *options]
         rest = [word for word in rest if not _is_secret(word)]
         return [*command, *(rest or ARGUMENTS_BY_COMMAND.get(meant, ()))]
     return None
@@ -259,10 +271,10 @@ def _suggest_subcommand(group: Any, args: Sequence[str]) -> list[str] | None:
     name, rest = args[0], list(args[1:])
     names = group.list_commands(None)
     meant = [word for word in SUBCOMMANDS_BY_WORD.get(name, ()) if word in names]
-    meant = meant or get_close_matches(name, names, n=1)
-    if not meant and {"set", "list", "trust"} <= set(names) and (setting := _find_setting(name)):
+    command = meant[0] if meant else find_closest_word(name, names)
+    if not command and {"set", "list", "trust"} <= set(names) and (setting := _find_setting(name)):
         return ["set" if rest and not rest[0].startswith("-") else "list", setting, *rest]
-    return [meant[0], *rest] if meant else None
+    return [command, *rest] if command else None
 
 
 def _find_setting(name: str) -> str:
@@ -270,7 +282,6 @@ def _find_setting(name: str) -> str:
     from convo.config.editor import parse_setting_key
     from convo.config.schema import find_similar_setting, get_schema
     from convo.config.values import format_setting_key
-    from convo.errors import InvalidUsage
 
     try:
         key = parse_setting_key(name)
@@ -410,13 +421,6 @@ def find_usage_problem(root: Any, argv: Sequence[str]) -> UsageProblem | None:
         command = subcommand
 
 
-class MissingCommand(typer.BadParameter):
-    """A group needs a command."""
-
-    def __init__(self, ctx: Any) -> None:
-        super().__init__("missing command", ctx=ctx)
-
-
 def to_usage_failure(error: typer.TyperException, root: Any, argv: Sequence[str]) -> CommandFailure:
     """Convert an error of the parser; the hint is the most similar valid command line, or the help of the command."""
     options_end = argv.index("--") if "--" in argv else len(argv)
@@ -424,29 +428,28 @@ def to_usage_failure(error: typer.TyperException, root: Any, argv: Sequence[str]
     problem = find_usage_problem(root, argv)
     ctx = getattr(error, "ctx", None)
     help_hint = f"{ctx.command_path if ctx else 'convo'} --help"
-    if problem is None:
-        return CommandFailure("usage", error.format_message(), help_hint, 2)
-    if isinstance(problem.error, MissingCommand):
-        return CommandFailure("usage", "missing command", help_hint, 2)
-    return CommandFailure("usage", _describe(problem), suggest_command_line(root, problem) or help_hint, 2)
+    message, hint = error.format_message(), ""
+    if problem is not None:
+        message, hint = _describe(problem), suggest_command_line(root, problem)
+    return CommandFailure("usage", message, hint or help_hint, InvalidUsage.exit)
 
 
 def suggest_command_line(root: Any, problem: UsageProblem) -> str:
     """Return the command line that is valid after the fewest changes; "" if none is known."""
     current: UsageProblem | None = problem
     argv = problem.argv
-    for _ in range(MAX_REPAIRS):
+    for _ in range(MAX_FIXES):
         if current is None:
             return format_command_line(argv)
-        repaired = _repair(root, current)
-        if repaired is None:
+        fixed_argv = _fix_first_error(root, current)
+        if fixed_argv is None:
             return ""
-        argv = repaired
+        argv = fixed_argv
         current = None if argv[-1] in HELP_OPTIONS else find_usage_problem(root, argv)
     return ""
 
 
-# -- one repair ------------------------------------------------------------------------------------
+# -- the fix of one error --------------------------------------------------------------------------
 
 NEGATIVE_NUMBER = re.compile(r"-\d*\.?\d+")
 
@@ -500,11 +503,11 @@ COMMAND_BY_MISSING_ARGUMENT: Mapping[str, str] = {
 """The command that lists the values of a missing argument."""
 
 
-def _repair(root: Any, problem: UsageProblem) -> list[str] | None:
+def _fix_first_error(root: Any, problem: UsageProblem) -> list[str] | None:
     """Change the argument that the first error is about, and return the command line; None without a likely change."""
     error, command = problem.error, problem.command
     param = getattr(error, "param", None)
-    option = _find_option(getattr(error, "option_name", ""), command)
+    option = _find_option(_get_option_name(error), command)
     match error:
         case UnknownCommand():
             return _replace_command(root, problem)
@@ -555,39 +558,39 @@ def _remove_extra_arguments(problem: UsageProblem, extra: Sequence[str]) -> list
 
 def _replace_option(root: Any, problem: UsageProblem) -> list[str] | None:
     """Replace an unknown option, or move it to the command that has it."""
-    command, args, name = problem.command, problem.args, _get_unknown_option(problem)
-    token = next((token for token in _iter_tokens(command, args) if token.name == name and token.param is None), None)
+    command, args, token = problem.command, problem.args, _find_unknown_option(problem)
     if token is None:
         return None
-    typed = args[token.position]
+    name, typed = token.name, args[token.position]
+    typed_name, separator, value = typed.partition("=")
     if NEGATIVE_NUMBER.fullmatch(typed):
         return problem.replace_args([*args[: token.position], "--", *args[token.position :]])
     first_command = next((problem.argv[index] for index in _list_positional_indexes(root, problem.argv)), "")
     meant = OPTIONS_BY_MISTAKEN_OPTION.get((first_command, name))
     if meant and _find_option(meant[0], command):
-        return _replace_arg(problem, token.position, *meant, *_get_inline_value(typed))
+        return _replace_arg(problem, token.position, *meant, *([value] if separator else []))
     other_command = COMMAND_BY_MISTAKEN_OPTION.get((first_command, name))
     if other_command:
         return [*problem.argv[: problem.start - 1], other_command, *args]
     root_option = _find_option(name, root)
     if root_option is not None and command is not root:
         return _move_root_option(problem, token, root_option)
-    similar = _find_similar_option(typed.partition("=")[0], command)
+    similar = _find_similar_option(typed_name, command)
     if similar:
-        return _replace_arg(problem, token.position, similar + typed[len(typed.partition("=")[0]) :])
+        return _replace_arg(problem, token.position, similar + separator + value)
     if isinstance(command, TyperGroup):
         return _move_option_to_subcommand(root, problem, token)
     return None
 
 
-def _get_unknown_option(problem: UsageProblem) -> str:
-    return str(getattr(problem.error, "option_name", None) or "")
+def _get_option_name(error: typer.TyperException) -> str:
+    """Return the option that the error is about; "" if it is about none."""
+    return str(getattr(error, "option_name", None) or "")
 
 
-def _get_inline_value(typed: str) -> list[str]:
-    """Return the value of --name=VALUE."""
-    _, has_value, value = typed.partition("=")
-    return [value] if has_value else []
+def _find_unknown_option(problem: UsageProblem) -> ArgumentToken | None:
+    name, tokens = _get_option_name(problem.error), _iter_tokens(problem.command, problem.args)
+    return next((token for token in tokens if token.name == name and token.param is None), None)
 
 
 def _move_root_option(problem: UsageProblem, token: ArgumentToken, option: Any) -> list[str]:
@@ -606,16 +609,16 @@ def _move_option_to_subcommand(root: Any, problem: UsageProblem, token: Argument
     """Move an option of a group behind the name of the command that has it: the one named, else `chat` or `list`."""
     group, args = problem.command, problem.args
     names = group.list_commands(None)
-    option_args = args[: token.position]
-    rest = args[token.position :]
-    named = next((index for index, arg in enumerate(rest) if arg in names), None)
-    default = next((name for name in ("chat", "list") if name in names), None) if named is None else rest[named]
-    subcommand = group.get_command(None, default) if default else None
+    group_args, rest = args[: token.position], args[token.position :]
+    name = next((arg for arg in rest if arg in names), None)
+    if name is not None:
+        rest.remove(name)
+    else:
+        name = next((name for name in ("chat", "list") if name in names), None)
+    subcommand = group.get_command(None, name) if name else None
     if subcommand is None or (not isinstance(subcommand, TyperGroup) and not _find_option(token.name, subcommand)):
         return None
-    before = rest[:named] if named is not None else rest
-    after = rest[named + 1 :] if named is not None else []
-    return problem.replace_args([*option_args, str(default), *before, *after])
+    return problem.replace_args([*group_args, str(name), *rest])
 
 
 def _find_similar_option(name: str, command: Any) -> str:
@@ -625,18 +628,14 @@ def _find_similar_option(name: str, command: Any) -> str:
     """
     names = [name for param in command.params if param.param_type_name == "option" for name in _get_option_names(param)]
     word = name.lstrip("-")
-    if not word or not name.startswith("-"):
-        return ""
     if f"-{name}" in names:
         return f"-{name}"
-    long_names = [option for option in names if option.startswith("--")]
-    if len(word) == 1:
+    if len(word) < 2 or not name.startswith("-"):
         return ""
-    longer = [option for option in long_names if word in option.strip("-").split("-")]
-    near = longer or get_close_matches(word, [option[2:] for option in long_names], n=1)
-    if not near:
-        near = [option for option in long_names if _is_abbreviation(word, option[2:])][:1]
-    return f"--{near[0].lstrip('-')}" if near else ""
+    long_names = [option[2:] for option in names if option.startswith("--")]
+    longer = next((option for option in long_names if word in option.split("-")), None)
+    similar = longer or _find_similar_word(word, long_names)
+    return f"--{similar}" if similar else ""
 
 
 def _is_abbreviation(word: str, full: str) -> bool:
@@ -715,21 +714,20 @@ def _get_choices(param: Any) -> list[str]:
 
 
 def _list_example_values(param: Any, value: str = "") -> list[str]:
-    """Return a valid value: the choice that is most similar to `value`, an example, the default, or the name of it."""
+    """Return a valid value: the choice that is most similar to `value`, an example, the default, or its metavar."""
     choices = _get_choices(param)
     if choices:
-        return [find_similar_choice(value, choices) or choices[0]]
+        return [_find_similar_word(value.lower(), choices) or choices[0]]
     example = VALUE_BY_OPTION.get(param.opts[-1])
     default = str(param.default) if isinstance(param.default, int | float) and param.default is not True else None
     name = example or default or _get_placeholder(param.metavar or str(param.name).upper())
     return name.split()[: max(param.nargs, 1)]
 
 
-def find_similar_choice(word: str, choices: Sequence[str]) -> str | None:
-    """Return the choice that is most similar to `word`, or that it abbreviates; None without one."""
-    lowered = word.lower()
-    closest = get_close_matches(lowered, choices, n=1) or [each for each in choices if _is_abbreviation(lowered, each)]
-    return next(iter(closest), None)
+def _find_similar_word(word: str, candidates: Sequence[str]) -> str | None:
+    """Return the candidate that is most similar to `word`, or the first one that it abbreviates."""
+    closest = find_closest_word(word, candidates)
+    return closest or next((candidate for candidate in candidates if _is_abbreviation(word, candidate)), None)
 
 
 # -- text ------------------------------------------------------------------------------------------
@@ -739,9 +737,11 @@ def _describe(problem: UsageProblem) -> str:
     """Describe the first error in one line."""
     error, command = problem.error, problem.command
     param = getattr(error, "param", None)
-    name = str(getattr(error, "option_name", None) or "")
+    name = _get_option_name(error)
     option = _find_option(name, command)
     match error:
+        case MissingCommand():
+            return "missing command"
         case UnknownCommand():
             place = f" of {error.ctx.command_path}" if error.ctx and error.ctx.parent else ""
             return f"no command {_show_value(error.name)!r}{place}"
@@ -765,9 +765,8 @@ def _describe(problem: UsageProblem) -> str:
 
 def _describe_unknown_option(problem: UsageProblem) -> str:
     """Describe an unknown option; the parser takes a negative number for one, unless it follows `--`."""
-    name = _get_unknown_option(problem)
-    tokens = _iter_tokens(problem.command, problem.args)
-    typed = next((problem.args[token.position] for token in tokens if token.name == name and token.param is None), "")
+    name, token = _get_option_name(problem.error), _find_unknown_option(problem)
+    typed = problem.args[token.position] if token else ""
     if NEGATIVE_NUMBER.fullmatch(typed):
         return f"{typed} is parsed as an option"
     return "there is no '=' after a short option" if name == "-=" else f"no option {_show_value(name)!r}"
@@ -859,26 +858,26 @@ def _quote_argument(arg: str) -> str:
 
 def fix_command_line(argv: Sequence[str], fix: ArgumentFix) -> str:
     """Return the command line of the user with one argument changed or some added; "" if that is not possible."""
-    if not fix.wrong:
+    if not fix.argument:
         end = argv.index("--") if "--" in argv else len(argv)
-        return format_command_line([*argv[:end], *fix.right, *argv[end:]])
-    matches = [index for index, arg in enumerate(argv) if _find_argument(arg, fix.wrong) is not None]
+        return format_command_line([*argv[:end], *fix.replacement, *argv[end:]])
+    matches = [index for index, arg in enumerate(argv) if _find_argument(arg, fix.argument) is not None]
     if not matches:
         return ""
     values = [index for index in matches if index and argv[index - 1].startswith("-")]
     index = values[-1] if values else matches[0]
-    start, end = _find_argument(argv[index], fix.wrong) or (0, 0)
-    arg, right = argv[index], fix.right
+    start, end = _find_argument(argv[index], fix.argument) or (0, 0)
+    arg, replacement = argv[index], fix.replacement
     if start or end < len(arg):
-        right = (arg[:start] + " ".join(right) + arg[end:],)
-    has_own_value = arg == fix.wrong and arg.startswith("--") and len(right) > 1
-    return format_command_line([*argv[:index], *right, *argv[index + (2 if has_own_value else 1) :]])
+        replacement = (arg[:start] + " ".join(replacement) + arg[end:],)
+    has_own_value = arg == fix.argument and arg.startswith("--") and len(replacement) > 1
+    return format_command_line([*argv[:index], *replacement, *argv[index + (2 if has_own_value else 1) :]])
 
 
-def _find_argument(arg: str, wrong: str) -> tuple[int, int] | None:
+def _find_argument(arg: str, text: str) -> tuple[int, int] | None:
     """Return the part of an argument to replace: all of it, the value of --name=VALUE, or the handle before @N."""
     name, has_value, _ = arg.partition("=")
     for start in (0, len(name) + 1) if name.startswith("--") and has_value else (0,):
-        if re.fullmatch(re.escape(wrong) + r"(@-?\d+)?", arg[start:]):
-            return start, start + len(wrong)
-    return (0, len(arg)) if has_value and name == wrong else None
+        if re.fullmatch(re.escape(text) + r"(@-?\d+)?", arg[start:]):
+            return start, start + len(text)
+    return (0, len(arg)) if has_value and name == text else None
