@@ -51,8 +51,8 @@ async def load_handle_view(
     max_links:   maximum number of requests to read: of a tree, those on the path to the handle and then the closest
                  forks; of a session, the newest; of a conversation, the last ones. A note says that there are more.
                  None for all, 1 for the handle's own request
-    is_branch_only:  read only the requests on the way to the handle, so that the time does not depend on the number of
-                 forks; of a conversation, all its requests are read
+    is_branch_only:  read only the branch that ends at the handle, so that the time does not depend on the number of
+                 forks; of a conversation, read all its requests
     Raises the errors of `resolve_handle`: NotFound, AmbiguousHandle, InvalidUsage.
     """
 

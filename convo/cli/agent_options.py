@@ -422,7 +422,7 @@ def load_python_file(file: Path) -> ModuleType:
 
 
 def _search_folder_first(folder: str) -> None:
-    """Let user code import modules of `folder`, as in a script; they hide no library that convo imports."""
+    """Let user code import modules of `folder`, as in a script; they shadow no library that convo imports."""
     if folder not in sys.path:
         sys.path.insert(0, folder)
         _LIBRARY_FINDER.user_folders.append(folder)
@@ -440,11 +440,11 @@ class _LibraryFinder:
         self.user_folders: list[str] = []
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Return the library that a user's module would hide; None for all other modules."""
+        """Return the library that a user's module would shadow; None for all other modules."""
         if path is not None:  # a module in a package
             return None
-        hidden_by = PathFinder.find_spec(name, self.user_folders)
-        if hidden_by is None or hidden_by.loader is None:  # a folder without __init__.py hides nothing
+        shadowing = PathFinder.find_spec(name, self.user_folders)
+        if shadowing is None or shadowing.loader is None:  # a folder without __init__.py shadows nothing
             return None
         if name not in sys.stdlib_module_names and name not in _list_library_names():
             return None

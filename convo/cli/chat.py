@@ -19,7 +19,7 @@ from convo.cli.output import print_event, print_json
 from convo.cli.repl import ReplController
 from convo.cli.repl_actions import check_no_open_run
 from convo.config.loader import SettingFlags, load_settings
-from convo.config.request_settings import FIELD_BY_SETTING, find_supported_choice, get_field
+from convo.config.request_settings import FIELD_BY_SETTING, find_supported_choice, get_request_field
 from convo.config.settings import Settings
 from convo.errors import REPEAT_HINT, ConvoError, Interrupted, InvalidUsage, NotFound
 from convo.history.items import Item, Json, StreamEvent, item_text, item_type, user_message
@@ -270,9 +270,8 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
         if failure.shell_hint:
             continue_command = await context.make_continue_command(chat)
             option = _find_valid_option(failure, chat)
-            step = f"{' '.join(option)}, then: /retry" if option else f"then: {failure.hint}"
-            separator = " " if option else ", "
-            at_prompt = continue_command and f"{continue_command}{separator}{step}"
+            step = f" {' '.join(option)}, then: /retry" if option else f", then: {failure.hint}"
+            at_prompt = continue_command and f"{continue_command}{step}"
             failure.replace_hint(at_prompt or ", or ".join(failure.added_hints) or REPEAT_HINT)
             if option and not continue_command:
                 failure.with_argument_fix(option[0], *option)
@@ -295,7 +294,7 @@ def _find_valid_option(failure: ConvoError, chat: Chat) -> tuple[str, ...]:
     """Return the option whose value an endpoint refused, with the most similar valid value; () if it is a setting."""
     field = getattr(failure, "param", None) or ""
     setting = next((name for name, own_field in FIELD_BY_SETTING.items() if own_field == field), None)
-    choice = find_supported_choice(field, get_field(chat.options.parameters, field), failure.message)
+    choice = find_supported_choice(field, get_request_field(chat.options.parameters, field), failure.message)
     return (f"--{setting.replace('_', '-')}", choice) if setting and choice and not failure.added_hints else ()
 
 

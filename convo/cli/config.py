@@ -79,7 +79,7 @@ from convo.config.values import (
     find_closest_word,
     format_setting_key,
     read_secret,
-    suggest_fraction,
+    suggest_fraction_command,
 )
 from convo.errors import ConvoError, InvalidSettings, InvalidUsage, NotFound, StoreFault, Unreadable
 from convo.terminal.settings_views import (
@@ -123,7 +123,7 @@ def print_settings(config: Path | None, key_filter: str | None, *, as_json: bool
     if not entries and not ignored:
         error = NotFound("value for", format_setting_key(key), hint=_hint_for_unset_setting(key))
         if key_filter:
-            _add_similar_setting(error, key_filter)
+            _suggest_similar_setting(error, key_filter)
         raise error
     if as_json:
         print_json(settings_to_json(entries, ignored))
@@ -148,8 +148,8 @@ def write_settings(target: SettingsTarget, texts: Mapping[str, str]) -> None:
         values = {keys[name]: parse_setting_value(text, keys[name], "config set") for name, text in texts.items()}
     except InvalidSettings as error:
         for name, text in texts.items():
-            if not _add_similar_setting(error, name):
-                _add_valid_value(error, keys[name], text)
+            if not _suggest_similar_setting(error, name):
+                _suggest_valid_value(error, keys[name], text)
         raise
     for key, value in values.items():
         run_check(key, value, partial(check_new_value, key), "config set")
@@ -172,7 +172,7 @@ def write_settings(target: SettingsTarget, texts: Mapping[str, str]) -> None:
 
 def _warn_of_percent_as_tokens(key: SettingKey, threshold: float) -> None:
     if warning := describe_percent_as_tokens(threshold):
-        command = suggest_fraction(threshold, quote(format_setting_key(key)))
+        command = suggest_fraction_command(threshold, quote(format_setting_key(key)))
         print_notice(f"warning: {warning}; for {threshold:g} %: {command}")
 
 
@@ -180,8 +180,8 @@ SECRET_SETTING = re.compile(r"key|token|secret|password", re.IGNORECASE)
 """Words in the name of a setting whose value may be a secret."""
 
 
-def _add_similar_setting(error: ConvoError, name: str) -> bool:
-    """Add the most similar setting to an error for an unknown one, unless its value may be a secret; return whether."""
+def _suggest_similar_setting(error: ConvoError, name: str) -> bool:
+    """Suggest the most similar setting, unless its value may be a secret; return whether there is one."""
     similar = find_similar_setting(parse_setting_key(name))
     if similar is None or SECRET_SETTING.search(f"{name} {similar[-1]}"):
         return False
@@ -189,8 +189,8 @@ def _add_similar_setting(error: ConvoError, name: str) -> bool:
     return True
 
 
-def _add_valid_value(error: ConvoError, key: SettingKey, text: str) -> None:
-    """Add a valid value to an error without advice of its own: the most similar choice, or the default."""
+def _suggest_valid_value(error: ConvoError, key: SettingKey, text: str) -> None:
+    """Suggest the most similar choice, or the default, if the error has no hint of its own."""
     if not error.hint.startswith("convo config list"):
         return
     try:
@@ -215,7 +215,7 @@ def remove_setting(target: SettingsTarget, name: str) -> None:
         remaining = unset_toml_value(text, key, str(path))
         if remaining is None:
             error = NotFound(f"value in {path} for", format_setting_key(key), hint=_hint_for_missing_value(name, key))
-            _add_similar_setting(error, name)
+            _suggest_similar_setting(error, name)
             raise error
         return remaining
 

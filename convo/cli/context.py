@@ -39,7 +39,7 @@ from convo.cli.run_options import AgentSource, RunFlags
 from convo.config.loader import ACTIVE_PROFILE, choose_model
 from convo.config.settings import ModelChoice, Settings
 from convo.config.storage import EPHEMERAL_STORE_TYPES
-from convo.config.values import Layer, describe_percent_as_tokens, suggest_fraction
+from convo.config.values import Layer, describe_percent_as_tokens, suggest_fraction_command
 from convo.errors import Busy, Conflict, ConvoError, InvalidUsage, ModelMissing, NotFound
 from convo.history.items import Json
 from convo.history.records import Link, Session, Strategy
@@ -306,7 +306,7 @@ class ChatContext:
         if self._auto_compaction.check_due(chat) and not self._has_warned_of_threshold:
             self._has_warned_of_threshold = True
             if warning := describe_percent_as_tokens(threshold):
-                self._output.note(f"warning: {warning}; for {threshold:g} %: {suggest_fraction(threshold)}")
+                self._output.note(f"warning: {warning}; for {threshold:g} %: {suggest_fraction_command(threshold)}")
         async with self._output.waiting_line.show("compacting"):
             await compact_if_due(chat, self._auto_compaction, self._output.note)
 

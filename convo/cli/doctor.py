@@ -10,7 +10,6 @@ import platform
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
@@ -48,7 +47,7 @@ from convo.config.request_settings import find_unused_model_settings, format_unu
 from convo.config.sections import STATEFUL_APIS, Provider
 from convo.config.settings import ModelChoice, Settings
 from convo.config.trust import is_loopback
-from convo.config.values import Layer, SettingSource, read_secret
+from convo.config.values import Layer, SettingSource, find_closest_word, read_secret
 from convo.errors import ConvoError, EndpointFault, InvalidSettings, InvalidUsage, ModelMissing, StoreUnavailable
 from convo.terminal.report_views import (
     LEVEL_STYLES,
@@ -475,11 +474,9 @@ def select_doctor_checks(names: Sequence[str], *, network: bool) -> list[str]:
     """Return the checks to run, in their order. Raises InvalidUsage for an unknown name."""
     for name in names:
         if name not in DOCTOR_CHECKS:
-            matches = get_close_matches(name, DOCTOR_CHECKS, n=1)
-            if matches:
-                error = InvalidUsage(f"no check {name!r}", hint=f"convo doctor {matches[0]}")
-                raise error.with_argument_fix(name, matches[0])
-            raise InvalidUsage(f"no check {name!r}", hint=f"one of {', '.join(DOCTOR_CHECKS)}")
+            closest = find_closest_word(name, DOCTOR_CHECKS)
+            hint = f"convo doctor {closest}" if closest else f"one of {', '.join(DOCTOR_CHECKS)}"
+            raise InvalidUsage(f"no check {name!r}", hint=hint).with_argument_fix(name, closest)
     selected = set(names) or set(DOCTOR_CHECKS) - set(OPT_IN_CHECKS)
     return [name for name in DOCTOR_CHECKS if name in selected or (network and name in OPT_IN_CHECKS)]
 

@@ -18,7 +18,7 @@ from convo.config.values import (
     SettingSource,
     describe_percent_as_tokens,
     is_variable_name,
-    suggest_fraction,
+    suggest_fraction_command,
 )
 from convo.stores.base import FileHealth, ServerHealth, StoreHealth
 from convo.terminal.list_views import format_bytes
@@ -62,7 +62,7 @@ def diagnose_settings(facts: SettingsFacts) -> CheckResult:
     if facts.unused:
         return make_warning_result(facts.unused[0], "correct the name, or convo config unset KEY")
     if warning := describe_percent_as_tokens(facts.compact_at):
-        return make_warning_result(warning, suggest_fraction(facts.compact_at))
+        return make_warning_result(warning, suggest_fraction_command(facts.compact_at))
     sources = ", ".join(facts.sources)
     return make_ok_result(sources or "all values are defaults; no file or variable sets one")
 

@@ -37,8 +37,8 @@ FORMAT_BY_SUFFIX: Mapping[str, str] = MappingProxyType(
 )
 
 
-DEFAULT_SUFFIX = ".md"
-"""The suffix that is suggested for an unknown one."""
+DEFAULT_EXPORT_SUFFIX = ".md"
+"""The suffix of an export of the open chat without a file name, and in place of an unknown one."""
 
 RUNSTATE_FORMAT = "runstate"
 
@@ -110,7 +110,7 @@ def resolve_export_format(options: ExportOptions) -> str:
         raise InvalidUsage(
             f"unknown file format {ending}; -o accepts {', '.join(FORMAT_BY_SUFFIX)}",
             hint="use another suffix, or --format FORMAT",
-        ).with_argument_fix(str(options.file), str(options.file.with_suffix(DEFAULT_SUFFIX)))
+        ).with_argument_fix(str(options.file), str(options.file.with_suffix(DEFAULT_EXPORT_SUFFIX)))
     export_format = options.export_format or suffix or "replay"
     if options.include_links and export_format != "jsonl":
         error = InvalidUsage(f"--links applies to jsonl, not to {export_format}", hint="--format jsonl --links")

@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from convo.cli.resolve import LookupOptions
 
 
-DEFAULT_EXPORT_SUFFIX = ".md"
-"""Suffix of the export if no file is named."""
-
-
 async def open_new_chat(chat: Chat, name: str) -> Chat:
     """Open a new conversation with the same strategy and model; nothing is stored.
 
@@ -65,7 +61,7 @@ async def export_open_chat(chat: Chat, file_name: str, settings: Settings, looku
     Raises InvalidUsage, and the errors of the lookup and of writing.
     """
     from convo.cli.export import (
-        DEFAULT_SUFFIX,
+        DEFAULT_EXPORT_SUFFIX,
         EXPORT_RENDERERS,
         FORMAT_BY_SUFFIX,
         ExportOptions,
@@ -83,7 +79,7 @@ async def export_open_chat(chat: Chat, file_name: str, settings: Settings, looku
     if suffix and suffix not in FORMAT_BY_SUFFIX:
         raise InvalidUsage(
             f"unknown file format {suffix}; /export accepts {', '.join(FORMAT_BY_SUFFIX)}",
-            hint=f"/export {Path(file_name).with_suffix(DEFAULT_SUFFIX)}",
+            hint=f"/export {Path(file_name).with_suffix(DEFAULT_EXPORT_SUFFIX)}",
         )
     await chat.ensure_saved()
     file = _check_new_file(file_name or f"{chat.session.name}{DEFAULT_EXPORT_SUFFIX}", chat)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Any, NamedTuple
 
-from convo.config.sections import model_name_forms
+from convo.config.sections import list_model_names
 from convo.config.values import (
     ChoiceCheck,
     InvalidValue,
@@ -219,7 +219,7 @@ def find_request_settings(entries: Sequence[Setting], model: str) -> tuple[Reque
     """
     chosen: dict[str, tuple[bool, RequestSetting]] = {}
     models = {setting.key[1] for setting in entries if setting.key[0] == MODELS_TABLE}
-    named_model = next((name for name in model_name_forms(model) if name in models), model)
+    named_model = next((name for name in list_model_names(model) if name in models), model)
     for setting in entries:
         is_for_model = setting.key[:2] == (MODELS_TABLE, named_model)
         if not is_for_model and setting.key[0] != REQUEST_TABLE:
@@ -271,11 +271,11 @@ def describe_field_sources(settings: Sequence[RequestSetting], fields: Mapping[s
     return {
         field: f"{format_setting_key(setting.key)} {setting.source}"
         for field, setting in settings
-        if get_field(fields, field) == setting.value
+        if get_request_field(fields, field) == setting.value
     }
 
 
-def get_field(fields: Any, field: str) -> object:
+def get_request_field(fields: Any, field: str) -> object:
     """Return a field of a request; "reasoning.effort" is the member `effort` of `reasoning`. None if it is not set."""
     for name in field.split("."):
         fields = fields.get(name) if isinstance(fields, dict) else None

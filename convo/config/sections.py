@@ -120,8 +120,8 @@ LATEST_TAG = ":latest"
 Entry = TypeVar("Entry")
 
 
-def model_name_forms(model: str) -> tuple[str, ...]:
-    """Return all names of a model, its own first: without a tag, Ollama and its like mean the tag `latest`."""
+def list_model_names(model: str) -> tuple[str, ...]:
+    """Return all names of a model, its own first: a name without a tag means the tag `latest`, as in Ollama."""
     untagged = model.removesuffix(LATEST_TAG)
     if ":" in untagged.rpartition("/")[2]:
         return (model,)
@@ -130,7 +130,7 @@ def model_name_forms(model: str) -> tuple[str, ...]:
 
 def find_model_entry(entries: Mapping[str, Entry], model: str) -> Entry | None:
     """Return the entry of a model, under any of its names, in a table by provider/model."""
-    return next((entries[name] for name in model_name_forms(model) if name in entries), None)
+    return next((entries[name] for name in list_model_names(model) if name in entries), None)
 
 
 class ContextLimits(NamedTuple):

@@ -163,7 +163,7 @@ def describe_percent_as_tokens(threshold: float) -> str | None:
     )
 
 
-def suggest_fraction(threshold: float, name: str = "compact_at") -> str:
+def suggest_fraction_command(threshold: float, name: str = "compact_at") -> str:
     """Return the command that sets `compact_at` to the percentage that was meant; `name` may be that of a profile."""
     return f"convo config set {name} {threshold / 100:g}"
 

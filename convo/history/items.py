@@ -212,10 +212,10 @@ def conversation_title(items: Iterable[Item], width: int = 60) -> str:
         if text := typed_text(item):
             return _shorten_to_line(text, width)
         first = item if first is None else first
-    return "" if first is None else untyped_title(first, width)
+    return "" if first is None else fallback_title(first, width)
 
 
-def untyped_title(item: Item, width: int = 60) -> str:
+def fallback_title(item: Item, width: int = 60) -> str:
     """Return a title for a conversation without a typed message, from one item; a summary is named as such."""
     return _shorten_to_line(f"summary: {summary_text(item)}", width) if is_summary(item) else item_preview(item, width)
 

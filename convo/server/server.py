@@ -102,11 +102,11 @@ class GatewayServer(uvicorn.Server):
             task.cancel()
 
     async def _wait_until_idle(self) -> None:
-        """Ask each connection once to close, and wait for their ends."""
-        asked: set[object] = set()
+        """Shut down each connection once, also later ones, and wait until no connection and no task is left."""
+        closing: set[object] = set()
         while True:
-            for connection in self.server_state.connections - asked:
-                asked.add(connection)
+            for connection in self.server_state.connections - closing:
+                closing.add(connection)
                 connection.shutdown()
             if not (self.server_state.connections or self.server_state.tasks):
                 return

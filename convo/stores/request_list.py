@@ -20,10 +20,10 @@ from convo.history.items import (
     Item,
     Json,
     conversation_title,
+    fallback_title,
     is_user_message,
     item_type,
     typed_text,
-    untyped_title,
 )
 from convo.history.records import Link, LinkStatus
 from convo.stores.codec import decode_json, is_route
@@ -349,7 +349,7 @@ def choose_title(items: Iterable[Item]) -> str:
             return conversation_title([item], TITLE_WIDTH)
         if fallback is None or (is_user_message(item) and not is_user_message(fallback)):
             fallback = item
-    return "" if fallback is None else untyped_title(fallback, TITLE_WIDTH)
+    return "" if fallback is None else fallback_title(fallback, TITLE_WIDTH)
 
 
 # -- the order by title -----------------------------------------------------------------------------

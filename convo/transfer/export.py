@@ -146,11 +146,11 @@ def _merge_compacted_histories(histories: Iterable[_CompactedHistory]) -> tuple[
                 entries.append(TranscriptEntry(item, replaced if is_new else ()))
                 number = len(entries)
             numbers.append(number)
-    return _without_entries(entries, undone_numbers)
+    return _drop_entries(entries, undone_numbers)
 
 
-def _without_entries(entries: Sequence[TranscriptEntry], dropped_numbers: Set[int]) -> tuple[TranscriptEntry, ...]:
-    """Return `entries` without those with `dropped_numbers`, numbered again."""
+def _drop_entries(entries: Sequence[TranscriptEntry], dropped_numbers: Set[int]) -> tuple[TranscriptEntry, ...]:
+    """Return the entries whose numbers are not in `dropped_numbers`, numbered again."""
     kept_numbers = [number for number in range(1, len(entries) + 1) if number not in dropped_numbers]
     new_numbers = {number: new_number for new_number, number in enumerate(kept_numbers, 1)}
     return tuple(

@@ -250,7 +250,7 @@ print(user_module.helper.NAME, user_module.agents.NAME)
 """
 
 
-def test_a_module_beside_a_users_file_hides_no_library_of_convo(tmp_path: Path) -> None:
+def test_a_module_in_the_folder_of_a_users_file_shadows_no_library_of_convo(tmp_path: Path) -> None:
     folder = tmp_path / "bots"
     folder.mkdir()
     for name in ("rich", "tomlkit", "json", "csv", "helper", "agents"):
