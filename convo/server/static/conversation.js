@@ -14,7 +14,7 @@ export class Conversation {
     this.shortIds = shortenIds([...this.links.keys()]);
   }
 
-  /** Whether it is the chain that ends at a response, which other responses may continue; not a session or conversation. */
+  /** Whether it is the chain that ends at a response, and no session or conversation. */
   get isChain() {
     return !this.data.is_session && this.data.handle === this.data.at;
   }

@@ -70,7 +70,8 @@ export function updateContinuations({ id, conversation, rows }, { openRequest })
   const focusedId = document.activeElement?.closest("#detail-continued a")?.dataset.request;
   document.getElementById("detail-continued")?.remove();
   document.getElementById("detail-status")?.after(...continuations(id, conversation, rows, openRequest));
-  if (focusedId) [...document.querySelectorAll("#detail-continued a")].find(({ dataset }) => dataset.request === focusedId)?.focus();
+  const links = [...document.querySelectorAll("#detail-continued a")];
+  if (focusedId) links.find(({ dataset }) => dataset.request === focusedId)?.focus();
 }
 
 /** Create the links to the requests that continue this one: those that were loaded with it, and those of the table. */

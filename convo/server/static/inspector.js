@@ -430,7 +430,10 @@ function drawDetail() {
   const childrenVersion = JSON.stringify(children);
   const hasSameChildren = pane.dataset.children === childrenVersion;
   pane.dataset.children = childrenVersion;
-  if (pane.dataset.version === version) return hasSameChildren ? undefined : updateContinuations(state, { openRequest });
+  if (pane.dataset.version === version) {
+    if (!hasSameChildren) updateContinuations(state, { openRequest });
+    return;
+  }
   const isSame = page.drawnDetail === `${id} ${tab}`;
   page.drawnDetail = `${id} ${tab}`;
   const scrollTop = isSame ? pane.scrollTop : 0; // read before a change: afterwards it would cause a layout
@@ -593,6 +596,7 @@ function titleHeading(text) {
 function conversationView(conversation) {
   const { data } = conversation;
   const link = conversation.links.get(page.responseId);
+  const continued = continuedNote("Continued in ", childrenOf(conversation, link), (id) => address(page.handle, id));
   return [
     titleHeading(conversationTitle(conversation)),
     conversationFacts(conversation),
@@ -601,7 +605,7 @@ function conversationView(conversation) {
     ...exportLinks(source, shownHandle(), (error) => setStatus(error.message)),
     ...compactionPreview(source, shownHandle()),
     ...agentRuns(source, conversation, page.handle, (id) => address(page.handle, id)),
-    ...(link ? [linkSection(conversation, link, { other: page.other, compare, source, continued: continuedNote("Continued in ", childrenOf(conversation, link), (id) => address(page.handle, id)) })] : historySection(conversation)),
+    ...(link ? [linkSection(conversation, link, { other: page.other, compare, source, continued })] : historySection(conversation)),
   ];
 }
 
@@ -676,13 +680,16 @@ function pausedRuns(runs) {
   ];
 }
 
-function formatTotal({ requests, resent_tokens: resent, known_cost_usd: cost, unpriced, input_tokens: input, cached_tokens: cached, output_tokens: output }, { ended, resentUncached }) {
+function formatTotal(total, { ended, resentUncached }) {
+  const { requests, resent_tokens: resent, input_tokens: input, cached_tokens: cached, output_tokens: output } = total;
   const fact = (text) => element("span", { class: "fact" }, text);
+  const reported = `${formatNumber(requests)} of ${formatCount(ended, "request")} reported usage`;
+  const uncached = fact(`(${formatNumber(resentUncached)} uncached)`);
   const parts = [
-    ended > requests ? `${formatNumber(requests)} of ${formatCount(ended, "request")} reported usage` : formatCount(requests, "request"),
+    ended > requests ? reported : formatCount(requests, "request"),
     formatTokens({ input, cached, output }),
-    resent && element("span", {}, fact(`${formatNumber(resent)} re-sent`), " ", fact(`(${formatNumber(resentUncached)} uncached)`)),
-    formatTotalCost(cost, unpriced, requests),
+    resent && element("span", {}, fact(`${formatNumber(resent)} re-sent`), " ", uncached),
+    formatTotalCost(total.known_cost_usd, total.unpriced, requests),
   ];
   return parts.filter(Boolean).flatMap((part, index) => [index > 0 && " · ", part]);
 }
@@ -770,23 +777,30 @@ function keepFocus(draw) {
 function keepScroll(draw) {
   const boxes = () => [...byId("main").querySelectorAll(".scrollable")];
   const scrolled = boxes().map(({ scrollLeft }) => scrollLeft);
-  const bars = document.querySelector(".usage .scrollable");
+  const bars = usageBars();
   const isAtEnd = bars && bars.scrollLeft + bars.clientWidth >= bars.scrollWidth - 1;
   const topOf = (node) => node.getBoundingClientRect().top;
-  const anchor = scrollY > 0 && [...byId("main").querySelectorAll("[id]")].find((node) => node.getClientRects().length && topOf(node) >= 0);
+  const isInView = (node) => node.getClientRects().length && topOf(node) >= 0;
+  const anchor = scrollY > 0 && [...byId("main").querySelectorAll("[id]")].find(isInView);
   const [id, top] = anchor ? [anchor.id, topOf(anchor)] : [];
   draw();
   if (id && byId(id)) scrollBy({ top: topOf(byId(id)) - top, behavior: "instant" });
   boxes().forEach((node, index) => (node.scrollLeft = scrolled[index] ?? 0));
-  if (isAtEnd) document.querySelector(".usage .scrollable")?.scrollTo({ left: Number.MAX_SAFE_INTEGER, behavior: "instant" });
+  if (isAtEnd) usageBars()?.scrollTo({ left: Number.MAX_SAFE_INTEGER, behavior: "instant" });
+}
+
+/** Return the box of the bars, which scrolls; null without one. */
+function usageBars() {
+  return document.querySelector(".usage .scrollable");
 }
 
 /** Scroll the bars to the newest one, or to that of the shown request. */
 function showNewestBars() {
-  const bars = document.querySelector(".usage .scrollable");
+  const bars = usageBars();
   if (!bars) return;
+  const leftOf = (node) => node.getBoundingClientRect().left;
   const selected = bars.querySelector(".usage-bar.selected");
-  const offset = selected && selected.getBoundingClientRect().left - bars.getBoundingClientRect().left + bars.scrollLeft;
+  const offset = selected && leftOf(selected) - leftOf(bars) + bars.scrollLeft;
   bars.scrollLeft = offset ? offset - bars.clientWidth / 2 : bars.scrollWidth;
 }
 

@@ -191,7 +191,8 @@ function jsonDetails(item, label, key) {
 export function itemList(name, entries, level = "h5") {
   if (!entries.length) return [element("p", { class: "aside" }, "no items")];
   const jsonKey = ({ key, item, number }) => `${name} ${number} ${key ?? JSON.stringify(item)}`;
-  const content = (entry) => (entry.item ? itemArticle(entry.item, { ...entry, level, jsonKey: jsonKey(entry) }) : deletedItem(entry));
+  const article = (entry) => itemArticle(entry.item, { ...entry, level, jsonKey: jsonKey(entry) });
+  const content = (entry) => (entry.item ? article(entry) : deletedItem(entry));
   const draw = (index) => element("li", { id: `${name}-${entries[index].number}` }, content(entries[index]));
   return pagedList({ name, list: element("ol", { class: "items" }), count: entries.length, draw, page: 20 });
 }

@@ -28,8 +28,8 @@ function usageParts(link, parent) {
 }
 
 /**
- * Describe the requests of the branch, or all others: { ended, resentUncached }, the number of those that have ended and
- * the input tokens that were sent again and not cached.
+ * Count the requests that have ended, of the branch or of all others, and their uncached input tokens that were sent
+ * again: { ended, resentUncached }.
  */
 export function describeRequests(conversation, isBranch) {
   const branch = branchIds(conversation);
