@@ -23,6 +23,7 @@ from typer.core import TyperArgument, TyperGroup
 from convo.cli.output import CommandFailure
 from convo.config.values import find_closest_word, redact_passwords
 from convo.errors import ArgumentFix, InvalidUsage
+from convo.inspect.redaction import SECRET_NAME, SECRET_RULES, Redactor
 
 MAX_HINT_CHARS = 200
 """Characters of an argument that a hint repeats; a longer one is shown as `...`."""
@@ -36,10 +37,22 @@ MIN_SHORTENED_CHARS = 20
 MAX_SHOWN_VALUE_CHARS = 80
 """Characters of an invalid value that a message repeats."""
 
+MAX_SHOWN_ARGUMENTS = 5
+"""Unexpected arguments that a message repeats."""
+
 MAX_FIXES = 10
 """Changes of one command line."""
 
 ELLIPSIS = "..."
+
+HIDDEN_PART = "***"
+"""The text that `redact_passwords` writes for a password."""
+
+OPTION_WITH_VALUE = re.compile(r"--[a-z][a-z-]{0,30}=")
+"""The part of --name=VALUE that is no secret."""
+
+PLAIN_KEY = re.compile(r"\b(?=\w*\d)(?=\w*[A-Za-z])\w{20,}", re.ASCII)
+"""A word that may be a key without the prefix of its issuer."""
 
 HELP_OPTIONS = ("-h", "--help")
 
@@ -226,7 +239,8 @@ def _suggest_root_command(root: Any, args: Sequence[str]) -> list[str] | None:
     if "chat" not in commands:
         return None
     prompt = " ".join((name, *words))
-    if not prompt.strip() or len(prompt) + len(" ".join(map(quote, options))) > MAX_HINT_CHARS:
+    repeated_chars = len(prompt) + len(" ".join(map(quote, options)))
+    if not prompt.strip() or PLAIN_KEY.search(prompt) or repeated_chars > MAX_HINT_CHARS:
         return ["chat", PromptText(ELLIPSIS)]
     return ["chat", PromptText(prompt), *options]
 
@@ -261,7 +275,8 @@ def _suggest_by_meaning(args: Sequence[str], commands: Sequence[str], *, is_shor
         if command == ["chat"]:
             words, options = _split_at_option(rest)
             return ["chat", *([PromptText(" ".join(words))] if words else []), *options]
-        rest = [word for word in rest if not _is_secret(word)]
+        takes_key = meant.startswith("config key")
+        rest = [word for word in rest if not (_is_secret(word) or (takes_key and PLAIN_KEY.search(word)))]
         return [*command, *(rest or ARGUMENTS_BY_COMMAND.get(meant, ()))]
     return None
 
@@ -271,7 +286,7 @@ def _suggest_subcommand(group: Any, args: Sequence[str]) -> list[str] | None:
     name, rest = args[0], list(args[1:])
     names = group.list_commands(None)
     meant = [word for word in SUBCOMMANDS_BY_WORD.get(name, ()) if word in names]
-    command = meant[0] if meant else find_closest_word(name, names)
+    command = meant[0] if meant else find_closest_word(name, names) if len(name) > 1 else None  # "r" is similar to "rm"
     if not command and {"set", "list", "trust"} <= set(names) and (setting := _find_setting(name)):
         return ["set" if rest and not rest[0].startswith("-") else "list", setting, *rest]
     return [command, *rest] if command else None
@@ -283,6 +298,8 @@ def _find_setting(name: str) -> str:
     from convo.config.schema import find_similar_setting, get_schema
     from convo.config.values import format_setting_key
 
+    if len(name) > MAX_HINT_CHARS:
+        return ""
     try:
         key = parse_setting_key(name)
     except InvalidUsage:
@@ -552,7 +569,9 @@ def _remove_extra_arguments(problem: UsageProblem, extra: Sequence[str]) -> list
     positions = _list_positional_indexes(problem.command, args)[-len(extra) :]
     kept = [arg for index, arg in enumerate(args) if index not in positions]
     if len(extra) == 1 and "/" in extra[0] and _find_option("--store", problem.command):
-        kept += ["--store", f"sqlite:{extra[0]}"]
+        is_location = extra[0].startswith(("sqlite:", "postgresql://", "postgres://"))
+        if is_location or "://" not in extra[0]:
+            kept += ["--store", extra[0] if is_location else f"sqlite:{extra[0]}"]
     return problem.replace_args(kept)
 
 
@@ -746,9 +765,11 @@ def _describe(problem: UsageProblem) -> str:
             place = f" of {error.ctx.command_path}" if error.ctx and error.ctx.parent else ""
             return f"no command {_show_value(error.name)!r}{place}"
         case UnexpectedArguments():
-            return (
-                f"unexpected argument{'s' if len(error.extra) > 1 else ''}: {' '.join(map(_show_value, error.extra))}"
-            )
+            path = error.ctx.command_path if error.ctx else ""
+            may_be_key = path.endswith(" config key set")  # which asks for the key
+            shown = [ELLIPSIS if may_be_key else _show_value(arg) for arg in error.extra[:MAX_SHOWN_ARGUMENTS]]
+            shown += [ELLIPSIS] if len(error.extra) > MAX_SHOWN_ARGUMENTS else []
+            return f"unexpected argument{'s' if len(error.extra) > 1 else ''}: {' '.join(shown)}"
         case _ if hasattr(error, "possibilities"):
             return _describe_unknown_option(problem)
         case _ if hasattr(error, "param_type"):
@@ -814,7 +835,8 @@ def _describe_values(value_type: Any, *, is_number: bool) -> str:
 
 def _show_value(text: str, limit: int = MAX_HINT_CHARS) -> str:
     """Return the first characters of an argument, for a message; `...` for a secret."""
-    if _is_secret(text):
+    text = redact_passwords(text)
+    if _is_secret(text.replace(HIDDEN_PART, "")):
         return ELLIPSIS
     return text if len(text) <= limit else f"{text[:limit]}…"
 
@@ -822,9 +844,14 @@ def _show_value(text: str, limit: int = MAX_HINT_CHARS) -> str:
 def format_command_line(argv: Sequence[str]) -> str:
     """Quote a command line for a shell, to be repeated; "" if it is too long.
 
+    The argument after the name of a secret, as in `config set providers.NAME.api_key`, is shown as `...`.
+
     An argument with a secret or a control character is shown as `...`, and so are the longest ones of a long line.
     """
-    words = [_hide_argument(arg) for arg in argv]
+    words = [
+        PromptText(ELLIPSIS) if previous and SECRET_NAME.fullmatch(previous) else _hide_argument(arg)
+        for previous, arg in zip(("", *argv), argv, strict=False)
+    ]
     shown = list(map(_quote_argument, words))
     while len(" ".join(shown)) > MAX_LINE_CHARS:
         longest = max(range(len(words)), key=lambda index: len(words[index]))
@@ -836,22 +863,22 @@ def format_command_line(argv: Sequence[str]) -> str:
 
 
 def _hide_argument(arg: str) -> str:
+    """Replace the passwords of an argument, or all of it; the name of an option stays."""
     redacted = redact_passwords(arg)
-    if redacted != arg:
+    is_secret = _is_secret(redacted.replace(HIDDEN_PART, "") if redacted != arg else arg)
+    if len(arg) <= MAX_HINT_CHARS and arg.isprintable() and not is_secret:
         return redacted
-    is_shown = len(arg) <= MAX_HINT_CHARS and arg.isprintable() and not _is_secret(arg)
-    return arg if is_shown else PromptText(ELLIPSIS)
+    named = OPTION_WITH_VALUE.match(arg)
+    return PromptText(f"{named[0]}{ELLIPSIS}" if named else ELLIPSIS)
 
 
 def _is_secret(arg: str) -> bool:
-    from convo.inspect.redaction import SECRET_RULES, Redactor
-
     return Redactor(SECRET_RULES).redact_text(arg) != arg
 
 
 def _quote_argument(arg: str) -> str:
     """Quote an argument for a shell; a message has double quotes if it has no character that is special in them."""
-    if isinstance(arg, PromptText) and not set(arg) & set('"\\$`!'):
+    if isinstance(arg, PromptText) and not arg.startswith("--") and not set(arg) & set('"\\$`!'):
         return f'"{arg}"'
     return quote(arg)
 

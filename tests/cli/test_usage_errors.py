@@ -389,3 +389,43 @@ def test_a_file_that_is_not_json_is_explained_without_the_words_of_python(
     Path("items.json").write_text(text, encoding="utf-8")
     got = convo("lint", "./items.json")
     assert (got.exit, got.err.splitlines()[0]) == (2, f"convo: ./items.json {reason}")
+
+
+PLAIN = "0123456789abcdef0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        (["export", f"--redact-pattern={KEY}"], "convo export --redact-pattern=... @last"),
+        (["chat", "--modle", "local", "--param=api_key=hunter2222", "hi"], "convo chat --model local --param=... hi"),
+        (["--profle=a\x1bb", "sessions", "ls"], "convo --profile=... sessions list"),
+        (["trust", KEY, "http://h/v1?api_key=pw"], 'convo chat "..."'),
+        (["store", "stats", "--store", "postgresql://u:pw@h/d\x1b[31m", "x"], 'convo store stats --store "..."'),
+        (["config", "ste", "providers.openai.api_key", PLAIN], 'convo config set providers.openai.api_key "..."'),
+        (["config", "key", "set", "openai", PLAIN], "convo config key set openai"),
+        (["login", PLAIN], "convo config key set openai"),
+        (["login", "openai", PLAIN], 'convo chat "..."'),
+        (
+            ["store", "stats", "postgresql://h/d?password=pw"],
+            "convo store stats --store 'postgresql://h/d?password=***'",
+        ),
+        (["store", "stats", "https://h/d"], "convo store stats"),
+    ],
+)
+def test_neither_message_nor_hint_has_a_secret_or_a_control_character(convo: Convo, argv: list[str], hint: str) -> None:
+    """An option keeps its name, so its hidden value does not become a message or a handle."""
+    result = convo(*argv)
+    assert result.exit == 2
+    assert result.err.splitlines()[-1].removeprefix("  try: ") == hint
+    assert not any(secret in result.err for secret in (KEY, PLAIN, "hunter2222", "=pw", ":pw", "\x1b"))
+
+
+@pytest.mark.parametrize("name", ["m", "r"])
+def test_one_character_is_not_taken_for_a_command_that_deletes(convo: Convo, name: str) -> None:
+    assert convo("sessions", name, "work").err.splitlines()[-1] == "  try: convo sessions --help"
+
+
+def test_a_long_unknown_command_of_config_is_not_compared_with_the_settings(convo: Convo) -> None:
+    """The time of that comparison is quadratic: 100,000 parts took minutes."""
+    assert convo("config", "x." * 100_000).err.splitlines()[-1] == "  try: convo config --help"
