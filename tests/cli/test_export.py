@@ -4,6 +4,7 @@ import json
 import os
 import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -261,7 +262,7 @@ def test_a_session_whose_record_lost_its_compaction_by_an_undo_of_0_1_is_exporte
 ) -> None:
     chat_and_compact(convo, "session", "--keep-last", "1")
     run_repl("--from", "long", lines=["/rewind 1"])
-    with sqlite3.connect(home / DATABASE) as db:
+    with closing(sqlite3.connect(home / DATABASE)) as db, db:
         db.execute("UPDATE sessions SET link = NULL")
     assert titles_of(convo("export", "long", "--format", "markdown", "--no-data").out) == KEPT_TITLES
 

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -240,7 +241,7 @@ def test_a_preview_that_cannot_be_loaded_shows_the_error(conversations: None, ho
         screen.wait_for_prompt("/help")
         screen.type_keys("/resume\r")
         wait_for_list(screen, "> hello from third")
-        with sqlite3.connect(home / DATABASE) as database:
+        with closing(sqlite3.connect(home / DATABASE)) as database, database:
             database.execute("DELETE FROM sessions WHERE name = 'second'")
         screen.type_keys(DOWN)
         wait_for_list(screen, "> just now  second", "no session")
