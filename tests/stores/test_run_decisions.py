@@ -1,7 +1,10 @@
 """Several deciders of one paused run, in every kind of store: the first decision that is committed counts."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -79,16 +82,35 @@ async def test_a_decision_on_a_run_that_was_resumed_or_deleted_is_refused(store:
     assert list(await store.approval_decisions()) == []
 
 
+@contextmanager
+def track_tasks() -> Iterator[list[asyncio.Task[Any]]]:
+    """List the tasks that this task and its tasks start. The pool of a database starts its own at any time."""
+    own_tasks, loop, tracking_task = list[asyncio.Task[Any]](), asyncio.get_running_loop(), asyncio.current_task()
+
+    def start_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+        task = asyncio.Task(coroutine, loop=loop, **options)
+        if asyncio.current_task() in (tracking_task, *own_tasks):
+            own_tasks.append(task)
+        return task
+
+    loop.set_task_factory(start_task)
+    try:
+        yield own_tasks
+    finally:
+        loop.set_task_factory(None)
+
+
 async def test_a_wait_ends_with_a_decision_before_or_during_it_and_leaves_no_task(store: Store) -> None:
-    run, tasks = await store_run(store), asyncio.all_tasks()
-    waiting = asyncio.create_task(wait_for_decisions(store, run, SystemClock()))
-    await asyncio.sleep(0)
-    await decide(store, run, "g1", "ann")
-    await waiting
-    await wait_for_decisions(store, run, SystemClock())
-    waiting = asyncio.create_task(wait_for_decisions(store, await load_run(store), SystemClock()))
-    await asyncio.wait((waiting,), timeout=0.01)
-    assert not waiting.done()
-    waiting.cancel()
-    await asyncio.wait((waiting,))
-    assert asyncio.all_tasks() == tasks
+    run = await store_run(store)
+    with track_tasks() as tasks:
+        waiting = asyncio.create_task(wait_for_decisions(store, run, SystemClock()))
+        await asyncio.sleep(0)
+        await decide(store, run, "g1", "ann")
+        await waiting
+        await wait_for_decisions(store, run, SystemClock())
+        waiting = asyncio.create_task(wait_for_decisions(store, await load_run(store), SystemClock()))
+        await asyncio.wait((waiting,), timeout=0.01)
+        assert not waiting.done()
+        waiting.cancel()
+        await asyncio.wait((waiting,))
+    assert [task for task in tasks if not task.done()] == []
