@@ -13,7 +13,8 @@ from convo import __version__
 
 GC_THRESHOLD = 50_000
 """New objects before a garbage collection. Imports make many objects and drop none; collecting
-after every 700 of them, the default, takes a twentieth of a short command's time.
+after every 700 of them, the default, takes a twentieth of a short command's time. Commands that
+run for hours collect more often, see `convo.runtime.collect_garbage_often`.
 """
 
 

@@ -22,7 +22,7 @@ from convo.config.settings import ServeSettings, Settings, make_model_name_expan
 from convo.config.values import redact_passwords
 from convo.errors import DamagedRow, InvalidUsage, StoreFault
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS
-from convo.runtime import SystemClock, random_id
+from convo.runtime import SystemClock, collect_garbage_often, random_id
 from convo.stores.factory import open_store
 from convo.terminal.terminal import escape_control_chars
 
@@ -98,6 +98,7 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
                 gateway.recording.start()  # also deletes expired recordings
                 print_notice(describe_recording(serve_settings))
             print_notice(f"convo serves {server.local_base_url(listening_socket)}, store {settings.storage}")
+            collect_garbage_often()
             await server.run_gateway(
                 gateway,
                 service,

@@ -27,7 +27,7 @@ from convo.config.sections import Provider
 from convo.config.settings import Settings
 from convo.config.values import find_closest_word
 from convo.errors import InvalidSettings, InvalidUsage
-from convo.runtime import SystemClock, random_id
+from convo.runtime import SystemClock, collect_garbage_often, random_id
 
 if TYPE_CHECKING:
     from convo.server.relay import Relay, Upstream
@@ -128,6 +128,7 @@ async def _relay_until_done(
             print_notice(f"all of them on a page, while they run: convo serve{store_option}")
             variables = build_client_variables(upstreams, root, target, os.environ, get_program_name(command))
             report_delay = partial(print_shutdown_delay, serve.grace_s)
+            collect_garbage_often()
             try:
                 if command:
                     stop_event = asyncio.Event()

@@ -30,6 +30,7 @@ from convo.history.items import (
     user_message,
 )
 from convo.history.records import Link
+from convo.runtime import collect_garbage_often
 from convo.terminal.answer import consume_interruptibly
 from convo.terminal.message_queue import EMPTY_MESSAGE, TypedMessage
 from convo.terminal.prompt import DUMB_TERMINALS, PROMPT, PromptReader
@@ -207,8 +208,12 @@ class Repl:
         self._err.flush()
 
     async def _warm_up(self) -> None:
-        """Warm up the endpoint while the user types; errors are reported by the first request."""
+        """Warm up the endpoint while the user types; errors are reported by the first request.
+
+        A chat can stay open all day, so garbage is collected more often from here on.
+        """
         await asyncio.sleep(WARM_UP_DELAY_S)
+        collect_garbage_often()
         with suppress(ConvoError):
             await self.host.warm_up(self.chat)
 

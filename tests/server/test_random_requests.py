@@ -339,6 +339,9 @@ def test_ten_thousand_mutated_requests_leave_no_tasks_or_locks(tmp_path: Path) -
         statuses = send_mutated_requests(server, WARM_UP)
         for route, mode in ALLOWED:  # the first call of a route imports its libraries and opens its connection
             statuses += send_documented_requests(server, route, mode, 2)
+        response = server.create_response({"model": "echo", "input": "hi"}).json()["id"]
+        preview = server.http.get(f"/inspect/api/conversations/{response}/compaction")  # loads the tokenizer, 17 MB
+        assert preview.status_code == 200
         memory, files = server.metric("process_resident_memory_bytes"), server.metric("process_open_fds")
         statuses += send_mutated_requests(server, RAW)
         for route, mode in ALLOWED + NOT_ALLOWED:
