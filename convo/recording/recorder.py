@@ -40,7 +40,7 @@ from convo.recording.decoder import DecodedRequest, DecodedResponse, decode_requ
 from convo.recording.exchange import ExchangeRequest, ExchangeResponse
 from convo.recording.placement import ConversationIndex, PlacedRequest, Placement, hash_setup, item_units
 from convo.runtime import Clock, SystemClock, is_process_dead, process_identity, random_id, shielded
-from convo.stores.base import AppendItems, Store, Transaction
+from convo.stores.base import ANY_HEAD, AppendItems, Store, Transaction
 from convo.stores.lease import LeaseGuard
 from convo.stores.request_list import RequestQuery
 
@@ -62,6 +62,9 @@ MAX_INDEXED_BYTES = 64 * 1024 * 1024
 DECODE_IN_THREAD_BYTES = 64 * 1024
 LEASE_TTL_S = 30.0
 MAX_ABANDONED = 200
+BEGIN_ATTEMPTS = 5
+"""How often a request is placed again while other processes delete or continue its session; the last one overwrites."""
+
 ABANDONED_CHECK_S = 60.0
 """Seconds between two searches for requests of recorders that were killed."""
 
@@ -181,12 +184,16 @@ class StoreRecorder:
         if self.ttl_s is None:
             return 0
         count, cutoff = 0, self.clock.now() - self.ttl_s
-        for session in await self.store.sessions():
-            if session.id.startswith(RECORDED_SESSION_PREFIX) and session.used_at < cutoff:
-                self._indexes.pop(session.id, None)
-                with suppress(NotFound):  # deleted by another process
-                    await self.store.remove_session(session.id)
-                    count += 1
+        for listed in await self.store.sessions():
+            if not listed.id.startswith(RECORDED_SESSION_PREFIX) or listed.used_at >= cutoff:
+                continue
+            session = await self.store.session(listed.id)  # another request may have continued it since it was listed
+            if session is None or session.used_at >= cutoff:
+                continue
+            self._indexes.pop(session.id, None)
+            with suppress(NotFound):  # deleted by another process
+                await self.store.remove_session(session.id)
+                count += 1
         return count
 
     def prune_interval_s(self) -> float:
@@ -218,7 +225,10 @@ class StoreRecorder:
                 await self._close_interrupted(link)
 
     async def _close_interrupted(self, link: Link) -> None:
-        """Write a request whose response will not come: as incomplete with its text so far, as failed without text."""
+        """Write a request whose response will not come: as incomplete with its text so far, as failed without text.
+
+        Without effect on a request that was deleted, or that another recorder closed.
+        """
         error = {"code": "recording_ended", "message": "the recording ended before the response"}
         accumulator, events = ResponseAccumulator(), await self.store.events(link.id)
         for event in events:
@@ -226,13 +236,15 @@ class StoreRecorder:
         output = tuple(accumulator.incomplete_output)
         head = Path(link.head).append(output).head
         closed = replace(link, status="incomplete" if output else "failed", error=error, head=head)
-        await self.store.commit(
-            Transaction(
-                appends=(AppendItems(link.head, output),) if output else (),
-                links=(closed,),
-                ended_run_id=link.id if events else None,
+        with suppress(NotFound, ItemDeleted, Conflict):
+            await self.store.commit(
+                Transaction(
+                    appends=(AppendItems(link.head, output),) if output else (),
+                    links=(closed,),
+                    ended_run_id=link.id if events else None,
+                    required_link_id=link.id,
+                )
             )
-        )
 
     async def _begin(self, request: ExchangeRequest, decoded: DecodedRequest, body_hashes: Sequence[Hash]) -> None:
         client, scope = identify_client(request.headers), _make_scope(request)
@@ -248,7 +260,7 @@ class StoreRecorder:
         session_id, is_keyed = self._choose_session(request, decoded, units, client, scope)
         if previous is not None and previous.session_id is not None:
             session_id = previous.session_id
-        for attempt in (1, 2):
+        for is_last_attempt in (False,) * (BEGIN_ATTEMPTS - 1) + (True,):
             index = await self._load_index(session_id, is_keyed=is_keyed)
             placement = await self._place(index, decoded, previous, setup, request.body)
             link = self._build_link(request, decoded, placement, client, scope, session_id)
@@ -260,13 +272,16 @@ class StoreRecorder:
                 appends.append(AppendItems(after, decoded.body_parts[shared_count:]))
             link = replace(link, body_head=body_keys[-1] if body_keys else None)
             try:
-                session = await self._build_session(link, index, placement, client, decoded)
-                await self.store.commit(Transaction(appends=tuple(appends), links=(link,), session=session))
-            except (NotFound, ItemDeleted):
-                if attempt == 2:
+                stored = await self.store.session(session_id)
+                session = await self._build_session(stored, link, index, placement, client, decoded)
+                expected_head = ANY_HEAD if is_last_attempt else stored.head if stored else None
+                transaction = Transaction(tuple(appends), (link,), session, expected_session_head=expected_head)
+                await self.store.commit(transaction)
+            except (NotFound, ItemDeleted, Conflict):
+                if is_last_attempt:
                     raise
-                self._indexes.pop(session_id, None)  # its session was deleted in the meantime
-                previous = None
+                self._indexes.pop(session_id, None)  # the session was deleted or continued by another process
+                previous = await self._find_previous(decoded, scope)
             else:
                 if body_keys:
                     index.add_body(body_keys)
@@ -416,15 +431,18 @@ class StoreRecorder:
 
     async def _build_session(
         self,
+        stored: Session | None,
         link: Link,
         index: ConversationIndex,
         placement: Placement,
         client: ClientIdentity,
         decoded: DecodedRequest,
     ) -> Session:
-        """Return the session's record with this request; its head follows the main line."""
+        """Return the session's record with this request; its head follows the main line.
+
+        stored:  the record so far
+        """
         assert link.session_id is not None
-        stored = await self.store.session(link.session_id)
         instructions = decoded.parameters.get("instructions")
         if stored is None:
             digits = link.session_id.removeprefix(RECORDED_SESSION_PREFIX)
@@ -491,10 +509,13 @@ class StoreRecorder:
         appends = (AppendItems(started.head, tuple(output)),) if output else ()
         ended_run_id = link.id if exchange.event_count and link.id == started.id else None
         removed_link_id = started.id if link.id != started.id else None
-        transaction = Transaction(appends, (link,), session, ended_run_id=ended_run_id, removed_link_id=removed_link_id)
+        transaction = Transaction(
+            appends, (link,), session, ended_run_id=ended_run_id, removed_link_id=removed_link_id,
+            required_link_id=started.id,
+        )  # fmt: skip
         try:
             await self.store.commit(transaction)
-        except NotFound:  # the session was deleted while the response arrived: so is its record
+        except (NotFound, Conflict):  # the request was deleted meanwhile, or another recorder closed it
             return
         placed = PlacedRequest(
             link.id, link.parent_id, exchange.placement.line, exchange.setup, path, tuple(output),

@@ -411,6 +411,7 @@ class Transaction:
     approval_decisions:  appended to the log in order; the run of each is `agent_run` or stored before
     removed_link_id:  a response that is deleted, if it is stored: the request in progress that one of `links` replaces
                    under another id
+    required_link_id: a response that must be stored before; else `NotFound`
     """
 
     appends: tuple[AppendItems, ...] = ()
@@ -426,6 +427,7 @@ class Transaction:
     agent_calls: tuple[AgentCall, ...] = ()
     approval_decisions: tuple[ApprovalDecision, ...] = ()
     removed_link_id: str | None = None
+    required_link_id: str | None = None
 
 
 class SessionStats(NamedTuple):

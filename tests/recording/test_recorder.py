@@ -5,8 +5,9 @@ import inspect
 import itertools
 import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -300,6 +301,128 @@ async def test_a_session_deleted_during_a_response_is_not_written_again(store: S
     await recorder.finish(*following)
     (again,) = await store.sessions()
     assert len((await store.path(again.head)).items) == 7
+    await recorder.aclose()
+
+
+class RacingStore:
+    """Delegates to `store`; `action` runs once, just before the next call of the method `name`."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.name = ""
+        self.action: Coroutine[Any, Any, Any] | None = None
+
+    def before(self, name: str, action: Coroutine[Any, Any, Any]) -> None:
+        self.name, self.action = name, action
+
+    def __getattr__(self, name: str) -> Any:
+        if name != self.name:
+            return getattr(self.store, name)
+
+        async def call(*args: Any) -> Any:
+            self.name = ""
+            assert self.action is not None
+            await self.action
+            return await getattr(self.store, name)(*args)
+
+        return call
+
+
+def make_client_request(client: str, *words: str) -> ExchangeRequest:
+    """Return a request of `client`, whose history is a prefix of `words`."""
+    items = [{"role": "assistant" if n % 2 else "user", "content": text} for n, text in enumerate(words)]
+    return make_request(
+        {"model": "m", "messages": items}, protocol="chat_completions", id=f"{client} {len(words)}",
+        headers={"user-agent": f"{client}/1.0"},
+    )  # fmt: skip
+
+
+async def list_client_sessions(store: Store) -> dict[str, Session]:
+    return {session.name.partition("-")[0]: session for session in await store.sessions()}
+
+
+@pytest.mark.parametrize("moment", ["before the response", "while it is written"])
+async def test_a_deleted_request_does_not_return_if_another_client_sent_the_same(store: Store, moment: str) -> None:
+    racing = RacingStore(store)
+    recorder = open_recorder(cast("Store", racing), clock=FixedClock())
+    requests = [make_client_request(client, "Hi.") for client in ("alpha", "beta")]
+    for request in requests:
+        await recorder.begin(request)
+    removal = store.remove_session((await list_client_sessions(store))["alpha"].id)
+    if moment == "before the response":
+        await removal
+    else:
+        racing.before("commit", removal)
+    for number, request in enumerate(requests):
+        await recorder.finish(request, answer_in("chat_completions", "Hello.", f"chatcmpl-{number}"))
+    assert {*await list_client_sessions(store)} == {"beta"}
+    assert [entry.link.id for entry in (await store.list_requests(RequestQuery())).requests] == ["chatcmpl-1"]
+    await recorder.aclose()
+
+
+async def test_a_session_deleted_while_its_next_request_is_written_has_only_that_request(store: Store) -> None:
+    racing = RacingStore(store)
+    recorder = open_recorder(cast("Store", racing), clock=FixedClock())
+    for number, client in enumerate(("alpha", "beta")):
+        request = make_client_request(client, "Hi.")
+        await recorder.begin(request)
+        await recorder.finish(request, answer_in("chat_completions", "Hello.", f"chatcmpl-{number}"))
+    racing.before("commit", store.remove_session((await list_client_sessions(store))["alpha"].id))
+    await recorder.begin(make_client_request("alpha", "Hi.", "Hello.", "More."))
+    session = (await list_client_sessions(store))["alpha"]
+    assert session.link_id is None
+    assert [link.parent_id for link in await store.links(session.id)] == [None]
+    await recorder.aclose()
+
+
+@pytest.mark.parametrize("change", ["closed", "finished", "deleted"])
+async def test_a_request_of_a_killed_recorder_is_closed_once(store: Store, change: str) -> None:
+    """Two recorders find it; or the one that seemed to be killed was only suspended."""
+    racing = RacingStore(store)
+    first = open_recorder(store, clock=FixedClock())
+    request = make_request({"model": "m", "input": "Hi."})
+    await first.begin(request)
+    await first.add_text(request, "Once upon a time")
+    assert first._lease is not None
+    await first._lease.release()  # as if it had expired
+    (session,) = await store.sessions()
+    changes = {
+        "closed": open_recorder(store, clock=FixedClock()).close_abandoned(),
+        "finished": first.finish(request, make_response({"id": "resp_1", "status": "completed", "output": []})),
+        "deleted": store.remove_session(session.id),
+    }
+    racing.before("commit", changes.pop(change))
+    for unused in changes.values():
+        unused.close()
+    await open_recorder(cast("Store", racing), clock=FixedClock()).close_abandoned()
+    statuses = [entry.link.status for entry in (await store.list_requests(RequestQuery())).requests]
+    assert statuses == {"closed": ["incomplete"], "finished": ["completed"], "deleted": []}[change]
+
+
+async def test_a_response_without_an_id_to_a_request_that_was_closed_meanwhile_is_not_an_error(store: Store) -> None:
+    recorder = open_recorder(store, clock=FixedClock())
+    request = make_request({"model": "m", "input": "Hi."})
+    await recorder.begin(request)
+    await recorder.add_text(request, "Once upon a time")
+    assert recorder._lease is not None
+    await recorder._lease.release()  # as if it had expired
+    await open_recorder(store, clock=FixedClock()).close_abandoned()
+    await recorder.finish(request, make_response(b"", error="the client disconnected"))
+    (listed,) = (await store.list_requests(RequestQuery())).requests
+    assert listed.link.status == "incomplete"
+
+
+async def test_a_session_that_is_continued_while_others_expire_is_kept(store: Store) -> None:
+    racing, clock = RacingStore(store), FixedClock()
+    recorder = open_recorder(cast("Store", racing), clock=clock)
+    for client in ("alpha", "beta"):
+        await recorder.begin(make_client_request(client, client))
+    clock.advance(DEFAULT_TTL_S + 1)
+    _, continued = await store.sessions()  # in the order in which they expire
+    used = Transaction(session=replace(continued, used_at=clock.now()), expected_session_head=continued.head)
+    racing.before("remove_session", store.commit(used))
+    assert await recorder.prune() == 1
+    assert [session.id for session in await store.sessions()] == [continued.id]
     await recorder.aclose()
 
 

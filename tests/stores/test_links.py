@@ -329,6 +329,21 @@ async def test_the_requests_of_a_conversation_beyond_the_limit_are_left_out_and_
     assert view.notes == ("requests before the last 2 are not shown",)
 
 
+async def test_a_transaction_that_requires_a_deleted_link_writes_nothing(store: Store) -> None:
+    first, second = link("try_1", HEAD, session_id="ses_1", status="in_progress"), link("resp_2", HEAD)
+    await store.commit(Transaction((AppendItems(ROOT, PATH.items),), (first, second)))
+    final = replace(first, id="resp_1", status="completed")
+    change = Transaction(links=(final,), removed_link_id="try_1", required_link_id="try_1")
+    await store.commit(change)
+    assert ids(await store.links("ses_1")) == ["resp_1"]
+    for changes in ({}, {"ended_run_id": "try_1"}):
+        with pytest.raises(NotFound):  # the run is gone, too
+            await store.commit(replace(change, links=(replace(final, id="resp_3"),), **changes))
+    with pytest.raises(NotFound):
+        await store.for_tenant("other").commit(Transaction(required_link_id="resp_2"))
+    assert await store.link("resp_3") is None
+
+
 async def test_a_request_in_progress_is_replaced_under_another_id_in_one_transaction(store: Store) -> None:
     running = link("try_1", INPUT_HEAD, session_id="ses_1", status="in_progress")
     await store.commit(

@@ -195,7 +195,7 @@ class CommitReads:
     """The stored state before a transaction.
 
     existing_nodes:      those of the plan that are stored
-    link_statuses:       of the stored links that the transaction writes, or starts the run of
+    link_statuses:       of the stored links that the transaction writes, requires or starts the run of
     session_exists:      whether the session has a record
     conversation_head:   the conversation's stored head
     conversation_nodes:  of the conversation: (node, hash of its item's own id, erased id), from its new base back to
@@ -221,6 +221,9 @@ async def begin_commit(t: TenantConnection, plan: CommitPlan, *, exclusive: bool
     results = dict(zip(statements, await t.run_pipeline(*statements.values()), strict=True))
     if results.get("tenant", [(tenant_rows.escape_name(t.name),)]) != [(tenant_rows.escape_name(t.name),)]:
         raise StoreUnavailable(f"the tenant {t.name!a} has the number of another tenant", hint="choose another name")
+    required_link_id = plan.transaction.required_link_id
+    if required_link_id and required_link_id not in {tenant_rows.unescape_name(row[0]) for row in results["links"]}:
+        raise NotFound("response", required_link_id)
     if plan.transaction.ended_run_id and not results["run"]:
         raise base.run_not_open_error(plan.transaction.ended_run_id)
     runs.check_agent_run_revision(plan.transaction, results)
@@ -286,7 +289,7 @@ def _build_reads(t: TenantConnection, plan: CommitPlan) -> dict[str, Statement]:
     """Return the queries of a commit, in the order in which rows are locked."""
     change = plan.transaction
     session, conversation = change.session, change.conversation
-    ids = sorted({link.id for link in change.links} | ({change.started_run_id} if change.started_run_id else set()))
+    ids = sorted({*(link.id for link in change.links), *filter(None, (change.started_run_id, change.required_link_id))})
     links = [tenant_rows.escape_name(link_id) for link_id in ids]
     statements = {"places": t.statement(SELECT_NODES, [tenant_rows.node_id(key) for key in plan.keys_to_read])}
     if session:

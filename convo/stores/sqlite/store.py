@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from convo.config.settings import expand_built_in_name
-from convo.errors import DamagedRow
+from convo.errors import DamagedRow, NotFound
 from convo.history.items import Item, StreamEvent
 from convo.history.records import Link, Session
 from convo.history.tree import Key, Path
@@ -231,6 +231,8 @@ class SqliteStore:
 def apply_transaction(t: TenantConnection, transaction: Transaction) -> None:
     """Apply a transaction. Raises the errors of `Store.commit`; the caller rolls back."""
     base.check_stored_names(transaction)
+    if transaction.required_link_id and records.select_link(t, transaction.required_link_id) is None:
+        raise NotFound("response", transaction.required_link_id)
     session_row = (
         records.check_stored_session(t, transaction.session, transaction.expected_session_head)
         if transaction.session
