@@ -133,7 +133,7 @@ async def load_session_view(
     if max_links is not None and len(shared_links) > max_links:
         shared_links = shared_links[len(shared_links) - max_links :]
         link_notes = link_notes or _describe_missing_requests(max_links)
-    path_index = await _build_path_index(store, state.path, [*links, *shared_links])
+    path_index = await load_path_index(store, state.path, [*links, *shared_links])
     return ConversationView(
         handle=session.name or session.id,
         strategy=session.strategy,
@@ -177,7 +177,7 @@ async def _build_response_view(
     store: Store, link: Link, links: Sequence[Link], link_notes: tuple[str, ...]
 ) -> ConversationView:
     state = await _load_path_state(store, link.head, link.head)
-    path_index = await _build_path_index(store, state.path, links)
+    path_index = await load_path_index(store, state.path, links)
     is_unanswered = link.status not in ANSWERED_STATUSES and link.input_head in path_index
     return ConversationView(
         handle=link.id,
@@ -210,7 +210,7 @@ async def load_conversation_view(
     if max_links is not None and len(unsorted_links) > max_links:
         unsorted_links = _sort_by_depth(unsorted_links, path)[len(unsorted_links) - max_links :]
         notes = _describe_missing_requests(max_links)
-    path_index = await _build_path_index(store, path, unsorted_links)
+    path_index = await load_path_index(store, path, unsorted_links)
     links = order_by_conversation(unsorted_links, path_index)
     return ConversationView(
         handle=conversation_id,
@@ -382,7 +382,7 @@ def _sort_by_depth(links: Sequence[Link], path: Path) -> list[Link]:
     return sorted(links, key=lambda link: depth.get(link.input_head, 0))
 
 
-async def _build_path_index(store: Store, path: Path, links: Sequence[Link]) -> PathIndex:
+async def load_path_index(store: Store, path: Path, links: Sequence[Link]) -> PathIndex:
     """Index the paths of all links; a path with a deleted or damaged item is omitted."""
     path_index = PathIndex(path.root)
     path_index.add(path)

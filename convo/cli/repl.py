@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from convo.cli.agent_run import RunPresenter
     from convo.endpoints.base import Endpoint
     from convo.inspect.context_window import ContextUsage
+    from convo.inspect.view import PathIndex
     from convo.strategies.strategy import RequestInput
     from convo.terminal.picker import PickerEntries
 
@@ -194,6 +195,12 @@ class ReplController(ChatContext):
 
     async def links(self, chat: Chat) -> Sequence[Link]:
         return await self._link_cache.load_links(chat)
+
+    async def load_path_index(self, chat: Chat) -> "PathIndex":
+        """Return the items of the requests of the conversation. Raises StoreFault."""
+        from convo.chat.view_loader import load_path_index
+
+        return await load_path_index(self._store, chat.load_state().path, await self.links(chat))
 
     @property
     def prices(self) -> Mapping[str, Price]:

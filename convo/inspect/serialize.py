@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from convo.config.sections import Price
 from convo.errors import InputFault
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS
 from convo.history.items import (
@@ -46,7 +45,7 @@ from convo.history.records import (
 from convo.history.tree import Key, Path
 from convo.inspect.run_timeline import run_timeline_to_json
 from convo.inspect.tree import children_by_parent, split_branch_links
-from convo.inspect.view import ConversationView, PathIndex, link_cost_usd, sum_link_usage
+from convo.inspect.view import ConversationView, PathIndex, count_resent_tokens, link_cost_usd, sum_link_usage
 
 MAX_INLINE_PATH_KEYS = 100
 """Maximum number of keys of a path from the first item that is written in full for each link."""
@@ -55,9 +54,10 @@ MAX_INLINE_PATH_KEYS = 100
 def conversation_to_json(view: ConversationView) -> dict[str, Json]:
     """Return the object that `convo inspect --json` prints; links oldest first, items as they are stored."""
     path_index, children = view.path_index, children_by_parent(view.links)
+    resent_tokens = count_resent_tokens(view.links, path_index)
     links = [
         _inspected_link_to_json(
-            link, path_index, children.get(link.id, []) if view.has_all_forks else None, view.prices
+            link, view, children.get(link.id, []) if view.has_all_forks else None, resent_tokens.get(link.id)
         )
         for link in view.links
     ]
@@ -69,8 +69,8 @@ def conversation_to_json(view: ConversationView) -> dict[str, Json]:
         "head": view.head,
         "items": {key: node.item for key, node in path_index},
         "links": links,
-        "total": _usage_totals_to_json(branch_links, view.prices),
-        "other_requests": _usage_totals_to_json(other_links, view.prices, branch_links),
+        "total": _usage_totals_to_json(branch_links, view),
+        "other_requests": _usage_totals_to_json(other_links, view, branch_links),
     }
     if any(isinstance(link["saw"], dict) for link in links):
         document["parents"] = {key: node.parent if node.depth > 1 else None for key, node in path_index}
@@ -79,9 +79,9 @@ def conversation_to_json(view: ConversationView) -> dict[str, Json]:
     return document
 
 
-def _usage_totals_to_json(links: Sequence[Link], prices: Mapping[str, Price], other_links: Sequence[Link] = ()) -> Json:
+def _usage_totals_to_json(links: Sequence[Link], view: ConversationView, other_links: Sequence[Link] = ()) -> Json:
     """Return the summed figures of `links`, as `sum_link_usage`; null if none of them reported its usage."""
-    totals = sum_link_usage(links, prices, other_links=other_links)
+    totals = sum_link_usage(links, view.prices, other_links=other_links, path_index=view.path_index)
     return totals and {
         "requests": totals.request_count,
         "input_tokens": totals.usage.input_tokens,
@@ -96,8 +96,9 @@ def _usage_totals_to_json(links: Sequence[Link], prices: Mapping[str, Price], ot
 
 
 def _inspected_link_to_json(
-    link: Link, path_index: PathIndex, children: Sequence[Link] | None, prices: Mapping[str, Price]
+    link: Link, view: ConversationView, children: Sequence[Link] | None, resent_tokens: int | None
 ) -> dict[str, Json]:
+    path_index = view.path_index
     limit = (link.error or {}).get("limit")
     return {
         "response_id": link.id,
@@ -111,7 +112,8 @@ def _inspected_link_to_json(
         "saw": _path_keys(link.input_head, None, path_index),
         "output": _output_keys(link, path_index),
         "usage": dict(link.usage) if link.usage is not None else None,
-        "cost_usd": link_cost_usd(link, prices),
+        "resent_tokens": resent_tokens,
+        "cost_usd": link_cost_usd(link, view.prices),
         **({"reported": dict(link.reported)} if link.reported else {}),
         **({"ignored": list(link.parameters[IGNORED_PARAMETER])} if IGNORED_PARAMETER in link.parameters else {}),
         **({"recording": link.parameters[RECORDING_PARAMETER]} if RECORDING_PARAMETER in link.parameters else {}),

@@ -4,21 +4,25 @@ A store, a replay file and a remote endpoint each build one `ConversationView`. 
 paths once and returns depth, estimated tokens and last keys. Unknown figures are None, never 0.
 """
 
+import json
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
 
+from convo.compaction.window import items_shown_to_model, last_compaction_index
 from convo.config.sections import Price
-from convo.history.items import Item, is_assistant_message, item_preview
-from convo.history.records import Link, Scope, Session, Strategy
+from convo.history.canonical import digest
+from convo.history.items import Item, is_assistant_message, item_preview, item_type
+from convo.history.records import Link, Scope, Session, Strategy, is_compaction_link
 from convo.history.request_body import SentBody
 from convo.history.tree import Key, Node, Path
 from convo.inspect.run_timeline import RunTimeline
 from convo.strategies.strategy import STRATEGIES
 from convo.usage.cost import Usage
-from convo.usage.counting import estimate_tokens
+from convo.usage.counting import BYTES_PER_TOKEN, estimate_tokens
 from convo.usage.model_info import find_price
 
 
@@ -247,7 +251,8 @@ class UsageTotals(NamedTuple):
     """The summed figures of several requests.
 
     request_count:   number of requests with reported usage
-    resent_tokens:   input tokens that an earlier request on the same branch was already billed for
+    resent_tokens:   input tokens that an earlier request on the same branch was already billed for; see
+                     `count_resent_tokens`
     cost_usd:        None if the price of one of them is unknown
     known_cost_usd:  the cost of those whose price is known, a lower bound of the cost; None if none is known
     unpriced_count:  number of requests with reported usage whose price is unknown
@@ -268,32 +273,136 @@ def link_cost_usd(link: Link, price_settings: Mapping[str, Price]) -> float | No
 
 
 def sum_link_usage(
-    links: Sequence[Link], price_settings: Mapping[str, Price], *, other_links: Sequence[Link] = ()
+    links: Sequence[Link],
+    price_settings: Mapping[str, Price],
+    *,
+    other_links: Sequence[Link] = (),
+    path_index: PathIndex | None = None,
 ) -> UsageTotals | None:
     """Sum the usage of `links`; None if none of them reported its usage.
 
     price_settings:  the user's own prices, by full name of the model
     other_links:     further links that some of `links` continue; their input is re-sent, and not in the sums
+    path_index:      the items of the links; without it, no input after a compaction counts as re-sent
     """
     usages = {link.id: usage for link in links if (usage := Usage.from_json(link.usage))}
     if not usages:
         return None
     costs = [link_cost_usd(link, price_settings) for link in links if link.id in usages]
     known_costs = [cost for cost in costs if cost is not None]
-    all_usages = {link.id: usage for link in other_links if (usage := Usage.from_json(link.usage))} | usages
-    resent_tokens = (
-        min(usages[link.id].input_tokens, all_usages[link.parent_id].input_tokens)
-        for link in links
-        if link.id in usages and link.parent_id in all_usages
-    )
+    resent_tokens = count_resent_tokens([*other_links, *links], path_index)
     return UsageTotals(
         len(usages),
         sum(usages.values(), Usage()),
-        sum(resent_tokens),
+        sum(resent_tokens.get(link_id, 0) for link_id in usages),
         sum(known_costs) if len(known_costs) == len(costs) else None,
         sum(known_costs) if known_costs else None,
         len(costs) - len(known_costs),
     )
+
+
+def count_resent_tokens(links: Iterable[Link], path_index: PathIndex | None) -> dict[str, int]:
+    """Return by id the input tokens of each link that an earlier request on its branch was already billed for.
+
+    They are the input of the request that it continues, at most its own input. After a compaction they are estimated:
+    the summary is new input, and the items that the compaction kept are a part of the earlier input.
+    A link is missing if it reported no usage, or if its earlier request, its usage or the items of either are unknown.
+    """
+    links_by_id = {link.id: link for link in links}
+    usages = {link.id: usage for link in links_by_id.values() if (usage := Usage.from_json(link.usage))}
+    compactions = _CompactionIndex(path_index)
+    counts: dict[str, int] = {}
+    for link in links_by_id.values():
+        earlier, made = links_by_id.get(link.parent_id or ""), dict[str, Link]()
+        while earlier and earlier.id not in made and compactions.is_compaction(earlier):
+            made[earlier.id] = earlier
+            earlier = links_by_id.get(earlier.parent_id or "")
+        if earlier is None or earlier.id in made or earlier.id not in usages or link.id not in usages:
+            continue
+        input_tokens, earlier_tokens = usages[link.id].input_tokens, usages[earlier.id].input_tokens
+        resent: float | None = earlier_tokens
+        if made:
+            # the link of a local compaction has its result as input, and what it sent is the history before it
+            head = next(iter(made.values())).head if is_compaction_link(link) else link.input_head
+            share = compactions.estimate_kept_share(replace(link, input_head=head), earlier)
+            resent = None if share is None else earlier_tokens * share
+        elif compactions.has_own_compaction(link, earlier):
+            # `earlier` was billed for its compacted input, too: only the items after the compaction are new
+            resent = input_tokens - compactions.estimate_tokens_after(link)
+        elif compactions.has_later_compaction(link, earlier):
+            share = compactions.estimate_kept_share(link, earlier)
+            resent = None if share is None else earlier_tokens * share
+        if resent is not None:
+            counts[link.id] = max(0, min(input_tokens, earlier_tokens, round(resent)))
+    return counts
+
+
+class _CompactionIndex:
+    """The compactions in the histories of links."""
+
+    def __init__(self, path_index: PathIndex | None) -> None:
+        self._path_index = path_index or PathIndex(Key(""))
+        self._last_compactions: dict[Key, Key | None] = {self._path_index.root: None}
+        for key, node in self._path_index:
+            last = key if item_type(node.item) == "compaction" else self._last_compactions[node.parent]
+            self._last_compactions[key] = last
+
+    def is_compaction(self, link: Link) -> bool:
+        """Return whether `link` made a compaction and no answer."""
+        output = self._output_keys(link)
+        return all(self._last_compactions[key] == key for key in output) if output else is_compaction_link(link)
+
+    def has_later_compaction(self, link: Link, earlier: Link) -> bool:
+        """Return whether the input of `link` has a compaction item that the input of `earlier` lacks."""
+        last = self._last_compactions.get(link.input_head)
+        return last is not None and last != self._last_compactions.get(earlier.input_head)
+
+    def has_own_compaction(self, link: Link, earlier: Link) -> bool:
+        """Return whether `earlier` compacted its input before it answered, and `link` continues that."""
+        last = self._last_compactions.get(link.input_head)
+        return last is not None and last in self._output_keys(earlier)
+
+    def estimate_tokens_after(self, link: Link) -> int:
+        """Estimate the tokens of the items after the last compaction item in the input of `link`."""
+        items = self._history_items(link.input_head) or ()
+        return sum(map(estimate_tokens, items[(last_compaction_index(items) or 0) + 1 :]))
+
+    def estimate_kept_share(self, link: Link, earlier: Link) -> float | None:
+        """Estimate the share of the input tokens of `earlier` that `link` sent again; None if the items are unknown."""
+        items, earlier_items = self._history_items(link.input_head), self._history_items(earlier.input_head)
+        if items is None or earlier_items is None:
+            return None
+        kept = Counter(map(digest, _items_shown(items)))
+        kept_tokens = total_tokens = 0
+        for item in _items_shown(earlier_items):
+            tokens, item_digest = estimate_tokens(item), digest(item)
+            total_tokens += tokens
+            if kept[item_digest]:
+                kept[item_digest] -= 1
+                kept_tokens += tokens
+        for name in ("instructions", "tools"):
+            value = earlier.parameters.get(name)
+            tokens = len(json.dumps(value)) // BYTES_PER_TOKEN if value else 0
+            total_tokens += tokens
+            kept_tokens += tokens if value == link.parameters.get(name) else 0
+        return kept_tokens / total_tokens if total_tokens else 0
+
+    def _output_keys(self, link: Link) -> Sequence[Key]:
+        index = self._path_index
+        if link.head not in index or link.input_head not in index:
+            return ()
+        return index.last_keys(link.head, index.depth(link.head) - index.depth(link.input_head))
+
+    def _history_items(self, head: Key) -> list[Item] | None:
+        index = self._path_index
+        if head not in index:
+            return None
+        return [item for key in index.last_keys(head, index.depth(head)) if (item := index.item(key)) is not None]
+
+
+def _items_shown(items: Sequence[Item]) -> Sequence[Item]:
+    """Return the items that a model receives; the content of a compaction item is encrypted."""
+    return items_shown_to_model(items, lambda item: None)
 
 
 class ChartCell(NamedTuple):

@@ -507,7 +507,7 @@ def _is_call(item: Item) -> bool:
 
 def _build_bill_data(view: ConversationView) -> Json:
     """Build `bill`: the figures of the branch, which `total` has under other names."""
-    total = sum_link_usage(split_branch_links(view)[0], view.prices)
+    total = sum_link_usage(split_branch_links(view)[0], view.prices, path_index=view.path_index)
     if total is None:
         return None
     usage = total.usage

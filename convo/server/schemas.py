@@ -354,7 +354,12 @@ INSPECTED_LINK_SCHEMA = object_schema(
         **dict.fromkeys(("full", "begins"), BOOLEAN_SCHEMA),
         **dict.fromkeys(("said", "answered"), STRING_SCHEMA),
     },
-    {"recording": OBJECT_SCHEMA, "limit": {}, STREAMED_TEXT_DIFFERS: const_schema(True)},
+    {
+        "resent_tokens": nullable_schema(COUNT_SCHEMA),
+        "recording": OBJECT_SCHEMA,
+        "limit": {},
+        STREAMED_TEXT_DIFFERS: const_schema(True),
+    },
 )
 
 CONVERSATION_TOTALS = dict.fromkeys(("total", "other_requests"), USAGE_TOTALS_SCHEMA)

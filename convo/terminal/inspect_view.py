@@ -156,7 +156,7 @@ def _header_lines(view: ConversationView, rows: Sequence[KeyValue], display: Dis
     """Yield a panel with the name, the owner, the model and the totals, then the other rows, with aligned labels."""
     from convo.terminal.rich_output import PANEL_COLUMNS, PANEL_TITLE_COLUMNS, panel_lines
 
-    totals = sum_link_usage(split_branch_links(view)[0], view.prices)
+    totals = sum_link_usage(split_branch_links(view)[0], view.prices, path_index=view.path_index)
     is_name_cut = text_width(escape_control_chars(view.handle)) > (display.width or 0) - PANEL_TITLE_COLUMNS
     panel_rows = [("name", view.handle)] if is_name_cut else []
     panel_rows += [row for row in rows if row[0] in ("owner", "model", "head")]
@@ -289,12 +289,13 @@ def _usage_rows(view: ConversationView) -> Iterator[KeyValue]:
     """
     last = next((link for link in reversed(view.links) if link.id == view.current_link_id), None)
     branch_links, other_links = split_branch_links(view)
-    last_totals, totals = sum_link_usage([last] if last else [], view.prices), sum_link_usage(branch_links, view.prices)
+    last_totals = sum_link_usage([last] if last else [], view.prices)
+    totals = sum_link_usage(branch_links, view.prices, path_index=view.path_index)
     if last_totals:
         yield "last", " · ".join([*format_token_counts(last_totals.usage), *format_cost_of_totals(last_totals)])
     if totals and totals.request_count > 1:
         yield "total", _format_totals_with_resent(totals)
-    if other_totals := sum_link_usage(other_links, view.prices, other_links=branch_links):
+    if other_totals := sum_link_usage(other_links, view.prices, other_links=branch_links, path_index=view.path_index):
         yield "others", _format_totals_with_resent(other_totals)
 
 

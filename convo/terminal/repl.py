@@ -58,6 +58,7 @@ from convo.terminal.terminal import (
 from convo.terminal.waiting import WaitingLine
 
 if TYPE_CHECKING:
+    from convo.inspect.view import PathIndex
     from convo.terminal.agent_chat import AgentChat
     from convo.terminal.picker import PickerEntries
 
@@ -118,6 +119,8 @@ class ReplHost(Protocol):
     async def export(self, chat: Chat, text: str) -> str: ...
 
     async def links(self, chat: Chat) -> Sequence[Link]: ...
+
+    async def load_path_index(self, chat: Chat) -> "PathIndex": ...
 
     @property
     def prices(self) -> Mapping[str, Price]: ...

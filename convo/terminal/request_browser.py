@@ -48,6 +48,7 @@ from convo.inspect.view import (
     ConversationView,
     LinkStats,
     compute_link_stats,
+    count_resent_tokens,
     input_token_share,
     link_cost_usd,
     sum_link_usage,
@@ -215,6 +216,7 @@ class RequestBrowser:
         self._link_rows: Sequence[LinkRow] = [*iter_link_rows(view.links, view.current_link_id)]
         self._short_ids = shorten_ids([link.id for link in view.links])
         self._links = {link.id: link for link in view.links}
+        self._resent_tokens = count_resent_tokens(view.links, view.path_index)
         self._indexes = {row.link.id: index for index, row in enumerate(self._link_rows, 1)}
         usages = [Usage.from_json(link.usage) for link in view.links]
         self._max_input = max((usage.input_tokens for usage in usages if usage), default=0)
@@ -746,12 +748,11 @@ class RequestBrowser:
             yield "ignored", f"not sent to the model: {', '.join(map(str, ignored))}"
 
     def _usage_facts(self, link: Link, stats: LinkStats) -> Iterator[KeyValue]:
-        usage, parent = stats.usage, self._links.get(link.parent_id or "")
+        usage = stats.usage
         if usage is None:
             yield "tokens", "not reported"
             return
-        totals = sum_link_usage([parent, link] if parent else [link], self.view.prices)
-        resent = totals.resent_tokens if totals else 0
+        resent = self._resent_tokens.get(link.id, 0)
         yield (
             "input",
             PART_SEPARATOR.join(

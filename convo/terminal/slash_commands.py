@@ -191,7 +191,8 @@ def get_first_line(text: str) -> str:
 async def handle_usage(repl: "Repl", _: str) -> None:
     from convo.terminal import usage_views
 
-    repl.print_message(usage_views.format_session_usage(await repl.host.links(repl.chat), repl.host.prices))
+    links, path_index = await repl.host.links(repl.chat), await repl.host.load_path_index(repl.chat)
+    repl.print_message(usage_views.format_session_usage(links, repl.host.prices, path_index))
 
 
 async def handle_cost(repl: "Repl", _: str) -> None:

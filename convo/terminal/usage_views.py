@@ -13,7 +13,7 @@ from convo.config.sections import Price
 from convo.history.items import Json
 from convo.history.records import UPSTREAM_ID, Link
 from convo.inspect.context_window import COUNTED_BY_ENDPOINT, COUNTED_BY_ESTIMATE, ContextUsage
-from convo.inspect.view import UsageTotals, sum_link_usage
+from convo.inspect.view import PathIndex, UsageTotals, sum_link_usage
 from convo.terminal.rich_output import render_bar
 from convo.terminal.status_line import format_share, format_token_counts, format_total_cost
 from convo.terminal.terminal import (
@@ -29,13 +29,15 @@ from convo.terminal.terminal import (
 NO_REQUESTS_TEXT = "no requests yet"
 
 
-def format_session_usage(links: Sequence[Link], prices: Mapping[str, Price]) -> str:
-    """Format the lines of /usage; `links` are the session's, oldest first."""
-    return "\n".join(_usage_lines(links, prices)) or f"  {NO_REQUESTS_TEXT}"
+def format_session_usage(
+    links: Sequence[Link], prices: Mapping[str, Price], path_index: PathIndex | None = None
+) -> str:
+    """Format the lines of /usage; `links` are the session's, oldest first, and `path_index` has their items."""
+    return "\n".join(_usage_lines(links, prices, path_index)) or f"  {NO_REQUESTS_TEXT}"
 
 
-def _usage_lines(links: Sequence[Link], prices: Mapping[str, Price]) -> Iterator[str]:
-    last, total = sum_link_usage(links[-1:], prices), sum_link_usage(links, prices)
+def _usage_lines(links: Sequence[Link], prices: Mapping[str, Price], path_index: PathIndex | None) -> Iterator[str]:
+    last, total = sum_link_usage(links[-1:], prices), sum_link_usage(links, prices, path_index=path_index)
     if links:
         yield f"  last     {_format_totals(last) if last else f'{links[-1].status}, tokens not reported'}"
     if total:

@@ -165,3 +165,21 @@ def test_a_message_before_a_compaction_is_not_edited(convo: Convo, home: Path, t
         got = run_repl("--from", "mine", lines=[command])
         assert "the conversation has no message since the compaction" in got.err
     assert stored_messages(home, "mine") == compacted
+
+
+@pytest.mark.parametrize(("keep_last", "kept_tokens"), [(0, 138), (1, 69)])
+def test_after_a_compaction_the_summary_is_new_input_and_only_the_kept_items_are_resent(
+    keep_last: int, kept_tokens: int, convo: Convo, two_turns: tuple[str, str]
+) -> None:
+    assert convo("compact", "mine", "--keep-last", str(keep_last)).exit == 0
+    for text in ("next", "and then"):
+        assert convo("chat", "-q", "--from", "mine", *two_turns, text).exit == 0
+    document = convo("inspect", "mine", "--json").json()
+    inputs = [link["usage"]["input_tokens"] for link in document["links"]]
+    first, second, compaction, compacted, later = (link["resent_tokens"] for link in document["links"])
+    assert (first, second, compaction, later) == (None, inputs[0], inputs[1], inputs[3])
+    assert compacted == kept_tokens < inputs[3] - 5
+    total = document["total"]["resent_tokens"]
+    assert total == second + compaction + compacted + later
+    assert f" · {total:,} re-sent" in convo("inspect", "mine").out
+    assert f" · {total:,} re-sent" in run_repl("--from", "mine", *two_turns, lines=["/usage"]).err

@@ -13,8 +13,11 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from convo.compaction.window import summary_message
 from convo.config.sections import Price
-from convo.history.records import Strategy
+from convo.history.items import user_message
+from convo.history.records import COMPACTION_CONTEXT_MANAGEMENT, Strategy
+from convo.history.tree import Path as ItemPath
 from convo.server.auth import KeysFile, create_api_key
 from convo.server.inspector_data import build_inspector_data
 from convo.server.pages import render_inspector_page
@@ -22,7 +25,7 @@ from tests.cli.agent_files import LOOK_UP, PAID_BACK, REFUND, agent_flags
 from tests.cli.chat_commands import scripted_flags
 from tests.cli.stored_chats import DATABASE, ChatWriter, write_chats
 from tests.command_runner import Launch
-from tests.inspect.conversation_builder import ConversationBuilder, build_chain
+from tests.inspect.conversation_builder import ROOT, ConversationBuilder, build_chain
 from tests.models.chat_server import ChatServer
 from tests.server.browser import HOSTILE_TEXT, MARKUP, accessibility, horizontal_overflow, open_page, stop_clock
 from tests.server.gateway import (
@@ -679,6 +682,24 @@ def test_usage_and_cost_are_shown_for_each_request_and_in_total(browser: Browser
         page.locator("tbody a").last.click()
         expect(page.locator("section dl")).to_contain_text("12 input (4 cached) · 9 output")
         expect(page.locator("section dl")).to_contain_text("$0.0027")
+
+
+def test_after_a_compaction_the_bars_and_the_total_have_the_summary_as_new_input(
+    browser: Browser, tmp_path: Path
+) -> None:
+    chain = build_chain(2)
+    window = ItemPath(ROOT).append([summary_message("They talked about rain."), user_message("question 1")])
+    chain.turn("try_1", "", None, after="resp_2", status="completed")
+    compaction = replace(chain.links[-1], parameters={"context_management": COMPACTION_CONTEXT_MANAGEMENT})
+    chain.links[-1] = replace(compaction, input_head=window.head, head=window.head, sent_count=0)
+    chain.paths["try_1"] = window
+    chain.turn("resp_3", "question 3", "answer 3", after="try_1")
+    with open_page(browser) as page:
+        open_as_file(tmp_path, build_inspector_data({"talk": chain.view("resp_3")}), page)
+        # question 1 is a third of the 12 input tokens of resp_2; the 4 cached tokens of resp_3 are those
+        expect(page.locator("dl").first).to_contain_text("16 re-sent (8 uncached)")
+        title = page.locator(".usage-bar").last.locator("title").text_content() or ""
+        assert title.startswith("resp_3: cached 4 · re-sent uncached 0 · new 8 · output 9")
 
 
 def test_the_total_says_how_many_requests_reported_their_usage(browser: Browser, tmp_path: Path) -> None:

@@ -15,15 +15,14 @@ const [MAX_USAGE_BARS, USAGE_BAR_WIDTH, USAGE_GAP, USAGE_HEIGHT] = [200, 18, 4, 
 const [AXIS_WIDTH, AXIS_MARGIN] = [44, 6]; // left of the bars, and above and below them, for the labels
 
 /**
- * Return the tokens of a request by part: cached input; input that its parent had and that was not cached; the rest of
- * the input; output. Null without a usage.
+ * Return the tokens of a request by part: cached input; re-sent input that was not cached; the rest of the input;
+ * output. Null without a usage.
  */
-function usageParts(link, parent) {
+function usageParts(link) {
   const usage = tokenUsage(link);
   if (!usage) return null;
-  const before = parent && tokenUsage(parent);
   const cached = Math.min(usage.cached, usage.input);
-  const resent = Math.max(0, Math.min(usage.input, before?.input ?? 0) - cached);
+  const resent = Math.max(0, (link.resent_tokens ?? 0) - cached);
   return { cached, resent, fresh: usage.input - cached - resent, output: usage.output };
 }
 
@@ -34,7 +33,7 @@ function usageParts(link, parent) {
 export function describeRequests(conversation, isBranch) {
   const branch = branchIds(conversation);
   const links = [...conversation.links.values()].filter(({ response_id: id }) => branch.has(id) === isBranch);
-  const resent = (link) => usageParts(link, conversation.links.get(link.parent))?.resent ?? 0;
+  const resent = (link) => usageParts(link)?.resent ?? 0;
   return {
     ended: links.filter(({ status }) => !UNFINISHED_STATUSES.includes(status)).length,
     resentUncached: links.reduce((sum, link) => sum + resent(link), 0),
@@ -47,7 +46,7 @@ export function describeRequests(conversation, isBranch) {
  */
 export function usageChart(conversation, selected, open) {
   const links = [...conversation.links.values()].sort((left, right) => left.created_at - right.created_at);
-  const bars = links.map((link) => ({ link, parts: usageParts(link, conversation.links.get(link.parent)) })).filter(({ parts }) => parts);
+  const bars = links.map((link) => ({ link, parts: usageParts(link) })).filter(({ parts }) => parts);
   if (!bars.length) return [];
   const branch = branchIds(conversation);
   const ownBars = bars.filter(({ link }) => branch.has(link.response_id));
