@@ -343,12 +343,33 @@ def test_a_background_answer_is_shown_as_far_as_it_is_stored_until_it_ends(live:
     page = live.page
     page.goto(live.address)
     with live.continue_chain(background=True):
-        expect(page.locator("tbody tr.in_progress")).to_contain_text("in_progress")
+        expect(page.locator("tbody tr.in_progress")).to_contain_text("in progress")
         expect(page.locator("#running article")).to_contain_text(FIRST_TEXT)
         response_id = live.gateway.http.get("/inspect/api/requests").json()["data"][0]["id"]
         live.gateway.http.post(f"/v1/responses/{response_id}/cancel")
         expect(page.locator("tbody tr.cancelled")).to_contain_text("go on")
         expect(page.locator("#running article")).to_have_count(0)
+
+
+def test_each_status_has_one_word_on_all_parts_of_the_page(live: LiveChain) -> None:
+    page = live.page
+    page.goto(live.address)
+    page.locator("tbody a").first.click()
+    expect(page.locator("section dl")).to_contain_text("Status● done")
+    with live.continue_chain(background=True):
+        running = page.locator("tbody tr.in_progress")
+        expect(running.locator("th")).to_contain_text("in progress")
+        expect(page.locator("#running article")).to_contain_text("in progress · ")
+        running.locator("a").click()
+        expect(page.locator("section dl")).to_contain_text("Status◐ in progress")
+        assert "in_progress" not in page.locator("body").inner_text()
+        page.goto(f"{live.gateway.root}/?status=in_progress")
+        expect(page.locator("tbody td.status")).to_have_text("◐ in progress")
+        page.locator("tbody th a").click()
+        page.get_by_role("tab", name="Response").click()
+        expect(page.locator("#tab-panel dl")).to_contain_text("Status◐ in progress")
+        response_id = live.gateway.http.get("/inspect/api/requests").json()["data"][0]["id"]
+        live.gateway.http.post(f"/v1/responses/{response_id}/cancel")
 
 
 @pytest.mark.parametrize("is_background", [False, True])

@@ -19,7 +19,7 @@ import { linkSection } from "./link.js";
 import { address, conversationList } from "./list.js";
 import { definitionList, element, formatCount, formatNumber, formatTokens, formatTotalCost } from "./make.js";
 import { resetRanges } from "./paged.js";
-import { filterQuery, hasFilters, listQuery, markOpenRow, parseView, requestFilters, requestTable, updateFilters, updateRowAddresses, updateTimes, viewAddress } from "./requests.js";
+import { filterQuery, hasFilters, listQuery, markOpenRow, parseView, requestFilters, requestTable, statusWord, updateFilters, updateRowAddresses, updateTimes, viewAddress } from "./requests.js";
 import { agentRuns } from "./runs.js";
 import { KeyRequired, openSource } from "./source.js";
 import { firstRequests } from "./start.js";
@@ -754,7 +754,7 @@ function runningResponse({ response_id: id, status, model, text }) {
   return element(
     "article",
     { class: "assistant running", "aria-label": `${id}, in progress` },
-    element("h3", {}, `${id} `, element("span", { class: "note" }, `${status} · ${model}`)),
+    element("h3", {}, `${id} `, element("span", { class: "note" }, `${statusWord(status)} · ${model}`)),
     element("p", {}, text || "…"),
   );
 }

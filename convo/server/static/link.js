@@ -5,6 +5,7 @@ import { difference } from "./difference.js";
 import { formatJson, itemList } from "./items.js";
 import { codeBlock, definitionList, element, formatCost, formatCount, formatTime, formatTokens } from "./make.js";
 import { tokenUsage } from "./conversation.js";
+import { statusLabel } from "./requests.js";
 
 const MAX_OTHER_REQUESTS = 200;
 
@@ -47,7 +48,7 @@ export function linkFacts(conversation, link) {
     ["Created by", link.session ?? "another client of the endpoint"],
     ["Model", link.model],
     ["Provider", link.provider],
-    ["Status", link.status],
+    ["Status", statusLabel(link.status)],
     ["Created", formatTime(link.created_at)],
     ["Duration", link.seconds === null ? null : `${link.seconds.toFixed(1)} s`],
     ["Usage", usage && formatTokens(usage)],

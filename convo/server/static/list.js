@@ -1,6 +1,7 @@
 // The list of conversations: the sessions of this store, and the conversations of other clients of its endpoint.
 
 import { element, formatCount, formatNumber, formatTime } from "./make.js";
+import { statusWord } from "./requests.js";
 
 // The names of conversations without a session.
 const RESPONSE_OR_CONVERSATION = /^(resp|conv|try)_/;
@@ -60,7 +61,7 @@ function summarize({ strategy, items, unacknowledged, status, used_at: usedAt })
     strategy,
     items !== undefined && formatCount(items, "item"),
     unacknowledged && `${formatNumber(unacknowledged)} unconfirmed`,
-    status !== "completed" && status,
+    status && status !== "completed" && statusWord(status),
     usedAt !== null && formatTime(usedAt),
   ];
   return parts.filter(Boolean).join(" · ");

@@ -11,8 +11,8 @@ const FILTERS = ["q", "status", "model", "session", "tool", "time", "from", "to"
 const TIMES = { hour: ["last hour", 3600], day: ["last day", 86400], week: ["last week", 7 * 86400] };
 const LOCAL_TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}$/;
 
-/** The signs of the statuses, and the words for them. */
-export const STATUSES = {
+// The signs of the statuses, and the words for them, which all parts of the page use.
+const STATUSES = {
   queued: ["◷", "queued"],
   in_progress: ["◐", "in progress"],
   completed: ["●", "done"],
@@ -84,14 +84,19 @@ function countFilters(view) {
   return FILTERS.filter((name) => view[name] !== "" && !(name === "to" && view.from)).length;
 }
 
+/** Return the word for a status. */
+export function statusWord(status) {
+  return STATUSES[status]?.[1] ?? status;
+}
+
 /** Create the sign and the word of a status. */
 export function statusLabel(status) {
-  const [sign, word] = STATUSES[status] ?? ["○", status];
+  const [sign] = STATUSES[status] ?? ["○"];
   return element(
     "span",
     { class: `status-label ${status in STATUSES ? status : ""}` },
     element("span", { "aria-hidden": "true" }, sign),
-    ` ${word}`,
+    ` ${statusWord(status)}`,
   );
 }
 

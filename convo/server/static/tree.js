@@ -6,6 +6,7 @@
 import { tokenUsage } from "./conversation.js";
 import { element, formatNumber, svgElement } from "./make.js";
 import { pagedList } from "./paged.js";
+import { statusWord } from "./requests.js";
 
 const BARS = [
   ["sent", "sent (estimated)", (link) => link.sent_tokens],
@@ -110,7 +111,7 @@ function rowHeading(link, { selected, address, head, shortIds, checked }) {
   const id = link.response_id;
   const lines = "│ ".repeat(Math.max(0, link.depth - (link.begins ? 1 : 0))) + (link.begins ? "├─" : "");
   const mark = id === head ? "@" : link.status === "completed" ? "●" : "○";
-  const notes = [link.begins && "fork", id === head && "head", link.status !== "completed" && link.status];
+  const notes = [link.begins && "fork", id === head && "head", link.status !== "completed" && statusWord(link.status)];
   const preview = [link.said, link.answered].filter(Boolean).join(" → ");
   const current = id === selected && "true";
   const box = checked && element("input", { type: "checkbox", id: `check-${id}`, value: id, "aria-label": `Compare ${id}` });
