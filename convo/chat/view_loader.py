@@ -146,6 +146,7 @@ async def load_session_view(
         session=session,
         session_names=await _load_session_names(store, [*links, *shared_links]),
         has_all_forks=not is_branch_only,
+        has_all_links=not link_notes,
         notes=(*state.notes, *link_notes),
         unreadable_head=state.unreadable_head,
         open_run=await load_open_run(store, session),
@@ -191,6 +192,7 @@ async def _build_response_view(
         path_index=path_index,
         current_link_id=link.id,
         session_names=await _load_session_names(store, links),
+        has_all_links=not link_notes,
         notes=(*state.notes, *link_notes),
         unreadable_head=state.unreadable_head,
     )
@@ -222,6 +224,7 @@ async def load_conversation_view(
         path_index=path_index,
         current_link_id=next((link.id for link in reversed(links) if link.status in ANSWERED_STATUSES), None),
         session_names=await _load_session_names(store, links),
+        has_all_links=not notes,
         notes=notes,
     )
 

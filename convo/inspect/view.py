@@ -133,6 +133,7 @@ class ConversationView:
     session:          the record, if the handle is a session's name
     session_names:    the names of the sessions that made the links, by id
     has_all_forks:    whether every fork is among the links; an endpoint cannot list the children of its responses
+    has_all_links:    whether no request was left out because there are more than the caller reads
     notes:            other facts that a person should know, one sentence each
     prices:           the user's own prices, by full name of the model
     unreadable_head:  the head of a path that cannot be read because an item of it was deleted
@@ -153,6 +154,7 @@ class ConversationView:
     session: Session | None = None
     session_names: Mapping[str, str] = field(default_factory=dict)
     has_all_forks: bool = True
+    has_all_links: bool = True
     notes: tuple[str, ...] = ()
     unreadable_head: Key | None = None
     prices: Mapping[str, Price] = field(default_factory=dict)

@@ -54,7 +54,8 @@ or two conversations. The object begins as that of `convo diff --json`; at most 
 with their items by index:
 
     {"a": {"handle": "resp_...", "name": "resp_...", "head": "resp_...", "model": "openai/gpt-5-mini", "items": 6,
-           "requests": 3, "own_requests": 1,       requests that the other side does not have, with
+           "requests": 3, "is_partial": false,     whether it has more requests: only the last 2,000 are counted
+           "own_requests": 1,                      requests that the other side does not have, with
            "own_usage": {"input_tokens", "cached_tokens", "output_tokens"}, "own_cost_usd": 0.0001,     their figures;
            "own_known_cost_usd": 0.0001,           the cost of those whose price is known,
            "own_unpriced": 0},                     and the number of those whose price is unknown

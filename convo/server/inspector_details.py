@@ -170,10 +170,9 @@ def compare_branches(a: ConversationView, b: ConversationView, prices: Mapping[s
     """Compare the histories of two views, their last requests, and the requests that only one of them has."""
     diff = diff_histories(a.path.items, b.path.items)
     rows, shown = history_diff_to_json(diff), diff.pairs[:MAX_COMPARED_PAIRS]
-    ids_a, ids_b = ({link.id for link in find_branch_links(view)} for view in (a, b))
     return {
-        "a": _build_branch(a, ids_b, prices),
-        "b": _build_branch(b, ids_a, prices),
+        "a": _build_branch(a, b, prices),
+        "b": _build_branch(b, a, prices),
         **rows,
         "rest": rows["rest"][:MAX_COMPARED_PAIRS],
         "omitted": len(diff.pairs) - len(shown),
@@ -186,10 +185,13 @@ def compare_branches(a: ConversationView, b: ConversationView, prices: Mapping[s
     }
 
 
-def _build_branch(view: ConversationView, other_ids: set[str], prices: Mapping[str, Price]) -> Json:
+def _build_branch(view: ConversationView, other: ConversationView, prices: Mapping[str, Price]) -> Json:
     """Describe one side, with the figures of its requests that the other side does not have."""
-    links = find_branch_links(view)
+    links, other_ids = find_branch_links(view), {link.id for link in find_branch_links(other)}
     own = [link for link in links if link.id not in other_ids]
+    if not other.has_all_links:  # the requests before a common one are common, too, although they were not read
+        shared_count = max((index for index, link in enumerate(links, 1) if link.id in other_ids), default=0)
+        own = list(links[shared_count:])
     total = sum_link_usage(own, prices)
     return {
         "handle": view.handle,
@@ -198,6 +200,7 @@ def _build_branch(view: ConversationView, other_ids: set[str], prices: Mapping[s
         "model": links[-1].model if links else view.model,
         "items": len(view.path),
         "requests": len(links),
+        "is_partial": not view.has_all_links,
         "own_requests": len(own),
         "own_usage": total
         and {

@@ -701,6 +701,7 @@ SCHEMAS: Mapping[str, Schema] = {
             "own_cost_usd": {"type": "number"},
             "own_known_cost_usd": {"type": "number"},
             "own_unpriced": COUNT_SCHEMA,
+            "is_partial": BOOLEAN_SCHEMA,
         },
     ),
     "Comparison": object_schema(

@@ -8,7 +8,7 @@ from openapi_schema_validator import OAS31Validator
 from playwright.sync_api import Page, expect
 
 from convo.history.items import assistant_message, user_message
-from convo.history.records import Strategy
+from convo.history.records import Link, Strategy
 from convo.history.tree import Path, root_key
 from convo.server.schemas import SCHEMAS
 from convo.stores.base import AppendItems, Transaction
@@ -110,6 +110,43 @@ def test_two_conversations_are_compared_by_content_and_a_branch_with_itself_is_e
     assert (data["same"], data["a"]["name"], data["a"]["items"]) == (0, "hail", 1)
     equal = compare(gateway, "resp_left", "resp_left")
     assert (equal["same"], equal["first"], equal["rest"], equal["omitted"]) == (4, None, [], 0)
+
+
+@pytest.fixture(scope="module")
+def long_branches(gateway: RunningGateway) -> None:
+    """Store a chain of 2,003 requests, long_0 and so on, and a fork of its request long_1500."""
+    root = root_key("local")
+    path = Path(root).append([user_message("hi")])
+
+    def request(name: str, parent: str | None, number: int) -> Link:
+        return link(name, path.head, path.head, parent_id=parent, created_at=NOW + 10 + number, usage=usage(10))
+
+    chain = [request(f"long_{number}", f"long_{number - 1}" if number else None, number) for number in range(2003)]
+    requests = (*chain, request("long_fork", "long_1500", 3000))
+    gateway.run(gateway.store.commit(Transaction((AppendItems(root, path.items),), requests)))
+
+
+def test_a_branch_with_more_requests_than_are_read_is_partial(gateway: RunningGateway, long_branches: None) -> None:
+    data = compare(gateway, "long_2002", "long_fork")
+    assert [(data[side]["requests"], data[side]["is_partial"]) for side in "ab"] == [(2000, True), (1502, False)]
+    assert [data[side]["own_requests"] for side in "ab"] == [502, 1]
+    complete = compare(gateway, "long_1999", "long_fork")
+    assert [(complete[side]["requests"], complete[side]["is_partial"]) for side in "ab"] == [
+        (2000, False),
+        (1502, False),
+    ]
+
+
+@pytest.mark.needs("chromium")
+@pytest.mark.browser
+def test_the_page_says_that_only_the_last_requests_of_a_branch_are_counted(
+    page: Page, gateway: RunningGateway, long_branches: None
+) -> None:
+    page.goto(f"{gateway.root}/#compare/long_2002/long_fork")
+    expect(page.locator("#compare-partial")).to_have_text("A has more requests: only its last 2,000 are counted.")
+    page.goto(f"{gateway.root}/#compare/resp_left/resp_right")
+    expect(page.locator("#compare-cache")).to_be_visible()
+    expect(page.locator("#compare-partial")).to_have_count(0)
 
 
 def test_a_long_difference_is_shown_in_part(gateway: RunningGateway) -> None:

@@ -161,8 +161,12 @@ export function branchDifference(comparison) {
     equalLater > 0 && `${formatCount(equalLater, "later item")} equal in both.`,
     omitted > 0 && `${formatCount(omitted, "more row")} not shown; convo diff shows all.`,
   ];
+  const partial = [["A", a], ["B", b]]
+    .filter(([, branch]) => branch.is_partial)
+    .map(([name, { requests }]) => `${name} has more requests: only its last ${formatNumber(requests)} are counted.`);
   return [
     branchTable(a, b),
+    partial.length && element("p", { class: "aside", id: "compare-partial" }, partial.join(" ")),
     element("p", { id: "compare-start" }, first ? `${common} ${describeFirst(first)}` : `The histories are equal: ${formatCount(same, "item")}.`),
     ...cacheEffect(request),
     ...(first ? textDifference(first.a && { item: first.a, number: first.at + 1 }, first.b && { item: first.b }) : []),
