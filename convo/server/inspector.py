@@ -18,6 +18,9 @@ The files are public; the data needs the same key as the API. The calls are in t
      "is_search_limited": false,   whether `q` or `tool` matches more items than the search considers: 1,000, 20,000
      "is_recording": false}        whether this server records requests that are not stored
 
+With `request=ID` it also has `continued`: the ids of at most 20 requests that continue this one and of those in
+progress, whatever the filters are.
+
 `GET /inspect/api/requests/{id}?compare=ID` returns one request as the object of a conversation, below, with only this
 request, its parent and the one to compare it with in `links`, and with `continued`: the ids of at most 20 requests
 that continue it. Forks are not read, so the time does not depend on their number. `sent` has the body of a recorded
@@ -211,6 +214,12 @@ REQUEST_LIST_PARAMETERS = (
         "Maximum number of requests; a value out of range counts as the nearest valid one.",
     ),
     QueryParameter("after", parse_text_value, {"type": "string"}, "The cursor of the previous page."),
+    QueryParameter(
+        "request",
+        parse_text_value,
+        {"type": "string"},
+        "Also return the requests that continue this one, as `continued`.",
+    ),
     *VIEW_PARAMETERS,
 )
 

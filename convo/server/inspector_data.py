@@ -128,8 +128,20 @@ async def encode_request_list(context: HandlerContext) -> bytes:
             "sessions": [session.name for session in await store.sessions(limit=MAX_SESSION_NAMES)],
             "is_search_limited": page.is_search_limited,
             "is_recording": context.is_recorded,
+            **({"continued": await _list_continuations(query["request"], context)} if query.get("request") else {}),
         }
     )
+
+
+async def _list_continuations(link_id: str, context: HandlerContext) -> Sequence[str]:
+    """Return the ids of stored requests, and of those in progress, that continue a request."""
+    children = await store_for_tenant(context).child_links(link_id, limit=MAX_CONTINUATIONS)
+    running = context.inspector.live_responses.for_tenant(context.tenant)
+    ids = [
+        *(child.id for child in children),
+        *(one.response["id"] for one in running if one.response.get("previous_response_id") == link_id),
+    ]
+    return list(dict.fromkeys(ids))
 
 
 async def encode_charts(context: HandlerContext) -> bytes:

@@ -547,7 +547,8 @@ INSPECTOR_SCHEMAS: Mapping[str, Schema] = {
             ),
             **dict.fromkeys(("models", "sessions", "tools"), array_schema(STRING_SCHEMA)),
             **dict.fromkeys(("is_search_limited", "is_recording"), BOOLEAN_SCHEMA),
-        }
+        },
+        {"continued": array_schema(STRING_SCHEMA)},
     ),
     "RequestRow": object_schema(
         {

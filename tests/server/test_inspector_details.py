@@ -238,9 +238,12 @@ def test_the_text_of_a_stream_stays_in_the_pane_until_the_response_is_there(page
         expect(page.get_by_role("tabpanel")).to_contain_text("one two three four five six")
 
 
-def test_the_pane_follows_a_chain_that_goes_on(page: Page, gateway: RunningGateway) -> None:
+@pytest.mark.parametrize("filters", ["", "q=begin&", "status=failed&"])
+def test_the_pane_follows_a_chain_that_goes_on_whatever_the_filters_are(
+    filters: str, page: Page, gateway: RunningGateway
+) -> None:
     first = gateway.create_response({"model": "echo", "input": "begin"}).json()["id"]
-    page.goto(f"{gateway.root}/?request={first}")
+    page.goto(f"{gateway.root}/?{filters}request={first}")
     expect(page.get_by_role("tabpanel")).to_be_visible()
     assert page.locator("#detail-continued").count() == 0
     second = gateway.create_response({"model": "echo", "input": "more", "previous_response_id": first}).json()["id"]

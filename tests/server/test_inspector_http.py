@@ -198,6 +198,17 @@ def test_each_model_is_offered_once_as_a_filter_under_its_short_and_its_full_nam
     assert list_requests(gateway, model="nothing")["models"] == ["echo", BUILT_IN_MODEL]
 
 
+def test_the_list_names_the_requests_that_continue_one_whatever_the_filters_are(gateway: RunningGateway) -> None:
+    first = gateway.create_response({"model": "echo", "input": "begin"}).json()["id"]
+    query = {"status": "failed", "request": first}
+    assert gateway.http.get("/inspect/api/requests", params=query).json()["continued"] == []
+    child = {"model": "echo", "input": "more", "previous_response_id": first}
+    second, third = (gateway.create_response(child).json()["id"] for _ in range(2))
+    data = gateway.http.get("/inspect/api/requests", params=query).json()
+    assert (data["continued"], data["data"]) == ([second, third], [])
+    assert "continued" not in gateway.http.get("/inspect/api/requests").json()
+
+
 def test_the_charts_aggregate_the_requests_of_the_filters(gateway: RunningGateway) -> None:
     assert gateway.http.get(CHARTS).json() == {
         "bucket_s": None,
@@ -403,7 +414,12 @@ def test_the_routes_of_the_page() -> None:
         ("GET /favicon.ico", "An empty response: there is no icon.", True, []),
         ("GET /inspector/{name}", "A file of the page.", True, []),
         ("GET /inspect/api/list", "List sessions and other conversations.", False, ["limit"]),
-        ("GET /inspect/api/requests", "List requests, sorted and filtered.", False, ["limit", "after", *VIEW]),
+        (
+            "GET /inspect/api/requests",
+            "List requests, sorted and filtered.",
+            False,
+            ["limit", "after", "request", *VIEW],
+        ),
         ("GET /inspect/api/requests/{id}", "Retrieve one request with its parent.", False, ["compare"]),
         ("GET /inspect/api/requests/{id}/code", "Retrieve a request as code.", False, ["language", "base_url"]),
         ("GET /inspect/api/charts", "Aggregate requests for charts.", False, VIEW[2:]),

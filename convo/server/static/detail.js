@@ -31,6 +31,7 @@ export function knownTab(name) {
  *
  * row:          of the table; undefined if the request is not on its pages
  * rows:         of the table, to choose a request to compare with
+ * children:     the ids of known requests that continue this one
  * text:         the last known text of a request in progress
  * conversation: its path, as a conversation; null while it is loaded, and for a request that is not stored yet
  * message:      shown in place of a conversation
@@ -39,7 +40,7 @@ export function knownTab(name) {
  * openRequest:  called with the id of a fork, or of a request that continues this one
  * chooseOther:  called with the id of the request to compare with
  */
-export function requestDetail({ id, tab, row, rows, text, conversation, message, compare }, { close, chooseTab, source, openRequest, chooseOther }) {
+export function requestDetail({ id, tab, row, rows, children, text, conversation, message, compare }, { close, chooseTab, source, openRequest, chooseOther }) {
   const link = conversation?.links.get(id);
   const status = row?.status ?? link?.status;
   const handle = row?.session ?? id;
@@ -58,7 +59,7 @@ export function requestDetail({ id, tab, row, rows, text, conversation, message,
       ` ${id} `,
       link && element("a", { href: address(handle, id), id: "detail-open" }, "Open the conversation"),
     ),
-    ...continuations(id, conversation, rows, openRequest),
+    ...continuations(conversation, children, openRequest),
     ...(link ? [...copyAs(source, id, "h3"), ...forkForm(source, conversation, link, openRequest), ...compactionPreview(source, id)] : []),
     ...(link && status === "in_progress" && text !== undefined ? pendingText(text, "") : []),
     ...(link ? tabs(tab, chooseTab, conversation, link, { rows, compare, chooseOther }) : pendingText(text, message)),
@@ -66,17 +67,16 @@ export function requestDetail({ id, tab, row, rows, text, conversation, message,
 }
 
 /** Update the links to the requests that continue the one in the pane; all other parts of the pane stay as they are. */
-export function updateContinuations({ id, conversation, rows }, { openRequest }) {
+export function updateContinuations({ conversation, children }, { openRequest }) {
   const focusedId = document.activeElement?.closest("#detail-continued a")?.dataset.request;
   document.getElementById("detail-continued")?.remove();
-  document.getElementById("detail-status")?.after(...continuations(id, conversation, rows, openRequest));
+  document.getElementById("detail-status")?.after(...continuations(conversation, children, openRequest));
   const links = [...document.querySelectorAll("#detail-continued a")];
   if (focusedId) links.find(({ dataset }) => dataset.request === focusedId)?.focus();
 }
 
-/** Create the links to the requests that continue this one: those that were loaded with it, and those of the table. */
-function continuations(id, conversation, rows, openRequest) {
-  const children = rows.filter(({ parent }) => parent === id).map((row) => row.id);
+/** Create the links to the requests that continue this one: those that were loaded with it, and later ones. */
+function continuations(conversation, children, openRequest) {
   const ids = [...new Set([...(conversation?.data.continued ?? []), ...children])];
   if (!ids.length) return [];
   const open = (event) => {

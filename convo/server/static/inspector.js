@@ -264,8 +264,10 @@ async function updateRequests(isCurrent) {
   const query = listQuery(page.view);
   const knownRequests = () => (page.requestsQuery === query ? page.requests : null);
   const limit = Math.min(Math.max(PAGE_REQUESTS, knownRequests()?.data.length ?? 0), MAX_REFRESHED_REQUESTS);
-  const fetched = await source.requests(query, { limit });
+  const request = page.detail?.id === page.view.request ? page.view.request : ""; // a new pane fetches its own
+  const fetched = await source.requests(query, { limit, request });
   if (!isCurrent()) return;
+  page.continued = { id: request, ids: fetched.continued ?? [] };
   const known = knownRequests(); // rows may have been added meanwhile
   const ids = new Set(fetched.data.map((row) => row.id));
   const rest = known && known.data.length > limit ? known.data.slice(limit).filter((row) => !ids.has(row.id)) : [];
@@ -423,8 +425,9 @@ function drawDetail() {
   const text = page.streamed?.id === id ? page.streamed.text : undefined; // stays until the stored response is there
   const { conversation, message } = detail ?? {};
   const rows = allRows();
-  const state = { id, tab: knownTab(tab), row, rows, text, conversation, message, compare };
-  const children = rows.filter(({ parent }) => parent === id).map((child) => child.id);
+  const continued = page.continued?.id === id ? page.continued.ids : []; // also those that the filters leave out
+  const children = [...new Set([...continued, ...rows.filter(({ parent }) => parent === id).map((child) => child.id)])];
+  const state = { id, tab: knownTab(tab), row, rows, children, text, conversation, message, compare };
   const others = state.tab === "diff" ? [...(conversation?.links.keys() ?? [])] : [];
   const version = id && JSON.stringify([id, tab, compare, row, text, Boolean(conversation), message, others]);
   const childrenVersion = JSON.stringify(children);

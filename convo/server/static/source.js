@@ -94,11 +94,12 @@ class ServerSource {
     return (await (await this.#fetchOk("inspect/api/markdown", init)).json()).data;
   }
 
-  /** Fetch a page of the requests; `query` begins with "?" or is empty. */
-  requests(query, { limit, after }) {
+  /** Fetch a page of the requests, with the requests that continue `request`; `query` begins with "?" or is empty. */
+  requests(query, { limit, after, request }) {
     const parameters = new URLSearchParams(query);
     parameters.set("limit", limit);
     if (after) parameters.set("after", after);
+    if (request) parameters.set("request", request.toWellFormed());
     return this.#fetchJson(`inspect/api/requests?${parameters}`);
   }
 
