@@ -23,6 +23,7 @@ from hashlib import sha256
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import isroutine
+from itertools import count
 from pathlib import Path
 from shlex import quote
 from types import ModuleType, TracebackType
@@ -351,7 +352,7 @@ def _parse_reference(reference_text: str, source: ReferenceSource) -> FileRefere
 
 def _load_object(reference: FileReference, source: ReferenceSource) -> object:
     route_user_output_to_stderr()
-    if not reference.file.is_file():
+    if not os.path.isfile(reference.file):  # unlike Path.is_file, False for a folder that may not be searched
         raise Unreadable(
             f"{_format_path(reference.file)} is missing or not a file", hint=source.format_hint(EXAMPLE_REFERENCE)
         )
@@ -403,52 +404,93 @@ def _suggest_agent(reference: FileReference, module: ModuleType) -> str:
 def load_python_file(file: Path) -> ModuleType:
     """Import an existing file as a module, once a process.
 
+    The module has the same name in each process, so that pickles of its objects can be read later.
+
     Raises InputFault for a file that fails to run; the message names the line.
     """
-    name = f"convo_file_{file.stem}_{len(sys.modules)}"
-    spec = spec_from_file_location(name, file)
+    name = unused_name = f"convo_file_{re.sub(r'[^0-9A-Za-z_]', '_', file.stem)}"
+    for number in count(2):
+        if unused_name not in sys.modules:
+            break
+        unused_name = f"{name}_{number}"
+    spec = spec_from_file_location(unused_name, file)
     assert spec
     assert spec.loader
     module = module_from_spec(spec)
-    _search_folder_first(str(file.parent))
-    sys.modules[name] = module
+    for folder in reversed(_list_module_folders(file)):
+        _LIBRARY_FINDER.search_first(folder)
+    sys.modules[unused_name] = module
     try:
         with translate_user_code_errors(file):
             spec.loader.exec_module(module)
     except InputFault:
-        del sys.modules[name]
+        del sys.modules[unused_name]
         raise
+    finally:
+        _LIBRARY_FINDER.install()  # the file may have replaced the finders
     return module
 
 
-def _search_folder_first(folder: str) -> None:
-    """Let user code import modules of `folder`, as in a script; they shadow no library that convo imports."""
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-        _LIBRARY_FINDER.user_folders.append(folder)
-        if _LIBRARY_FINDER not in sys.meta_path:
-            sys.meta_path.insert(0, _LIBRARY_FINDER)
+def _list_module_folders(file: Path) -> list[str]:
+    """Return the folders in which Python would find the modules of a script: of a link, first that of its target."""
+    folder, target_folder = str(file.parent), os.path.dirname(os.path.realpath(file))
+    return [folder] if target_folder == os.path.realpath(folder) else [target_folder, folder]
+
+
+FREE_STANDARD_NAMES = frozenset(
+    {"chunk", "graphlib", "imaplib", "mailbox", "pipes", "profile", "sched", "shelve", "symtable", "syslog", "trace"}
+)
+"""Modules of the standard library that neither convo nor its libraries import: a user's module may have such a name."""
 
 
 class _LibraryFinder:
     """Finds the standard library and convo's libraries, also if a user's folder has a module of the same name.
 
-    convo imports most libraries late, and all imports of a process share one `sys.path`.
+    convo imports most libraries late, and all imports of a process share one `sys.path`. The user's folders are those
+    of the loaded files and all entries that were added to `sys.path` since.
     """
 
     def __init__(self) -> None:
-        self.user_folders: list[str] = []
+        self._library_folders: list[str] | None = None
+        self._file_folders: list[str] = []
+
+    @property
+    def user_folders(self) -> list[str]:
+        return [folder for folder in sys.path if folder not in (self._library_folders or ())]
+
+    @property
+    def library_folders(self) -> list[str]:
+        """The entries of `sys.path` before the first file was loaded, without the user's folders."""
+        return self._library_folders or []
+
+    def search_first(self, folder: str) -> None:
+        """Let user code import modules of `folder`, as in a script; they shadow no library that convo imports."""
+        if self._library_folders is None:
+            self._library_folders = [*sys.path]
+        if folder not in self._file_folders or folder not in sys.path:
+            sys.path.insert(0, folder)
+            self._file_folders.append(folder)
+            self._library_folders = [entry for entry in self._library_folders if entry != folder]
+        self.install()
+
+    def install(self) -> None:
+        if self not in sys.meta_path:
+            sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Return the library that a user's module would shadow; None for all other modules."""
-        if path is not None:  # a module in a package
+        if path is not None or self.find_user_module(name) is None:  # a module in a package, or no user's module
             return None
-        shadowing = PathFinder.find_spec(name, self.user_folders)
-        if shadowing is None or shadowing.loader is None:  # a folder without __init__.py shadows nothing
-            return None
-        if name not in sys.stdlib_module_names and name not in _list_library_names():
-            return None
-        return PathFinder.find_spec(name, [folder for folder in sys.path if folder not in self.user_folders])
+        if name in sys.stdlib_module_names:
+            is_library = name not in FREE_STANDARD_NAMES
+        else:
+            is_library = name in _list_library_names()
+        return PathFinder.find_spec(name, self._library_folders) if is_library else None
+
+    def find_user_module(self, name: str) -> ModuleSpec | None:
+        """Find a module in the user's folders; a folder without __init__.py shadows nothing and is none."""
+        spec = PathFinder.find_spec(name, self.user_folders)
+        return spec if spec and spec.loader else None
 
 
 _LIBRARY_FINDER = _LibraryFinder()
@@ -493,8 +535,25 @@ def translate_user_code_errors(file: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        hint = error.hint if isinstance(error, ConvoError) and error.hint else FIX_FILE_HINT
+        hint = error.hint if isinstance(error, ConvoError) and error.hint else _suggest_file_fix(error)
         raise InputFault(_format_user_error(error, file), hint=hint) from error
+
+
+def _suggest_file_fix(error: BaseException) -> str:
+    """Format a hint: to rename a module of the user if another one of that name was imported."""
+    if isinstance(error, ImportError):
+        module_name = error.name
+    elif isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
+        module_name = error.obj.__name__
+    else:
+        return FIX_FILE_HINT
+    name = (module_name or "").partition(".")[0]
+    imported, own = sys.modules.get(name), _LIBRARY_FINDER.find_user_module(name) if name else None
+    if imported is None or own is None or own.origin is None or own.origin == getattr(imported, "__file__", None):
+        return FIX_FILE_HINT
+    path = Path(own.origin)
+    path = path.parent if path.name == "__init__.py" else path
+    return f"rename {_format_path(path)}: convo has imported another module named {name!r}"
 
 
 def _format_user_error(error: BaseException, file: Path) -> str:
@@ -508,11 +567,24 @@ def _format_user_error(error: BaseException, file: Path) -> str:
 
 
 def _locate_error(error: BaseException, file: Path) -> tuple[Path, int]:
-    """Return the file and line of the last traceback frame below the folder of `file`."""
-    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+    """Return the file and line of the last traceback frame below the folder of `file`, but in no library there.
+
+    A folder with the user's file often has a virtual environment, too.
+    """
+    if isinstance(error, SyntaxError) and error.filename and error.lineno and os.path.isfile(error.filename):
         return Path(error.filename), error.lineno
+    folders = _list_module_folders(file)
+    libraries = [
+        library
+        for library in _LIBRARY_FINDER.library_folders
+        if library not in folders and any(Path(library).is_relative_to(folder) for folder in folders)
+    ]
     frames = [(Path(frame.filename), frame.lineno or 0) for frame in _list_user_frames(error.__traceback__)]
-    own_frames = [(path, line) for path, line in frames if path.is_relative_to(file.parent)]
+    own_frames = [
+        (path, line)
+        for path, line in frames
+        if any(map(path.is_relative_to, folders)) and not any(map(path.is_relative_to, libraries))
+    ]
     return own_frames[-1] if own_frames else (file, 1)
 
 
@@ -540,7 +612,7 @@ def _load_toml_graph(reference: FileReference) -> Graph:
 
 
 def _read_toml(file: Path) -> dict[str, object]:
-    if not file.exists():
+    if not os.path.exists(file):
         raise Unreadable(f"{_format_path(file)} does not exist", hint="--agent agents.toml")
     try:
         return tomllib.loads(read_text_file(_format_path(file)))
@@ -637,7 +709,7 @@ def load_run_agents(row: AgentRun, folder: Path, hint: str = NAME_AGENTS_HINT) -
         )
     for reference in (source.agent,) if source.agent else source.tools:
         path = parse_file_reference(reference, "--agent").file
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise Unreadable(
                 f"the {source.kind} of this session were in {path}, which is missing or not a file",
                 hint=_name_again_hint(hint, source),

@@ -168,6 +168,7 @@ FIX_FILE = "fix the file; CONVO_DEBUG=1 shows the traceback"
             "bad.py:2: no desk",
             "open one",
         ),
+        ("\neval('1 +')\n", "bad.py:2: SyntaxError: invalid syntax", FIX_FILE),
     ],
 )
 def test_an_error_in_the_file_is_one_sentence_with_file_and_line(
@@ -259,6 +260,108 @@ def test_a_module_in_the_folder_of_a_users_file_shadows_no_library_of_convo(tmp_
     command = [sys.executable, "-c", IMPORTS_AFTER_A_USER_FILE, str(folder / "desk.py")]
     got = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     assert (got.stdout, got.stderr) == ("[]\nhelper agents\n", "")
+
+
+def test_folders_that_a_users_file_searches_shadow_no_library_of_convo(tmp_path: Path) -> None:
+    folder = tmp_path / "bots"
+    (folder / "src").mkdir(parents=True)
+    for name in ("src/helper", "src/agents", "src/rich", "src/csv", "json", "tomlkit"):
+        (folder / f"{name}.py").write_text(f"NAME = {name.rpartition('/')[2]!r}\n")
+    (folder / "desk.py").write_text(
+        "import sys\n"
+        "sys.path = [f'{__file__[:-8]}/src', *sys.path]\n"
+        "sys.meta_path[:] = [finder for finder in sys.meta_path if hasattr(finder, 'invalidate_caches')]\n"
+        "import helper, agents\n"
+    )
+    script = f"import sys\nsys.path.append({str(folder)!r}){IMPORTS_AFTER_A_USER_FILE}"
+    command = [sys.executable, "-c", script, str(folder / "desk.py")]
+    got = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    assert (got.stdout, got.stderr) == ("[]\nhelper agents\n", "")
+
+
+def test_the_folder_of_a_file_is_searched_first_also_if_it_was_searched_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("installed", "bots"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "two_of_a_name.py").write_text(f"FOLDER = {folder!r}\n")
+    (tmp_path / "bots" / "desk.py").write_text("from two_of_a_name import FOLDER\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, f"{tmp_path}/installed", f"{tmp_path}/bots"])
+    assert load_python_file(tmp_path / "bots" / "desk.py").FOLDER == "bots"
+
+
+def test_a_link_to_a_file_finds_the_modules_of_both_folders_and_names_the_line_of_an_error(tmp_path: Path) -> None:
+    for folder in ("bots", "bin"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"in_{folder}.py").write_text("")
+    (tmp_path / "bots" / "desk.py").write_text("import in_bots, in_bin\nimport breaks_here\n")
+    (tmp_path / "bots" / "breaks_here.py").write_text("\n1 / 0\n")
+    (tmp_path / "bin" / "desk.py").symlink_to("../bots/desk.py")
+    with pytest.raises(InputFault, match=r"^bots/breaks_here\.py:2: ZeroDivisionError"):
+        load_python_file(tmp_path / "bin" / "desk.py")
+
+
+def test_a_module_may_have_the_name_of_an_unused_module_of_the_standard_library(tmp_path: Path) -> None:
+    folder = tmp_path / "bots"
+    folder.mkdir()
+    (folder / "profile.py").write_text("CUSTOMER = 'A1'\n")
+    (folder / "desk.py").write_text("from profile import CUSTOMER\n")
+    command = [sys.executable, "-c", "import sys\n" + LOAD_AND_PRINT.format("CUSTOMER"), str(folder / "desk.py")]
+    got = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    assert (got.stdout, got.stderr) == ("A1\n", "")
+
+
+LOAD_AND_PRINT = """
+from pathlib import Path
+from convo.cli.agent_options import load_python_file
+print(load_python_file(Path(sys.argv[1])).{})
+"""
+
+PICKLED = """
+import pickle
+from pathlib import Path
+class Order: number = 5
+cache = Path(__file__).with_name("cache")
+if not cache.exists():
+    cache.write_bytes(pickle.dumps(Order()))
+order = pickle.loads(cache.read_bytes())
+"""
+
+
+def test_a_pickle_of_a_file_with_any_name_is_read_by_the_next_process(tmp_path: Path) -> None:
+    (tmp_path / "my.desk 2.py").write_text(PICKLED)
+    script = "import sys\n" + LOAD_AND_PRINT.format("order.number")
+    for more_imports in ("", "import calendar, wave\n"):  # a name must not depend on the imported modules
+        command = [sys.executable, "-c", more_imports + script, str(tmp_path / "my.desk 2.py")]
+        got = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+        assert (got.stdout, got.stderr) == ("5\n", "")
+
+
+@pytest.mark.parametrize("text", ["import calendar\ncalendar.MEETINGS\n", "\nfrom calendar import MEETINGS\n"])
+def test_a_module_that_a_library_shadows_is_named_in_the_hint(text: str, tmp_path: Path) -> None:
+    (tmp_path / "calendar.py").write_text("MEETINGS = []\n")
+    (tmp_path / "desk.py").write_text(text)
+    with pytest.raises(InputFault, match=r"^desk\.py:2: ") as excinfo:
+        load_python_file(tmp_path / "desk.py")
+    assert excinfo.value.hint == "rename calendar.py: convo has imported another module named 'calendar'"
+
+
+def test_an_error_in_a_library_below_the_folder_of_a_file_names_the_line_of_the_file(tmp_path: Path) -> None:
+    packages = tmp_path / ".venv" / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / "strict_library.py").write_text("def check():\n    raise ValueError('no')\n")
+    (tmp_path / "desk.py").write_text("import sys, strict_library\n\nstrict_library.check()\n")
+    script = f"import sys\nsys.path.append({str(packages)!r})\n" + LOAD_AND_PRINT.format("x")
+    command = [sys.executable, "-c", script, str(tmp_path / "desk.py")]
+    got = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    assert got.stderr.splitlines()[-1] == "convo.errors.InputFault: desk.py:3: ValueError: no"
+
+
+@pytest.mark.needs("posix")
+def test_a_reference_that_is_too_long_is_refused(convo: Convo) -> None:
+    for option, reference in (("--tool", f"{'a' * 300}.py:f"), ("--agent", f"{'a' * 300}.toml")):
+        got = convo("chat", option, reference, "hello")
+        assert (got.exit, got.err.partition("\n")[0][:8]) == (2, "convo: a")
 
 
 @pytest.mark.needs("terminal")
