@@ -101,19 +101,27 @@ def last_compaction_index(items: Sequence[Item]) -> int | None:
 
 
 def items_shown_to_model(items: Sequence[Item], decrypt: DecryptCompaction) -> tuple[Item, ...]:
-    """Return the model's input for the history `items`. Raises the errors of `decrypt`."""
-    index = last_compaction_index(items)
-    if index is None:
+    """Return the model's input for the history `items`. Raises the errors of `decrypt`.
+
+    Of the items before a compaction whose content `decrypt` does not know (None), the messages of the user and the
+    instructions are shown.
+    """
+    indexes = [index for index, item in enumerate(items) if item.get("type") == "compaction"]
+    if not indexes:
         return tuple(items)
-    content = decrypt(items[index])
-    if content is None:
-        return (*filter(_is_user_or_instruction, items_shown_to_model(items[:index], decrypt)), *items[index:])
-    uncovered = (
-        item
-        for item in items[:index]
-        if _is_user_or_instruction(item) and _short_digest(item) not in content.covered_digests
-    )
-    return (*uncovered, *expand_compaction(content), *items[index + 1 :])
+    known = ((index, content) for index in reversed(indexes) if (content := decrypt(items[index])) is not None)
+    start, content = next(known, (-1, None))
+    shown: tuple[Item, ...] = ()
+    if content is not None:
+        uncovered = (
+            item
+            for item in items[:start]
+            if _is_user_or_instruction(item) and _short_digest(item) not in content.covered_digests
+        )
+        shown = (*uncovered, *expand_compaction(content))
+    if start == indexes[-1]:
+        return (*shown, *items[start + 1 :])
+    return (*filter(_is_user_or_instruction, (*shown, *items[start + 1 : indexes[-1]])), *items[indexes[-1] :])
 
 
 def expand_compaction(content: CompactionContent) -> tuple[Item, ...]:

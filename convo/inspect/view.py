@@ -8,11 +8,11 @@ import json
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
-from convo.compaction.window import items_shown_to_model, last_compaction_index
+from convo.compaction.window import items_shown_to_model
 from convo.config.sections import Price
 from convo.history.canonical import digest
 from convo.history.items import Item, is_assistant_message, item_preview, item_type
@@ -314,25 +314,19 @@ def count_resent_tokens(links: Iterable[Link], path_index: PathIndex | None) -> 
     usages = {link.id: usage for link in links_by_id.values() if (usage := Usage.from_json(link.usage))}
     compactions = _CompactionIndex(path_index)
     counts: dict[str, int] = {}
-    for link in links_by_id.values():
-        earlier, made = links_by_id.get(link.parent_id or ""), dict[str, Link]()
-        while earlier and earlier.id not in made and compactions.is_compaction(earlier):
-            made[earlier.id] = earlier
-            earlier = links_by_id.get(earlier.parent_id or "")
-        if earlier is None or earlier.id in made or earlier.id not in usages or link.id not in usages:
+    for link, earlier in compactions.find_earlier_requests(links_by_id):
+        if earlier.id not in usages or link.id not in usages:
             continue
         input_tokens, earlier_tokens = usages[link.id].input_tokens, usages[earlier.id].input_tokens
         resent: float | None = earlier_tokens
-        if made:
-            # the link of a local compaction has its result as input, and what it sent is the history before it
-            head = next(iter(made.values())).head if is_compaction_link(link) else link.input_head
-            share = compactions.estimate_kept_share(replace(link, input_head=head), earlier)
+        if link.parent_id and link.parent_id != earlier.id:
+            share = compactions.estimate_kept_share(links_by_id[link.parent_id].head, link, earlier)
             resent = None if share is None else earlier_tokens * share
-        elif compactions.has_own_compaction(link, earlier):
+        elif (last := compactions.find_last(link.input_head)) and compactions.is_output(last, earlier):
             # `earlier` was billed for its compacted input, too: only the items after the compaction are new
-            resent = input_tokens - compactions.estimate_tokens_after(link)
-        elif compactions.has_later_compaction(link, earlier):
-            share = compactions.estimate_kept_share(link, earlier)
+            resent = input_tokens - compactions.estimate_tokens_after(last, link)
+        elif last and last != compactions.find_last(earlier.input_head):
+            share = compactions.estimate_kept_share(last, link, earlier)
             resent = None if share is None else earlier_tokens * share
         if resent is not None:
             counts[link.id] = max(0, min(input_tokens, earlier_tokens, round(resent)))
@@ -340,38 +334,71 @@ def count_resent_tokens(links: Iterable[Link], path_index: PathIndex | None) -> 
 
 
 class _CompactionIndex:
-    """The compactions in the histories of links."""
+    """The compactions in the histories of links. Forks of one compaction cost hardly more than one of them."""
 
     def __init__(self, path_index: PathIndex | None) -> None:
         self._path_index = path_index or PathIndex(Key(""))
+        self._kept_tokens: dict[tuple[Key, Key], tuple[int, int] | None] = {}
         self._last_compactions: dict[Key, Key | None] = {self._path_index.root: None}
         for key, node in self._path_index:
             last = key if item_type(node.item) == "compaction" else self._last_compactions[node.parent]
             self._last_compactions[key] = last
 
-    def is_compaction(self, link: Link) -> bool:
-        """Return whether `link` made a compaction and no answer."""
-        output = self._output_keys(link)
-        return all(self._last_compactions[key] == key for key in output) if output else is_compaction_link(link)
+    def find_earlier_requests(self, links: Mapping[str, Link]) -> Iterator[tuple[Link, Link]]:
+        """Yield each link with the request before it on its branch that was no compaction, if there is one."""
+        earlier_requests: dict[str, Link | None] = {}
+        for link in links.values():
+            between: list[str] = []  # the link itself and the compactions before it
+            earlier: Link | None = link
+            while earlier and earlier.id not in earlier_requests:
+                earlier_requests[earlier.id] = None  # the end of a cycle, too
+                between.append(earlier.id)
+                earlier = links.get(earlier.parent_id or "")
+                if earlier and not self._is_compaction(earlier):
+                    break
+            else:
+                earlier = earlier_requests[earlier.id] if earlier else None
+            earlier_requests.update(dict.fromkeys(between, earlier))
+        for link_id, found in earlier_requests.items():
+            if found:
+                yield links[link_id], found
 
-    def has_later_compaction(self, link: Link, earlier: Link) -> bool:
-        """Return whether the input of `link` has a compaction item that the input of `earlier` lacks."""
-        last = self._last_compactions.get(link.input_head)
-        return last is not None and last != self._last_compactions.get(earlier.input_head)
+    def find_last(self, head: Key) -> Key | None:
+        """Return the key of the last compaction item in the path to `head`; None also for an unknown path."""
+        return self._last_compactions.get(head)
 
-    def has_own_compaction(self, link: Link, earlier: Link) -> bool:
-        """Return whether `earlier` compacted its input before it answered, and `link` continues that."""
-        last = self._last_compactions.get(link.input_head)
-        return last is not None and last in self._output_keys(earlier)
+    def is_output(self, key: Key, link: Link) -> bool:
+        """Return whether `link` produced the item at `key`."""
+        return key in self._output_keys(link)
 
-    def estimate_tokens_after(self, link: Link) -> int:
-        """Estimate the tokens of the items after the last compaction item in the input of `link`."""
-        items = self._history_items(link.input_head) or ()
-        return sum(map(estimate_tokens, items[(last_compaction_index(items) or 0) + 1 :]))
+    def estimate_tokens_after(self, compaction: Key, link: Link) -> int:
+        """Estimate the tokens of the items after `compaction` in the input of `link`."""
+        index = self._path_index
+        keys = index.last_keys(link.input_head, index.depth(link.input_head) - index.depth(compaction))
+        return sum(estimate_tokens(item) for key in keys if (item := index.item(key)) is not None)
 
-    def estimate_kept_share(self, link: Link, earlier: Link) -> float | None:
-        """Estimate the share of the input tokens of `earlier` that `link` sent again; None if the items are unknown."""
-        items, earlier_items = self._history_items(link.input_head), self._history_items(earlier.input_head)
+    def estimate_kept_share(self, window_head: Key, link: Link, earlier: Link) -> float | None:
+        """Estimate the share of the input tokens of `earlier` that `link` sent again; None if the items are unknown.
+
+        window_head:  the end of the history that a compaction between them left
+        """
+        heads = (window_head, earlier.input_head)
+        if heads not in self._kept_tokens:
+            self._kept_tokens[heads] = self._estimate_kept_tokens(*heads)
+        counts = self._kept_tokens[heads]
+        if counts is None:
+            return None
+        kept_tokens, total_tokens = counts
+        for name in ("instructions", "tools"):
+            value = earlier.parameters.get(name)
+            tokens = len(json.dumps(value)) // BYTES_PER_TOKEN if value else 0
+            total_tokens += tokens
+            kept_tokens += tokens if value == link.parameters.get(name) else 0
+        return kept_tokens / total_tokens if total_tokens else 0
+
+    def _estimate_kept_tokens(self, window_head: Key, earlier_head: Key) -> tuple[int, int] | None:
+        """Estimate the tokens of the earlier items that the window still has, and of all earlier items."""
+        items, earlier_items = self._history_items(window_head), self._history_items(earlier_head)
         if items is None or earlier_items is None:
             return None
         kept = Counter(map(digest, _items_shown(items)))
@@ -382,12 +409,12 @@ class _CompactionIndex:
             if kept[item_digest]:
                 kept[item_digest] -= 1
                 kept_tokens += tokens
-        for name in ("instructions", "tools"):
-            value = earlier.parameters.get(name)
-            tokens = len(json.dumps(value)) // BYTES_PER_TOKEN if value else 0
-            total_tokens += tokens
-            kept_tokens += tokens if value == link.parameters.get(name) else 0
-        return kept_tokens / total_tokens if total_tokens else 0
+        return kept_tokens, total_tokens
+
+    def _is_compaction(self, link: Link) -> bool:
+        """Return whether `link` made a compaction and no answer."""
+        output = self._output_keys(link)
+        return all(self._last_compactions[key] == key for key in output) if output else is_compaction_link(link)
 
     def _output_keys(self, link: Link) -> Sequence[Key]:
         index = self._path_index

@@ -121,6 +121,21 @@ def test_a_compaction_item_of_a_provider_stays_after_the_messages_before_it() ->
     )
 
 
+def test_thousands_of_compaction_items_of_a_provider_are_no_error() -> None:
+    """A recorded history can have any number of them."""
+    history = [QUESTION, ANSWER, *[ENDPOINT_COMPACTION] * 3000, FOLLOW_UP]
+    assert items_shown_to_model(history, ContentReader()) == (QUESTION, ENDPOINT_COMPACTION, FOLLOW_UP)
+
+
+def test_compaction_items_of_a_provider_after_a_known_one_keep_its_messages_of_the_user() -> None:
+    content = CompactionContent(
+        "local", (RULE,), "They looked.", (), covered_message_digests([QUESTION, ANSWER], ContentReader())
+    )
+    history = [QUESTION, ANSWER, compaction_item(), FOLLOW_UP, ENDPOINT_COMPACTION, ANSWER, ENDPOINT_COMPACTION]
+    shown = items_shown_to_model(history, ContentReader(content))
+    assert shown == (RULE, summary_message("They looked."), FOLLOW_UP, ENDPOINT_COMPACTION)
+
+
 def test_an_error_of_decryption_is_passed_on() -> None:
     def refuse(item: Item) -> CompactionContent | None:
         raise InputFault("damaged")

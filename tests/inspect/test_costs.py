@@ -9,8 +9,8 @@ from convo.compaction.window import summary_message
 from convo.config.sections import Price
 from convo.history.items import Item, assistant_message, user_message
 from convo.history.records import COMPACTION_CONTEXT_MANAGEMENT, Strategy
-from convo.history.tree import Path
-from convo.inspect.view import count_resent_tokens, link_cost_usd, sum_link_usage
+from convo.history.tree import Key, Path
+from convo.inspect.view import PathIndex, count_resent_tokens, link_cost_usd, sum_link_usage
 from convo.usage.cost import Usage
 from tests.inspect.conversation_builder import ROOT, USAGE, ConversationBuilder, path_index_of
 
@@ -98,6 +98,16 @@ def compact(builder: ConversationBuilder, id_: str, window: list[Item], after: s
     builder.paths[id_] = path
 
 
+class CountingIndex(PathIndex):
+    """An index that counts the items that are read from it."""
+
+    read_count = 0
+
+    def item(self, key: Key) -> Item | None:
+        self.read_count += 1
+        return super().item(key)
+
+
 def resent(builder: ConversationBuilder) -> dict[str, int]:
     return count_resent_tokens(builder.links, path_index_of(builder.paths.values()))
 
@@ -133,6 +143,34 @@ def test_two_compactions_in_a_row_and_a_cycle_of_compactions_are_counted_once() 
     assert resent(builder) == {"try_1": 100, "try_2": 100, "resp_2": 0}
     builder.links = [replace(link, parent_id="try_2") if link.id == "try_1" else link for link in builder.links]
     assert resent(builder) == {}
+
+
+def test_many_forks_of_a_compaction_compare_the_items_once() -> None:
+    """A comparison for each of 2,000 forks of a long history would take minutes."""
+    builder, history = ConversationBuilder(Strategy.SESSION), [user_message(f"message {n}") for n in range(100)]
+    builder.turn("resp_1", "one", "first", usage=make_usage(100, 10))
+    path = Path(ROOT).append(history)
+    builder.links[-1] = replace(builder.links[-1], input_head=path.head, head=path.head)
+    builder.paths["resp_1"] = path
+    compact(builder, "try_1", [summary_message("short"), *history[50:]], "resp_1")
+    for number in range(40):
+        builder.turn(f"fork_{number}", "two", "second", after="try_1", usage=make_usage(80, 5))
+    index = CountingIndex(ROOT)
+    for path in builder.paths.values():
+        index.add(path)
+    found = count_resent_tokens(builder.links, index)
+    assert {found[f"fork_{number}"] for number in range(40)} == {50}
+    assert index.read_count < 2 * len(history)
+
+
+def test_compactions_in_a_row_are_looked_at_once() -> None:
+    builder = ConversationBuilder(Strategy.SESSION)
+    builder.turn("resp_1", "one", "first", usage=make_usage(100, 10))
+    for number in range(3000):
+        compact(builder, f"try_{number}", [summary_message("short")], f"try_{number - 1}" if number else "resp_1")
+    builder.turn("resp_2", "two", "second", after="try_2999", usage=make_usage(30, 5))
+    found = resent(builder)
+    assert (found.pop("try_0"), len(found), set(found.values())) == (100, 3000, {0})  # they sent only a summary
 
 
 def test_a_compaction_whose_items_are_unknown_makes_the_resent_tokens_unknown() -> None:
