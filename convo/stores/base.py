@@ -257,9 +257,9 @@ class StoreAdmin(Protocol):
         """Remove records last used, or created, before `cutoff` (seconds since 1970), as the `remove_` methods do.
 
         For a session the time of its last use counts; for a file the time of its upload; for a conversation or response
-        that no session references, the time of its creation or of the last response in it. A session references the
-        links that it made, those that its chain continues, and the conversation that is its handle. A response in an
-        open run is not removed, nor is the session or conversation that it belongs to.
+        that no session references, the time of its creation or of the last response in it that stays. A session
+        references the links that it made, those that its chain continues, and the conversation that is its handle. A
+        response in an open run is not removed, nor is the session or conversation that it belongs to.
 
         dry_run:  only count
         """

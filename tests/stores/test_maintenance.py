@@ -245,6 +245,16 @@ async def test_a_conversation_is_pruned_by_its_creation_or_last_response(
     assert (await store.conversation("conv_1") is None) == bool(pruned)
 
 
+async def test_a_conversation_is_pruned_with_the_session_of_its_recent_response(store: Store) -> None:
+    conversation = Conversation("conv_1", ONE, NOW, ("a",))
+    response = link("resp_1", ONE, conversation_id="conv_1", session_id="ses_1", created_at=NOW + 9)
+    appends = (AppendItems(ROOT, PATH.items[:1]),)
+    await store.commit(Transaction(appends, (response,), session(head=ONE), conversation=conversation))
+
+    assert await prune(store, NOW + 5) == PruneResult(1, 1, 1)
+    assert list(await store.admin.tenant_stats()) == []
+
+
 async def test_the_conversation_of_a_recent_session_stays(store: Store) -> None:
     conversation = Conversation("conv_1", ONE, NOW, ("a",))
     record = session(strategy=Strategy.CONVERSATION, handle="conv_1", head=ONE, used_at=NOW + 9)

@@ -121,9 +121,9 @@ class PostgresAdmin:
             return await self._database.run(
                 lambda db: gc.count_prunable(TenantConnection.from_name(db, tenant), cutoff), no_time_limit=True
             )
-        conversations, sessions, responses = [
+        sessions, responses, conversations = [
             await self._prune_kind(tenant, choose, cutoff)
-            for choose in (gc.find_old_conversations, gc.find_old_sessions, gc.find_old_links)
+            for choose in (gc.find_old_sessions, gc.find_old_links, gc.find_old_conversations)
         ]
         file_count = await self._database.run(
             lambda db: files.delete_old_files(TenantConnection.from_name(db, tenant), cutoff), no_time_limit=True

@@ -1,7 +1,7 @@
 """Remove records, and all rows that only they referenced.
 
 A removal is one transaction with an exclusive lock of the tenant. Pruning runs in batches, so that other
-writers can run in between: conversations first, then sessions, then links.
+writers can run in between: sessions first, then links, then conversations.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -111,34 +111,39 @@ kept (id, link, name, record) AS (
 
 SELECT_RETAINED_RECORDS = f"WITH {WITH_RETAINED_SESSIONS} SELECT name, record FROM kept WHERE $2::float8 IS NOT NULL"
 
-SELECT_OLD_CONVERSATIONS = """
-SELECT id FROM convo.conversations WHERE tenant = $1 AND created_at < $2 AND id <> ALL($3::text[]) AND NOT EXISTS (
-    SELECT 1 FROM convo.repeated JOIN convo.links ON links.tenant = $1 AND route = hash
-    WHERE repeated.tenant = $1 AND conversation = conversations.id AND (links.created_at >= $2 OR EXISTS (
-        SELECT 1 FROM convo.runs WHERE runs.tenant = $1 AND runs.id = links.id AND ended_at IS NULL)))
-LIMIT $4
-"""
-
 SELECT_OLD_SESSIONS = f"""
 WITH {WITH_RETAINED_SESSIONS}
 SELECT id FROM convo.sessions WHERE tenant = $1 AND id NOT IN (SELECT id FROM kept) LIMIT $3
 """
 
-SELECT_OLD_LINKS = f"""
+WITH_OLD_LINKS = f"""
 WITH RECURSIVE {WITH_RETAINED_SESSIONS}, chained (id) AS (
     SELECT link FROM kept WHERE link IS NOT NULL
     UNION SELECT before.parent FROM chained JOIN LATERAL (
         SELECT parent FROM convo.links WHERE tenant = $1 AND id = chained.id AND parent IS NOT NULL LIMIT 1
     ) AS before ON true
+), old_links (id) AS (
+    SELECT id FROM convo.links WHERE tenant = $1
+        AND (session IS NULL OR session NOT IN (SELECT id FROM kept))
+        AND id NOT IN (SELECT id FROM chained)
+        AND NOT EXISTS (SELECT 1 FROM convo.runs WHERE runs.tenant = $1 AND runs.id = links.id AND ended_at IS NULL)
+        AND (created_at < $2
+            OR session IN (SELECT session FROM convo.removed WHERE removed.tenant = $1)
+            OR session IN (SELECT id FROM convo.sessions WHERE sessions.tenant = $1))
 )
-SELECT id FROM convo.links WHERE tenant = $1
-    AND (session IS NULL OR session NOT IN (SELECT id FROM kept))
-    AND id NOT IN (SELECT id FROM chained)
-    AND NOT EXISTS (SELECT 1 FROM convo.runs WHERE runs.tenant = $1 AND runs.id = links.id AND ended_at IS NULL)
-    AND (created_at < $2
-        OR session IN (SELECT session FROM convo.removed WHERE removed.tenant = $1)
-        OR session IN (SELECT id FROM convo.sessions WHERE sessions.tenant = $1))
-LIMIT $3
+"""
+"""The links to delete: those of deleted or prunable sessions, and old ones that no session made."""
+
+SELECT_OLD_LINKS = f"{WITH_OLD_LINKS} SELECT id FROM old_links LIMIT $3"
+
+SELECT_OLD_CONVERSATIONS = f"""
+{WITH_OLD_LINKS}
+SELECT id FROM convo.conversations WHERE tenant = $1 AND created_at < $2 AND id <> ALL($3::text[]) AND NOT EXISTS (
+    SELECT 1 FROM convo.repeated JOIN convo.links ON links.tenant = $1 AND route = hash
+    WHERE repeated.tenant = $1 AND conversation = conversations.id AND links.id NOT IN (SELECT id FROM old_links)
+        AND (links.created_at >= $2 OR EXISTS (
+            SELECT 1 FROM convo.runs WHERE runs.tenant = $1 AND runs.id = links.id AND ended_at IS NULL)))
+LIMIT $4
 """
 
 OldRowFinder: TypeAlias = Callable[[TenantConnection, float, int | None], Awaitable[Sequence[str]]]
@@ -147,6 +152,8 @@ OldRowFinder: TypeAlias = Callable[[TenantConnection, float, int | None], Awaita
 
 async def find_old_conversations(t: TenantConnection, before: float, limit: int | None) -> Sequence[str]:
     """Return conversations that were not created or used since, and that no retained session references.
+
+    A response that is deleted, too, is no use.
 
     Raises DamagedRow for a retained session with a damaged record: it may reference any conversation.
     """
@@ -163,7 +170,6 @@ async def find_old_sessions(t: TenantConnection, before: float, limit: int | Non
 
 
 async def find_old_links(t: TenantConnection, before: float, limit: int | None) -> Sequence[str]:
-    """Return links of deleted or prunable sessions, and old ones that no session made."""
     return [link_id for (link_id,) in await t.fetch_all(SELECT_OLD_LINKS, before, limit)]
 
 

@@ -5,7 +5,7 @@ writers do not wait for all of it: sessions first, then links, then conversation
 the file, so a removal requests a VACUUM, which runs when the file is closed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
@@ -168,8 +168,8 @@ WHERE links.tenant = :tenant AND saw IS NOT NULL
 
 SELECT_OLD_CONVERSATIONS = "SELECT n, head, id FROM conversations WHERE tenant = :tenant AND created_at < :before"
 
-SELECT_RECENT_LINK = """
-SELECT 1 FROM links LEFT JOIN runs ON runs.link = links.n AND ended_at IS NULL
+SELECT_RECENT_LINKS = """
+SELECT links.n FROM links LEFT JOIN runs ON runs.link = links.n AND ended_at IS NULL
 WHERE route = :route AND (created_at >= :before OR runs.link IS NOT NULL)
 """
 
@@ -228,13 +228,17 @@ def _find_old_links(t: TenantConnection, before: float) -> Iterator[Row]:
 
 
 def _find_old_conversations(t: TenantConnection, before: float) -> Iterator[Row]:
-    """Find conversations that no session references and that had no response since. Raises DamagedRow."""
+    """Find conversations that no session references and that had no response since, except those to delete.
+
+    Raises DamagedRow.
+    """
     parameters = {"tenant": t.tenant_number, "before": before}
     records = fetch_records(t.db, WITH_OLD_SESSIONS + SELECT_RETAINED_RECORDS, parameters)
     continued = [decode_session_handle(name, record) for name, record in records]
     handles = {handle for strategy, handle in continued if strategy is Strategy.CONVERSATION}
+    old_links = {n for n, *_ in _find_old_links(t, before)}
     for n, head, conversation_id in t.db.execute(SELECT_OLD_CONVERSATIONS, parameters):
-        if conversation_id not in handles and not _is_recently_used(t, conversation_id, before):
+        if conversation_id not in handles and not _is_recently_used(t, conversation_id, before, old_links):
             yield n, head
 
 
@@ -251,8 +255,9 @@ OLD_ROW_FINDERS: dict[str, Callable[[TenantConnection, float], Iterator[Row]]] =
 """Functions that find the rows of each kind, in the order of deletion."""
 
 
-def _is_recently_used(t: TenantConnection, conversation_id: str, before: float) -> bool:
-    """Return whether a conversation had a response since, or has one in an open run."""
+def _is_recently_used(t: TenantConnection, conversation_id: str, before: float, old_links: Container[int]) -> bool:
+    """Return whether a conversation had a response since, or has one in an open run; `old_links` do not count."""
     parameters = {"tenant": t.tenant_number, "before": before}
     routes = tenant_rows.select_route_rowids(t, conversation_id)
-    return any(t.db.execute(SELECT_RECENT_LINK, {**parameters, "route": route}).fetchone() for route in routes)
+    recent = (row for route in routes for row in t.db.execute(SELECT_RECENT_LINKS, {**parameters, "route": route}))
+    return any(n not in old_links for (n,) in recent)
