@@ -17,7 +17,6 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cache
 from hashlib import sha256
 from importlib.machinery import ModuleSpec, PathFinder
@@ -42,6 +41,7 @@ from convo.chat.files import read_text_file
 from convo.cli.output import print_notice
 from convo.cli.run_options import AgentSource, RunFlags
 from convo.config.paths import make_private_folder
+from convo.config.values import find_closest_word
 from convo.errors import ConvoError, InputFault, InvalidSettings, InvalidUsage, NotFound, StoreFault, Unreadable
 from convo.history.canonical import describe_json_error
 from convo.history.items import Json
@@ -374,9 +374,9 @@ def _suggest_reference(reference: FileReference, module: ModuleType, source: Ref
     """Format a hint: for an option an agent of this file, for a file the nearest name of any kind."""
     if source.name == "--tool":
         return f"--tool {_suggest_tool(reference, module)}"
-    matches = get_close_matches(reference.name, [name for name in vars(module) if not name.startswith("_")], n=1)
+    closest = find_closest_word(reference.name, [name for name in vars(module) if not name.startswith("_")])
     path = reference.file.name if source.folder is None else os.path.relpath(reference.file, source.folder)
-    return source.format_hint(_suggest_agent(reference, module), f"{path}:{matches[0] if matches else 'NAME'}")
+    return source.format_hint(_suggest_agent(reference, module), f"{path}:{closest or 'NAME'}")
 
 
 def _suggest_tool(reference: FileReference, module: ModuleType) -> str:
@@ -387,8 +387,8 @@ def _suggest_tool(reference: FileReference, module: ModuleType) -> str:
         if isinstance(value, Tool)
         or (isroutine(value) and value.__module__ == module.__name__ and TOOL_NAME_PATTERN.fullmatch(value.__name__))
     ]
-    matches = get_close_matches(reference.name, names, n=1) or names[-1:] or ["NAME"]
-    return quote(f"{_format_path(reference.file)}:{matches[0]}")
+    name = find_closest_word(reference.name, names) or next(reversed(names), "NAME")
+    return quote(f"{_format_path(reference.file)}:{name}")
 
 
 def _suggest_agent(reference: FileReference, module: ModuleType) -> str:

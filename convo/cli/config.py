@@ -7,7 +7,6 @@ invalid before, only the new value is checked. A key is typed without echo or pi
 import fcntl
 import json
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -55,8 +54,8 @@ from convo.config.loader import (
 from convo.config.paths import PROJECT_FILE, AppPaths, make_private_folder
 from convo.config.request_settings import check_new_value, find_unused_model_settings, format_unused_model_setting
 from convo.config.schema import find_similar_setting, get_schema, iter_settings, run_check
-from convo.config.sections import KNOWN_PROVIDERS, Provider, is_keyless
-from convo.config.settings import Settings, get_default_settings
+from convo.config.sections import Provider, is_keyless
+from convo.config.settings import Settings
 from convo.config.storage import StorageOption
 from convo.config.trust import (
     TRUST_COMMAND,
@@ -69,7 +68,6 @@ from convo.config.trust import (
     sha256_hex,
 )
 from convo.config.values import (
-    ChoiceCheck,
     Layer,
     Secret,
     Setting,
@@ -78,6 +76,7 @@ from convo.config.values import (
     describe_percent_as_tokens,
     find_closest_word,
     format_setting_key,
+    is_secret_name,
     read_secret,
     suggest_fraction_command,
 )
@@ -144,13 +143,13 @@ def write_settings(target: SettingsTarget, texts: Mapping[str, str]) -> None:
     Raises InvalidUsage, InvalidSettings, Unreadable or StoreFault; then the file is unchanged.
     """
     keys = {name: _qualify_with_profile(parse_setting_key(name)) for name in texts}
-    try:
-        values = {keys[name]: parse_setting_value(text, keys[name], "config set") for name, text in texts.items()}
-    except InvalidSettings as error:
-        for name, text in texts.items():
-            if not _suggest_similar_setting(error, name):
-                _suggest_valid_value(error, keys[name], text)
-        raise
+    values = {}
+    for name, text in texts.items():
+        try:
+            values[keys[name]] = parse_setting_value(text, keys[name], "config set")
+        except InvalidSettings as error:
+            _suggest_similar_setting(error, name)
+            raise
     for key, value in values.items():
         run_check(key, value, partial(check_new_value, key), "config set")
 
@@ -176,32 +175,11 @@ def _warn_of_percent_as_tokens(key: SettingKey, threshold: float) -> None:
         print_notice(f"warning: {warning}; for {threshold:g} %: {command}")
 
 
-SECRET_SETTING = re.compile(r"key|token|secret|password", re.IGNORECASE)
-"""Words in the name of a setting whose value may be a secret."""
-
-
-def _suggest_similar_setting(error: ConvoError, name: str) -> bool:
-    """Suggest the most similar setting, unless its value may be a secret; return whether there is one."""
+def _suggest_similar_setting(error: ConvoError, name: str) -> None:
+    """Suggest the most similar setting, unless the value may be a key, also in place of the variable of a key."""
     similar = find_similar_setting(parse_setting_key(name))
-    if similar is None or SECRET_SETTING.search(f"{name} {similar[-1]}"):
-        return False
-    error.with_argument_fix(name, format_setting_key(similar))
-    return True
-
-
-def _suggest_valid_value(error: ConvoError, key: SettingKey, text: str) -> None:
-    """Suggest the most similar choice, or the default, if the error has no hint of its own."""
-    if not error.hint.startswith("convo config list"):
-        return
-    try:
-        check = get_schema(key, "")
-    except InvalidSettings:
-        return
-    value: object = get_default_settings(KNOWN_PROVIDERS).get(key)
-    if isinstance(check, ChoiceCheck):
-        value = find_closest_word(text, check.choices) or check.choices[0]
-    if text and isinstance(value, str | int | float):
-        error.with_argument_fix(text, f"{value:.12g}" if isinstance(value, float) else str(value))
+    if similar is not None and not is_secret_name(name) and not similar[-1].endswith("_env"):
+        error.with_argument_fix(name, format_setting_key(similar))
 
 
 def remove_setting(target: SettingsTarget, name: str) -> None:

@@ -2,8 +2,8 @@
 
 stdout may be a pipe: it carries the answer or the JSON and nothing else. Errors become text, JSON and an exit
 code here and nowhere else. The text of an unknown exception is never printed, because it may quote a key:
-only its type and the last line of our code it passed through. Control characters and passwords in URLs are escaped
-or removed.
+only its type and the last line of our code it passed through. Control characters are escaped, and
+secrets that a user typed in the wrong place are replaced by stars.
 """
 
 import errno
@@ -20,7 +20,7 @@ from typer import Abort, TyperException
 
 import convo
 from convo.cli.progress import hide_progress
-from convo.config.values import redact_passwords
+from convo.config.values import MAX_SECRET_CHARS, redact_secrets
 from convo.errors import ConvoError
 from convo.history.items import Json
 from convo.terminal.terminal import detect_display, escape_control_chars, wrap_sentence
@@ -44,9 +44,9 @@ def print_event(event: Json) -> None:
 
 
 def print_notice(text: str) -> None:
-    """Print a message that is not the answer to stderr, wrapped to a terminal; passwords in URLs are removed."""
+    """Print a message that is not the answer to stderr, wrapped to a terminal; secrets are replaced by stars."""
     display = detect_display(sys.stderr, os.environ)
-    wrapped = wrap_sentence(escape_control_chars(redact_passwords(text)), display.width)
+    wrapped = wrap_sentence(escape_control_chars(redact_secrets(text)), display.width)
     with hide_progress():
         sys.stderr.write(display.link_addresses(wrapped) + "\n")
 
@@ -119,9 +119,13 @@ def _find_own_line(error: BaseException) -> str:
     return f"{path.relative_to(PACKAGE_DIR.parent).as_posix() if own_frames else path}:{line}"
 
 
+MAX_FAILURE_CHARS = 4000
+"""Characters of a message or a hint."""
+
+
 def print_failure(failure: CommandFailure, *, as_json: bool) -> int:
     """Print `failure` once, on stdout as JSON or on stderr as text, and return the exit code."""
-    message, hint = redact_passwords(failure.message), redact_passwords(failure.hint)
+    message, hint = redact_failure_text(failure.message), redact_failure_text(failure.hint)
     if as_json:
         fields = {"code": failure.code, "message": message or failure.code, "hint": hint}
         print_json({"error": fields})
@@ -132,10 +136,19 @@ def print_failure(failure: CommandFailure, *, as_json: bool) -> int:
     return failure.exit
 
 
+def redact_failure_text(text: str) -> str:
+    """Replace the secrets of a message or hint, and the middle of a long one: an argument may have megabytes."""
+    if len(text) <= MAX_FAILURE_CHARS:
+        return redact_secrets(text)
+    kept = MAX_FAILURE_CHARS // 2
+    searched = kept + MAX_SECRET_CHARS
+    return f"{redact_secrets(text[:searched])[:kept]} … {redact_secrets(text[-searched:])[-kept:]}"
+
+
 def print_debug_traceback(error: BaseException) -> None:
     """Print the traceback of `error` if CONVO_DEBUG is set."""
     if os.environ.get("CONVO_DEBUG"):
-        sys.stderr.writelines(escape_control_chars(redact_passwords(line)) for line in _format_traceback(error))
+        sys.stderr.writelines(escape_control_chars(redact_secrets(line)) for line in _format_traceback(error))
 
 
 def _format_traceback(error: BaseException) -> Iterator[str]:

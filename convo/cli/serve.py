@@ -19,7 +19,7 @@ from convo.cli.deps import get_store_url
 from convo.cli.output import print_debug_traceback, print_line, print_notice, to_failure
 from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import ServeSettings, Settings, make_model_name_expander
-from convo.config.values import redact_passwords
+from convo.config.values import redact_secrets
 from convo.errors import DamagedRow, InvalidUsage, StoreFault
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS
 from convo.runtime import SystemClock, collect_garbage_often, random_id
@@ -155,7 +155,7 @@ def _print_access_line(exchange: "HttpExchange") -> None:
     notes = exchange.error_code, exchange.limit_name, difference, f"ignored={tools}" if tools else ""
     outcome = " ".join(filter(None, (str(exchange.status), *notes)))
     line = f"{exchange.method} {path} {outcome} {exchange.duration_s * 1000:.0f} ms {exchange.id} {exchange.tenant}"
-    sys.stderr.write(escape_control_chars(redact_passwords(line.rstrip()) + "\n"))
+    sys.stderr.write(escape_control_chars(redact_secrets(line.rstrip()) + "\n"))
 
 
 class StoreFaultPrinter:

@@ -12,7 +12,6 @@ missing parameter (`param_type`).
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from itertools import takewhile
 from shlex import quote
 from typing import Any, NamedTuple
@@ -21,9 +20,8 @@ import typer
 from typer.core import TyperArgument, TyperGroup
 
 from convo.cli.output import CommandFailure
-from convo.config.values import find_closest_word, redact_passwords
+from convo.config.values import MAX_SECRET_CHARS, find_closest_word, is_secret, is_secret_name, redact_secrets
 from convo.errors import ArgumentFix, InvalidUsage
-from convo.inspect.redaction import SECRET_NAME, SECRET_RULES, Redactor
 
 MAX_HINT_CHARS = 200
 """Characters of an argument that a hint repeats; a longer one is shown as `...`."""
@@ -44,9 +42,6 @@ MAX_FIXES = 10
 """Changes of one command line."""
 
 ELLIPSIS = "..."
-
-HIDDEN_PART = "***"
-"""The text that `redact_passwords` writes for a password."""
 
 OPTION_WITH_VALUE = re.compile(r"--[a-z][a-z-]{0,30}=")
 """The part of --name=VALUE that is no secret."""
@@ -209,6 +204,7 @@ SUBCOMMANDS_BY_WORD: Mapping[str, tuple[str, ...]] = {
     "new": ("path", "set"),
     "prices": ("known",),
     "remove": ("rm", "unset", "untrust", "prune"),
+    "reset": ("unset",),
     "rm": ("unset", "untrust", "prune"),
     "save": ("set", "backup"),
     "show": ("list", "stats"),
@@ -231,9 +227,9 @@ def _suggest_root_command(root: Any, args: Sequence[str]) -> list[str] | None:
     suggested = _suggest_by_meaning(args, commands, is_short=is_short)
     if suggested is not None:
         return suggested
-    matches = get_close_matches(name, commands, n=1, cutoff=_name_cutoff(name, is_short=is_short))
-    if matches and " " not in name:
-        return [matches[0], *rest]
+    closest = find_closest_word(name, commands, cutoff=_name_cutoff(name, is_short=is_short))
+    if closest and " " not in name:
+        return [closest, *rest]
     if name.startswith(("resp_", "conv_", "ses_", "@")) or os.path.isfile(name):
         return ["inspect", name, *rest] if "inspect" in commands and len(name) <= MAX_HINT_CHARS else None
     if "chat" not in commands:
@@ -276,7 +272,7 @@ def _suggest_by_meaning(args: Sequence[str], commands: Sequence[str], *, is_shor
             words, options = _split_at_option(rest)
             return ["chat", *([PromptText(" ".join(words))] if words else []), *options]
         takes_key = meant.startswith("config key")
-        rest = [word for word in rest if not (_is_secret(word) or (takes_key and PLAIN_KEY.search(word)))]
+        rest = [word for word in rest if not (is_secret(word) or (takes_key and PLAIN_KEY.search(word)))]
         return [*command, *(rest or ARGUMENTS_BY_COMMAND.get(meant, ()))]
     return None
 
@@ -298,8 +294,6 @@ def _find_setting(name: str) -> str:
     from convo.config.schema import find_similar_setting, get_schema
     from convo.config.values import format_setting_key
 
-    if len(name) > MAX_HINT_CHARS:
-        return ""
     try:
         key = parse_setting_key(name)
     except InvalidUsage:
@@ -835,10 +829,8 @@ def _describe_values(value_type: Any, *, is_number: bool) -> str:
 
 def _show_value(text: str, limit: int = MAX_HINT_CHARS) -> str:
     """Return the first characters of an argument, for a message; `...` for a secret."""
-    text = redact_passwords(text)
-    if _is_secret(text.replace(HIDDEN_PART, "")):
-        return ELLIPSIS
-    return text if len(text) <= limit else f"{text[:limit]}…"
+    shown = _redact_argument(text[: limit + MAX_SECRET_CHARS])
+    return shown if len(shown) <= limit else f"{shown[:limit]}…"
 
 
 def format_command_line(argv: Sequence[str]) -> str:
@@ -848,8 +840,10 @@ def format_command_line(argv: Sequence[str]) -> str:
 
     An argument with a secret or a control character is shown as `...`, and so are the longest ones of a long line.
     """
+    if 2 * len(argv) > MAX_LINE_CHARS:
+        return ""
     words = [
-        PromptText(ELLIPSIS) if previous and SECRET_NAME.fullmatch(previous) else _hide_argument(arg)
+        PromptText(ELLIPSIS) if previous and is_secret_name(previous) else _hide_argument(arg)
         for previous, arg in zip(("", *argv), argv, strict=False)
     ]
     shown = list(map(_quote_argument, words))
@@ -863,17 +857,19 @@ def format_command_line(argv: Sequence[str]) -> str:
 
 
 def _hide_argument(arg: str) -> str:
-    """Replace the passwords of an argument, or all of it; the name of an option stays."""
-    redacted = redact_passwords(arg)
-    is_secret = _is_secret(redacted.replace(HIDDEN_PART, "") if redacted != arg else arg)
-    if len(arg) <= MAX_HINT_CHARS and arg.isprintable() and not is_secret:
-        return redacted
+    """Replace the secrets of an argument, or all of it; the name of an option stays."""
+    shown = _redact_argument(arg) if len(arg) <= MAX_HINT_CHARS and arg.isprintable() else ELLIPSIS
+    if shown != ELLIPSIS:
+        return shown
     named = OPTION_WITH_VALUE.match(arg)
     return PromptText(f"{named[0]}{ELLIPSIS}" if named else ELLIPSIS)
 
 
-def _is_secret(arg: str) -> bool:
-    return Redactor(SECRET_RULES).redact_text(arg) != arg
+def _redact_argument(arg: str) -> str:
+    """Replace the secrets of a URL by stars, and every other argument that has one by `...`."""
+    redacted = redact_secrets(arg)
+    is_shown = redacted == arg or "://" in arg
+    return redacted if is_shown and not is_secret(redacted) else ELLIPSIS
 
 
 def _quote_argument(arg: str) -> str:

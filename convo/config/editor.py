@@ -11,7 +11,9 @@ from typing import Any, cast
 
 from convo.config.request_settings import MODELS_TABLE, check_parameter_value
 from convo.config.schema import SETTINGS_SCHEMA, AtomicTable, KeyedTable, SettingSchema, get_schema, iter_settings
-from convo.config.values import InvalidValue, SettingKey, format_setting_key
+from convo.config.sections import KNOWN_PROVIDERS
+from convo.config.settings import get_default_settings
+from convo.config.values import ChoiceCheck, InvalidValue, SettingKey, find_closest_word, format_setting_key
 from convo.errors import InvalidSettings, InvalidUsage
 
 _EXAMPLE_TABLES = {
@@ -27,9 +29,13 @@ _EXAMPLE_NAMES = {"prices": "provider/model", "windows": "provider/model", "keys
 """Example of a name in each table with free names whose values are tables, by the table's own name."""
 
 
+_MAX_KEY_CHARS = 1000
+"""Characters of the name of a setting; a name with thousands of parts takes minutes."""
+
+
 def parse_setting_key(raw_key: str) -> SettingKey:
     """Parse a dotted TOML key. Raises InvalidUsage."""
-    parsed: Any = _parse_toml(f"{raw_key} = 0")
+    parsed: Any = _parse_toml(f"{raw_key} = 0") if len(raw_key) <= _MAX_KEY_CHARS else None
     key: list[str] = []
     while isinstance(parsed, dict) and len(parsed) == 1:
         name, parsed = next(iter(parsed.items()))
@@ -60,7 +66,20 @@ def parse_setting_value(raw_value: str, key: SettingKey, location: str) -> objec
         return value
     except InvalidValue as error:
         hint = error.hint or f"convo config list {quote(format_setting_key(key))}"
-        raise InvalidSettings(f"{location}: '{format_setting_key(key)}' {error}", hint=hint) from error
+        fault = InvalidSettings(f"{location}: '{format_setting_key(key)}' {error}", hint=hint)
+        if raw_value and error.hint is None:
+            fault.with_argument_fix(raw_value, _suggest_value(raw_value, key, schema))
+        raise fault from error
+
+
+def _suggest_value(raw_value: str, key: SettingKey, schema: SettingSchema) -> str | None:
+    """Return the choice that is most similar to an invalid value, else the default; None without one."""
+    if isinstance(schema, ChoiceCheck):
+        return find_closest_word(raw_value, schema.choices) or schema.choices[0]
+    default = get_default_settings(KNOWN_PROVIDERS).get(key)
+    if not isinstance(default, str | int | float):
+        return None
+    return f"{default:.12g}" if isinstance(default, float) else str(default)
 
 
 def _check_table_fields(schema: AtomicTable, key: SettingKey, value: object, location: str) -> None:

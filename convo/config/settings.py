@@ -15,7 +15,15 @@ from convo.config.paths import AppPaths
 from convo.config.sections import ContextLimits, FileSettings, McpServer, Price, Provider, ServeLimits
 from convo.config.storage import Storage
 from convo.config.trust import ProjectNotice
-from convo.config.values import BUILT_IN_SOURCE, Layer, Setting, SettingKey, SettingSource, format_setting_key
+from convo.config.values import (
+    BUILT_IN_SOURCE,
+    Layer,
+    Setting,
+    SettingKey,
+    SettingSource,
+    find_closest_word,
+    format_setting_key,
+)
 from convo.errors import InvalidSettings, UnknownModel
 
 LOCAL_TENANT = "local"
@@ -357,9 +365,7 @@ def split_model_name(full_name: str, source: SettingSource) -> ModelName:
 def _unknown_provider_error(
     name: ModelName, providers: Mapping[str, Provider], source: SettingSource
 ) -> InvalidSettings:
-    from difflib import get_close_matches  # only needed for the error
-
-    suggestion = next(iter(get_close_matches(name.provider, providers, n=1, cutoff=0.7)), None)
+    suggestion = find_closest_word(name.provider, providers, cutoff=0.7)
     note = f"; did you mean {suggestion!r}?" if suggestion else ""
     hint = f"choose one of them, or add [{format_setting_key(('providers', name.provider))}] to config.toml"
     if name.provider.startswith("=") and source.location == "-m":

@@ -301,27 +301,100 @@ def make_choices_check(*choices: str) -> ChoicesCheck:
     return ChoicesCheck(choices)
 
 
-def find_closest_word(word: str, candidates: Collection[str]) -> str | None:
-    """Return the candidate that is most similar to `word`, or None."""
+def find_closest_word(word: str, candidates: Collection[str], cutoff: float = 0.6) -> str | None:
+    """Return the candidate that is most similar to `word`, or None.
+
+    cutoff:  part of the characters of both that must be equal
+    """
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word, candidates, n=1)), None)
+    if len(word) > max(map(len, candidates), default=0) * (2 / cutoff - 1):
+        return None  # without the comparison, which takes a second for a megabyte
+    return next(iter(get_close_matches(word, candidates, n=1, cutoff=cutoff)), None)
 
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
+HIDDEN_TEXT = "***"
+"""Printed in place of a secret."""
+
+MAX_SECRET_CHARS = 4096
+"""Characters that are searched behind the shown ones, because a secret may begin before and end in them."""
+
+SENSITIVE_NAMES = (
+    r"(?:api|access|secret|private|account|auth|signing|encryption|service|master)[_\- ]?keys?|"
+    r"(?:access|auth|refresh|session|security|bearer|bot|id|csrf)[_\- ]?token|token|"
+    r"(?:client|app|consumer|webhook|shared)?[_\- ]?secret|passw(?:or)?d|passphrase|pwd|credentials?|"
+    r"(?:proxy[_\- ]?)?authorization|x[_\-]api[_\-]key|(?:set[_\-])?cookie|connection[_\- ]?string"
+)
+"""Names of secrets, as a field name or before a value in a text."""
+
+_SECRET_NAME_PATTERN = rf"(?i)(?:.*[_\-. ])?(?:{SENSITIVE_NAMES})"
+
+PRIVATE_KEY_PATTERN = (
+    r"-----BEGIN[ A-Z0-9_-]{0,60}PRIVATE KEY(?: BLOCK)?-----"
+    r"[\s\S]*?(?:-----END[ A-Z0-9_-]{0,60}PRIVATE KEY(?: BLOCK)?-----|\Z)"
+    r"|AGE-SECRET-KEY-1[A-Z0-9]{58}|Private-Lines: *\d+\s+(?:[A-Za-z0-9+/=]{1,64}(?:\r?\n|\\n|\Z))+"
+)
+
+API_KEY_PATTERN = "|".join(
+    (
+        r"sk-[A-Za-z0-9_-]{16,}",  # OpenAI, Anthropic, OpenRouter, DeepSeek
+        r"(?:gsk|hf|r8|xai|pplx|tvly|nvapi|fw|csk|co)[_-][A-Za-z0-9_-]{20,}",  # Groq, Hugging Face, xAI ...
+        r"convo_[A-Za-z0-9_-]{43}",  # convo serve --new-key
+        r"AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_.-]{20,}|GOCSPX-[A-Za-z0-9_-]{20,}",  # Google
+        r"(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])",  # AWS
+        r"(?:gh[opsur]_|github_pat_)[A-Za-z0-9_]{20,}|gl(?:pat|dt|rt|soat|ptt|cbt)-[A-Za-z0-9_.-]{16,}",
+        r"xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}",  # Slack
+        r"(?:sk|rk|pk|whsec)_(?:live_|test_|prod_)?[A-Za-z0-9]{16,}",  # Stripe
+        r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|key-[0-9a-f]{32}|[0-9a-f]{32}-us\d{1,2}",  # mail
+        r"npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{30,}|dckr_pat_[A-Za-z0-9_-]{20,}|rubygems_[0-9a-f]{40,}",
+        r"do[opr]_v1_[0-9a-f]{40,}|LTAI[A-Za-z0-9]{16,}|lin_api_[A-Za-z0-9]{30,}|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",
+        r"ATATT3[A-Za-z0-9_=-]{40,}|ATCTT3[A-Za-z0-9_=-]{40,}|hvs\.[A-Za-z0-9_-]{20,}|glc_[A-Za-z0-9+/=]{30,}",
+        r"sntrys_[A-Za-z0-9+/=_-]{30,}|dapi[0-9a-f]{32}|EAA[A-Za-z0-9]{60,}|secret_[A-Za-z0-9]{40,}",
+        r"\d{8,10}:AA[A-Za-z0-9_-]{30,}",  # Telegram
+        r"[MNO][A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}",  # Discord
+    )
+)
+"""Keys with the prefix, or the form, of their issuer."""
+
+WEB_TOKEN_PATTERN = r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){1,3}"  # noqa: S105  a pattern
+"""RFC 7519."""
+
+_SHOWN_KEY_PATTERN = (
+    rf"{PRIVATE_KEY_PATTERN}"
+    rf"|(?:(?<![A-Za-z0-9_])|(?<=[\s'\"=]-[A-Za-z])|(?<=^-[A-Za-z]))(?:{API_KEY_PATTERN}|{WEB_TOKEN_PATTERN})"
+)
+"""A key in a message, also after the dashes or the letter of an option."""
+
+_NAME_PART = re.compile(r"(?=.{0,15}$)(?:[A-Za-z]?[a-z]*|[A-Z]*)[0-9]{0,4}")
+"""A word or a number of a name that only begins like a key: co-author-of-the-report-2026."""
+
 _URL_PASSWORD = re.compile(
-    r"(?P<before>\b(?:https?:/{1,2}[^\s:/@]*:(?!\d{1,5}(?:[/?#\s'\"]|$))|(?!https?:)[a-z][a-z0-9+.-]*:/{1,2}[^\s:/]*:))"
-    r"(?P<secret>[^\n]*)(?=@)",
+    r"(?P<before>\b(?:https?:/{1,2}[^\s:/@]{0,512}:(?!\d{1,5}(?:[/?#\s'\"]|$))"
+    r"|(?!https?:)[a-z][a-z0-9+.-]{0,30}:/{1,2}[^\s:/]{0,512}:))"
+    r"(?P<secret>.*)",
     re.IGNORECASE,
 )
-"""A password before the last "@" of a line: it may contain characters that are not allowed in a URL."""
+"""A password, if an "@" follows: it may contain characters that are not allowed in a URL."""
+
+_URL_USER = re.compile(r"(?P<before>[a-z]:/{1,2})(?P<user>[^\s:/@?#'\"]{20,})(?=@)", re.IGNORECASE)
 
 _PARAMETER_PASSWORD = re.compile(
     r"(?P<before>(?:[?&](?:api[-_]?key|(?:access_)?token|key|secret|sig)|\b(?:ssl)?password)\s*=\s*)"
     r"(?P<secret>'[^']*'|[^\s&'\"]+)",
     re.IGNORECASE,
 )
+
+SECRET_LABEL_PATTERN = rf"(?<![A-Za-z])(?:{SENSITIVE_NAMES})\b[\"'\\`]*\s{{0,4}}(?:=>|:=|=|:|\bis\b)\s{{0,4}}"
+"""The name of a secret, and the sign or word between it and the secret."""
+
+_ASSIGNED_SECRET_PATTERN = (
+    rf"(?i)(?P<before>(?<![A-Za-z])(?:{SENSITIVE_NAMES})=)(?P<secret>(?![.$*<{{\[]|VALUE\b)[^\s&'\"`]{{6,}})"
+)
+"""NAME=SECRET, but not a placeholder such as `...` or `$(...)`."""
+
+_AUTHORIZATION_PATTERN = r"(?i)(?P<before>\b(?:bearer|basic)\s+)(?P<secret>(?=\S*\d)[A-Za-z0-9._~+/=-]{8,})"
 
 _MIN_KEY_CHARS = 20
 """Characters from which a name with mixed case and digits is treated as a key."""
@@ -340,10 +413,10 @@ class Secret:
         return self._text
 
     def __repr__(self) -> str:
-        return "Secret(***)"
+        return f"Secret({HIDDEN_TEXT})"
 
     def __str__(self) -> str:
-        return "***"
+        return HIDDEN_TEXT
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Secret) and other._text == self._text
@@ -352,11 +425,59 @@ class Secret:
         return hash(self._text)
 
 
-def redact_passwords(text: str) -> str:
-    """Replace passwords in URLs and connection strings by stars, for text that is printed or logged."""
-    if ":/" in text:
-        text = _URL_PASSWORD.sub(r"\g<before>***", text)
-    return _PARAMETER_PASSWORD.sub(r"\g<before>***", text) if "=" in text else text
+def redact_secrets(text: str) -> str:
+    """Replace secrets by stars, for text that is printed or logged.
+
+    Hidden are keys with the prefix of their issuer, passwords and tokens in URLs, connection strings and HTTP headers,
+    and the value after a name such as `api_key=`. A key without a prefix is like any other name and is shown.
+    """
+    text = re.sub(_SHOWN_KEY_PATTERN, lambda match: match[0] if _is_plain_name(match[0]) else HIDDEN_TEXT, text)
+    if ":/" in text and "@" in text:
+        text = "\n".join(map(_redact_url_password, _URL_USER.sub(_hide_token, text).split("\n")))
+    if "=" in text:
+        text = _PARAMETER_PASSWORD.sub(rf"\g<before>{HIDDEN_TEXT}", text)
+        text = re.sub(_ASSIGNED_SECRET_PATTERN, rf"\g<before>{HIDDEN_TEXT}", text)
+    return re.sub(_AUTHORIZATION_PATTERN, rf"\g<before>{HIDDEN_TEXT}", text)
+
+
+def is_secret(argument: str) -> bool:
+    """Return whether an argument of a command line has a secret, also one after words as in `my password is ...`."""
+    return (
+        redact_secrets(argument) != argument
+        or re.search(rf"(?i){SECRET_LABEL_PATTERN}[\"'\\`]*[^\s\"'\\`,;<>]{{6,}}", argument) is not None
+    )
+
+
+def _redact_url_password(line: str) -> str:
+    """Replace a password before the last "@" of a line."""
+    before, at, after = line.rpartition("@")
+    return _URL_PASSWORD.sub(rf"\g<before>{HIDDEN_TEXT}", before) + at + after
+
+
+def _hide_token(match: re.Match[str]) -> str:
+    return match["before"] + HIDDEN_TEXT if _is_token(match["user"]) else match[0]
+
+
+def _is_plain_name(text: str) -> bool:
+    """Return whether all parts of a text with the prefix of a key are words or short numbers."""
+    return all(map(_NAME_PART.fullmatch, re.split("[-_.]", text)))
+
+
+def _is_token(user: str) -> bool:
+    """Return whether the user of a URL is a token, and no name of a person, a role or a service account.
+
+    A token has digits and both cases, or a digit and 20 letters or digits in a row, or is hexadecimal, as a UUID is.
+    """
+    if re.fullmatch(r"(?i)[0-9a-f-]{32,}", user):
+        return True
+    has_long_run = re.search(r"[A-Za-z0-9]{20,}", user) is not None
+    has_both_cases = user != user.lower() and user != user.upper()
+    return re.search(r"[0-9]", user) is not None and (has_long_run or has_both_cases)
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether a field, setting or option of this name has a secret."""
+    return re.fullmatch(_SECRET_NAME_PATTERN, name) is not None
 
 
 def read_secret(environ: Mapping[str, str], variable: str | None) -> Secret | None:

@@ -17,6 +17,13 @@ from ipaddress import ip_address
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote
 
+from convo.config.values import (
+    API_KEY_PATTERN,
+    PRIVATE_KEY_PATTERN,
+    SECRET_LABEL_PATTERN,
+    WEB_TOKEN_PATTERN,
+    is_secret_name,
+)
 from convo.errors import InputFault
 from convo.history.items import Json
 from convo.inspect.serialize import ConversationDocument, document_from_json, document_to_json
@@ -83,51 +90,10 @@ def is_machine_address(text: str) -> bool:
     return not (address.is_loopback or address.is_unspecified)
 
 
-def _issued_token_pattern(*forms: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![A-Za-z0-9_-])(?:{'|'.join(forms)})")
-
-
-SENSITIVE_NAMES = (
-    r"(?:api|access|secret|private|account|auth|signing|encryption|service|master)[_\- ]?keys?|"
-    r"(?:access|auth|refresh|session|security|bearer|bot|id|csrf)[_\- ]?token|token|"
-    r"(?:client|app|consumer|webhook|shared)?[_\- ]?secret|passw(?:or)?d|passphrase|pwd|credentials?|"
-    r"(?:proxy[_\- ]?)?authorization|x[_\-]api[_\-]key|(?:set[_\-])?cookie|connection[_\- ]?string"
-)
-"""Names of secrets, as a field name or before a value in a text."""
-
-SECRET_NAME = re.compile(rf"(?i)(?:.*[_\-. ])?(?:{SENSITIVE_NAMES})")
-
 SECRET_RULES: tuple[SecretRule, ...] = (
-    SecretRule(
-        "private-key",
-        re.compile(
-            r"-----BEGIN[ A-Z0-9_-]{0,60}PRIVATE KEY(?: BLOCK)?-----"
-            r"[\s\S]*?(?:-----END[ A-Z0-9_-]{0,60}PRIVATE KEY(?: BLOCK)?-----|\Z)"
-            r"|AGE-SECRET-KEY-1[A-Z0-9]{58}|Private-Lines: *\d+\s+(?:[A-Za-z0-9+/=]{1,64}(?:\r?\n|\\n|\Z))+"
-        ),
-    ),
-    SecretRule(
-        "api-key",
-        _issued_token_pattern(
-            r"sk-[A-Za-z0-9_-]{16,}",  # OpenAI, Anthropic, OpenRouter, DeepSeek
-            r"(?:gsk|hf|r8|xai|pplx|tvly|nvapi|fw|csk|co)[_-][A-Za-z0-9_-]{20,}",  # Groq, Hugging Face, xAI ...
-            r"AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_.-]{20,}|GOCSPX-[A-Za-z0-9_-]{20,}",  # Google
-            r"(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])",  # AWS
-            r"(?:gh[opsur]_|github_pat_)[A-Za-z0-9_]{20,}|gl(?:pat|dt|rt|soat|ptt|cbt)-[A-Za-z0-9_.-]{16,}",
-            r"xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}",  # Slack
-            r"(?:sk|rk|pk|whsec)_(?:live_|test_|prod_)?[A-Za-z0-9]{16,}",  # Stripe
-            r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|key-[0-9a-f]{32}|[0-9a-f]{32}-us\d{1,2}",  # mail
-            r"npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{30,}|dckr_pat_[A-Za-z0-9_-]{20,}|rubygems_[0-9a-f]{40,}",
-            r"do[opr]_v1_[0-9a-f]{40,}|LTAI[A-Za-z0-9]{16,}|lin_api_[A-Za-z0-9]{30,}|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",
-            r"ATATT3[A-Za-z0-9_=-]{40,}|ATCTT3[A-Za-z0-9_=-]{40,}|hvs\.[A-Za-z0-9_-]{20,}|glc_[A-Za-z0-9+/=]{30,}",
-            r"sntrys_[A-Za-z0-9+/=_-]{30,}|dapi[0-9a-f]{32}|EAA[A-Za-z0-9]{60,}|secret_[A-Za-z0-9]{40,}",
-            r"\d{8,10}:AA[A-Za-z0-9_-]{30,}",  # Telegram
-            r"[MNO][A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}",  # Discord
-        ),
-    ),
-    SecretRule(
-        "token", re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){1,3}")
-    ),
+    SecretRule("private-key", re.compile(PRIVATE_KEY_PATTERN)),
+    SecretRule("api-key", re.compile(rf"(?<![A-Za-z0-9_-])(?:{API_KEY_PATTERN})")),
+    SecretRule("token", re.compile(rf"(?<![A-Za-z0-9_-])(?:{WEB_TOKEN_PATTERN})")),
     SecretRule("token", re.compile(r"(?i)\b(?:bearer|basic)\s+(?P<secret>(?!\[redacted-)[A-Za-z0-9._~+/=-]{8,})")),
     SecretRule(
         "password",
@@ -141,14 +107,14 @@ SECRET_RULES: tuple[SecretRule, ...] = (
     SecretRule(
         "password",
         re.compile(
-            rf"(?i)(?<![A-Za-z])(?:{SENSITIVE_NAMES})\b[\"'\\`]*\s{{0,4}}(?:=>|:=|=|:|\bis\b)\s{{0,4}}"
+            rf"(?i){SECRET_LABEL_PATTERN}"
             r"(?P<quote>\\{0,3}[\"'`])(?P<secret>(?!\[redacted-)[^\r\n\"'\\`]{6,200})(?P=quote)"
         ),
     ),
     SecretRule(
         "password",
         re.compile(
-            rf"(?i)(?<![A-Za-z])(?:{SENSITIVE_NAMES})\b[\"'\\`]*\s{{0,4}}(?:=>|:=|=|:|\bis\b)\s{{0,4}}[\"'\\`]*"
+            rf"(?i){SECRET_LABEL_PATTERN}[\"'\\`]*"
             r"(?P<secret>(?!\[redacted-|bearer\b|basic\b)[^\s\"'\\`,;<>]{6,})"
         ),
     ),
@@ -257,7 +223,7 @@ class Redactor:
 
     def redact_field(self, name: str, value: Json, siblings: Mapping[str, Json] | None = None) -> Any:
         """Redact the value of a field; some names define how."""
-        if SECRET_NAME.fullmatch(name) and "logprob" not in (siblings or {}):
+        if is_secret_name(name) and "logprob" not in (siblings or {}):
             return self._redact_secret_field(value)
         if not isinstance(value, str):
             return self.redact_value(value)

@@ -9,8 +9,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
+from convo.config.values import is_secret_name
 from convo.history.items import Json
-from convo.inspect.redaction import PLACEHOLDER_PREFIX, SECRET_NAME, SECRET_RULES
+from convo.inspect.redaction import PLACEHOLDER_PREFIX, SECRET_RULES
 from convo.lint.model import LintIssue, LintView, RepairChange
 
 SECRET_IN_STATE = "secret-in-state"  # noqa: S105  a rule's code
@@ -77,7 +78,7 @@ def _kind_by_field_name(name: str, value: str) -> str:
     """Return the description of a value whose field has the name of a secret; "" for none."""
     text = value.strip()
     is_secret = (
-        SECRET_NAME.fullmatch(name)
+        is_secret_name(name)
         and text
         and PLACEHOLDER_PREFIX not in text
         and _kind_of_text(value) not in SECRET_KIND_NAMES.values()

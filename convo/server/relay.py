@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from convo.config.settings import ServeSettings
-from convo.config.values import Secret, redact_passwords
+from convo.config.values import Secret, redact_secrets
 from convo.errors import ConvoError, InvalidSettings, Unreachable
 from convo.recording.exchange import Protocol
 from convo.runtime import Clock, NewId
@@ -134,7 +134,7 @@ class Upstream:
             is_valid = False
         if not is_valid or parts.query or parts.fragment or parts.username is not None or not self.base_url.isascii():
             raise InvalidSettings(
-                f"{redact_passwords(base_url)!r} is not the base URL of an API",
+                f"{redact_secrets(base_url)!r} is not the base URL of an API",
                 hint="use http://HOST/PATH or https://HOST/PATH, without user and query",
             )
         self.origin, self.path = f"{parts.scheme}://{parts.netloc}", parts.path

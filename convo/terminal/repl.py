@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 from convo.chat.conversation import Chat
 from convo.chat.history_nav import UndoStack
 from convo.config.sections import Price
-from convo.config.values import redact_passwords
+from convo.config.values import redact_secrets
 from convo.errors import ConvoError, Interrupted
 from convo.history.items import (
     Item,
@@ -366,7 +366,7 @@ class Repl:
 
     def print_failure(self, message: str, hint: str) -> None:
         """Print an error and the next step."""
-        text = format_failure(redact_passwords(message), redact_passwords(hint), self.display)
+        text = format_failure(redact_secrets(message), redact_secrets(hint), self.display)
         self._waiting_line.hide()
         self._err.write(text + "\n")
         self._err.flush()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from convo.chat.files import format_os_error, load_attachment
 from convo.chat.history_nav import get_last_user_items
 from convo.config.request_settings import REASONING_EFFORTS
+from convo.config.values import find_closest_word
 from convo.errors import Interrupted, InvalidUsage
 from convo.history.items import Json, is_assistant_message, is_user_message, item_preview, item_text, user_message
 from convo.history.tree import Path
@@ -517,10 +518,8 @@ def parse_slash_command(line: str) -> tuple[str, str]:
     typed_name, arguments = (*line[1:].split(maxsplit=1), "", "")[:2]
     name = SLASH_COMMAND_ALIASES.get(typed_name.lower(), typed_name.lower())
     if name not in SLASH_COMMANDS:
-        from difflib import get_close_matches  # needed for a typing error only
-
-        matches = get_close_matches(name, [*SLASH_COMMANDS, *SLASH_COMMAND_ALIASES], n=1)
-        suggestion = f"/{matches[0]}" if matches else "/help"
+        closest = find_closest_word(name, [*SLASH_COMMANDS, *SLASH_COMMAND_ALIASES])
+        suggestion = f"/{closest}" if closest else "/help"
         raise InvalidUsage(
             f"unknown command '/{typed_name}'; nothing was sent", hint=f"{suggestion}, or //{typed_name} for a message"
         )

@@ -426,6 +426,105 @@ def test_one_character_is_not_taken_for_a_command_that_deletes(convo: Convo, nam
     assert convo("sessions", name, "work").err.splitlines()[-1] == "  try: convo sessions --help"
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        "inspect {}",
+        "inspect {}@2 --json",
+        "chat -m {} hi",
+        "chat -m{} hi",
+        "chat -t {} hi",
+        "chat --attach {} hi",
+        "chat --agent {} hi",
+        "chat --param {} hi",
+        "store stats --store {}",
+        "tap {}",
+        "serve --port {}",
+        "serve --port {} --json",
+        "inspect --{}",
+        "inspect -x{}",
+        "sessions rm {}",
+        "config set {} x",
+        "config list {} --json",
+        "config set providers.openai.api_key_env {}",
+        "--profile {} chat hi",
+        "--completion {}",
+        "--config {} sessions",
+        "import {}",
+        "schema {}",
+    ],
+)
+def test_no_message_repeats_a_key_in_the_place_of_a_name(argv: str, convo: Convo) -> None:
+    got = convo(*argv.format(KEY).split())
+    assert got.exit in (2, 5)
+    assert KEY[8:24] not in got.out + got.err
+    assert "internal" not in got.out + got.err
+
+
+def test_a_notice_does_not_repeat_a_key(convo: Convo, home: Path) -> None:
+    got = convo("config", "set", "model", KEY)
+    assert got.err == f"set model to *** in {home}/config/config.toml\n"
+
+
+@pytest.mark.parametrize("name", ["sk-learn-pipeline-notes-2024", "0123456789abcdef0123456789abcdef", "a@b.example"])
+def test_a_name_that_is_no_key_is_repeated_unchanged(name: str, convo: Convo) -> None:
+    assert convo("inspect", name).err == f"convo: no session {name!r}\n  try: convo sessions\n"
+    assert convo("inspct", name).err.splitlines()[1] == f"  try: convo inspect {name}"
+
+
+def test_an_address_is_kept_in_a_hint(convo: Convo) -> None:
+    assert convo("serve", "--hst", "10.0.0.1").err.splitlines()[1] == "  try: convo serve --host 10.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("user", "shown"),
+    [("q7wn2mzk4x9c8v1b3n5l6j", "***"), ("alice", "alice"), (KEY, "***")],
+    ids=["token", "user", "key"],
+)
+def test_a_token_is_hidden_as_the_user_of_a_url_and_a_user_is_not(user: str, shown: str, convo: Convo) -> None:
+    got = convo("store", "stats", "--stroe", f"postgresql://{user}@host/db")
+    assert got.err.splitlines()[1] in (
+        f"  try: convo store stats --store postgresql://{shown}@host/db",
+        f"  try: convo store stats --store 'postgresql://{shown}@host/db'",
+    )
+    assert f"https://{shown}@host/" in convo("inspect", f"https://{user}@host/").err
+
+
+def test_a_long_message_keeps_its_beginning_and_its_end(convo: Convo) -> None:
+    """A megabyte of an argument was repeated."""
+    got = convo("chat", "--param", "a" * 1_000_000, "hi")
+    assert got.exit == 2
+    assert got.err.splitlines()[0] == f"convo: --param {'a' * 1992} … {'a' * 1983} is not KEY=VALUE"
+    got = convo("chat", "--param", " ".join([KEY] * 1000), "--json", "hi")
+    assert KEY[:16] not in got.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        ("config set model x --modle", "convo config set --help"),
+        ("config reset model", "convo config unset model"),
+        ("config set editing emcas", "convo config set editing emacs"),
+        ("config set request.max_output_tokns 5", "convo config set request.max_output_tokens 5"),
+        ("config set request.max_output_tokens 5x", "convo config list request.max_output_tokens"),
+        ("config set providers.openai.key hunter2hunter2", "convo config key set openai"),
+        ("config set providers.openai.key_evn hunter2hunter2", "convo config set providers.openai.key_env VALUE"),
+        (
+            "config set providers.openai.base_ulr https://h/v1",
+            "convo config set providers.openai.base_url https://h/v1",
+        ),
+    ],
+)
+def test_a_command_of_config_is_corrected(argv: str, hint: str, convo: Convo) -> None:
+    assert convo(*argv.split()).err.splitlines()[-1] == f"  try: {hint}"
+
+
+def test_a_setting_of_many_parts_is_refused_at_once(convo: Convo) -> None:
+    """100,000 parts took minutes."""
+    got = convo("config", "list", ".".join("ab" * 50_000))
+    assert (got.exit, got.err.splitlines()[0][:20]) == (2, "convo: 'a.b.a.b.a.b.")
+
+
 def test_a_long_unknown_command_of_config_is_not_compared_with_the_settings(convo: Convo) -> None:
     """The time of that comparison is quadratic: 100,000 parts took minutes."""
     assert convo("config", "x." * 100_000).err.splitlines()[-1] == "  try: convo config --help"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convo.config.values import Secret, is_variable_name, redact_passwords
+from convo.config.values import Secret, is_variable_name, redact_secrets
 
 
 @given(st.text(min_size=5))
@@ -83,7 +83,58 @@ def test_every_name_in_capitals_is_accepted(name: str) -> None:
         ("https://host/x?api_key=abc&b=1", "https://host/x?api_key=***&b=1"),
         ("sslpassword = secret", "sslpassword = ***"),
         ("nothing here", "nothing here"),
+        ("https://glpat-abcdefghij0123456789@host/x", "https://***@host/x"),
+        ("https://q7wn2mzk4x9c8v1b3n5l6j@host/x.git", "https://***@host/x.git"),
+        ("https://Qw7_zK2-pL9vB4xN8mTr@host", "https://***@host"),
+        ("https://550e8400-e29b-41d4-a716-446655440000@host", "https://***@host"),
+        ("postgresql://alice@host/db", "postgresql://alice@host/db"),
+        ("postgresql://reporting_service_readonly_2@host/db", "postgresql://reporting_service_readonly_2@host/db"),
+        (
+            "postgresql://my-service-account-01%40project.iam@h/d",
+            "postgresql://my-service-account-01%40project.iam@h/d",
+        ),
+        ("postgresql://averylongnameofsomedepartment@h/d", "postgresql://averylongnameofsomedepartment@h/d"),
+        ("ssh://git@host/x", "ssh://git@host/x"),
+        ("git@host:x/y.git", "git@host:x/y.git"),
     ],
 )
 def test_passwords_are_redacted_in_urls_and_connection_strings(text: str, redacted: str) -> None:
-    assert redact_passwords(text) == redacted
+    assert redact_secrets(text) == redacted
+
+
+KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        (f"no session '{KEY}'", "no session '***'"),
+        (f"no option '--{KEY}'", "no option '--***'"),
+        (f"-m{KEY} and /tmp/{KEY}/x", "-m*** and /tmp/***/x"),
+        (f"no option '-x{KEY}'", "no option '-x***'"),
+        ("AKIAIOSFODNN7EXAMPLE, ghp_abcdefghijklmnopqrstuvwxyz0123456789", "***, ***"),
+        ("key convo_" + "Ab1" * 14 + "x", "key ***"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl", "***"),
+        ("-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----.", "***."),
+        ("api_key=hunter2222 is not a field", "api_key=*** is not a field"),
+        ("Authorization: Bearer hunter2222", "Authorization: Bearer ***"),
+        ("export OPENAI_API_KEY=...", "export OPENAI_API_KEY=..."),
+        ("export SIGNING_KEY=$(openssl rand -hex 32)", "export SIGNING_KEY=$(openssl rand -hex 32)"),
+        ("use Basic authentication", "use Basic authentication"),
+        ("'api_key' is unknown; the token is missing", "'api_key' is unknown; the token is missing"),
+        ("sk-learn-pipeline-notes-2024", "sk-learn-pipeline-notes-2024"),
+        ("co-author-of-the-report-2026", "co-author-of-the-report-2026"),
+        ("task-550e8400-e29b-41d4-a716-446655440000", "task-550e8400-e29b-41d4-a716-446655440000"),
+        ("resp_0123456789abcdef0123456789abcdef", "resp_0123456789abcdef0123456789abcdef"),
+        ("0123456789abcdef0123456789abcdef", "0123456789abcdef0123456789abcdef"),
+    ],
+)
+def test_keys_are_redacted_and_names_that_begin_like_keys_are_not(text: str, redacted: str) -> None:
+    assert redact_secrets(text) == redacted
+    assert redact_secrets(redacted) == redacted
+
+
+@pytest.mark.parametrize("unit", ["sk-", "a://b:", "https://", "key=", "a-", "@", "=", "eyJ", "bearer ", "token is "])
+def test_the_time_of_redaction_is_proportional_to_the_length(unit: str) -> None:
+    """32 KB of a search that is quadratic take minutes."""
+    assert redact_secrets(f"@{unit * (32_768 // len(unit))}")
