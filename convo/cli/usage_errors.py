@@ -43,8 +43,8 @@ MAX_FIXES = 10
 
 ELLIPSIS = "..."
 
-OPTION_WITH_VALUE = re.compile(r"--[a-z][a-z-]{0,30}=")
-"""The part of --name=VALUE that is no secret."""
+OPTION_WITH_VALUE = re.compile(r"--[a-z][a-z-]{0,30}=|-[A-Za-z](?=.)", re.DOTALL)
+"""The part of --name=VALUE or -nVALUE that is no secret."""
 
 PLAIN_KEY = re.compile(r"\b(?=\w*\d)(?=\w*[A-Za-z])\w{20,}", re.ASCII)
 """A word that may be a key without the prefix of its issuer."""
@@ -581,7 +581,8 @@ def _replace_option(root: Any, problem: UsageProblem) -> list[str] | None:
     first_command = next((problem.argv[index] for index in _list_positional_indexes(root, problem.argv)), "")
     meant = OPTIONS_BY_MISTAKEN_OPTION.get((first_command, name))
     if meant and _find_option(meant[0], command):
-        return _replace_arg(problem, token.position, *meant, *([value] if separator else []))
+        attached = value if name.startswith("--") else typed.removeprefix(name)
+        return _replace_arg(problem, token.position, *meant, *([attached] if separator or attached else []))
     other_command = COMMAND_BY_MISTAKEN_OPTION.get((first_command, name))
     if other_command:
         return [*problem.argv[: problem.start - 1], other_command, *args]
@@ -874,7 +875,7 @@ def _redact_argument(arg: str) -> str:
 
 def _quote_argument(arg: str) -> str:
     """Quote an argument for a shell; a message has double quotes if it has no character that is special in them."""
-    if isinstance(arg, PromptText) and not arg.startswith("--") and not set(arg) & set('"\\$`!'):
+    if isinstance(arg, PromptText) and not arg.startswith("-") and not set(arg) & set('"\\$`!'):
         return f'"{arg}"'
     return quote(arg)
 

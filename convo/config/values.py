@@ -361,19 +361,23 @@ API_KEY_PATTERN = "|".join(
 WEB_TOKEN_PATTERN = r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){1,3}"  # noqa: S105  a pattern
 """RFC 7519."""
 
-_SHOWN_KEY_PATTERN = (
-    rf"{PRIVATE_KEY_PATTERN}"
-    rf"|(?:(?<![A-Za-z0-9_])|(?<=[\s'\"=]-[A-Za-z])|(?<=^-[A-Za-z]))(?:{API_KEY_PATTERN}|{WEB_TOKEN_PATTERN})"
+_WORD_START_PATTERN = "|".join(
+    (
+        r"(?<![A-Za-z0-9_])",
+        r"(?<=[\s'\"=]-[A-Za-z])|(?<=^-[A-Za-z])",  # after the letter of an option
+        r"(?<=\\[abfnrtv])|(?<=\\x[0-9a-f]{2})|(?<=\\u[0-9a-f]{4})|(?<=\\U[0-9a-f]{8})|(?<=[0-9]m)",  # after an escape
+    )
 )
-"""A key in a message, also after the dashes or the letter of an option."""
+
+_SHOWN_KEY_PATTERN = rf"{PRIVATE_KEY_PATTERN}|(?:{_WORD_START_PATTERN})(?:{API_KEY_PATTERN}|{WEB_TOKEN_PATTERN})"
 
 _NAME_PART = re.compile(r"(?=.{0,15}$)(?:[A-Za-z]?[a-z]*|[A-Z]*)[0-9]{0,4}")
 """A word or a number of a name that only begins like a key: co-author-of-the-report-2026."""
 
 _URL_PASSWORD = re.compile(
-    r"(?P<before>\b(?:https?:/{1,2}[^\s:/@]{0,512}:(?!\d{1,5}(?:[/?#\s'\"]|$))"
-    r"|(?!https?:)[a-z][a-z0-9+.-]{0,30}:/{1,2}[^\s:/]{0,512}:))"
-    r"(?P<secret>.*)",
+    r"(?P<before>https?:/{1,2}[^\s:/@]{0,512}:(?!\d{1,5}(?:[/?#\s'\"]|$))"
+    r"|[a-z]:(?<!http:)(?<!https:)/{1,2}[^\s:/]{0,512}:)"
+    r"(?P<secret>(?!\*\*\*@).*)",
     re.IGNORECASE,
 )
 """A password, if an "@" follows: it may contain characters that are not allowed in a URL."""
@@ -390,7 +394,8 @@ SECRET_LABEL_PATTERN = rf"(?<![A-Za-z])(?:{SENSITIVE_NAMES})\b[\"'\\`]*\s{{0,4}}
 """The name of a secret, and the sign or word between it and the secret."""
 
 _ASSIGNED_SECRET_PATTERN = (
-    rf"(?i)(?P<before>(?<![A-Za-z])(?:{SENSITIVE_NAMES})=)(?P<secret>(?![.$*<{{\[]|VALUE\b)[^\s&'\"`]{{6,}})"
+    rf"(?i)(?P<before>(?:(?<![A-Za-z])|{_WORD_START_PATTERN})(?:{SENSITIVE_NAMES})=)"
+    r"(?P<secret>(?![.$*<{\[]|VALUE\b)[^\s&'\"`]{6,})"
 )
 """NAME=SECRET, but not a placeholder such as `...` or `$(...)`."""
 

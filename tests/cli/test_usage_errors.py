@@ -320,6 +320,8 @@ def test_a_number_below_the_smallest_value_is_refused(argv: str, message: str, c
         ("--profile work inspct oslo", "no command 'inspct'", "convo --profile work inspect oslo"),
         ("chat -quiet -json hi", "no option '-u'", "convo chat --quiet --json hi"),
         ("serve -p 80", "no option '-p'", "convo serve --port 80"),
+        ("serve -p80", "no option '-p'", "convo serve --port 80"),
+        ("chat -fnotes.md hi", "no option '-f'", "convo chat --attach notes.md hi"),
         ("chat --temperature --top-p 0.5 hi", "--temperature must be a number, not '--top-p'", TEMPERATURE_HINT),
         ("chat --nam 'a b' x -- --form", "no option '--nam'", "convo chat --name 'a b' x -- --form"),
         ("chat --nam '\x1b[2Jx' 'a\nb'", "no option '--nam'", 'convo chat --name "..." "..."'),
@@ -411,6 +413,8 @@ PLAIN = "0123456789abcdef0123456789abcdef"
             "convo store stats --store 'postgresql://h/d?password=***'",
         ),
         (["store", "stats", "https://h/d"], "convo store stats"),
+        (["sessions", "--json=x", f"-n={KEY}", "-n=x"], "convo sessions --json -n... -n20"),
+        (["chat", "--modle", "x", "-a", KEY, f"-t{KEY}", "hi"], 'convo chat --model x -a "..." -t... hi'),
     ],
 )
 def test_neither_message_nor_hint_has_a_secret_or_a_control_character(convo: Convo, argv: list[str], hint: str) -> None:

@@ -49,9 +49,9 @@ def diff_command(
     if server == (b is not None):
         expected = "one handle with --server" if server else "two handles, or one with --server"
         error = InvalidUsage(f"convo diff takes {expected}", hint="convo diff --help")
-        if b is not None:
+        if b:
             raise error.with_argument_fix(b)
-        raise error.with_argument_fix(a, f"{a}@1", a) if "@" not in a else error
+        raise error.with_argument_fix(a, f"{a}@1", a) if a and "@" not in a and b is None else error
     import asyncio
 
     from convo.cli.diff import DiffOptions, run_diff
