@@ -12,7 +12,7 @@ import binascii
 import json
 import math
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -38,7 +38,7 @@ from convo.inspect.tree import iter_link_rows, split_branch_links
 from convo.inspect.view import ConversationView, OpenRun, compute_link_stats, link_cost_usd, sum_link_usage
 from convo.runs.stored_approvals import PendingApproval, list_pending_approvals
 from convo.server import errors, http
-from convo.server.routes import HandlerContext
+from convo.server.routes import HandlerContext, SeenConversation
 from convo.server.sse import LiveResponse
 from convo.stores.base import Store
 from convo.stores.codec import parse_search_phrases, tokenize
@@ -68,6 +68,9 @@ MAX_CURSOR_INTEGER = 2**63 - 1
 
 MAX_LINKS = 2000
 """Requests of one tree that the page of a conversation shows."""
+
+MAX_SEEN_CONVERSATIONS = 32
+"""Conversations of which the version is kept, so that a poll without a change does not read them."""
 
 MAX_CONTINUATIONS = 20
 """Requests that continue the one in the pane, of which the pane has links."""
@@ -315,17 +318,32 @@ async def follow_changes(context: HandlerContext) -> AsyncGenerator[StreamEvent,
 async def encode_conversation_view(context: HandlerContext) -> bytes:
     """Serialize one conversation, or only its responses in progress if the page has the current version.
 
+    Its requests are read only if something was written to the store since the last call.
     Raises NotFound and AmbiguousHandle.
     """
-    store = store_for_tenant(context)
-    view = await load_handle_view(
-        store, context.path_params["handle"], read_files=context.tenant == LOCAL_TENANT, max_links=MAX_LINKS
-    )
-    running = [
-        *iter_live_responses(view, context),
-        *[await load_background_response(link, store) for link in view.links if link.status in UNFINISHED_STATUSES],
-    ]
+    store, handle = store_for_tenant(context), context.path_params["handle"]
+    known, data_version = context.inspector.seen_conversations, None
+    if context.tenant == LOCAL_TENANT:  # the time of a reply must not show other tenants' writes, see `follow_changes`
+        data_version = await store.data_version()
+        seen = known.get(handle)
+        if seen and seen.data_version == data_version and seen.version == context.query.get("seen"):
+            running = await _load_running(seen, store, context)
+            return http.serialize_strict_json({"version": seen.version, "running": running})
+    view = await load_handle_view(store, handle, read_files=context.tenant == LOCAL_TENANT, max_links=MAX_LINKS)
     version = _hash_view_version(view)
+    seen = SeenConversation(
+        data_version or "",
+        version,
+        frozenset(link.id for link in view.links),
+        view.session.handle if view.session else view.handle,
+        [link for link in view.links if link.status in UNFINISHED_STATUSES],
+    )
+    known.pop(handle, None)
+    if data_version is not None and view.replay_file is None and view.open_run is None:  # those change without a write
+        known[handle] = seen
+        while len(known) > MAX_SEEN_CONVERSATIONS:
+            del known[next(iter(known))]
+    running = await _load_running(seen, store, context)
     if context.query.get("seen") == version:
         return http.serialize_strict_json({"version": version, "running": running})
     view = replace(view, prices=context.inspector.prices)
@@ -359,13 +377,13 @@ async def encode_request_view(context: HandlerContext) -> bytes:
     )
 
 
-def iter_live_responses(view: ConversationView, context: HandlerContext) -> Iterator[Json]:
-    """Yield the conversation's responses in progress on this server, with their text so far."""
-    ids = frozenset(link.id for link in view.links)
-    handle = view.session.handle if view.session else view.handle
-    for live_response in context.inspector.live_responses.for_tenant(context.tenant):
-        if live_response.is_continuation_of(ids, handle):
-            yield live_response.to_json()
+async def _load_running(seen: SeenConversation, store: Store, context: HandlerContext) -> Sequence[Json]:
+    """Return the conversation's responses in progress, with their text so far."""
+    live_responses = context.inspector.live_responses.for_tenant(context.tenant)
+    return [
+        *(one.to_json() for one in live_responses if one.is_continuation_of(seen.link_ids, seen.live_handle)),
+        *[await load_background_response(link, store) for link in seen.unfinished_links],
+    ]
 
 
 async def load_background_response(link: Link, store: Store) -> Json:

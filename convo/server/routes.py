@@ -19,6 +19,7 @@ from convo.config.settings import expand_built_in_name
 from convo.endpoints.base import Endpoint, EndpointService, ItemPage
 from convo.errors import ConvoError
 from convo.history.items import Json, StreamEvent
+from convo.history.records import Link
 from convo.models.pass_through import PassThroughApi
 from convo.runtime import Clock, SystemClock
 from convo.server import errors
@@ -183,6 +184,24 @@ def _json_response_object(description: str, schema: Mapping[str, Json]) -> dict[
 
 
 @dataclass(frozen=True, slots=True)
+class SeenConversation:
+    """The parts of a conversation that a poll of its page needs, for as long as nothing is written to the store.
+
+    data_version:      of the store, read before the conversation
+    version:           that of the page's data
+    link_ids:          the ids of its requests
+    live_handle:       the handle that its responses in progress name
+    unfinished_links:  its requests that have not ended
+    """
+
+    data_version: str
+    version: str
+    link_ids: frozenset[str]
+    live_handle: str | None
+    unfinished_links: Sequence[Link]
+
+
+@dataclass(frozen=True, slots=True)
 class InspectorDeps:
     """Dependencies of the inspector page, besides the service.
 
@@ -191,6 +210,7 @@ class InspectorDeps:
     live_responses:  the responses in progress
     providers:       those of the settings, by name
     query_locks:     held during a query whose time grows with the number of a tenant's requests
+    seen_conversations:  the conversations that pages of the machine's own tenant polled last, by handle
     clock:           the time of decisions and of the tokens for them
     expand_model_name:  returns the full name for the model name of a stored request
     """
@@ -200,6 +220,7 @@ class InspectorDeps:
     live_responses: LiveResponses = field(default_factory=LiveResponses)
     providers: Mapping[str, Provider] = field(default_factory=dict)
     query_locks: TenantLocks = field(default_factory=TenantLocks)
+    seen_conversations: dict[str, SeenConversation] = field(default_factory=dict)
     clock: Clock = field(default_factory=SystemClock)
     expand_model_name: Callable[[str], str] = expand_built_in_name
 

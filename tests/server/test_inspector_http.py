@@ -5,8 +5,9 @@ import json
 from base64 import urlsafe_b64encode
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,11 +20,13 @@ from convo.server.inspector import INSPECTOR_ROUTES
 from convo.server.pages import SCRIPT_FILES
 from convo.server.routes import load_openapi_document
 from convo.stores.base import AppendItems, Transaction
+from convo.stores.sqlite.connection import SqliteDatabase
+from convo.stores.sqlite.store import SqliteStore
 from tests.clock import HELD_S
 from tests.server.conftest import Serve
-from tests.server.gateway import RunningGateway
+from tests.server.gateway import RunningGateway, run_gateway
 from tests.server.websocket_client import FINAL_EVENTS, connect_client
-from tests.stores.chat_transactions import link
+from tests.stores.chat_transactions import link, session
 
 LIST, REQUESTS, CONVERSATION = "/inspect/api/list", "/inspect/api/requests", "/inspect/api/conversations/{}"
 CHARTS = "/inspect/api/charts"
@@ -356,6 +359,74 @@ def test_a_client_with_the_current_version_gets_only_that_it_is_current(gateway:
     after = read_conversation(gateway, first, params={"seen": version})
     assert after["version"] != version
     assert after["rows"] == [first, second]
+
+
+def trace_statements(gateway: RunningGateway) -> list[str]:
+    """Return a list to which every statement of the gateway's store is appended from now on."""
+    executed: list[str] = []
+    store = cast(SqliteStore, gateway.store)
+    gateway.run(store.database.read(lambda db: db.set_trace_callback(executed.append)))
+    return executed
+
+
+def test_a_poll_of_a_wide_tree_reads_its_requests_only_after_a_change_and_loses_none(tmp_path: Path) -> None:
+    file, root = tmp_path / "convo.db", root_key("local")
+    with run_gateway(tmp_path / "served", f"sqlite:{file}") as gateway:
+        path = ItemPath(root).append([user_message("hi")])
+        forks = [link(f"resp_{number}", path.head, parent_id="resp_root") for number in range(300)]
+        links = (link("resp_root", path.head), *forks)
+        gateway.run(gateway.store.commit(Transaction((AppendItems(root, path.items),), links)))
+        version = read_conversation(gateway, "resp_root")["version"]
+
+        def poll() -> Any:
+            return read_conversation(gateway, "resp_root", params={"seen": version})
+
+        executed = trace_statements(gateway)
+        assert poll() == poll() == {"version": version, "running": []}
+        assert [sql for sql in executed if sql not in ("BEGIN", "COMMIT")] == ["PRAGMA data_version"] * 2
+
+        def write_and_poll(change: Transaction) -> Any:
+            """Commit on another connection to the database, as another process does."""
+
+            async def commit() -> None:
+                other = SqliteStore(SqliteDatabase(file))
+                await other.commit(change)
+                await other.aclose()
+
+            gateway.run(commit())
+            return poll()
+
+        started = link("resp_more", path.head, parent_id="resp_299", status="in_progress")
+        data = write_and_poll(Transaction(links=(started,)))
+        assert [response["response_id"] for response in data["running"]] == ["resp_more"]
+        for change in (
+            Transaction(links=(replace(started, status="completed"),)),
+            Transaction(
+                links=(replace(forks[0], session_id="ses_1"),),
+                session=session(id="ses_1", name="kept", head=path.head, confirmed_head=path.head, link_id="resp_0"),
+            ),
+            Transaction(links=(link("resp_deep", path.head, parent_id="resp_more"),)),
+        ):
+            before, version = version, data["version"]
+            assert before != version
+            data = write_and_poll(change)
+        assert (len(data["links"]), data["running"]) == (303, [])
+        version = data["version"]
+
+        gateway.script("slow", {"text": "one two three four"}, chunk=4, delay_s=HELD_S)
+        gateway.release_deltas(1)
+        request = {"model": "slow", "input": "go on", "previous_response_id": "resp_deep", "stream": True}
+        with gateway.http.stream("POST", "/v1/responses", json=request) as got:
+            lines = got.iter_lines()
+            while not next(lines).startswith("event: response.output_text.delta"):
+                pass
+            poll()
+            executed = trace_statements(gateway)
+            assert [response["text"] for response in poll()["running"]] == ["one "]
+            assert [sql for sql in executed if "links" in sql] == []
+            gateway.release_deltas()
+            assert list(lines)
+        assert len(poll()["links"]) == 304
 
 
 @pytest.mark.parametrize("kind", ["foreground", "background", "not stored"])
