@@ -30,7 +30,13 @@ from convo.inspect.view import ConversationView
 from convo.stores.base import Store
 from convo.terminal.terminal import format_count
 from convo.transfer.convert import ConversationSource, load_source
-from convo.transfer.export import load_transcript, render_jsonl, render_markdown_export, render_replay
+from convo.transfer.export import (
+    READING_FORMATS,
+    load_exported_document,
+    render_jsonl,
+    render_markdown_export,
+    render_replay,
+)
 
 FORMAT_BY_SUFFIX: Mapping[str, str] = MappingProxyType(
     {".json": "replay", ".jsonl": "jsonl", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"}
@@ -115,7 +121,7 @@ def resolve_export_format(options: ExportOptions) -> str:
     if options.include_links and export_format != "jsonl":
         error = InvalidUsage(f"--links applies to jsonl, not to {export_format}", hint="--format jsonl --links")
         raise error.with_argument_fix("--format" if options.export_format else "", "--format", "jsonl")
-    if not options.include_data and export_format not in ("markdown", "html"):
+    if not options.include_data and export_format not in READING_FORMATS:
         raise InvalidUsage(
             f"--no-data applies to markdown and html, not to {export_format}", hint="leave out --no-data"
         ).with_argument_fix("--no-data")
@@ -178,18 +184,6 @@ async def load_source_from_mirror(view: ConversationView, settings: Settings, st
         return await load_source(view, store)
     async with owner_endpoint(view, settings, store) as endpoint:
         return await load_source(view, store, endpoint)
-
-
-async def load_exported_document(
-    source: ConversationSource, view: ConversationView, export_format: str, store: Store
-) -> ConversationDocument:
-    """Return the document to export; for reading, it has the items that compactions replaced, too."""
-    document = source.to_document()
-    if export_format not in ("markdown", "html"):
-        return document
-    session_id = view.session.id if view.session else None
-    transcript = await load_transcript(store, source.state.path, view.current_link_id, session_id)
-    return replace(document, transcript=transcript)
 
 
 def check_not_source_file(file: Path, source: ConversationSource) -> None:

@@ -65,13 +65,13 @@ async def export_open_chat(chat: Chat, file_name: str, settings: Settings, looku
         EXPORT_RENDERERS,
         FORMAT_BY_SUFFIX,
         ExportOptions,
-        load_exported_document,
         load_source_from_mirror,
         resolve_export_format,
         select_exported_parts,
         write_export,
     )
     from convo.cli.resolve import HandleResolver
+    from convo.transfer.export import load_exported_document
 
     if not chat.load_state().path:
         raise InvalidUsage("the conversation is empty, so it cannot be exported", hint="send a message first")

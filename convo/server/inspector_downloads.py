@@ -7,7 +7,6 @@ A request to convo's own endpoint is written as one to this server. The formats 
 import asyncio
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from convo.chat.lookup import load_sent_body
@@ -32,7 +31,7 @@ from convo.server.inspector_data import store_for_tenant
 from convo.server.routes import HandlerContext
 from convo.strategies.strategy import STRATEGIES
 from convo.transfer.convert import load_source
-from convo.transfer.export import load_transcript, render_jsonl, render_markdown_export, render_replay
+from convo.transfer.export import load_exported_document, render_jsonl, render_markdown_export, render_replay
 
 
 async def encode_code(context: HandlerContext) -> bytes:
@@ -106,14 +105,11 @@ async def render_export(context: HandlerContext) -> tuple[bytes, DownloadFormat,
     Raises NotFound and AmbiguousHandle, and ItemDeleted if an item of the history was deleted.
     """
     store, handle = store_for_tenant(context), context.path_params["handle"]
-    export_format = EXPORT_FORMATS[context.query.get("format", "json")]
+    format_name = context.query.get("format", "json")
+    export_format = EXPORT_FORMATS[format_name]
     view = await load_handle_view(store, handle, read_files=context.tenant == LOCAL_TENANT, max_links=1)
     source = await load_source(view, store, _find_owner(view, context))
-    document = source.to_document()
-    if export_format.suffix in ("md", "html"):
-        session_id = view.session.id if view.session else None
-        transcript = await load_transcript(store, source.state.path, view.current_link_id, session_id)
-        document = replace(document, transcript=transcript)
+    document = await load_exported_document(source, view, format_name, store)
     text = await asyncio.to_thread(export_format.render, document)
     return text.encode(), export_format, f"{_to_file_name(source.name or view.handle)}.{export_format.suffix}"
 

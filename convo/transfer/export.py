@@ -9,6 +9,7 @@ import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple
 
 from convo.chat.files import format_replay_file
@@ -31,12 +32,30 @@ from convo.inspect.serialize import (
     item_passages,
     replace_unprintable,
 )
+from convo.inspect.view import ConversationView
 from convo.stores.base import Store
+from convo.transfer.convert import ConversationSource
 
 BACKTICK_RUN = re.compile("`+")
 
 MAX_WALKED_LINKS = 10_000
 """Links of a branch that are read in search of a compaction."""
+
+
+READING_FORMATS = ("markdown", "html")
+"""Formats that are read by people and not loaded by programs."""
+
+
+async def load_exported_document(
+    source: ConversationSource, view: ConversationView, export_format: str, store: Store
+) -> ConversationDocument:
+    """Return the document to export; in a format for reading, it has the items that compactions replaced, too."""
+    document = source.to_document()
+    if export_format not in READING_FORMATS:
+        return document
+    session_id = view.session.id if view.session else None
+    transcript = await load_transcript(store, source.state.path, view.current_link_id, session_id)
+    return replace(document, transcript=transcript)
 
 
 async def load_transcript(
