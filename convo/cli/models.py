@@ -29,6 +29,7 @@ from convo.terminal.settings_views import (
     BuiltInModel,
     ProviderStatus,
     format_megabytes,
+    is_typable_model_name,
     render_local_servers,
     render_models,
 )
@@ -94,8 +95,8 @@ def print_local_servers(config: Path | None, *, as_json: bool) -> None:
     if server.kind.provider not in settings.providers:
         key = f"providers.{server.kind.provider}"
         print_notice(f"to use it: convo config set {key}.api chat && convo config set {key}.base_url {server.base_url}")
-    if server.windows:
-        print_notice(f"to chat: convo chat -m {quote(f'{server.kind.provider}/{next(iter(server.windows))}')}")
+    if model := next(filter(is_typable_model_name, server.windows), None):
+        print_notice(f"to chat: convo chat -m {quote(f'{server.kind.provider}/{model}')}")
 
 
 def _local_server_to_json(server: "LocalServer") -> dict[str, Json]:

@@ -9,6 +9,8 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
+from typing import TypeGuard
 
 from convo.config.paths import AppPaths, make_private_folder
 from convo.config.sections import ContextLimits, Provider, find_model_entry
@@ -21,7 +23,10 @@ _MAX_FILE_BYTES = 8 * 1024 * 1024
 
 _WINDOWS_FILE_NAME = "model_windows.json"
 _MAX_REPORTED_MODELS = 1000
-"""Models of one server whose windows are saved."""
+"""Models of one server whose windows are saved, and read."""
+
+MAX_WINDOW_TOKENS = 10**9
+"""A larger number is no context window."""
 
 REPORTED_SOURCE = "reported by its server"
 """The `source` of a context window that a server reported."""
@@ -36,6 +41,8 @@ def load_model_lists(paths: AppPaths) -> ModelLists:
 
 
 def _load_tables(paths: AppPaths, file_name: str) -> dict[str, dict[str, object]]:
+    if not os.path.isfile(paths.state / file_name):  # opening a pipe would block
+        return {}
     try:
         with open(paths.state / file_name, "rb") as file:
             tables = json.loads(file.read(_MAX_FILE_BYTES))
@@ -90,11 +97,17 @@ def add_reported_windows(
     """Return the windows of the settings, and those that the servers of `providers` reported for other models."""
     merged = dict(windows)
     for provider in providers.values() if reported else ():
-        for model, tokens in reported.get(_normalize_url(provider.base_url or ""), {}).items():
+        table = reported.get(_normalize_url(provider.base_url or ""), {})
+        for model, tokens in islice(table.items(), _MAX_REPORTED_MODELS):
             name = f"{provider.name}/{model}"
-            if type(tokens) is int and tokens > 0 and find_model_entry(windows, name) is None:
+            if is_window(tokens) and find_model_entry(windows, name) is None:
                 merged[name] = ContextLimits(tokens, source=REPORTED_SOURCE)
     return merged
+
+
+def is_window(value: object) -> TypeGuard[int]:
+    """Return whether a value that a server reported can be a context window in tokens."""
+    return type(value) is int and 0 < value <= MAX_WINDOW_TOKENS
 
 
 def _normalize_url(base_url: str) -> str:

@@ -24,6 +24,7 @@ from convo.terminal.terminal import (
     escape_control_chars,
     key_value_lines,
     render_table,
+    truncate_text,
 )
 from convo.usage.model_info import (
     SETTINGS_SOURCE,
@@ -108,9 +109,25 @@ def render_local_servers(servers: "Sequence[LocalServer]", display: DisplayOptio
             links=[server.base_url for server, _, _ in rows],
         ),
         Column("context", [window for _, _, window in rows], align_right=True, drop_order=1),
-        Column("model", [model for _, model, _ in rows], style="id"),
+        Column("model", [_format_model_name(model) for _, model, _ in rows], style="id"),
     ]
     return render_table(columns, display)
+
+
+MAX_MODEL_NAME_CHARS = 200
+"""Characters of a model's name that are shown; a path to a file of weights may be long."""
+
+
+def _format_model_name(name: str) -> str:
+    """Format a name in one line: a server may send any text."""
+    return truncate_text(escape_control_chars(name[: MAX_MODEL_NAME_CHARS + 1]), MAX_MODEL_NAME_CHARS).translate(
+        {ord("\n"): r"\n", ord("\t"): r"\t"}
+    )
+
+
+def is_typable_model_name(name: str) -> bool:
+    """Return whether a name can be shown in one line and typed as it is shown."""
+    return name.isprintable() and name == name.strip() and 0 < len(name) <= MAX_MODEL_NAME_CHARS
 
 
 def format_megabytes(size_bytes: int) -> str:

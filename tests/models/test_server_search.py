@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import os
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -175,6 +177,75 @@ def test_a_chat_knows_the_window_that_the_list_shows(host: str, convo: Convo, mo
     assert known["mine/a"] == {"context": 8_096, "output": None, "source": "reported by its server"}
     assert convo("config", "set", 'windows."mine/a:latest"', "{ context = 5000 }").exit == 0
     assert "5,000" in context_of("mine/a")
+
+
+def test_a_hostile_name_takes_one_short_line_and_is_in_no_command(
+    convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["a\nto chat: convo chat -m evil", "x" * 1_000_000, "\x1b]0;t\x07", " b", "b", "c\td"]
+    with run_server({"/v1/models": {"data": [{"id": name, "max_model_len": 4_096} for name in names]}}) as port:
+        monkeypatch.setattr(server_search, "SERVER_KINDS", (ServerKind("vLLM", "vllm", port),))
+        got = convo("models", "--local")
+        assert [line.partition("4,096  ")[2] for line in got.out.splitlines()[1:]] == [
+            r"a\nto chat: convo chat -m evil",
+            "x" * 199 + "…",
+            r"\x1b]0;t\x07",
+            " b",
+            "b",
+            r"c\td",
+        ]
+        assert got.err.splitlines()[1:] == ["to chat: convo chat -m vllm/b"]
+        (server,) = convo("models", "--local", "--json").json()
+        assert [model["model"] for model in server["models"]] == names
+
+
+@pytest.mark.parametrize("tokens", [b"9" * 4_000, b"1000000001", b"-1", b"0", b"NaN", b"1e999", b"true", b'"5"'])
+async def test_a_number_that_is_no_context_window_is_left_out(tokens: bytes) -> None:
+    with run_server({"/v1/models": b'{"data": [{"id": "a", "max_model_len": ' + tokens + b"}]}"}) as port:
+        (server,) = await find_local_servers([ServerKind("vLLM", "vllm", port)])
+        assert server.windows == {"a": None}
+
+
+WINDOWS_URL = "http://127.0.0.1:9/v1"
+
+
+def list_known_windows(convo: Convo) -> dict[str, int]:
+    """Return the windows of the models of a provider at `WINDOWS_URL`."""
+    assert convo("config", "set", "providers.mine.api", "chat").exit == 0
+    assert convo("config", "set", "providers.mine.base_url", WINDOWS_URL).exit == 0
+    models = convo("models", "known", "--json").json()["models"]
+    return {model["model"]: model["window"]["context"] for model in models if model["model"].startswith("mine/")}
+
+
+def test_a_saved_number_that_is_no_context_window_is_ignored(convo: Convo, home: Path) -> None:
+    table = {"a": 4_096, "b": 10**9 + 1, "c": True, "d": -1, "e": 1.5, "f": None, "g": {"context": 5}}
+    (home / "state").mkdir(parents=True)
+    (home / "state" / "model_windows.json").write_text(json.dumps({WINDOWS_URL: table}), encoding="utf-8")
+    assert list_known_windows(convo) == {"mine/a": 4_096}
+
+
+def test_of_the_saved_windows_of_one_server_a_thousand_are_read(convo: Convo, home: Path) -> None:
+    table = {f"m{number}": 4_096 for number in range(1_500)}
+    (home / "state").mkdir(parents=True)
+    (home / "state" / "model_windows.json").write_text(json.dumps({WINDOWS_URL: table}), encoding="utf-8")
+    assert len(list_known_windows(convo)) == 1_000
+
+
+@pytest.mark.needs("posix")
+@pytest.mark.parametrize("kind", ["pipe", "endless", "folder", "loop"])
+def test_a_cache_that_is_no_file_is_ignored(kind: str, convo: Convo, home: Path) -> None:
+    cache = home / "state" / "model_windows.json"
+    cache.parent.mkdir(parents=True)
+    match kind:
+        case "pipe":
+            os.mkfifo(cache)
+        case "endless":
+            cache.symlink_to("/dev/zero")
+        case "folder":
+            cache.mkdir()
+        case "loop":
+            cache.symlink_to(cache)
+    assert list_known_windows(convo) == {}
 
 
 @pytest.mark.parametrize("argv", [("--local", "--ask"), ("--local", "known")])
