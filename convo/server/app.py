@@ -4,6 +4,7 @@ It depends on the EndpointService contract only. A ConvoError becomes the API's 
 its status; any other exception becomes a 500 without details, and is logged by the server.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
@@ -168,6 +169,10 @@ class Gateway:
             await self._router(scope, receive, send)
         except ClientDisconnected:
             exchange.status = CLIENT_CLOSED_STATUS
+        except asyncio.CancelledError:  # at the end of the grace time
+            if not exchange.status:
+                await exchange.send_error(errors.server_shutting_down_error())
+            raise
         except ConvoError as fault:
             self._report_fault(fault, exchange.tenant)
             await exchange.send_error(fault)

@@ -43,7 +43,7 @@ NO_CONTENT_STATUS = 204
 CLIENT_CLOSED_STATUS = 499
 """The status, in logs and metrics only, of a request whose client disconnected before the response."""
 
-FINAL_SEND_TIMEOUT_S = 1.0
+FINAL_SEND_TIMEOUT_S = 0.5
 """Seconds in which a client can receive the last events of a response that a shutdown stopped."""
 
 LIMIT_HEADER = b"x-convo-limit"

@@ -238,6 +238,10 @@ class Relay:
                     await self._relay_http(exchange, target)
         except ClientDisconnected:
             exchange.status = CLIENT_CLOSED_STATUS
+        except asyncio.CancelledError:  # at the end of the grace time
+            if not exchange.status:
+                await exchange.send_error(errors.server_shutting_down_error())
+            raise
         except ConvoError as fault:
             self.counts.failed += isinstance(fault, Unreachable)
             await exchange.send_error(fault)
@@ -597,6 +601,6 @@ async def run_relay(
             serve_task = await serve_until(server, listening_socket, stop_event)
             relay.is_shutting_down = True
             delay_timer = asyncio.get_running_loop().call_later(SHUTDOWN_NOTICE_S, report_delay)
-            server.request_end()
+            server.request_end(serve.grace_s)
             await serve_task
             delay_timer.cancel()

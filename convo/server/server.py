@@ -42,9 +42,6 @@ The store's thread waits for the interpreter after each statement. With Python's
 delays each of some twenty statements by that time, and every response waits for its commit.
 """
 
-SHUTDOWN_MARGIN_S = 1.0
-"""Seconds beyond the grace time, in which the service stores its results."""
-
 DATE_REFRESH_S = 1.0
 """Maximum age of the Date header, in seconds."""
 
@@ -67,9 +64,15 @@ class GatewayServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.end_requested = asyncio.Event()
+        self._timeout_s: float | None = None
 
-    def request_end(self) -> None:
-        """Stop accepting connections, let running requests finish, and close."""
+    def request_end(self, timeout_s: float | None = None) -> None:
+        """Stop accepting connections, let running requests finish, and close.
+
+        timeout_s:  seconds after which requests that still run are cancelled; None waits for them. Clients then have
+                    `FINAL_SEND_TIMEOUT_S` to receive the rest before their connections are aborted
+        """
+        self._timeout_s = timeout_s
         self.should_exit = True
         self.end_requested.set()
 
@@ -96,10 +99,22 @@ class GatewayServer(uvicorn.Server):
             await asyncio.sleep(0)
         for server in self.servers:
             server.close()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._wait_until_idle(), self.config.timeout_graceful_shutdown)
+        if await self._is_idle_within(self._timeout_s):
+            return
         for task in self.server_state.tasks:
             task.cancel()
+        if await self._is_idle_within(http.FINAL_SEND_TIMEOUT_S):
+            return
+        for connection in self.server_state.connections:
+            connection.transport.abort()
+        await self._wait_until_idle()  # cancelled requests still store their results
+
+    async def _is_idle_within(self, timeout_s: float | None) -> bool:
+        """Close every connection after its running request; return whether all of them and all tasks end in time."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._wait_until_idle(), None if timeout_s is None else max(timeout_s, CLOSE_POLL_S))
+            return True
+        return False
 
     async def _wait_until_idle(self) -> None:
         """Shut down each connection once, also later ones, and wait until no connection and no task is left."""
@@ -183,10 +198,11 @@ async def run_gateway(
     with report_unexpected_errors(report):
         serve_task = await serve_until(server, listening_socket, stop_event)
         gateway.begin_shutdown()
+        cancel_at = asyncio.get_running_loop().time() + serve.grace_s + http.FINAL_SEND_TIMEOUT_S
         delay_timer = asyncio.get_running_loop().call_later(SHUTDOWN_NOTICE_S, report_delay)
         close_task = asyncio.create_task(_close_service(gateway, service, serve.grace_s))
         await gateway.sockets.aclose(serve.grace_s)
-        server.request_end()
+        server.request_end(max(0.0, cancel_at - asyncio.get_running_loop().time()))
         await close_task
         await serve_task
         await gateway.recording.aclose()
@@ -219,7 +235,6 @@ def build_uvicorn_config(
         date_header=date_header,
         proxy_headers=False,
         timeout_keep_alive=IDLE_TIMEOUT_S,
-        timeout_graceful_shutdown=round(serve.grace_s + SHUTDOWN_MARGIN_S),
     )
 
 

@@ -460,6 +460,19 @@ async def test_a_client_that_stops_in_the_middle_of_its_body_gets_a_timeout() ->
     assert "did not arrive within 0.1 seconds" in str(record.error)
 
 
+async def test_a_request_whose_body_is_incomplete_when_the_relay_stops_is_refused() -> None:
+    async with run_upstream(answer_with()) as upstream, run_test_relay(up(upstream.port)) as relay:
+        client = await relay.open()
+        fields = [*client.host, ("content-length", "20"), ("expect", "100-continue")]
+        await client.write(encode_head("POST /up/v1/responses HTTP/1.1", fields) + b"{")
+        proceed = await read_head(client.reader)
+        assert proceed is not None
+        assert proceed.status == 100  # the relay reads the body
+    async with client:
+        response = await client.read_response()
+    assert (response.status, json.loads(response.body)["error"]["code"]) == (503, "server_shutting_down")
+
+
 async def test_responses_without_a_body_and_headers_of_the_connection_are_relayed_as_http_requires() -> None:
     async def answer(request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         status = 204 if "204" in request.start else 200

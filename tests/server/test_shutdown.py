@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import re
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from tests.clock import HELD_S
 from tests.models.chat_server import delta, run_chat_server, send_head, send_piece
 from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway, run_gateway
+from tests.server.relay_peers import shrink_buffers
 
 
 def start_stream(gateway: RunningGateway, stack: ExitStack, **more: Any) -> tuple[dict[str, Any], Any]:
@@ -80,6 +83,44 @@ def test_a_turn_that_does_not_end_in_time_is_marked(tmp_path: Path) -> None:
     (item,) = stored["output"]
     assert item["status"] == "incomplete"
     assert item["content"][0]["text"] == "".join(json.loads(line[6:]).get("delta", "") for line in events)
+
+
+def test_a_client_that_does_not_read_is_disconnected_after_the_grace_time(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server stores the response before it ends, and logs nothing."""
+    url = f"sqlite:{tmp_path / 'convo.db'}"
+    body = json.dumps({"model": "slow", "input": "hi", "stream": True}).encode()
+    head = b"POST /v1/responses HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+    with run_gateway(tmp_path / "first", url, grace_s=0.1) as gateway, socket.socket() as client:
+        gateway.script("slow", {"text": "word " * 20_000}, chunk=1000)  # larger than the socket buffers
+        shrink_buffers(gateway.listener)
+        shrink_buffers(client)
+        client.connect(("127.0.0.1", gateway.port))
+        client.sendall(head + body)
+        received = b""
+        while b"response.created" not in received:
+            received += client.recv(1024)
+        gateway.shut_down()
+        gateway.thread.join()
+    assert [record.getMessage() for record in caplog.records] == []
+    assert gateway.unexpected_errors == []
+    with run_gateway(tmp_path / "second", url) as gateway:
+        (response_id,) = {*re.findall(rb"resp_\w+", received)}
+        stored = gateway.http.get(f"/v1/responses/{response_id.decode()}").json()
+    assert stored["status"] == "cancelled"
+
+
+def test_a_request_whose_body_is_incomplete_is_refused_after_the_grace_time(tmp_path: Path) -> None:
+    head = b"POST /v1/responses HTTP/1.1\r\ncontent-type: application/json\r\n"
+    with run_gateway(tmp_path, grace_s=0.1) as gateway, socket.create_connection(("127.0.0.1", gateway.port)) as client:
+        client.sendall(head + b"content-length: 20\r\nexpect: 100-continue\r\n\r\n{")
+        assert client.recv(1024).startswith(b"HTTP/1.1 100 ")  # the server reads the body
+        gateway.shut_down()
+        response = b"".join(iter(partial(client.recv, 1024), b""))
+    assert response.startswith(b"HTTP/1.1 503 ")
+    assert b"server_shutting_down" in response
+    assert gateway.unexpected_errors == []
 
 
 @pytest.mark.parametrize("connect_pass", range(10))
