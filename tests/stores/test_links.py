@@ -336,9 +336,9 @@ async def test_a_transaction_that_requires_a_deleted_link_writes_nothing(store: 
     change = Transaction(links=(final,), removed_link_id="try_1", required_link_id="try_1")
     await store.commit(change)
     assert ids(await store.links("ses_1")) == ["resp_1"]
-    for changes in ({}, {"ended_run_id": "try_1"}):
+    for ended_run_id in (None, "try_1"):
         with pytest.raises(NotFound):  # the run is gone, too
-            await store.commit(replace(change, links=(replace(final, id="resp_3"),), **changes))
+            await store.commit(replace(change, links=(replace(final, id="resp_3"),), ended_run_id=ended_run_id))
     with pytest.raises(NotFound):
         await store.for_tenant("other").commit(Transaction(required_link_id="resp_2"))
     assert await store.link("resp_3") is None
