@@ -330,11 +330,12 @@ async def encode_conversation_view(context: HandlerContext) -> bytes:
             running = await _load_running(seen, store, context)
             return http.serialize_strict_json({"version": seen.version, "running": running})
     view = await load_handle_view(store, handle, read_files=context.tenant == LOCAL_TENANT, max_links=MAX_LINKS)
-    version = _hash_view_version(view)
+    version, link_ids = _hash_view_version(view), frozenset(link.id for link in view.links)
+    is_api_conversation = view.session is None and view.handle not in link_ids  # `conv_...`: forks are no part of it
     seen = SeenConversation(
         data_version or "",
         version,
-        frozenset(link.id for link in view.links),
+        frozenset() if is_api_conversation else link_ids,
         view.session.handle if view.session else view.handle,
         [link for link in view.links if link.status in UNFINISHED_STATUSES],
     )

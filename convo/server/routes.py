@@ -189,7 +189,7 @@ class SeenConversation:
 
     data_version:      of the store, read before the conversation
     version:           that of the page's data
-    link_ids:          the ids of its requests
+    link_ids:          the ids of its requests, which responses in progress may continue; none of `conv_...`
     live_handle:       the handle that its responses in progress name
     unfinished_links:  its requests that have not ended
     """

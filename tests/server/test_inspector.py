@@ -339,6 +339,24 @@ def test_a_streamed_answer_grows_while_it_arrives_and_then_appears_in_the_tree(l
     expect(page.get_by_role("status")).to_contain_text("Up to date")
 
 
+def test_the_page_of_a_conversation_shows_its_own_answers_and_no_fork_that_would_vanish(live: LiveChain) -> None:
+    page = live.page
+    conversation = live.gateway.http.post("/v1/conversations", json={}).json()["id"]
+    first = live.answer(conversation=conversation)
+    page.goto(f"{live.gateway.root}/#/{conversation}")
+    expect(page.locator("main article")).to_have_count(2)
+    with (
+        live.continue_chain(previous_response_id=first),
+        live.continue_chain(previous_response_id=None, conversation=conversation) as end,
+    ):
+        expect(page.locator("#running article")).to_contain_text(FIRST_TEXT)
+        expect(page.get_by_role("status")).to_have_text("1 response in progress")
+        end()
+        expect(page.locator("main article").last).to_contain_text(f"{FIRST_TEXT}{REST}")
+        expect(page.locator("#running article")).to_have_count(0)
+        expect(page.locator("tbody tr")).to_have_count(2)
+
+
 def test_a_background_answer_is_shown_as_far_as_it_is_stored_until_it_ends(live: LiveChain) -> None:
     page = live.page
     page.goto(live.address)

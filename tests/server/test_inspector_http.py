@@ -453,6 +453,27 @@ def test_an_answer_can_be_followed_while_it_arrives_and_is_dropped_at_its_end(
         assert any(texts)
 
 
+def test_a_fork_of_a_response_in_a_conversation_is_no_part_of_it_while_it_runs_and_after(
+    gateway: RunningGateway,
+) -> None:
+    gateway.script("slow", {"text": "one two three four"}, chunk=4, delay_s=HELD_S)
+    conversation = gateway.http.post("/v1/conversations", json={}).json()["id"]
+    first = gateway.create_response({"model": "echo", "input": "hi", "conversation": conversation}).json()["id"]
+    for state, is_part in ({"previous_response_id": first}, False), ({"conversation": conversation}, True):
+        ids = [link["response_id"] for link in read_conversation(gateway, conversation)["links"]]
+        body = {"model": "slow", "input": "go on", "stream": True, **state}
+        with gateway.http.stream("POST", "/v1/responses", json=body) as got:
+            lines = got.iter_lines()
+            created = next(json.loads(line[6:])["response"]["id"] for line in lines if line.startswith("data: "))
+            running = [response["response_id"] for response in read_conversation(gateway, conversation)["running"]]
+            gateway.release_deltas()
+            assert list(lines)
+        document = read_conversation(gateway, conversation)
+        assert running == [created] * is_part
+        assert [link["response_id"] for link in document["links"]] == ids + running
+    assert created in [link["response_id"] for link in read_conversation(gateway, created)["links"]]
+
+
 def test_a_turn_over_a_websocket_can_be_followed_too(gateway: RunningGateway) -> None:
     gateway.script("slow", {"text": "one two three four"}, chunk=4, delay_s=HELD_S)
     gateway.release_deltas(1)
