@@ -33,8 +33,8 @@ FIRST_SCRIPT_FILE = "source.js"
 
 SCRIPT_FILES = (
     *(FIRST_SCRIPT_FILE, "make.js", "approvals.js", "charts.js", "paged.js", "conversation.js", "json.js"),
-    *("markdown.js", "items.js", "list.js", "difference.js", "code.js", "compaction.js", "export.js", "fork.js"),
-    *("link.js", "requests.js", "detail.js", "keys.js", "tree.js", "usage.js", "runs.js", "start.js", "inspector.js"),
+    *("requests.js", "markdown.js", "items.js", "list.js", "difference.js", "code.js", "compaction.js", "export.js"),
+    *("fork.js", "link.js", "detail.js", "keys.js", "tree.js", "usage.js", "runs.js", "start.js", "inspector.js"),
 )
 """The page's scripts, each module after those that it imports."""
 
