@@ -47,7 +47,7 @@ from convo.config.request_settings import find_unused_model_settings, format_unu
 from convo.config.sections import STATEFUL_APIS, Provider
 from convo.config.settings import ModelChoice, Settings
 from convo.config.trust import is_loopback
-from convo.config.values import Layer, SettingSource, find_closest_word, read_secret
+from convo.config.values import Layer, SettingSource, find_closest_word, read_secret, redact_secrets
 from convo.errors import ConvoError, EndpointFault, InvalidSettings, InvalidUsage, ModelMissing, StoreUnavailable
 from convo.terminal.report_views import (
     LEVEL_STYLES,
@@ -486,7 +486,7 @@ def run_doctor_checks(names: Sequence[str], context: DoctorContext) -> list[Chec
     pool = ThreadPoolExecutor(max_workers=len(names))
     deadline = monotonic() + CHECK_TIMEOUT_S + TIMEOUT_MARGIN_S
     futures = [(name, pool.submit(DOCTOR_CHECKS[name].run, context)) for name in names]
-    reports = [CheckReport(name, _get_finding(future, deadline)) for name, future in futures]
+    reports = [CheckReport(name, _redact_result(_get_finding(future, deadline))) for name, future in futures]
     pool.shutdown(wait=False)
     return reports
 
@@ -500,6 +500,12 @@ def _get_finding(future: Future[CheckResult], deadline: float) -> CheckResult:
         return make_error_result(
             f"timed out after {CHECK_TIMEOUT_S:g} seconds", "check whether the disk and the server respond"
         )
+
+
+def _redact_result(result: CheckResult) -> CheckResult:
+    """Replace secrets: a setting may have a key in the wrong place, and people show the results to others."""
+    level, *texts = result
+    return CheckResult(level, *map(redact_secrets, texts))
 
 
 def _report_to_json(report: CheckReport) -> dict[str, str]:

@@ -249,6 +249,15 @@ def test_a_password_with_special_characters_is_explained_and_not_repeated(
     assert "hush" not in json.dumps(check)
 
 
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_a_key_in_place_of_a_model_is_not_repeated(flags: tuple[str, ...], convo: Convo) -> None:
+    convo("config", "set", "model", "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD")
+    got = convo("doctor", "model", *flags)
+    assert got.exit == 1
+    assert "no model '***'" in got.out
+    assert "sk-proj" not in got.out + got.err
+
+
 def test_an_active_profile_is_named(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     write_project_file('[profiles.work]\ntenant = "office"\n')
     monkeypatch.setenv("CONVO_PROFILE", "work")
