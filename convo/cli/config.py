@@ -384,7 +384,7 @@ def _find_project_file(path: Path | None) -> Path:
             raise NotFound("project file", PROJECT_FILE, hint=f"{TRUST_COMMAND} PATH")
     else:
         file = Path(os.path.abspath(os.path.expanduser(path)))
-        file = file / PROJECT_FILE if file.is_dir() and file.name != PROJECT_FILE else file
+        file = file / PROJECT_FILE if os.path.isdir(file) and file.name != PROJECT_FILE else file
         if not os.path.lexists(file) and file.name != PROJECT_FILE:
             raise NotFound(
                 "file or folder",

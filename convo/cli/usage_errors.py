@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
-from shlex import quote
+from shlex import quote, split
 from typing import Any, NamedTuple
 
 import typer
@@ -451,7 +451,10 @@ def suggest_command_line(root: Any, problem: UsageProblem) -> str:
     argv = problem.argv
     for _ in range(MAX_FIXES):
         if current is None:
-            return format_command_line(argv)
+            line = format_command_line(argv)
+            is_help = argv[-1:] and argv[-1] in HELP_OPTIONS
+            # a hidden part can make it invalid, as of several short options in one argument
+            return line if is_help or find_usage_problem(root, split(line)[1:]) is None else ""
         fixed_argv = _fix_first_error(root, current)
         if fixed_argv is None:
             return ""

@@ -414,6 +414,7 @@ PLAIN = "0123456789abcdef0123456789abcdef"
         ),
         (["store", "stats", "https://h/d"], "convo store stats"),
         (["sessions", "--json=x", f"-n={KEY}", "-n=x"], "convo sessions --json -n... -n20"),
+        (["chat", "--chian", "-cq\nb", "hi"], "convo chat --help"),
         (["chat", "--modle", "x", "-a", KEY, f"-t{KEY}", "hi"], 'convo chat --model x -a "..." -t... hi'),
     ],
 )
@@ -521,6 +522,12 @@ def test_a_long_message_keeps_its_beginning_and_its_end(convo: Convo) -> None:
 )
 def test_a_command_of_config_is_corrected(argv: str, hint: str, convo: Convo) -> None:
     assert convo(*argv.split()).err.splitlines()[-1] == f"  try: {hint}"
+
+
+def test_a_name_that_is_too_long_for_a_file_is_not_found(convo: Convo) -> None:
+    """It was an internal error."""
+    got = convo("config", "untrust", "x" * 2000)
+    assert (got.exit, got.err[:27]) == (5, "convo: no file or folder 'x")
 
 
 def test_a_setting_of_many_parts_is_refused_at_once(convo: Convo) -> None:
