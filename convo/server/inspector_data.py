@@ -13,7 +13,7 @@ import json
 import math
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from hashlib import sha256
 from itertools import islice
@@ -86,9 +86,6 @@ MAX_ARGUMENT_CHARACTERS = 1000
 
 MAX_SESSION_NAMES = 100
 """Number of sessions that the page offers as a filter."""
-
-CHANGE_POLL_S = 0.25
-"""Seconds between two checks of the store for changes of other processes."""
 
 REGULAR_EVENT_S = 0.75
 """Seconds between two events where the changes of the store are not known."""
@@ -305,14 +302,17 @@ async def follow_changes(context: HandlerContext) -> AsyncGenerator[StreamEvent,
     """
     store, live_responses = store_for_tenant(context), context.inspector.live_responses
     number, known, is_only_tenant = 0, None, context.tenant == LOCAL_TENANT
-    while not live_responses.is_closed:
-        change = live_responses.next_change(context.tenant)
-        version = await store.data_version() if is_only_tenant else None
-        state = (version, live_responses.revision(context.tenant))
-        if version is None or state != known:
-            yield {"type": "inspector.changed", "sequence_number": number}
-            number, known = number + 1, state
-        await asyncio.wait({change}, timeout=REGULAR_EVENT_S if version is None else CHANGE_POLL_S)
+    async with context.inspector.store_changes.follow(store) if is_only_tenant else nullcontext() as store_changes:
+        while not live_responses.is_closed:
+            changes = [live_responses.next_change(context.tenant)]
+            if store_changes is not None:
+                changes += await store_changes.next_changes()
+            state = (store_changes and store_changes.version, live_responses.revision(context.tenant))
+            if store_changes is None or state != known:
+                yield {"type": "inspector.changed", "sequence_number": number}
+                number, known = number + 1, state
+            timeout_s = REGULAR_EVENT_S if store_changes is None else None
+            await asyncio.wait(changes, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
 
 
 async def encode_conversation_view(context: HandlerContext) -> bytes:

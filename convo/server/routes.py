@@ -39,7 +39,7 @@ from convo.server.http import (
 from convo.server.metrics import PROMETHEUS_CONTENT_TYPE
 from convo.server.rate_limits import TenantLocks
 from convo.server.schemas import SCHEMAS, schema_ref
-from convo.server.sse import EventsResult, LiveResponses
+from convo.server.sse import EventsResult, LiveResponses, StoreChanges
 from convo.stores.base import Store
 
 SSE_MEDIA_TYPE = "text/event-stream"
@@ -213,6 +213,7 @@ class InspectorDeps:
     seen_conversations:  the conversations that pages of the machine's own tenant polled last, by handle
     clock:           the time of decisions and of the tokens for them
     expand_model_name:  returns the full name for the model name of a stored request
+    store_changes:   the changes of the store, for all followers together
     """
 
     store: Store
@@ -223,6 +224,7 @@ class InspectorDeps:
     seen_conversations: dict[str, SeenConversation] = field(default_factory=dict)
     clock: Clock = field(default_factory=SystemClock)
     expand_model_name: Callable[[str], str] = expand_built_in_name
+    store_changes: StoreChanges = field(default_factory=StoreChanges)
 
 
 RecordEvents: TypeAlias = Callable[

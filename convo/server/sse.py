@@ -6,11 +6,11 @@ are tracked for the inspector.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, Self
 
 from convo.endpoints.base import LIMIT_FIELD, error_event
 from convo.errors import ConvoError
@@ -19,6 +19,7 @@ from convo.history.items import Json, StreamEvent, item_text, user_message
 from convo.history.records import IGNORED_PARAMETER
 from convo.server import errors, http
 from convo.server.http import CLIENT_CLOSED_STATUS, ClientDisconnected, HttpExchange
+from convo.stores.base import Store
 from convo.stores.request_list import choose_title
 
 SSE_HEADERS = (
@@ -282,6 +283,61 @@ class LiveResponse:
             "previous_response_id": self.response.get("previous_response_id"),
             "text": join_output_text(self.accumulator),
         }
+
+
+CHANGE_POLL_S = 0.25
+"""Seconds between two checks of the store for changes of other processes."""
+
+
+class StoreChanges:
+    """Notifies followers of writes to a store by any process. One task reads its version for all of them together.
+
+    version:  the version of the store; None before the first read
+    """
+
+    def __init__(self) -> None:
+        self.version: str | None = None
+        self._follower_count = 0
+        self._task: asyncio.Task[None] | None = None
+        self._change: asyncio.Future[None] | None = None
+
+    @asynccontextmanager
+    async def follow(self, store: Store) -> AsyncIterator[Self]:
+        """Read the version of `store` regularly during the block."""
+        self._follower_count += 1
+        if self._task is None or self._task.done():  # the first follower, or the store failed
+            self.version, self._task = None, asyncio.create_task(self._poll(store))
+        try:
+            yield self
+        finally:
+            self._follower_count -= 1
+            if not self._follower_count and (task := self._task):
+                self._task = None
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    async def next_changes(self) -> list[asyncio.Future[None]]:
+        """Return futures of which one is done when the version changes. Raises StoreFault if it cannot be read."""
+        assert self._task is not None
+        if self.version is None:
+            await asyncio.wait({self._task, self._next_change()}, return_when=asyncio.FIRST_COMPLETED)
+        if self._task.done():
+            self._task.result()
+        return [self._task, self._next_change()]
+
+    def _next_change(self) -> asyncio.Future[None]:
+        if self._change is None or self._change.done():
+            self._change = asyncio.get_running_loop().create_future()
+        return self._change
+
+    async def _poll(self, store: Store) -> None:
+        while True:
+            version = await store.data_version()
+            if version != self.version:
+                self.version = version
+                if self._change is not None and not self._change.done():
+                    self._change.set_result(None)
+            await asyncio.sleep(CHANGE_POLL_S)
 
 
 class LiveResponses:

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import socket
 from base64 import urlsafe_b64encode
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from convo.config.settings import BUILT_IN_MODEL
+from convo.errors import StoreUnavailable
 from convo.history.items import user_message
 from convo.history.tree import Path as ItemPath
 from convo.history.tree import root_key
@@ -19,7 +22,9 @@ from convo.server.auth import KeysFile, create_api_key
 from convo.server.inspector import INSPECTOR_ROUTES
 from convo.server.pages import SCRIPT_FILES
 from convo.server.routes import load_openapi_document
+from convo.server.sse import StoreChanges
 from convo.stores.base import AppendItems, Transaction
+from convo.stores.memory import MemoryStore
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
 from tests.clock import HELD_S
@@ -324,6 +329,51 @@ def test_the_feed_of_a_key_has_events_at_regular_times(serve: Serve, tmp_path: P
         assert [next(numbers) for _ in range(3)] == [0, 1, 2]  # at regular times, without any change
     assert gateway.http.get("/inspect/api/changes").status_code == 401
     assert gateway.http.get(REQUESTS, headers=alice).json()["data"] == []
+
+
+def count_transactions(gateway: RunningGateway) -> float:
+    metrics = gateway.http.get("/metrics").text
+    return float(next(line for line in metrics.splitlines() if line.startswith("convo_store_seconds_count"))[26:])
+
+
+def test_all_followers_of_the_feed_share_one_reader_of_the_store(gateway: RunningGateway) -> None:
+    """Otherwise each of them reads it four times a second."""
+    followers = 100
+    before = count_transactions(gateway)
+    with ExitStack() as stack:
+        for _ in range(followers):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", gateway.port)))
+            client.sendall(b"GET /inspect/api/changes HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+            received = b""
+            while b"inspector.changed" not in received:
+                received += client.recv(4096)
+        assert count_transactions(gateway) - before < followers
+
+
+async def test_a_store_that_fails_ends_the_feeds_and_is_read_again_for_the_next_one() -> None:
+    class FailingVersion(MemoryStore):
+        is_failing = False
+
+        async def data_version(self) -> str:
+            if self.is_failing:
+                raise StoreUnavailable("the disk is gone")
+            return "1"
+
+    store, changes = FailingVersion(), StoreChanges()
+    async with changes.follow(store), changes.follow(store):
+        await changes.next_changes()
+        assert changes.version == "1"
+        store.is_failing = True
+        await asyncio.wait(await changes.next_changes(), return_when=asyncio.FIRST_COMPLETED)
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                await changes.next_changes()
+        store.is_failing = False
+        async with changes.follow(store):
+            await changes.next_changes()
+            assert changes.version == "1"
+    assert len(asyncio.all_tasks()) == 1
+    await store.aclose()
 
 
 def test_the_feed_ends_when_the_server_shuts_down(gateway: RunningGateway) -> None:
