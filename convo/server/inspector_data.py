@@ -495,6 +495,7 @@ def _build_link_data(link: Link, view: ConversationView, requests: RequestTable)
         "strategy": str(link.strategy),
         "session": view.session_names.get(link.session_id, "a removed session") if link.session_id else None,
         "seconds": link.duration_s,
+        "first_token_s": link.first_token_s,
         "ignored": list(link.parameters.get(IGNORED_PARAMETER, ())),
         "client": describe_client(link.parameters),
         "error": dict(link.error) if link.error else None,

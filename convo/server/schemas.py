@@ -356,6 +356,7 @@ INSPECTED_LINK_SCHEMA = object_schema(
     },
     {
         "resent_tokens": nullable_schema(COUNT_SCHEMA),
+        "first_token_s": nullable_schema(NUMBER_SCHEMA),
         "recording": OBJECT_SCHEMA,
         "limit": {},
         STREAMED_TEXT_DIFFERS: const_schema(True),

@@ -1,6 +1,7 @@
 """The inspector page in a real Chromium: served by a gateway, and as a file."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -721,6 +722,19 @@ def test_usage_and_cost_are_shown_for_each_request_and_in_total(browser: Browser
         page.locator("tbody a").last.click()
         expect(page.locator("section dl")).to_contain_text("12 input (4 cached) · 9 output")
         expect(page.locator("section dl")).to_contain_text("$0.0027")
+        expect(page.locator("section dl")).to_contain_text("Re-sent12 of the input")
+
+
+def test_the_facts_of_a_request_have_the_time_to_its_first_token(browser: Browser, tmp_path: Path) -> None:
+    chain = build_chain(1)
+    chain.turn("resp_2", "again", "yes", after="resp_1", first_token_s=0.42)
+    with open_page(browser) as page:
+        open_as_file(tmp_path, build_inspector_data({"talk": chain.view("resp_2")}), page)
+        page.locator("tbody a").last.click()
+        expect(page.locator("section dl")).to_contain_text(re.compile(r":\d\dFirst token0\.4 sDuration1\.3 s"))
+        page.locator("tbody a").first.click()
+        expect(page.locator("#link-title")).to_have_text("resp_1")
+        expect(page.locator("section dl")).not_to_contain_text("First token")
 
 
 def test_after_a_compaction_the_bars_and_the_total_have_the_summary_as_new_input(

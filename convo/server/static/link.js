@@ -3,7 +3,7 @@
 import { copyAs } from "./code.js";
 import { difference } from "./difference.js";
 import { formatJson, itemList } from "./items.js";
-import { codeBlock, definitionList, element, formatCost, formatCount, formatTime, formatTokens } from "./make.js";
+import { codeBlock, definitionList, element, formatCost, formatCount, formatNumber, formatSeconds, formatTime, formatTokens } from "./make.js";
 import { tokenUsage } from "./conversation.js";
 import { statusLabel } from "./requests.js";
 
@@ -49,9 +49,11 @@ export function linkFacts(conversation, link) {
     ["Model", link.model],
     ["Provider", link.provider],
     ["Status", statusLabel(link.status)],
-    ["Created", formatTime(link.created_at)],
-    ["Duration", link.seconds === null ? null : `${link.seconds.toFixed(1)} s`],
+    ["Created", formatTime(link.created_at, true)],
+    ["First token", formatSeconds(link.first_token_s ?? null)],
+    ["Duration", formatSeconds(link.seconds)],
     ["Usage", usage && formatTokens(usage)],
+    ["Re-sent", link.resent_tokens ? `${formatNumber(link.resent_tokens)} of the input` : null],
     ["Cost", link.cost_usd === null ? null : formatCost(link.cost_usd)],
     ["Client", link.client],
     ["Form", translationNote(link)],
