@@ -221,6 +221,21 @@ def test_keys_move_open_and_close(page: Page) -> None:
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
+@pytest.mark.parametrize("width", [1280, 360])
+def test_the_slash_key_moves_to_the_search(width: int, page: Page) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    page.keyboard.press("/")
+    search = page.locator("#filter-q")
+    expect(search).to_be_focused()
+    page.keyboard.type("a/b")
+    expect(search).to_have_value("a/b")
+    page.keyboard.press("Escape")
+    page.get_by_role("link", name="Compare").click()
+    expect(page.locator("#compare-a")).to_be_visible()
+    page.keyboard.press("/")  # no search on this page: the key is left to the browser
+    expect(page.locator("#compare-a")).to_have_value("")
+
+
 def test_a_request_opens_without_the_list_and_the_rows_stay(page: Page) -> None:
     page.evaluate("window.rows = [...document.querySelectorAll('tbody tr')]")
     page.route("**/inspect/api/requests?*", lambda route: None)  # the list is never answered

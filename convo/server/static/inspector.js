@@ -539,6 +539,13 @@ function moveRow(step) {
   byId(id)?.focus();
 }
 
+/** Move the focus to the search; in a narrow window its button shows it first, unless the pane covers the table. */
+function focusSearch() {
+  const field = byId("filter-q");
+  if (!field.checkVisibility()) byId("filters-toggle").click();
+  field.focus();
+}
+
 function closePage() {
   if (page.kind === "requests") return page.view.request && closeRequest();
   if (!source.isLive) return undefined;
@@ -865,6 +872,7 @@ document.addEventListener("keydown", (event) =>
     previous: () => moveRow(-1),
     open: () => page.view.request || moveRow(0),
     close: closePage,
+    search: focusSearch,
   }),
 );
 byId("forget").addEventListener("click", forgetKey);

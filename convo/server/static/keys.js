@@ -7,6 +7,7 @@ const KEYS = [
   ["k", "Previous row"],
   ["Enter", "Open the row"],
   ["Esc", "Close the request, or go back to the requests"],
+  ["/", "Search the requests"],
   ["?", "Show these keys"],
 ];
 
@@ -26,7 +27,7 @@ export function showKeys() {
 }
 
 /**
- * Call the action of a key: { next, previous, open, close }.
+ * Call the action of a key: { next, previous, open, close, search }.
  *
  * Keys with modifiers, and those for a field or a dialog, are left to the browser.
  */
@@ -41,6 +42,7 @@ export function handleKey(event, actions) {
     k: actions.previous,
     Enter: isControl || isField ? undefined : actions.open,
     Escape: isField ? () => event.target.blur() : actions.close,
+    "/": document.getElementById("filter-q") ? actions.search : undefined,
     "?": showKeys,
   }[event.key];
   if (!action) return;
