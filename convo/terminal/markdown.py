@@ -144,6 +144,10 @@ DEEP_PREFIX = re.compile(r"(?: {0,3}(?:>|(?:[-+*]|\d{1,9}[.)])(?= ))){20,}")
 LIST_OR_QUOTE_MARK = re.compile(r">|[-+*](?: |$)|\d{1,9}[.)](?: |$)")
 """Limits of nesting: 20 marks in one line, and marks that are indented by more than `MAX_INDENT`, are text."""
 
+BRACKETS = re.compile(r"[\[\]]")
+MAX_OPEN_BRACKETS = 20
+"""Open brackets above which a text has no links: the parser searches the end of each in the rest of the text."""
+
 CLICKABLE_SCHEMES = ("http", "https", "mailto", "ftp")
 
 ADDRESS_LIKE = re.compile(r"://|^www\.|\.(?:com|dev|io|net|org)\b", re.IGNORECASE)
@@ -194,14 +198,23 @@ def limit_nesting(line: str) -> str:
     return f"{line[: len(line) - len(text)]}{PLAIN_TEXT_MARK}{text}"
 
 
-@lru_cache(1)
-def _make_parser() -> MarkdownIt:
+@lru_cache(2)
+def _make_parser(*, has_links: bool = True) -> MarkdownIt:
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    parser.disable(["reference", "lheading", "html_block", "html_inline"])
+    parser.disable(["reference", "lheading", "html_block", "html_inline", *([] if has_links else ["link", "image"])])
     parser.options["maxNesting"] = MAX_NESTING
     parser.inline.ruler.before("escape", "math", _math_rule)
     parser.block.ruler.before("fence", "math_block", _math_block_rule, {"alt": ["paragraph", "blockquote", "list"]})
     return parser
+
+
+def _count_open_brackets(content: str) -> int:
+    """Return the largest number of brackets that are open at once, without regard to escapes and code."""
+    count = largest = 0
+    for bracket in BRACKETS.findall(content):
+        count = count + 1 if bracket == "[" else max(0, count - 1)
+        largest = max(largest, count)
+    return largest
 
 
 def _math_rule(state: StateInline, silent: bool) -> bool:
@@ -257,7 +270,7 @@ def _source_line(state: StateBlock, index: int) -> str:
 def _parse_inline(content: str, options: MarkdownOptions) -> list[Token]:
     """Parse the inline content of a block into the tokens that rich shows."""
     tokens: list[Token] = []
-    parser = _make_parser()
+    parser = _make_parser(has_links=_count_open_brackets(content) <= MAX_OPEN_BRACKETS)
     parser.inline.parse(content.replace(PLAIN_TEXT_MARK, ""), parser, {}, tokens)
     return list(_iter_shown_tokens(tokens, options))
 
@@ -303,7 +316,7 @@ def _text_token(content: str) -> Token:
 def _plain_text(source: str) -> str:
     """Return the text of inline Markdown without its marks."""
     tokens: list[Token] = []
-    parser = _make_parser()
+    parser = _make_parser(has_links=_count_open_brackets(source) <= MAX_OPEN_BRACKETS)
     parser.inline.parse(source, parser, {}, tokens)
     return "".join(token.content for token in tokens)
 

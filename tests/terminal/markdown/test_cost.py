@@ -2,8 +2,9 @@
 
 import pytest
 
-from convo.terminal.markdown import MAX_TEXT_CHARS
+from convo.terminal.markdown import MAX_TEXT_CHARS, MarkdownOptions, MarkdownStream
 from tests.bench.markdown import KINDS, Cost, make_text, naive, streaming
+from tests.call_count import CallCount
 
 PIECE = 64
 
@@ -37,3 +38,24 @@ def test_redrawing_everything_has_quadratic_cost() -> None:
     small, large = (naive(make_text("answer", length), 250) for length in (3_000, 6_000))
     assert large.written_per_char > 1.6 * small.written_per_char
     assert large.examined_per_char > 1.6 * small.examined_per_char
+
+
+def count_calls(text: str) -> int:
+    stream = MarkdownStream(MarkdownOptions())
+    stream.feed(text)
+    with CallCount() as calls:
+        stream.render_open()
+    return calls.total
+
+
+@pytest.mark.parametrize("marks", ["[", "![", "[a ", "![[]()"])
+def test_open_brackets_cost_no_search_for_their_ends(marks: str) -> None:
+    text = marks * 150
+    count_calls(text)
+    assert count_calls(text) < 30 * len(text)
+
+
+def test_a_link_has_its_address_also_in_brackets() -> None:
+    stream = MarkdownStream(MarkdownOptions(has_links=False))
+    stream.feed("[" * 10 + "[see](http://a.b)" + "]" * 10)
+    assert "see (http://a.b)" in "".join(stream.finish())
