@@ -872,8 +872,9 @@ def _hide_argument(arg: str) -> str:
 def _redact_argument(arg: str) -> str:
     """Replace the secrets of a URL by stars, and every other argument that has one by `...`."""
     redacted = redact_secrets(arg)
-    is_shown = redacted == arg or "://" in arg
-    return redacted if is_shown and not is_secret(redacted) else ELLIPSIS
+    if redacted == arg:
+        return ELLIPSIS if is_secret(arg) else arg
+    return redacted if "://" in arg and not is_secret(redacted) else ELLIPSIS
 
 
 def _quote_argument(arg: str) -> str:

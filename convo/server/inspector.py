@@ -218,7 +218,7 @@ REQUEST_LIST_PARAMETERS = (
         "request",
         parse_text_value,
         {"type": "string"},
-        "Also return the requests that continue this one, as `continued`.",
+        "Return the requests that continue this one, too, as `continued`.",
     ),
     *VIEW_PARAMETERS,
 )

@@ -355,8 +355,8 @@ INSPECTED_LINK_SCHEMA = object_schema(
         **dict.fromkeys(("said", "answered"), STRING_SCHEMA),
     },
     {
-        "resent_tokens": nullable_schema(COUNT_SCHEMA),
-        "first_token_s": nullable_schema(NUMBER_SCHEMA),
+        "resent_tokens": COUNT_SCHEMA,
+        "first_token_s": NUMBER_SCHEMA,
         "recording": OBJECT_SCHEMA,
         "limit": {},
         STREAMED_TEXT_DIFFERS: const_schema(True),

@@ -46,6 +46,7 @@ DEFAULTS: Mapping[str, Any] = {
     "session": None,
     "session_names": {},
     "has_all_forks": True,
+    "has_all_links": True,
     "notes": (),
     "unreadable_head": None,
     "prices": {},
