@@ -371,16 +371,21 @@ _WORD_START_PATTERN = "|".join(
 
 _SHOWN_KEY_PATTERN = rf"{PRIVATE_KEY_PATTERN}|(?:{_WORD_START_PATTERN})(?:{API_KEY_PATTERN}|{WEB_TOKEN_PATTERN})"
 
-_NAME_PART = re.compile(r"(?=.{0,15}$)(?:[A-Za-z]?[a-z]*|[A-Z]*)[0-9]{0,4}")
-"""A word or a number of a name that only begins like a key: co-author-of-the-report-2026."""
+_NAME_PART = re.compile(
+    r"(?=.{0,16}$)(?:[a-z]*(?:[A-Z][a-z]+){0,4}[A-Z]{0,3}|[A-Z]+)[0-9]{0,8}[A-Za-z]?|[0-9]{2}T[0-9]{2,6}"
+)
+"""A part of a name that only begins like a key: a few words and a number, as in hf-mirror-DeepSeek-R1-7B-20250128."""
+
+_IPV6_HOST = r"\[[\w.%]*:[\w:.%]*\]"
 
 _URL_PASSWORD = re.compile(
-    r"(?P<before>https?:/{1,2}[^\s:/@]{0,512}:(?!\d{1,5}(?:[/?#\s'\"]|$))"
-    r"|[a-z]:(?<!http:)(?<!https:)/{1,2}[^\s:/]{0,512}:)"
-    r"(?P<secret>(?!\*\*\*@).*)",
+    rf"(?P<before>https?:/{{1,2}}(?!{_IPV6_HOST})[^\s:/@]{{0,512}}:(?!\d{{1,5}}[/?#\s'\"])"
+    rf"|[a-z]:(?<!http:)(?<!https:)/{{1,2}}(?!{_IPV6_HOST})[^\s:/]{{0,512}}:"
+    r"(?!\d{1,5}(?:[/?#][^\s@]{0,512})?['\"),.;:]{0,3}\s))"
+    r"(?P<secret>(?!\s|\*\*\*@).*)",
     re.IGNORECASE,
 )
-"""A password, if an "@" follows: it may contain characters that are not allowed in a URL."""
+"""A password in a text that an "@" follows, and no port: it may contain characters that are not allowed in a URL."""
 
 _URL_USER = re.compile(r"(?P<before>[a-z]:/{1,2})(?P<user>[^\s:/@?#'\"]{20,})(?=@)", re.IGNORECASE)
 
@@ -399,7 +404,12 @@ _ASSIGNED_SECRET_PATTERN = (
 )
 """NAME=SECRET, but not a placeholder such as `...` or `$(...)`."""
 
-_AUTHORIZATION_PATTERN = r"(?i)(?P<before>\b(?:bearer|basic)\s+)(?P<secret>(?=\S*\d)[A-Za-z0-9._~+/=-]{8,})"
+_AUTHORIZATION_PATTERN = (
+    r"(?P<before>\b(?i:bearer)\s+(?=\S*\d)"
+    r"|\b(?i:basic)\s+(?=\S*[0-9=])(?=\S*[a-z])(?=\S*[A-Z])(?=[A-Za-z0-9+/]{8,}={0,2}(?![\w-]|\.\w)))"
+    r"(?P<secret>[A-Za-z0-9._~+/=-]{8,})"
+)
+"""A bearer token, or base64 after `Basic`; not `basic python3.12`."""
 
 _MIN_KEY_CHARS = 20
 """Characters from which a name with mixed case and digits is treated as a key."""

@@ -79,6 +79,13 @@ def test_every_name_in_capitals_is_accepted(name: str) -> None:
         ("postgres:/me:p@w@db/x and more", "postgres:/me:***@db/x and more"),
         ("https://me:pw@host/x", "https://me:***@host/x"),
         ("http://host:8080/a@b", "http://host:8080/a@b"),
+        ("http://me:1234@h/x", "http://me:***@h/x"),
+        ("postgresql://me:1234@h/d", "postgresql://me:***@h/d"),
+        ("no user 'a@b' at postgresql://h:5432/d", "no user 'a@b' at postgresql://h:5432/d"),
+        ("cannot open postgresql://h:5432/d: no user a@b", "cannot open postgresql://h:5432/d: no user a@b"),
+        ("http://[::1]:8788/v1 refuses a@b", "http://[::1]:8788/v1 refuses a@b"),
+        ("http://me:pw@[::1]:8788/v1", "http://me:***@[::1]:8788/v1"),
+        ("see https://h.example: write to a@b", "see https://h.example: write to a@b"),
         ("host=db password='a b' user=me", "host=db password=*** user=me"),
         ("https://host/x?api_key=abc&b=1", "https://host/x?api_key=***&b=1"),
         ("sslpassword = secret", "sslpassword = ***"),
@@ -125,9 +132,14 @@ KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
         ("export OPENAI_API_KEY=...", "export OPENAI_API_KEY=..."),
         ("export SIGNING_KEY=$(openssl rand -hex 32)", "export SIGNING_KEY=$(openssl rand -hex 32)"),
         ("use Basic authentication", "use Basic authentication"),
+        ("Basic bWU6c2VjcmV0MTI=, sent", "Basic ***, sent"),
+        ("basic python3.12 and basic tutorial-2026", "basic python3.12 and basic tutorial-2026"),
         ("'api_key' is unknown; the token is missing", "'api_key' is unknown; the token is missing"),
         ("sk-learn-pipeline-notes-2024", "sk-learn-pipeline-notes-2024"),
         ("co-author-of-the-report-2026", "co-author-of-the-report-2026"),
+        ("hf-mirror-DeepSeek-R1-Distill-Qwen-7B-Q4_K_M.gguf", "hf-mirror-DeepSeek-R1-Distill-Qwen-7B-Q4_K_M.gguf"),
+        ("/work/co-operation_2026-11-24T20_06/notes.md", "/work/co-operation_2026-11-24T20_06/notes.md"),
+        ("sk-lf-550e8400-e29b-41d4-a716-446655440000", "***"),
         ("task-550e8400-e29b-41d4-a716-446655440000", "task-550e8400-e29b-41d4-a716-446655440000"),
         ("resp_0123456789abcdef0123456789abcdef", "resp_0123456789abcdef0123456789abcdef"),
         ("0123456789abcdef0123456789abcdef", "0123456789abcdef0123456789abcdef"),
@@ -138,7 +150,9 @@ def test_keys_are_redacted_and_names_that_begin_like_keys_are_not(text: str, red
     assert redact_secrets(redacted) == redacted
 
 
-@pytest.mark.parametrize("unit", ["sk-", "a://b:", "https://", "key=", "a-", "@", "=", "eyJ", "bearer ", "token is "])
+@pytest.mark.parametrize(
+    "unit", ["sk-", "a://b:", "a://b:1/", "https://", "key=", "a-", "@", "=", "eyJ", "bearer ", "basic ", "token is "]
+)
 def test_the_time_of_redaction_is_proportional_to_the_length(unit: str) -> None:
     """32 KB of a search that is quadratic take minutes."""
     assert redact_secrets(f"@{unit * (32_768 // len(unit))}")
