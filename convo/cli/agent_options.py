@@ -437,10 +437,14 @@ def _list_module_folders(file: Path) -> list[str]:
     return [folder] if target_folder == os.path.realpath(folder) else [target_folder, folder]
 
 
-FREE_STANDARD_NAMES = frozenset(
+UNUSED_STANDARD_MODULES = frozenset(
     {"chunk", "graphlib", "imaplib", "mailbox", "pipes", "profile", "sched", "shelve", "symtable", "syslog", "trace"}
 )
-"""Modules of the standard library that neither convo nor its libraries import: a user's module may have such a name."""
+"""Modules of the standard library whose names a user's module may have.
+
+No source of convo, of its libraries or of a module of the standard library that these import contains an import of
+them, on Python 3.11 to 3.13. Names that are unusual for a user's module, such as `this`, are left out.
+"""
 
 
 class _LibraryFinder:
@@ -482,7 +486,7 @@ class _LibraryFinder:
         if path is not None or self.find_user_module(name) is None:  # a module in a package, or no user's module
             return None
         if name in sys.stdlib_module_names:
-            is_library = name not in FREE_STANDARD_NAMES
+            is_library = name not in UNUSED_STANDARD_MODULES
         else:
             is_library = name in _list_library_names()
         return PathFinder.find_spec(name, self._library_folders) if is_library else None
