@@ -86,13 +86,13 @@ async def shielded(coroutine: Coroutine[Any, Any, Result]) -> Result:
 
 
 LONG_RUN_GC_THRESHOLD = 2_000
-"""New objects before a garbage collection in a command that runs for long, see `collect_garbage_often`."""
+"""New objects before a garbage collection in a command that runs for hours."""
 
 
 def collect_garbage_often() -> None:
-    """Set the threshold of a command that runs for long, once its modules are imported.
+    """Lower the threshold of the garbage collector; called once the modules of a long command are imported.
 
-    With the one that `convo.__main__` sets for imports, a server kept up to 20 MB of unused objects.
+    With the threshold that `convo.__main__` sets for imports, a server kept up to 20 MB of unused objects.
     """
     gc.set_threshold(LONG_RUN_GC_THRESHOLD)
 

@@ -120,12 +120,12 @@ def _find_own_line(error: BaseException) -> str:
 
 
 MAX_FAILURE_CHARS = 4000
-"""Characters of a message or a hint."""
+"""The most characters of an error message or hint that are printed."""
 
 
 def print_failure(failure: CommandFailure, *, as_json: bool) -> int:
     """Print `failure` once, on stdout as JSON or on stderr as text, and return the exit code."""
-    message, hint = redact_failure_text(failure.message), redact_failure_text(failure.hint)
+    message, hint = _redact_failure_text(failure.message), _redact_failure_text(failure.hint)
     if as_json:
         fields = {"code": failure.code, "message": message or failure.code, "hint": hint}
         print_json({"error": fields})
@@ -136,7 +136,7 @@ def print_failure(failure: CommandFailure, *, as_json: bool) -> int:
     return failure.exit
 
 
-def redact_failure_text(text: str) -> str:
+def _redact_failure_text(text: str) -> str:
     """Replace the secrets of a message or hint, and the middle of a long one: an argument may have megabytes."""
     if len(text) <= MAX_FAILURE_CHARS:
         return redact_secrets(text)

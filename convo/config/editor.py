@@ -29,13 +29,13 @@ _EXAMPLE_NAMES = {"prices": "provider/model", "windows": "provider/model", "keys
 """Example of a name in each table with free names whose values are tables, by the table's own name."""
 
 
-_MAX_KEY_CHARS = 1000
-"""Characters of the name of a setting; a name with thousands of parts takes minutes."""
+_MAX_SETTING_NAME_CHARS = 1000
+"""A longer name is refused: parsing one with thousands of parts takes minutes."""
 
 
 def parse_setting_key(raw_key: str) -> SettingKey:
     """Parse a dotted TOML key. Raises InvalidUsage."""
-    parsed: Any = _parse_toml(f"{raw_key} = 0") if len(raw_key) <= _MAX_KEY_CHARS else None
+    parsed: Any = _parse_toml(f"{raw_key} = 0") if len(raw_key) <= _MAX_SETTING_NAME_CHARS else None
     key: list[str] = []
     while isinstance(parsed, dict) and len(parsed) == 1:
         name, parsed = next(iter(parsed.items()))

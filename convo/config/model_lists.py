@@ -23,10 +23,10 @@ _MAX_FILE_BYTES = 8 * 1024 * 1024
 
 _WINDOWS_FILE_NAME = "model_windows.json"
 _MAX_REPORTED_MODELS = 1000
-"""Models of one server whose windows are saved, and read."""
+"""Models of one server whose windows are saved and read."""
 
-MAX_WINDOW_TOKENS = 10**9
-"""A larger number is no context window."""
+_MAX_WINDOW_TOKENS = 10**9
+"""The largest number that is accepted as a context window."""
 
 REPORTED_SOURCE = "reported by its server"
 """The `source` of a context window that a server reported."""
@@ -100,14 +100,14 @@ def add_reported_windows(
         table = reported.get(_normalize_url(provider.base_url or ""), {})
         for model, tokens in islice(table.items(), _MAX_REPORTED_MODELS):
             name = f"{provider.name}/{model}"
-            if is_window(tokens) and find_model_entry(windows, name) is None:
+            if is_context_window(tokens) and find_model_entry(windows, name) is None:
                 merged[name] = ContextLimits(tokens, source=REPORTED_SOURCE)
     return merged
 
 
-def is_window(value: object) -> TypeGuard[int]:
+def is_context_window(value: object) -> TypeGuard[int]:
     """Return whether a value that a server reported can be a context window in tokens."""
-    return type(value) is int and 0 < value <= MAX_WINDOW_TOKENS
+    return type(value) is int and 0 < value <= _MAX_WINDOW_TOKENS
 
 
 def _normalize_url(base_url: str) -> str:

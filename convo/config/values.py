@@ -315,11 +315,11 @@ def find_closest_word(word: str, candidates: Collection[str], cutoff: float = 0.
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-HIDDEN_TEXT = "***"
+_HIDDEN_TEXT = "***"
 """Printed in place of a secret."""
 
 MAX_SECRET_CHARS = 4096
-"""Characters that are searched behind the shown ones, because a secret may begin before and end in them."""
+"""Characters beyond the shown part of a text that are searched, too: a secret may extend over its end."""
 
 SENSITIVE_NAMES = (
     r"(?:api|access|secret|private|account|auth|signing|encryption|service|master)[_\- ]?keys?|"
@@ -356,10 +356,10 @@ API_KEY_PATTERN = "|".join(
         r"[MNO][A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}",  # Discord
     )
 )
-"""Keys with the prefix, or the form, of their issuer."""
+"""Keys with the prefix, or the form, of their issuer; `convo.inspect.redaction` names the sources."""
 
 WEB_TOKEN_PATTERN = r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){1,3}"  # noqa: S105  a pattern
-"""RFC 7519."""
+"""A JSON web token (RFC 7519)."""
 
 _WORD_START_PATTERN = "|".join(
     (
@@ -428,10 +428,10 @@ class Secret:
         return self._text
 
     def __repr__(self) -> str:
-        return f"Secret({HIDDEN_TEXT})"
+        return f"Secret({_HIDDEN_TEXT})"
 
     def __str__(self) -> str:
-        return HIDDEN_TEXT
+        return _HIDDEN_TEXT
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Secret) and other._text == self._text
@@ -446,17 +446,17 @@ def redact_secrets(text: str) -> str:
     Hidden are keys with the prefix of their issuer, passwords and tokens in URLs, connection strings and HTTP headers,
     and the value after a name such as `api_key=`. A key without a prefix is like any other name and is shown.
     """
-    text = re.sub(_SHOWN_KEY_PATTERN, lambda match: match[0] if _is_plain_name(match[0]) else HIDDEN_TEXT, text)
+    text = re.sub(_SHOWN_KEY_PATTERN, lambda match: match[0] if _is_plain_name(match[0]) else _HIDDEN_TEXT, text)
     if ":/" in text and "@" in text:
         text = "\n".join(map(_redact_url_password, _URL_USER.sub(_hide_token, text).split("\n")))
     if "=" in text:
-        text = _PARAMETER_PASSWORD.sub(rf"\g<before>{HIDDEN_TEXT}", text)
-        text = re.sub(_ASSIGNED_SECRET_PATTERN, rf"\g<before>{HIDDEN_TEXT}", text)
-    return re.sub(_AUTHORIZATION_PATTERN, rf"\g<before>{HIDDEN_TEXT}", text)
+        text = _PARAMETER_PASSWORD.sub(rf"\g<before>{_HIDDEN_TEXT}", text)
+        text = re.sub(_ASSIGNED_SECRET_PATTERN, rf"\g<before>{_HIDDEN_TEXT}", text)
+    return re.sub(_AUTHORIZATION_PATTERN, rf"\g<before>{_HIDDEN_TEXT}", text)
 
 
 def is_secret(argument: str) -> bool:
-    """Return whether an argument of a command line has a secret, also one after words as in `my password is ...`."""
+    """Return whether an argument of a command line contains a secret, also one as in `my password is ...`."""
     return (
         redact_secrets(argument) != argument
         or re.search(rf"(?i){SECRET_LABEL_PATTERN}[\"'\\`]*[^\s\"'\\`,;<>]{{6,}}", argument) is not None
@@ -466,11 +466,11 @@ def is_secret(argument: str) -> bool:
 def _redact_url_password(line: str) -> str:
     """Replace a password before the last "@" of a line."""
     before, at, after = line.rpartition("@")
-    return _URL_PASSWORD.sub(rf"\g<before>{HIDDEN_TEXT}", before) + at + after
+    return _URL_PASSWORD.sub(rf"\g<before>{_HIDDEN_TEXT}", before) + at + after
 
 
 def _hide_token(match: re.Match[str]) -> str:
-    return match["before"] + HIDDEN_TEXT if _is_token(match["user"]) else match[0]
+    return match["before"] + _HIDDEN_TEXT if _is_token(match["user"]) else match[0]
 
 
 def _is_plain_name(text: str) -> bool:
@@ -481,7 +481,7 @@ def _is_plain_name(text: str) -> bool:
 def _is_token(user: str) -> bool:
     """Return whether the user of a URL is a token, and no name of a person, a role or a service account.
 
-    A token has digits and both cases, or a digit and 20 letters or digits in a row, or is hexadecimal, as a UUID is.
+    A token contains digits and both cases, or 20 letters and digits in a row, or is hexadecimal, as a UUID is.
     """
     if re.fullmatch(r"(?i)[0-9a-f-]{32,}", user):
         return True
@@ -491,7 +491,7 @@ def _is_token(user: str) -> bool:
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a field, setting or option of this name has a secret."""
+    """Return whether the value of a field, setting or option with this name is a secret."""
     return re.fullmatch(_SECRET_NAME_PATTERN, name) is not None
 
 

@@ -334,7 +334,10 @@ def count_resent_tokens(links: Iterable[Link], path_index: PathIndex | None) -> 
 
 
 class _CompactionIndex:
-    """The compactions in the histories of links. Forks of one compaction cost hardly more than one of them."""
+    """The compactions in the histories of links.
+
+    The estimate for a compaction is made once for all its forks.
+    """
 
     def __init__(self, path_index: PathIndex | None) -> None:
         self._path_index = path_index or PathIndex(Key(""))

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
-from convo.config.model_lists import is_window
+from convo.config.model_lists import is_context_window
 from convo.config.settings import ResponseLimits, Settings
 from convo.errors import ConvoError, EndpointFault
 from convo.history.items import Json
@@ -177,6 +177,6 @@ def _find_window(value: Json, suffix: str) -> int | None:
     """Return the first number of `value` that can be a context window and whose name ends with `suffix`."""
     if isinstance(value, Mapping):
         for name, number in value.items():
-            if str(name).endswith(suffix) and is_window(number):
+            if str(name).endswith(suffix) and is_context_window(number):
                 return number
     return None

@@ -63,7 +63,7 @@ DECODE_IN_THREAD_BYTES = 64 * 1024
 LEASE_TTL_S = 30.0
 MAX_ABANDONED = 200
 BEGIN_ATTEMPTS = 5
-"""How often a request is placed again while other processes delete or continue its session; the last one overwrites."""
+"""Attempts to store a request whose session other processes delete or continue; the last one ignores their head."""
 
 ABANDONED_CHECK_S = 60.0
 """Seconds between two searches for requests of recorders that were killed."""
@@ -260,7 +260,8 @@ class StoreRecorder:
         session_id, is_keyed = self._choose_session(request, decoded, units, client, scope)
         if previous is not None and previous.session_id is not None:
             session_id = previous.session_id
-        for is_last_attempt in (False,) * (BEGIN_ATTEMPTS - 1) + (True,):
+        for attempt in range(1, BEGIN_ATTEMPTS + 1):
+            is_last_attempt = attempt == BEGIN_ATTEMPTS
             index = await self._load_index(session_id, is_keyed=is_keyed)
             placement = await self._place(index, decoded, previous, setup, request.body)
             link = self._build_link(request, decoded, placement, client, scope, session_id)
@@ -510,9 +511,13 @@ class StoreRecorder:
         ended_run_id = link.id if exchange.event_count and link.id == started.id else None
         removed_link_id = started.id if link.id != started.id else None
         transaction = Transaction(
-            appends, (link,), session, ended_run_id=ended_run_id, removed_link_id=removed_link_id,
+            appends,
+            (link,),
+            session,
+            ended_run_id=ended_run_id,
+            removed_link_id=removed_link_id,
             required_link_id=started.id,
-        )  # fmt: skip
+        )
         try:
             await self.store.commit(transaction)
         except (NotFound, Conflict):  # the request was deleted meanwhile, or another recorder closed it

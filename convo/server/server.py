@@ -99,18 +99,18 @@ class GatewayServer(uvicorn.Server):
             await asyncio.sleep(0)
         for server in self.servers:
             server.close()
-        if await self._is_idle_within(self._timeout_s):
+        if await self._end_requests_within(self._timeout_s):
             return
         for task in self.server_state.tasks:
             task.cancel()
-        if await self._is_idle_within(http.FINAL_SEND_TIMEOUT_S):
+        if await self._end_requests_within(http.FINAL_SEND_TIMEOUT_S):
             return
         for connection in self.server_state.connections:
             connection.transport.abort()
         await self._wait_until_idle()  # cancelled requests still store their results
 
-    async def _is_idle_within(self, timeout_s: float | None) -> bool:
-        """Close every connection after its running request; return whether all of them and all tasks end in time."""
+    async def _end_requests_within(self, timeout_s: float | None) -> bool:
+        """Close each connection after its running request; return whether all connections and tasks ended in time."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._wait_until_idle(), None if timeout_s is None else max(timeout_s, CLOSE_POLL_S))
             return True

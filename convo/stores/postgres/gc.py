@@ -153,7 +153,7 @@ OldRowFinder: TypeAlias = Callable[[TenantConnection, float, int | None], Awaita
 async def find_old_conversations(t: TenantConnection, before: float, limit: int | None) -> Sequence[str]:
     """Return conversations that were not created or used since, and that no retained session references.
 
-    A response that is deleted, too, is no use.
+    A response that is to be deleted does not count as use.
 
     Raises DamagedRow for a retained session with a damaged record: it may reference any conversation.
     """

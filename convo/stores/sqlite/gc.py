@@ -228,7 +228,7 @@ def _find_old_links(t: TenantConnection, before: float) -> Iterator[Row]:
 
 
 def _find_old_conversations(t: TenantConnection, before: float) -> Iterator[Row]:
-    """Find conversations that no session references and that had no response since, except those to delete.
+    """Find conversations that no session references and that had no response since; responses to delete do not count.
 
     Raises DamagedRow.
     """
