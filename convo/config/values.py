@@ -481,7 +481,7 @@ def _is_plain_name(text: str) -> bool:
 def _is_token(user: str) -> bool:
     """Return whether the user of a URL is a token, and no name of a person, a role or a service account.
 
-    A token contains digits and both cases, or 20 letters and digits in a row, or is hexadecimal, as a UUID is.
+    A token contains a digit, and both cases or 20 letters and digits in a row; or it is hexadecimal, as a UUID is.
     """
     if re.fullmatch(r"(?i)[0-9a-f-]{32,}", user):
         return True

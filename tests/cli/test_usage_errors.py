@@ -525,7 +525,7 @@ def test_a_command_of_config_is_corrected(argv: str, hint: str, convo: Convo) ->
 
 
 def test_a_name_that_is_too_long_for_a_file_is_not_found(convo: Convo) -> None:
-    """It was an internal error."""
+    """The name was passed to the file system, which raised an OSError."""
     got = convo("config", "untrust", "x" * 2000)
     assert (got.exit, got.err[:27]) == (5, "convo: no file or folder 'x")
 

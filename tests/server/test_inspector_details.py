@@ -239,7 +239,7 @@ def test_the_text_of_a_stream_stays_in_the_pane_until_the_response_is_there(page
 
 
 @pytest.mark.parametrize("filters", ["", "q=begin&", "status=failed&"])
-def test_the_pane_follows_a_chain_that_goes_on_whatever_the_filters_are(
+def test_the_pane_follows_a_chain_that_continues_whatever_the_filters_are(
     filters: str, page: Page, gateway: RunningGateway
 ) -> None:
     first = gateway.create_response({"model": "echo", "input": "begin"}).json()["id"]
