@@ -321,7 +321,7 @@ _HIDDEN_TEXT = "***"
 MAX_SECRET_CHARS = 4096
 """Characters beyond the shown part of a text that are searched, too: a secret may extend over its end."""
 
-SENSITIVE_NAMES = (
+_SENSITIVE_NAMES = (
     r"(?:api|access|secret|private|account|auth|signing|encryption|service|master)[_\- ]?keys?|"
     r"(?:access|auth|refresh|session|security|bearer|bot|id|csrf)[_\- ]?token|token|"
     r"(?:client|app|consumer|webhook|shared)?[_\- ]?secret|passw(?:or)?d|passphrase|pwd|credentials?|"
@@ -329,7 +329,7 @@ SENSITIVE_NAMES = (
 )
 """Names of secrets, as a field name or before a value in a text."""
 
-_SECRET_NAME_PATTERN = rf"(?i)(?:.*[_\-. ])?(?:{SENSITIVE_NAMES})"
+_SECRET_NAME_PATTERN = rf"(?i)(?:.*[_\-. ])?(?:{_SENSITIVE_NAMES})"
 
 PRIVATE_KEY_PATTERN = (
     r"-----BEGIN[ A-Z0-9_-]{0,60}PRIVATE KEY(?: BLOCK)?-----"
@@ -395,11 +395,11 @@ _PARAMETER_PASSWORD = re.compile(
     re.IGNORECASE,
 )
 
-SECRET_LABEL_PATTERN = rf"(?<![A-Za-z])(?:{SENSITIVE_NAMES})\b[\"'\\`]*\s{{0,4}}(?:=>|:=|=|:|\bis\b)\s{{0,4}}"
+SECRET_LABEL_PATTERN = rf"(?<![A-Za-z])(?:{_SENSITIVE_NAMES})\b[\"'\\`]*\s{{0,4}}(?:=>|:=|=|:|\bis\b)\s{{0,4}}"
 """The name of a secret, and the sign or word between it and the secret."""
 
 _ASSIGNED_SECRET_PATTERN = (
-    rf"(?i)(?P<before>(?:(?<![A-Za-z])|{_WORD_START_PATTERN})(?:{SENSITIVE_NAMES})=)"
+    rf"(?i)(?P<before>(?:(?<![A-Za-z])|{_WORD_START_PATTERN})(?:{_SENSITIVE_NAMES})=)"
     r"(?P<secret>(?![.$*<{\[]|VALUE\b)[^\s&'\"`]{6,})"
 )
 """NAME=SECRET, but not a placeholder such as `...` or `$(...)`."""
