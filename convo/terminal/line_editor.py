@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -93,6 +93,7 @@ class LineEditor:
         self._offers_queue = False
         self._pastes = CollapsedPastes()
         self._editor_tasks: set[asyncio.Task[None]] = set()
+        self._without_echo, self._has_disabled_echo = ExitStack(), False
         self._output, self._input = make_editor_output(), PasteDetectingInput(sys.stdin)
         self.restore_terminal = make_terminal_restorer(self._input.fileno(), self._output.fileno())
         self._options = options
@@ -120,6 +121,9 @@ class LineEditor:
             self._session.app.layout = self._add_status_line(options.render_status_line)
 
     async def read_line(self, prompt: str = PROMPT, default: TypedMessage = EMPTY_MESSAGE) -> str:
+        if not self._has_disabled_echo:  # also between prompts: a terminal with echo would turn Enter into Ctrl-J
+            self._has_disabled_echo = True
+            self._without_echo.enter_context(disable_echo(self._input.fileno()))
         self.pasted_texts.clear()
         self._pastes.clear()
         self._offers_queue = prompt == PROMPT
@@ -199,6 +203,7 @@ class LineEditor:
         return await run_picker(entries, self._input, self._output, detect_display_without_color(sys.stderr))
 
     def close(self) -> None:
+        self._without_echo.close()
         with suppress(OSError):  # the terminal may be gone
             self._output.end_bracketed_paste()
 

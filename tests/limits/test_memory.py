@@ -40,8 +40,11 @@ from tests.stores.chat_transactions import link
 
 MAX_MB = 200
 P99_S = 0.1
+P99_RATIO = 4
+"""While other tests use both cores, a request also waits for CPU time, as one to an idle server does."""
+
 P99_WHILE_TESTS_RUN_S = 1.0
-"""While other tests use both cores, a request also waits for CPU time."""
+"""As `P99_S`, for a test that is too short for a ratio."""
 KINDS = tuple(endless_answers(HostileServer(""), "chat"))
 
 SMALL = {"answer_bytes": 2**23, "output_bytes": 2**17, "event_bytes": 2**20, "idle_s": 3, "answer_s": 20}
@@ -114,16 +117,33 @@ async def request_answer(url: str, kind: str, *, stream: bool) -> tuple[str, str
     return status, limit, monotonic() - started
 
 
-async def request_all_kinds(url: str) -> tuple[dict[str, tuple[str, str, float]], list[float]]:
+async def request_all_kinds(url: str, idle_url: str) -> tuple[dict[str, tuple[str, str, float]], list[list[float]]]:
+    """Return the ends of all answers, and the durations of GETs to this server and to the idle one meanwhile."""
+    stop, measurements = asyncio.Event(), []
     async with httpx2.AsyncClient(trust_env=False) as http:
-        response_id = (await http.post(f"{url}/responses", json={"model": "scripted/echo", "input": "hi"})).json()["id"]
-    stop = asyncio.Event()
-    measure_task = asyncio.create_task(measure_get_latency(url, response_id, stop))
+        for root in (url, idle_url):
+            got = await http.post(f"{root}/responses", json={"model": "scripted/echo", "input": "hi"})
+            measurements.append(asyncio.create_task(measure_get_latency(root, got.json()["id"], stop)))
     results = await asyncio.gather(
         *(request_answer(url, kind, stream=index % 2 == 0) for index, kind in enumerate(KINDS))
     )
     stop.set()
-    return dict(zip(KINDS, results, strict=True)), await measure_task
+    return dict(zip(KINDS, results, strict=True)), await asyncio.gather(*measurements)
+
+
+def read_url(process: "subprocess.Popen[str]") -> str:
+    """Read the address of a server from its stderr."""
+    assert process.stderr
+    line = ""
+    while "http" not in line:
+        line = process.stderr.readline()
+    match = re.search(r"http://\S+?/v1", line)
+    assert match
+    return match[0]
+
+
+def find_p99(durations: list[float]) -> float:
+    return sorted(durations)[int(len(durations) * 0.99)]
 
 
 @contextmanager
@@ -148,27 +168,28 @@ def run_hostile_process(api: str) -> Iterator[HostileServer]:
 
 
 def check_serve_limits(folder: Path, limits: dict[str, Any], api: str, p99_s: float) -> None:
-    argv = ("serve", "--port", "0", "--store", "memory")
-    with run_hostile_process(api) as server, run_convo(folder, limits, server, api, *argv) as process:
-        line = ""
-        while "http" not in line:
-            line = process.stderr.readline()
-        match = re.search(r"http://\S+?/v1", line)
-        assert match
+    argv, idle_folder = ("serve", "--port", "0", "--store", "memory"), folder / "idle"
+    idle_folder.mkdir()
+    with (
+        run_hostile_process(api) as server,
+        run_convo(folder, limits, server, api, *argv) as process,
+        run_convo(idle_folder, limits, server, api, *argv) as idle_process,
+    ):
+        url, idle_url = read_url(process), read_url(idle_process)
         before = peak_mb(process.pid)
-        results, durations = asyncio.run(request_all_kinds(match[0]))
+        results, (durations, idle_durations) = asyncio.run(request_all_kinds(url, idle_url))
         peak = peak_mb(process.pid)
-    p99 = sorted(durations)[int(len(durations) * 0.99)]
+    p99, idle_p99 = find_p99(durations), find_p99(idle_durations)
     print(
         f"\nserve, {api}: {before:.0f} MB before, {peak:.0f} MB at most;"
-        f" {len(durations)} GETs, p99 {p99 * 1000:.0f} ms,"
+        f" {len(durations)} GETs, p99 {p99 * 1000:.0f} ms, of an idle server {idle_p99 * 1000:.0f} ms,"
     )
     print(f"  the longest {max(durations) * 1000:.0f} ms")
     for kind, (status, limit, seconds) in results.items():
         print(f"  {kind:12} {status:22} {limit:24} {seconds:6.1f} s")
     assert all(status not in ("", "completed", "response.completed") for status, _, _ in results.values())
     assert peak < MAX_MB
-    assert p99 < p99_s
+    assert p99 < max(p99_s, P99_RATIO * idle_p99)
 
 
 def test_ten_hostile_servers_cost_serve_little_memory_and_others_little_time(tmp_path: Path, home: Path) -> None:

@@ -503,24 +503,24 @@ def test_an_answer_can_be_followed_while_it_arrives_and_is_dropped_at_its_end(
         assert any(texts)
 
 
+@pytest.mark.parametrize("is_fork", [True, False])
 def test_a_fork_of_a_response_in_a_conversation_is_no_part_of_it_while_it_runs_and_after(
-    gateway: RunningGateway,
+    gateway: RunningGateway, is_fork: bool
 ) -> None:
     gateway.script("slow", {"text": "one two three four"}, chunk=4, delay_s=HELD_S)
     conversation = gateway.http.post("/v1/conversations", json={}).json()["id"]
     first = gateway.create_response({"model": "echo", "input": "hi", "conversation": conversation}).json()["id"]
-    for state, is_part in ({"previous_response_id": first}, False), ({"conversation": conversation}, True):
-        ids = [link["response_id"] for link in read_conversation(gateway, conversation)["links"]]
-        body = {"model": "slow", "input": "go on", "stream": True, **state}
-        with gateway.http.stream("POST", "/v1/responses", json=body) as got:
-            lines = got.iter_lines()
-            created = next(json.loads(line[6:])["response"]["id"] for line in lines if line.startswith("data: "))
-            running = [response["response_id"] for response in read_conversation(gateway, conversation)["running"]]
-            gateway.release_deltas()
-            assert list(lines)
-        document = read_conversation(gateway, conversation)
-        assert running == [created] * is_part
-        assert [link["response_id"] for link in document["links"]] == ids + running
+    state = {"previous_response_id": first} if is_fork else {"conversation": conversation}
+    ids = [link["response_id"] for link in read_conversation(gateway, conversation)["links"]]
+    body = {"model": "slow", "input": "go on", "stream": True, **state}
+    with gateway.http.stream("POST", "/v1/responses", json=body) as got:
+        lines = got.iter_lines()
+        created = next(json.loads(line[6:])["response"]["id"] for line in lines if line.startswith("data: "))
+        running = [response["response_id"] for response in read_conversation(gateway, conversation)["running"]]
+        gateway.release_deltas()
+        assert list(lines)
+    assert running == ([] if is_fork else [created])
+    assert [link["response_id"] for link in read_conversation(gateway, conversation)["links"]] == ids + running
     assert created in [link["response_id"] for link in read_conversation(gateway, created)["links"]]
 
 

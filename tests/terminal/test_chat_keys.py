@@ -1,12 +1,19 @@
 """Keys, pastes and the prompt history, in a real terminal."""
 
+import asyncio
 import os
 import signal
+import sys
+import termios
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Event, Thread
 
 import pytest
 
+from convo.terminal.line_editor import LineEditor
+from convo.terminal.message_queue import TypedMessage
+from convo.terminal.prompt import PromptOptions, Suggestion
 from tests.cli.chat_commands import ECHO, receipts, scripted_flags, stored_messages
 from tests.terminal.pty_session import at_terminal, slow_model_flags, unwrap_lines
 
@@ -160,6 +167,41 @@ def test_a_paste_during_an_answer_waits_for_enter(home: Path) -> None:
         assert "\nfine\n" in terminal.send_line("")
         assert terminal.end_session() == 0
     assert stored_messages(home, "mine")[2:] == ["user: line one\nline two", "assistant: fine"]
+
+
+@pytest.fixture
+def terminal_ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, int]]:
+    """Both ends of a terminal that is stdin and stderr of this process: that of the user, and that of the process."""
+    own_end, child_end = os.openpty()
+    monkeypatch.setenv("TERM", "xterm")
+    with open(os.dup(child_end), encoding="utf-8") as stdin, open(os.dup(child_end), "w", encoding="utf-8") as stderr:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(sys, "stderr", stderr)
+        yield own_end, child_end
+    os.close(own_end)
+    os.close(child_end)
+
+
+async def test_enter_between_two_prompts_sends_the_text_of_the_next_one(
+    terminal_ends: tuple[int, int], tmp_path: Path
+) -> None:
+    """A terminal with echo turns Enter into Ctrl-J, which inserts a line break."""
+    own_end, child_end = terminal_ends
+    mode = termios.tcgetattr(child_end)
+    editor = LineEditor(PromptOptions(tmp_path / "history", suggest_nothing))
+    reading = asyncio.create_task(editor.read_line())
+    while termios.tcgetattr(child_end) == mode:  # noqa: ASYNC110  no event tells of it
+        await asyncio.sleep(0)
+    os.write(own_end, b"hi\r")
+    assert await reading == "hi"
+    os.write(own_end, b"\r")
+    assert await editor.read_line(default=TypedMessage("a draft")) == "a draft"
+    editor.close()
+    assert termios.tcgetattr(child_end) == mode
+
+
+async def suggest_nothing(before: str) -> tuple[int, Sequence[Suggestion]]:
+    return 0, ()
 
 
 def test_invalid_utf_8_is_replaced(home: Path) -> None:
