@@ -107,21 +107,21 @@ FAILURE_LABEL, HINT_LABEL = "convo:", "  try:"
 def format_failure(message: str, hint: str, display: DisplayOptions) -> str:
     """Format an error as lines, without the last line break: the reason, and below it the next step if there is one.
 
-    On a terminal the reason begins with a sign, it is bold, and both are wrapped.
+    On a terminal the reason begins with a sign, it is bold, and both are wrapped; a command in the step is not split.
     """
     start = f"{FAILED.sign} {FAILURE_LABEL}" if display.width is not None else FAILURE_LABEL
-    lines = _wrap_labelled(start, message, display)
+    lines = _wrap_labelled(start, message, display, keeps_commands=False)
     styled = [_style_after_label(lines[0], start, "bad", "bold", display)]
     styled += [display.apply_style(line, "bold") for line in lines[1:]]
     if hint:
-        first, *rest = _wrap_labelled(HINT_LABEL, hint, display)
+        first, *rest = _wrap_labelled(HINT_LABEL, hint, display, keeps_commands=True)
         styled += [_style_after_label(first, HINT_LABEL, "dim", "", display), *rest]
     return "\n".join(styled)
 
 
-def _wrap_labelled(label: str, text: str, display: DisplayOptions) -> list[str]:
+def _wrap_labelled(label: str, text: str, display: DisplayOptions, *, keeps_commands: bool) -> list[str]:
     line = display.translate_box_chars(f"{label} ") + escape_control_chars(text)
-    return wrap_sentence(line, display.width, splits_words=True).split("\n")
+    return wrap_sentence(line, display.width, splits_words=True, keeps_commands=keeps_commands).split("\n")
 
 
 def _style_after_label(line: str, label: str, label_style: str, style: str, display: DisplayOptions) -> str:

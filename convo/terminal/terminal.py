@@ -216,14 +216,19 @@ def wrap_text(text: str, columns: int | None) -> str:
     )
 
 
-def wrap_sentence(sentence: str, columns: int | None, *, splits_words: bool = False) -> str:
-    """Apply `wrap_line` to each line of an escaped sentence; a command of convo is not split, so that it can be copied.
+def wrap_sentence(
+    sentence: str, columns: int | None, *, splits_words: bool = False, keeps_commands: bool = True
+) -> str:
+    """Apply `wrap_line` to each line of an escaped sentence.
 
-    `columns` None returns the sentence unchanged.
+    columns:         None returns the sentence unchanged
+    keeps_commands:  whether a command of convo, up to the end of its clause, is not split, so that it can be copied
     """
     if columns is None:
         return sentence
-    text = CONVO_COMMAND.sub(lambda match: match[0].replace(" ", NO_BREAK_BLANK), sentence)
+    text = sentence
+    if keeps_commands:
+        text = CONVO_COMMAND.sub(lambda match: match[0].replace(" ", NO_BREAK_BLANK), sentence)
     lines = (line for part in text.split("\n") for line in wrap_line(part, columns, splits_words=splits_words))
     return "\n".join(lines).replace(NO_BREAK_BLANK, " ")
 

@@ -4,7 +4,14 @@ import pytest
 
 from convo.history.records import LINK_STATUSES
 from convo.terminal import statuses
-from convo.terminal.statuses import STATUS_MARKS, Status, StatusMark, format_line_start, status_column
+from convo.terminal.statuses import (
+    STATUS_MARKS,
+    Status,
+    StatusMark,
+    format_failure,
+    format_line_start,
+    status_column,
+)
 from convo.terminal.terminal import BOX_CHARS, DisplayOptions, render_table, text_width
 from convo.terminal.theme import STYLES
 
@@ -52,3 +59,12 @@ def test_a_status_that_is_cut_keeps_its_style() -> None:
     display = DisplayOptions(6, has_color=True)
     column = status_column("status", [Status("cancelled", STATUS_MARKS["cancelled"])], display)
     assert render_table([column], display).splitlines()[1] == "\x1b[2m⊘ can…\x1b[0m"
+
+
+def test_the_reason_of_a_failure_is_wrapped_also_after_a_command_and_the_next_step_keeps_its_command() -> None:
+    message, hint = "convo tap needs aiohttp, brotli, httptools", "run convo chat --from mine --session now"
+    assert format_failure(message, hint, DisplayOptions(32)).splitlines() == [
+        "✗ convo: convo tap needs",
+        "  aiohttp, brotli, httptools",
+        "  try: run convo chat --from mine --session now",
+    ]
