@@ -18,8 +18,8 @@ The files are public; the data needs the same key as the API. The calls are in t
      "is_search_limited": false,   whether `q` or `tool` matches more items than the search considers: 1,000, 20,000
      "is_recording": false}        whether this server records requests that are not stored
 
-With `request=ID` it also has `continued`: the ids of at most 20 requests that continue this one and of those in
-progress, whatever the filters are.
+With `request=ID` it also has `continued`: the ids of at most 20 stored requests that continue this one, and of all
+that are in progress. The filters do not apply to them.
 
 `GET /inspect/api/requests/{id}?compare=ID` returns one request as the object of a conversation, below, with only this
 request, its parent and the one to compare it with in `links`, and with `continued`: the ids of at most 20 requests
