@@ -45,13 +45,13 @@ def report(tmp_path: Path) -> ThresholdReport:
     return ThresholdReport(tmp_path)
 
 
-def run_convo_afresh(*argv: str, report: ThresholdReport) -> None:
+def run_in_new_interpreter(*argv: str, report: ThresholdReport) -> None:
     environ = {**os.environ, **report.environ}
     subprocess.run([sys.executable, "-m", "convo", *argv], env=environ, capture_output=True, check=True)
 
 
 def test_a_short_command_collects_less_often(report: ThresholdReport) -> None:
-    run_convo_afresh("models", report=report)
+    run_in_new_interpreter("models", report=report)
     assert report.read() == GC_THRESHOLD
 
 
@@ -64,7 +64,7 @@ def test_a_server_collects_often(report: ThresholdReport, monkeypatch: pytest.Mo
 
 
 def test_a_relay_collects_often(report: ThresholdReport) -> None:
-    run_convo_afresh("tap", "--", sys.executable, "-c", "", report=report)
+    run_in_new_interpreter("tap", "--", sys.executable, "-c", "", report=report)
     assert report.read() == LONG_RUN_GC_THRESHOLD
 
 

@@ -375,16 +375,22 @@ async def test_a_session_deleted_while_its_next_request_is_written_has_only_that
     await recorder.aclose()
 
 
+async def begin_as_killed(recorder: StoreRecorder) -> ExchangeRequest:
+    """Begin a request with a text, and release the lease of its recorder as if it had expired."""
+    request = make_request({"model": "m", "input": "Hi."})
+    await recorder.begin(request)
+    await recorder.add_text(request, "Once upon a time")
+    assert recorder._lease is not None
+    await recorder._lease.release()
+    return request
+
+
 @pytest.mark.parametrize("change", ["closed", "finished", "deleted"])
 async def test_a_request_of_a_killed_recorder_is_closed_once(store: Store, change: str) -> None:
     """Two recorders find it; or the one that seemed to be killed was only suspended."""
     racing = RacingStore(store)
     first = open_recorder(store, clock=FixedClock())
-    request = make_request({"model": "m", "input": "Hi."})
-    await first.begin(request)
-    await first.add_text(request, "Once upon a time")
-    assert first._lease is not None
-    await first._lease.release()  # as if it had expired
+    request = await begin_as_killed(first)
     (session,) = await store.sessions()
     changes = {
         "closed": open_recorder(store, clock=FixedClock()).close_abandoned(),
@@ -401,11 +407,7 @@ async def test_a_request_of_a_killed_recorder_is_closed_once(store: Store, chang
 
 async def test_a_response_without_an_id_to_a_request_that_was_closed_meanwhile_is_not_an_error(store: Store) -> None:
     recorder = open_recorder(store, clock=FixedClock())
-    request = make_request({"model": "m", "input": "Hi."})
-    await recorder.begin(request)
-    await recorder.add_text(request, "Once upon a time")
-    assert recorder._lease is not None
-    await recorder._lease.release()  # as if it had expired
+    request = await begin_as_killed(recorder)
     await open_recorder(store, clock=FixedClock()).close_abandoned()
     await recorder.finish(request, make_response(b"", error="the client disconnected"))
     (listed,) = (await store.list_requests(RequestQuery())).requests
