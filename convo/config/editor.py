@@ -126,7 +126,7 @@ def _quoted_key_hint(raw_key: str) -> str:
     example = (
         f"'{table}.\"{name}\"{f'.{field}' if field else ''}'"
         if table in SETTINGS_SCHEMA and name and '"' not in name
-        else "'prices.\"openai/gpt-5-mini\"'"
+        else "'prices.\"openai/gpt-6.1-terra\"'"
     )
     return f"quote a name that has special characters: {example}"
 

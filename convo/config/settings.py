@@ -205,11 +205,14 @@ BUILT_IN_MODEL = "local/smollm2-135m-instruct"
 _BUILT_IN_SHORT_NAME = "local"
 
 DEFAULT_MODELS = {
-    "openai": "openai/gpt-5-mini",
-    "anthropic": "anthropic/claude-sonnet-5",
+    "openai": "openai/gpt-6.1-terra",
+    "anthropic": "anthropic/claude-sonnet-5-5",
     "deepseek": "deepseek/deepseek-v4-flash",
 }
 """Default models: the first provider with a key decides."""
+
+CHEAP_MODEL = "openai/gpt-6-luna"
+"""A tenth of the price of OpenAI's default model; `convo models` names it."""
 
 _PROVIDER_BY_PREFIX = {
     "claude-": "anthropic",

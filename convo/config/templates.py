@@ -2,7 +2,7 @@
 
 A template is a TOML file in the folder `templates` beside the user's settings file:
 
-    model = "openai/gpt-5-mini"
+    model = "openai/gpt-6.1-terra"
     system = "You translate into $language."
     prompt = "Translate: $input"
     params = { temperature = 0.2, "reasoning.effort" = "low" }

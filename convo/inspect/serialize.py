@@ -3,7 +3,7 @@
 An export document (a JSON object; as JSONL a header line, then one line for each item or link):
 
     {"object": "convo.conversation", "version": 1,
-     "name": "monads", "model": "openai/gpt-5-mini", "instructions": null, "created_at": 1700000000.0,
+     "name": "monads", "model": "openai/gpt-6.1-terra", "instructions": null, "created_at": 1700000000.0,
      "acknowledged": 4,                     number of confirmed items
      "items": [items as they were sent],
      "links": [{"id": "resp_...", "saw": 3, "head": 4, "sent": 1, ...}]}

@@ -5,7 +5,7 @@ The files are public; the data needs the same key as the API. The calls are in t
 
 `GET /inspect/api/requests` lists requests, newest first unless `sort` and `order` say otherwise:
 
-    {"data": [{"id": "resp_...", "title": "What is rain?", "created_at": 1700000000.0, "model": "openai/gpt-5-mini",
+    {"data": [{"id": "resp_...", "title": "What is rain?", "created_at": 1700000000.0, "model": "openai/gpt-6.1-terra",
                "status": "completed", "session": "weather", "client": null, "latency_s": 1.5,
                "input_tokens": 120, "cached_tokens": 64, "output_tokens": 30, "cost_usd": 0.0001,
                "parent": "resp_..."}],      the request that it continues, or null; a recorded request in progress
@@ -56,7 +56,7 @@ called, so the tokens of the summary are not known:
 or two conversations. The object begins as that of `convo diff --json`; at most 200 rows after the first difference,
 with their items by index:
 
-    {"a": {"handle": "resp_...", "name": "resp_...", "head": "resp_...", "model": "openai/gpt-5-mini", "items": 6,
+    {"a": {"handle": "resp_...", "name": "resp_...", "head": "resp_...", "model": "openai/gpt-6.1-terra", "items": 6,
            "requests": 3, "is_partial": false,     whether it has more requests: only the last 2,000 are counted
            "own_requests": 1,                      requests that the other side does not have, with
            "own_usage": {"input_tokens", "cached_tokens", "output_tokens"}, "own_cost_usd": 0.0001,     their figures;
@@ -84,7 +84,7 @@ begin at multiples of their size in UTC:
      "buckets": [{"start": 1700000100, "requests": 12, "errors": 1, "latency_p50_s": 1.5, "latency_p95_s": 4.0,
                   "input_tokens": 1200, "cached_tokens": 640, "output_tokens": 300, "cache_hit_rate": 0.53}],
      "total": {...},               the same figures of all buckets, without the latencies, and "cost_usd", "unpriced"
-     "models": {"top": [{"name": "openai/gpt-5-mini", "requests": 12, "cost_usd": 0.01, "unpriced": 0}],
+     "models": {"top": [{"name": "openai/gpt-6.1-terra", "requests": 12, "cost_usd": 0.01, "unpriced": 0}],
                 "other": null},    the ten with the highest cost; {"groups": 3, "requests": ...}: the sum of the others
      "sessions": {...},            the same by session; the name is null without a session or if it is removed
      "damaged": 0,                 damaged rows that were left out

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from convo.config.sections import Price, Provider
-from convo.config.settings import Settings, resolve_model
+from convo.config.settings import CHEAP_MODEL, DEFAULT_MODELS, Settings, resolve_model
 from convo.config.storage import Storage
 from convo.config.trust import escape_unprintable
 from convo.config.values import LAYER_NAMES, Layer, Setting, format_duration_setting, format_setting_key
@@ -148,7 +148,7 @@ def _default_model_rows(settings: Settings) -> Iterator[KeyValue]:
 
 
 def _model_data_rows(settings: Settings, display: DisplayOptions) -> Iterator[KeyValue]:
-    """Yield the context window and the price of the default model, where known."""
+    """Yield the context window and the price of the default model, where known, and a cheaper choice."""
     try:
         full_name = str(resolve_model(settings, None, "model").name)
     except InvalidSettings:
@@ -158,6 +158,9 @@ def _model_data_rows(settings: Settings, display: DisplayOptions) -> Iterator[Ke
         yield "window", f"{window.context:,} tokens"
     if price:
         yield "price", str(price) if display.width is None else _format_price(price)
+    cheap_price = find_price(CHEAP_MODEL, settings.prices)
+    if full_name == DEFAULT_MODELS["openai"] and cheap_price:
+        yield "cheaper", f"{CHEAP_MODEL}, ${cheap_price.input:g} input, ${cheap_price.output:g} output"
 
 
 def _format_price(price: Price) -> str:

@@ -29,7 +29,7 @@ from tests.stores.chat_transactions import NOW, link, prose, session
 
 ROW = "{:<24}{:>8.1f}{:>8.1f}{:>6}"
 CHAIN, ROUNDS, REQUESTS_PER_TRANSACTION = 10, 5, 1000
-MODELS = ("openai/gpt-5-mini", "openai/gpt-5", "anthropic/claude-sonnet-4-5", "local/demo")
+MODELS = ("openai/gpt-6.1-terra", "openai/gpt-5", "anthropic/claude-sonnet-4-5", "local/demo")
 TOOLS = ("seldom", "often")  # functions that one request in 50 calls, and one in 6
 
 

@@ -96,7 +96,7 @@ def sessions_and_settings(home: Path) -> None:
         await writer.chat(Strategy.CHAIN, "chained", "hi")
 
     write_chats(home, script)
-    write_project_file('[aliases]\nfast = "openai/gpt-5-mini"\n[profiles.work.aliases]\nworker = "openai/gpt-5"\n')
+    write_project_file('[aliases]\nfast = "openai/gpt-6.1-terra"\n[profiles.work.aliases]\nworker = "openai/gpt-5"\n')
 
 
 MONADS = ("monads", "session, scripted/echo")
@@ -125,7 +125,7 @@ HANDLES = [("@last", "chained"), CHAINED, MONADS]
             ["chat", "-m"],
             "",
             [
-                ("fast", "alias of openai/gpt-5-mini"),
+                ("fast", "alias of openai/gpt-6.1-terra"),
                 ("local/smollm2-135m-instruct", "used before"),
                 ("scripted/echo", "used before"),
                 ("local", "the built-in model"),
@@ -133,7 +133,7 @@ HANDLES = [("@last", "chained"), CHAINED, MONADS]
         ),
         (["--profile", "work", "chat", "-m"], "wo", [("worker", "alias of openai/gpt-5")]),
         (["chat", "-m"], "wo", []),
-        (["race", "-m"], "openai/gpt-5-m", [("openai/gpt-5-mini", "price known")]),
+        (["race", "-m"], "openai/gpt-6.1-t", [("openai/gpt-6.1-terra", "price known")]),
         (["next", "monads", "--provider"], "o", [("ollama", "chat"), ("openai", "responses")]),
         (["--profile"], "", [("work", "in .convo.toml")]),
         (["config", "set"], "mod", [("model", ""), ("models", "")]),

@@ -391,10 +391,10 @@ def test_a_key_file_is_readable_only_by_its_owner_and_is_used(convo: Convo, home
     assert (got.exit, got.err) == (0, f"stored the key of openai in {path}\n")
     assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == (f"{KEY}\n", 0o600)
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    assert value_sources(convo)["model"][0] == "openai/gpt-5-mini"
+    assert value_sources(convo)["model"][0] == "openai/gpt-6.1-terra"
     assert convo("config", "key", "unset", "openai").exit == 0
     assert not path.exists()
-    assert value_sources(convo)["model"][0] != "openai/gpt-5-mini"
+    assert value_sources(convo)["model"][0] != "openai/gpt-6.1-terra"
 
 
 @pytest.mark.parametrize(
@@ -464,7 +464,7 @@ def test_a_typed_key_is_not_shown(home: Path) -> None:
         ("aliases.a b", "c/d", "quote a name that has special characters: 'aliases.\"a b\"'"),
         ("providers.groq.api_key", KEY, "convo config key set groq"),
         ("api_key", KEY, "convo config key set PROVIDER"),
-        ("no such thing", "3", "quote a name that has special characters: 'prices.\"openai/gpt-5-mini\"'"),
+        ("no such thing", "3", "quote a name that has special characters: 'prices.\"openai/gpt-6.1-terra\"'"),
     ],
 )
 def test_a_suggestion_names_the_intended_table(key: str, value: str, hint: str, convo: Convo, home: Path) -> None:

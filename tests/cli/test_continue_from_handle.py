@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from convo.config.settings import DEFAULT_MODELS
 from convo.history.records import Strategy
 from tests.cli.chat_commands import start_session
 from tests.cli.remote_state import create_chain, create_conversation
@@ -126,7 +127,8 @@ def test_a_handle_of_one_endpoint_is_not_sent_to_another(
     assert (branch.exit, record.exit) == (2, 2)
     assert f"{older} belongs to {server.url}, not to {other.url}\n" in branch.err
     assert record.err == (
-        f"convo: session 'mine' is stored at {server.url}, but OPENAI_BASE_URL sets {other.url} for openai/gpt-5-mini\n"
+        f"convo: session 'mine' is stored at {server.url}, but OPENAI_BASE_URL sets {other.url}"
+        f" for {DEFAULT_MODELS['openai']}\n"
         "  try: leave it out, or convo convert mine --to session\n"
     )
     assert len(server.bodies) == 2

@@ -91,7 +91,7 @@ def test_a_key_makes_its_provider_available_and_is_never_shown(convo: Convo, mon
     for argv in (["models"], ["models", "--json"]):
         assert "sk-secret" not in convo(*argv).out
     out = convo("models").out
-    assert "  default   openai/gpt-5-mini (OPENAI_API_KEY is set)\n" in out
+    assert "  default   openai/gpt-6.1-terra (OPENAI_API_KEY is set)\n" in out
     assert "openai     responses  remote    yes          OPENAI_API_KEY set " in out
 
 

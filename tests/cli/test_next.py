@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from convo.config.settings import DEFAULT_MODELS
 from convo.errors import RequestRefused
 from convo.history.records import Strategy
 from convo.stores.base import Store
@@ -48,7 +49,7 @@ def test_the_shown_body_is_the_body_that_the_chat_sends(
 
     assert json.dumps(server.bodies[-1]) == json.dumps(preview["body"])
     assert preview["url"] == f"{server.url}/responses"
-    assert (preview["strategy"], preview["model"]) == (str(strategy), "openai/gpt-5-mini")
+    assert (preview["strategy"], preview["model"]) == (str(strategy), DEFAULT_MODELS["openai"])
 
 
 MARKER_AGENTS = """
@@ -260,17 +261,21 @@ def test_the_embedded_endpoint_counts_the_tokens_and_is_named(convo: Convo, home
     assert (preview["tokens"], preview["estimated"], preview["counted_by"]) == (7, False, "the endpoint")
 
 
+COUNTED = ("-m", "openai/gpt-4o")
+"""A model with a known tokenizer."""
+
+
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN])
 def test_a_server_counts_the_tokens_on_request(strategy: Strategy, server: LoopbackServer, convo: Convo) -> None:
-    assert convo("chat", f"--{strategy}", "-n", "mine", "one two three").exit == 0
+    assert convo("chat", f"--{strategy}", *COUNTED, "-n", "mine", "one two three").exit == 0
     preview = next_request(convo, "mine", "four", "--count", "endpoint")
-    assert (preview["tokens"], preview["counted_by"], preview["window"]) == (7, "the endpoint", 400_000)
+    assert (preview["tokens"], preview["counted_by"], preview["window"]) == (7, "the endpoint", 128_000)
     assert server.requests[-1].path == "/v1/responses/input_tokens"
     assert next_request(convo, "mine", "four")["counted_by"] == "o200k_base"
 
 
 def test_a_server_that_cannot_count_is_replaced_by_the_tokenizer(server: LoopbackServer, convo: Convo) -> None:
-    assert convo("chat", "-n", "mine", "one two three").exit == 0
+    assert convo("chat", *COUNTED, "-n", "mine", "one two three").exit == 0
     server.arm(replace(error_response(404, {"message": "no such route"}), path="/v1/responses/input_tokens"))
     preview = next_request(convo, "mine", "four", "--count", "endpoint")
     assert preview["counted_by"] == "o200k_base"

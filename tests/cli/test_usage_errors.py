@@ -277,7 +277,7 @@ def test_a_number_below_the_smallest_value_is_refused(argv: str, message: str, c
             "--to accepts replay, session, conversation, chain, not 'sesion'",
             "convo convert oslo --to session",
         ),
-        ("chat -m openai hi", "-m: 'openai' is a provider, not a model", "convo chat -m openai/gpt-5-mini hi"),
+        ("chat -m openai hi", "-m: 'openai' is a provider, not a model", "convo chat -m openai/gpt-6.1-terra hi"),
         ("store prune --older-than 30 -y", f"--older-than {DURATION}", "convo store prune --older-than 30d -y"),
         ("tap --provider opnai -- true", f"no provider 'opnai' {PROVIDERS}", "convo tap --provider openai -- true"),
         ("store prune", "missing option '--older-than'", "convo store prune --older-than TIME"),

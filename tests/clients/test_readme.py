@@ -29,7 +29,7 @@ def test_the_settings_describe_a_provider_and_an_alias(convo: Convo, tmp_path: P
     write_project_file("".join(blocks("toml")))
     output = convo("models", "--json").json()
     provider = next(entry for entry in output["providers"] if entry["name"] == "mine")
-    assert output["aliases"] == {"gpt-5-mini": "mine/some-model", "openai/gpt-5": "mine/some-model"}
+    assert output["aliases"] == {"gpt-6.1-terra": "mine/some-model", "openai/gpt-6.1-sol": "mine/some-model"}
     assert (provider["api"], provider["key"], provider["key_env"]) == ("chat", "not set", "MINE_API_KEY")
 
 

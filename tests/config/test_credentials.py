@@ -135,7 +135,7 @@ def test_the_path_of_a_key_is_relative_to_its_settings_file() -> None:
 
 @pytest.mark.parametrize("where", ['key_file = "k"', "keyring = true"])
 def test_a_stored_key_selects_openai(where: str) -> None:
-    assert make_settings(user=f"[providers.openai]\n{where}").model == "openai/gpt-5-mini"
+    assert make_settings(user=f"[providers.openai]\n{where}").model == "openai/gpt-6.1-terra"
     assert make_settings(user="[providers.openai]\nkeyring = false").model == BUILT_IN_MODEL
 
 

@@ -139,7 +139,7 @@ def test_an_empty_variable_is_ignored() -> None:
 @pytest.mark.parametrize(
     ("environ", "model", "reason"),
     [
-        ({"OPENAI_API_KEY": "sk-1"}, "openai/gpt-5-mini", "OPENAI_API_KEY is set"),
+        ({"OPENAI_API_KEY": "sk-1"}, "openai/gpt-6.1-terra", "OPENAI_API_KEY is set"),
         ({"OPENAI_API_KEY": " "}, BUILT_IN_MODEL, "built in; no key found"),
         ({}, BUILT_IN_MODEL, "built in; no key found"),
     ],
@@ -152,7 +152,7 @@ def test_by_default_the_available_key_decides_the_model(environ: dict[str, str],
 def test_the_key_variable_of_openai_in_the_settings_decides() -> None:
     moved = '[providers.openai]\nkey_env = "WORK_KEY"'
 
-    assert make_settings(environ={"WORK_KEY": "sk-1"}, user=moved).model == "openai/gpt-5-mini"
+    assert make_settings(environ={"WORK_KEY": "sk-1"}, user=moved).model == "openai/gpt-6.1-terra"
     assert make_settings(environ={"OPENAI_API_KEY": "sk-1"}, user=moved).model == BUILT_IN_MODEL
 
 

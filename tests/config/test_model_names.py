@@ -257,8 +257,8 @@ def test_a_bare_name_may_mean_a_provider_with_a_url_and_the_key_that_it_needs(
 @pytest.mark.parametrize(
     ("keys", "full"),
     [
-        (("DEEPSEEK", "ANTHROPIC", "OPENAI"), "openai/gpt-5-mini"),
-        (("DEEPSEEK", "ANTHROPIC"), "anthropic/claude-sonnet-5"),
+        (("DEEPSEEK", "ANTHROPIC", "OPENAI"), "openai/gpt-6.1-terra"),
+        (("DEEPSEEK", "ANTHROPIC"), "anthropic/claude-sonnet-5-5"),
         (("DEEPSEEK",), "deepseek/deepseek-v4-flash"),
         (("GROQ",), BUILT_IN_MODEL),
         ((), BUILT_IN_MODEL),

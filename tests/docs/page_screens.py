@@ -36,7 +36,7 @@ from tests.stores.chat_transactions import session
 
 Scheme = Literal["light", "dark"]
 WIDTHS, SCHEMES, MAX_HEIGHT = (360, 640, 1280, 1920), get_args(Scheme), 2400
-MODELS = ("openai/gpt-5-mini", "openai/gpt-5", "anthropic/claude-sonnet-4-5", "ollama/qwen3:8b")
+MODELS = ("openai/gpt-6.1-terra", "openai/gpt-5", "anthropic/claude-sonnet-4-5", "ollama/qwen3:8b")
 QUESTIONS = (
     "Plan a day in Oslo for two people who like art.",
     "Why does this query scan the whole table? EXPLAIN says Seq Scan on links, although (tenant, id) has an index.",

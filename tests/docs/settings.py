@@ -86,7 +86,7 @@ NAMES = {
     "mcp": ("NAME", "tickets"),
     "profiles": ("PROFILE", "work"),
     "request.param": ("FIELD", "service_tier"),
-    "models": ('"PROVIDER/MODEL"', '"openai/gpt-5"'),
+    "models": ('"PROVIDER/MODEL"', '"openai/gpt-6.1-sol"'),
     'models."PROVIDER/MODEL".param': ("FIELD", '"reasoning.summary"'),
 }
 """The placeholder of a name that you choose, and the name in the examples."""
@@ -119,7 +119,7 @@ NO_REQUEST_FIELD = "not sent: the model's own"
 NOTES = {
     "model": Note(
         "The model of every command without `-m`: provider/model, an alias, or the name of a model alone.",
-        "openai/gpt-5",
+        "openai/gpt-6.1-sol",
         "the model of the first provider with a key, else the built-in model",
     ),
     "tenant": Note("The tenant whose data the commands use: the name of a key of `convo serve`.", "alice"),
@@ -161,7 +161,7 @@ NOTES = {
     "providers.NAME.project": Note("OpenAI: the project of the requests.", "proj_123"),
     "providers.NAME.api_version": Note("Azure: the version of the API.", "2025-04-01-preview"),
     "providers.NAME.deployment": Note(
-        "Azure: the deployment that receives every request, if it is not named as the model is.", "my-gpt-5"
+        "Azure: the deployment that receives every request, if it is not named as the model is.", "my-gpt-6"
     ),
     "providers.NAME.key_file": Note(
         "A file with the key, used if the variable is not set. `convo config key set NAME --file` writes both.",
@@ -201,7 +201,7 @@ NOTES = {
     ),
     "aliases.ALIAS": Note(
         "The model that this name stands for, in commands and in requests to `convo serve`. The name may be a full "
-        'one, such as `"openai/gpt-5"`.',
+        'one, such as `"openai/gpt-6.1-sol"`.',
         "local",
     ),
     "state_storage": Note(

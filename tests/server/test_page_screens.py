@@ -104,7 +104,7 @@ def test_a_row_of_the_comparison_has_at_most_two_lines_at_360_pixels(
         assert len(heights) == 9
         assert max(heights) < 2.9  # two lines with their padding
         models = rows.nth(1).locator("td")
-        assert models.all_text_contents() == ["openai/gpt-5-mini", "openai/gpt-5"]
+        assert models.all_text_contents() == ["openai/gpt-6.1-terra", "openai/gpt-5"]
         assert page.evaluate(WRAPPED_TEXTS_SCRIPT) == []
         assert accessibility(page) == []
 

@@ -106,10 +106,11 @@ def test_a_terminal_shows_first_the_providers_that_are_set_up() -> None:
 
 
 def test_a_terminal_shows_prices_with_their_currency_and_the_default_model_bold() -> None:
-    settings = make_settings(user='model = "openai/gpt-5-mini"')
+    settings = make_settings(user='model = "openai/gpt-6.1-terra"')
     output = render_models(settings, MISSING, ENTRIES, DisplayOptions(80, has_color=True))
-    assert "$0.25 input, $0.025 cached, $2 output per million tokens\n" in output
-    assert "\x1b[1mopenai/gpt-5-mini\x1b[0m (" in output
-    assert "input 0.25, cached 0.025, output 2 USD per million tokens\n" in render_models(
+    assert "$1 input, $0.05 cached, $5 output per million tokens\n" in output
+    assert "openai/gpt-6-luna, $0.1 input, $0.5 output\n" in output
+    assert "\x1b[1mopenai/gpt-6.1-terra\x1b[0m (" in output
+    assert "input 1, cached 0.05, output 5 USD per million tokens\n" in render_models(
         settings, MISSING, ENTRIES, DisplayOptions()
     )

@@ -14,11 +14,11 @@ EXAMPLES = """
 Examples:
   convo config                                  list all settings with their sources
   convo config list serve                       list one table
-  convo config set model openai/gpt-5           write to your own settings file
+  convo config set model openai/gpt-6.1-sol     write to your own settings file
   convo config set --project model local        write to this project's .convo.toml
   convo config set 'prices."groq/llama"' '{ input = 0.1, output = 0.4 }'
   convo config set 'windows."groq/llama"' '{ context = 128000 }'
-  convo config set 'models."openai/gpt-5".reasoning_effort' low
+  convo config set 'models."openai/gpt-6.1-sol".reasoning_effort' low
   convo --profile work config set tenant office
                                                 write to [profiles.work]
   convo config unset model

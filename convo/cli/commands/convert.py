@@ -14,7 +14,7 @@ Examples:
   convo convert monads --to chain --dry-run        report what would be lost, and why
   convo convert @last --to replay --as talk.json   keep the history in a file of your own
   convo convert conv_68f2... --to session          copy it to this machine
-  convo convert monads --to conversation -m openai/gpt-5-mini
+  convo convert monads --to conversation -m openai/gpt-6.1-terra
                                                    use the endpoint of that model
 
 The source is not changed: the result is a new session. No model is called.

@@ -13,7 +13,7 @@ app = App()
 EXAMPLES = """
 Examples:
   convo race                                       four short turns with your default model
-  convo race "hello" "and then?" -m openai/gpt-5-mini
+  convo race "hello" "and then?" -m openai/gpt-6.1-terra
   convo race -f script.txt --json                  one turn per line of the file
   git diff | convo race "review this" "shorter"    append piped input to the first turn
   convo race --jsonl                               print each turn as soon as it ends
