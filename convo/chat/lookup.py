@@ -1,7 +1,8 @@
 """Resolve handles, and list the content of a store.
 
 A handle is a response, a conversation, a session's name or id, an agent run, a unique prefix of one
-of these, `@last` or `@recorded`. A name wins over a prefix; an ambiguous prefix raises AmbiguousHandle.
+of these, `@last` or `@recorded`. A name wins over a prefix; an ambiguous prefix raises AmbiguousHandle. What is deleted
+or changed is named in full (`load_named_session`).
 Conversations of other clients have no session: they are listed by their last response or their id.
 Lists read no history: the store counts.
 """
@@ -180,6 +181,25 @@ async def load_session(store: Store, handle: str) -> Session:
     if session is None:
         raise NotFound("session", handle)
     return session
+
+
+async def load_named_session(store: Store, handle: str) -> Session:
+    """Return the session that `handle` names in full, for a command that deletes or changes it.
+
+    A prefix is refused: after `solo` was deleted, it would name `solo-2`. Raises NotFound, which names the session that
+    begins with `handle` if there is one, and the errors of `resolve_handle`.
+    """
+    session = await store.session(handle)
+    if session:
+        return session
+    if handle in ("", LAST_HANDLE, RECORDED_HANDLE):
+        return await load_session(store, handle)
+    check_handle(handle)
+    matches = [match for match in await store.find_handles(handle) if match.kind == "session"]
+    if len(matches) != 1:
+        raise await _make_unknown_handle_error(store, handle)
+    name = matches[0].label or matches[0].id
+    raise NotFound("session", handle, note=f"; did you mean {name!r}?").with_argument_fix(handle, name)
 
 
 async def load_session_of_run(store: Store, run_id: str) -> Session:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from convo.chat.conversation import Chat
-from convo.chat.lookup import to_absolute_path
+from convo.chat.lookup import load_named_session, to_absolute_path
 from convo.chat.open import find_selected_session, open_chat
 from convo.chat.session_record import ChatDeps, acquire_session_lease
 from convo.cli.deps import choose_session_model, endpoint_session, make_request_options, open_configured_store
@@ -25,7 +25,7 @@ from convo.errors import Busy, NotFound
 from convo.history.items import Json
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
-from convo.strategies.selection import select_owner
+from convo.strategies.selection import is_session_handle, select_owner
 from convo.terminal.prompt import EDITING_PLAIN
 from convo.terminal.report_views import render_compaction, render_compaction_preview
 from convo.terminal.terminal import detect_display
@@ -87,6 +87,8 @@ async def run_compact(options: CompactCommandOptions) -> None:
 async def _open_chat_by_handle(options: CompactCommandOptions, settings: Settings, store: Store) -> AsyncIterator[Chat]:
     """Open the conversation that the handle names, for reading."""
     selection = select_owner([], options.handle)
+    if selection.handle and is_session_handle(selection.handle):
+        await load_named_session(store, selection.handle)
     session = await find_selected_session(store, selection)
     if selection.replay_file and not session:
         _check_file_exists(selection.replay_file)

@@ -139,12 +139,12 @@ def print_search_hits(config: ConfigPath, query: str, limit: int, *, as_json: bo
 
 
 async def rename_session(config: ConfigPath, handle: str, name: str) -> None:
-    """Rename a session. Raises NotFound or AmbiguousHandle, and the errors of `set_session_name`."""
+    """Rename a session. Raises NotFound, and the errors of `set_session_name`."""
     from convo.chat import session_admin
-    from convo.chat.lookup import load_session
+    from convo.chat.lookup import load_named_session
 
     async with open_configured_store(load_settings(config)) as store:
-        session = await load_session(store, handle)
+        session = await load_named_session(store, handle)
         await session_admin.set_session_name(store, session, name)
     print_notice(f"renamed {session.name} to {name}")
 
@@ -154,16 +154,16 @@ async def remove_sessions(config: ConfigPath, handles: Sequence[str], *, yes: bo
 
     yes:  do not ask
 
-    Raises NotFound, AmbiguousHandle or Busy, Exit if the user declines, and StoreFault for a file that remains after
+    Raises NotFound or Busy, Exit if the user declines, and StoreFault for a file that remains after
     its session was removed.
     """
     from convo.chat import session_admin
-    from convo.chat.lookup import load_session
+    from convo.chat.lookup import load_named_session
     from convo.cli.paused_files import delete_run_files, list_named_files
 
     settings = load_settings(config)
     async with open_configured_store(settings) as store:
-        sessions = [await load_session(store, handle) for handle in handles]
+        sessions = [await load_named_session(store, handle) for handle in handles]
         unique = list({session.id: session for session in sessions}.values())
         if not yes and not _confirm_removal(unique):
             print_notice("nothing was removed")

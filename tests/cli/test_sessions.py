@@ -301,6 +301,32 @@ def test_all_handles_are_resolved_before_the_first_session_is_removed(convo: Con
     )
 
 
+@pytest.mark.parametrize(
+    "command", ["sessions rm {} --yes", "sessions rename {} other", "compact {}", "sessions rm solo {} --yes"]
+)
+@pytest.mark.parametrize("by_id", [False, True])
+def test_a_prefix_deletes_and_changes_nothing(command: str, by_id: bool, convo: Convo, home: Path) -> None:
+    for name in ("solo", "solo-of-one-evening"):
+        assert convo("chat", *ECHO, "-n", name, "hi").exit == 0
+    stored = convo("sessions", "--json").json()
+    handle = stored[0]["id"][:-2] if by_id else "solo-of-one"
+    got = convo(*command.format(handle).split())
+    assert (got.exit, got.out) == (5, "")
+    assert got.err == (
+        f"convo: no session {handle!r}; did you mean 'solo-of-one-evening'?\n"
+        f"  try: convo {command.format('solo-of-one-evening')}\n"
+    )
+    assert convo("sessions", "--json").json() == stored
+    assert convo("sessions", "show", handle).exit == 0
+
+
+def test_a_removed_name_removes_no_longer_one(convo: Convo, home: Path) -> None:
+    for name in ("solo", "solo-2"):
+        assert convo("chat", *ECHO, "-n", name, "hi").exit == 0
+    assert [convo("sessions", "rm", "solo", "--yes").exit for _ in range(2)] == [0, 5]
+    assert [session["name"] for session in convo("sessions", "--json").json()] == ["solo-2"]
+
+
 @pytest.mark.parametrize("argv", [["rm", "tea", "--yes"], ["rename", "tea", "milk"]])
 def test_a_session_that_is_open_in_another_process_is_not_removed(argv: list[str], launch: Launch, home: Path) -> None:
     async def script(writer: ChatWriter) -> None:

@@ -26,6 +26,9 @@ DEFAULT_LIMIT = 20
 SessionArgument = Annotated[
     str, typer.Argument(metavar="HANDLE", help="Session name or id, a unique prefix of one, @last or @recorded.")
 ]
+FullHandleArgument = Annotated[
+    str, typer.Argument(metavar="HANDLE", help="Session name or id in full, @last or @recorded.")
+]
 LimitOption = Annotated[
     int, typer.Option("-n", "--limit", metavar="N", min=0, help="Maximum number of results; 0 for all.")
 ]
@@ -70,7 +73,7 @@ def sessions_search_command(
 @app.command("rename")
 def sessions_rename_command(
     ctx: typer.Context,
-    handle: SessionArgument,
+    handle: FullHandleArgument,
     name: Annotated[str, typer.Argument(metavar="NAME", help="New name.")],
 ) -> None:
     """Rename a session."""
@@ -84,7 +87,9 @@ def sessions_rename_command(
 @app.command("rm")
 def sessions_rm_command(
     ctx: typer.Context,
-    handles: Annotated[list[str], typer.Argument(metavar="HANDLE...", help="Session names or ids, as for show.")],
+    handles: Annotated[
+        list[str], typer.Argument(metavar="HANDLE...", help="Session names or ids in full, @last or @recorded.")
+    ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Remove sessions, and the data that only they use."""
