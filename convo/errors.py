@@ -33,6 +33,7 @@
     │   ├── TryLater              status as received   429, 408, 409, 5xx, conversation_locked
     │   ├── Unreachable           status 502           no connection, or it broke before a response
     │   ├── StreamBroken          status 502           the response began and did not end
+    │   │   └── StreamCut                              it ended in the middle, without an error
     │   ├── LimitReached          status 502           the response is longer, or slower, than a setting allows
     │   └── StateIgnored          status 502           the response was made without the history it needs
     ├── ModelFault                exit 1, status 400   a model that does not support the request
@@ -486,6 +487,10 @@ class StreamBroken(EndpointFault):
 
     code, status, hint = "stream_broken", 502, "try again with /retry"
     shell_hint = REPEAT_HINT
+
+
+class StreamCut(StreamBroken):
+    """The response ended in the middle, without an error of the server: what arrived is an incomplete response."""
 
 
 class LimitReached(EndpointFault):

@@ -30,6 +30,7 @@ from convo.history.records import (
     EMBEDDED_SCOPE,
     IGNORED_PARAMETER,
     LINK_STATUSES,
+    NOTICES,
     UNFINISHED_STATUSES,
     Link,
     LinkStatus,
@@ -527,6 +528,8 @@ class ChatTurn:
             )
             if self._has_text_mismatch:
                 self._notify(f"warning: {STREAMED_TEXT_DIFFERS_MESSAGE}")
+            for notice in event["response"].get(NOTICES) or ():
+                self._notify(f"note: {notice}")
             await self._complete(event["response"], limit)
 
     async def _complete(self, response: Response, limit: Mapping[str, Json] | None) -> None:

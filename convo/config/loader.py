@@ -454,6 +454,7 @@ class _ApiSetting(NamedTuple):
 _API_SETTINGS = (
     _ApiSetting("hosted_tools", ("chat", "anthropic", "local", "scripted"), ", which has these tools"),
     _ApiSetting("custom_tools", ("chat",)),
+    _ApiSetting("resend_fields", ("chat",)),
     _ApiSetting("prefix_mismatch_behavior", ("anthropic",), ": it is a parameter of the Messages API"),
 )
 

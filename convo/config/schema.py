@@ -157,6 +157,7 @@ _PROVIDER_SCHEMA: dict[str, SettingSchema] = {
     "extra_fields": make_choices_check(*PROVIDER_EXTRA_FIELDS),
     "hosted_tools": make_choice_check(*HOSTED_TOOLS),
     "custom_tools": make_choice_check(*CUSTOM_TOOLS),
+    "resend_fields": check_boolean,
     "prefix_mismatch_behavior": make_choice_check(*PREFIX_MISMATCH_BEHAVIORS),
 }
 

@@ -51,6 +51,7 @@ class Provider(NamedTuple):
     hosted_tools:  whether tools that only OpenAI's servers run (web_search, file_search, ...) are refused or left out
     custom_tools:  chat completions: whether custom tools are sent as such, with their grammar, or as functions; "auto":
                    as such to the models of OpenAI and Azure that have them
+    resend_fields: chat completions: whether the reasoning and signatures of the server's answers go back to it
     prefix_mismatch_behavior:  Anthropic only: whether thinking whose prefix has changed is dropped, is refused, or is
                                treated by the account's default
     """
@@ -70,6 +71,7 @@ class Provider(NamedTuple):
     extra_fields: tuple[str, ...] = ()
     hosted_tools: HostedTools = "refuse"
     custom_tools: CustomTools = "auto"
+    resend_fields: bool = True
     prefix_mismatch_behavior: PrefixMismatchBehavior = "drop_block"
 
     @property

@@ -22,7 +22,7 @@ from convo.endpoints.base import (
     SortOrder,
     parse_conversation_id,
 )
-from convo.errors import ConvoError, EndpointFault, NotFound, RequestRefused, StateIgnored, StreamBroken
+from convo.errors import ConvoError, EndpointFault, NotFound, RequestRefused, StateIgnored, StreamBroken, StreamCut
 from convo.history.accumulator import SERVER_TERMINAL_EVENTS
 from convo.history.items import MAX_ID_CHARS, Item, Json, Response, StreamEvent, is_item, is_valid_id, user_message
 from convo.history.records import Scope
@@ -33,7 +33,7 @@ from convo.models.base import (
     parse_token_count,
     untag_tagged_items,
 )
-from convo.models.errors import ErrorContext, fault_from_event, map_provider_errors, validate_event
+from convo.models.errors import ErrorContext, fault_from_event, map_provider_errors
 from convo.models.http import (
     OpenAIClientOptions,
     SSEClient,
@@ -44,6 +44,7 @@ from convo.models.http import (
     translate_certificate_errors,
 )
 from convo.models.limits import apply_idle_limit, limit_response_events
+from convo.models.responses_reader import ResponsesReader
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
@@ -174,7 +175,8 @@ class RemoteEndpoint:
         query = {"stream": "true", **_without_none(starting_after=after)}
         raw_events = self._stream_json(f"/responses/{quote(response_id, safe='')}", None, error_context, query)
         events = limit_response_events(
-            self._stream_response(raw_events, error_context, ("response", response_id)), self._limits
+            self._stream_response(raw_events, error_context, ("response", response_id), is_whole=after is None),
+            self._limits,
         )
         async with aclosing(events):
             async for event in events:
@@ -310,14 +312,20 @@ class RemoteEndpoint:
     # -- requests and responses -----------------------------------------------------------------
 
     async def _stream_response(
-        self, raw_events: AsyncGenerator[Json, None], error_context: ErrorContext, resource: tuple[str, str]
+        self,
+        raw_events: AsyncGenerator[Json, None],
+        error_context: ErrorContext,
+        resource: tuple[str, str],
+        *,
+        is_whole: bool = True,
     ) -> AsyncGenerator[StreamEvent, None]:
         """Yield the events up to the terminal event.
 
         Raises NotFound for `resource`, StreamBroken if the stream ends early.
         """
         is_started = False
-        async with aclosing(self._check_events(raw_events, error_context, resource)) as events:
+        reader = ResponsesReader(is_whole=is_whole)
+        async with aclosing(self._check_events(raw_events, reader, error_context, resource)) as events:
             async for event in events:
                 failure = fault_from_event(event, error_context, is_streaming=is_started)
                 if failure:
@@ -326,20 +334,25 @@ class RemoteEndpoint:
                 yield event
                 if event["type"] in SERVER_TERMINAL_EVENTS:
                     return
-        raise StreamBroken(f"{error_context.provider} ended the stream before the response was complete")
+        kind = StreamCut if is_started else StreamBroken
+        raise kind(f"{error_context.provider} ended the stream before the response was complete")
 
     async def _check_events(
-        self, raw_events: AsyncGenerator[Json, None], error_context: ErrorContext, resource: tuple[str, str]
+        self,
+        raw_events: AsyncGenerator[Json, None],
+        reader: ResponsesReader,
+        error_context: ErrorContext,
+        resource: tuple[str, str],
     ) -> AsyncGenerator[StreamEvent, None]:
-        """Yield the events unchanged, including error events, after a check of their ids."""
+        """Yield the events as `reader` reads them, including error events, after a check of their ids."""
         is_started = False
         try:
             async with aclosing(raw_events) as values:
                 async for value in values:
                     is_started = True
-                    event = validate_event(value, error_context)
-                    check_response_ids(event.get("response"), error_context.provider)
-                    yield event
+                    for event in reader.read(value):
+                        check_response_ids(event.get("response"), error_context.provider)
+                        yield event
         except EndpointFault as fault:
             if is_started:
                 raise

@@ -222,11 +222,11 @@ def validate_stream_event(event: StreamEvent) -> StreamEvent:
     if not isinstance(kind, str):
         raise StreamBroken("the endpoint sent an event without a type")
     _check_fields(event, EVENT_FIELDS.get(kind, {}), kind)
-    if isinstance(event.get("item"), dict):
+    if kind in ITEM_EVENTS:
         _check_fields(event["item"], ITEM_FIELDS, kind)
         _check_item_type(event["item"], kind)
     response = event.get("response")
-    if kind in EVENT_FIELDS and isinstance(response, dict):
+    if kind in START_EVENTS | SERVER_TERMINAL_EVENTS and isinstance(response, dict):
         _check_fields(response, RESPONSE_FIELDS, kind)
         _check_fields(response.get("usage") or {}, USAGE_FIELDS, kind)
         for item in response.get("output") or ():

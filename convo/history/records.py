@@ -160,6 +160,9 @@ class Link:
 REPORTED_FIELDS = ("prompt_cache_diagnostics", "input_transformations", "tool_usage")
 """Fields of a response that are kept as its provider reported them."""
 
+NOTICES = "convo_notices"
+"""Sentences on the parts of a server's answer that convo did not understand, kept with the reported fields."""
+
 UPSTREAM_ID = "upstream_response_id"
 """The provider's own id of the response, which is kept with them; it is no field of the response resource."""
 
@@ -169,7 +172,7 @@ MAX_REPORTED_BYTES = 64 * 1024
 
 def pick_reported_fields(response: Mapping[str, Json]) -> dict[str, Json]:
     """Return the fields of a response that only its provider can know, as far as it reported them."""
-    names = (*REPORTED_FIELDS, UPSTREAM_ID)
+    names = (*REPORTED_FIELDS, NOTICES, UPSTREAM_ID)
     reported = {name: response[name] for name in names if response.get(name) is not None}
     sizes = {name: len(json.dumps(value)) for name, value in reported.items()}
     return {

@@ -7,7 +7,6 @@ drop a block that fails, and reports it. The package is an extra and is imported
 """
 
 import asyncio
-import json
 import os
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
@@ -15,7 +14,6 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from io import StringIO
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from convo.config.sections import HostedTools, PrefixMismatchBehavior
@@ -24,6 +22,7 @@ from convo.config.values import Secret
 from convo.errors import EndpointFault, InputFault, ModelMissing, StreamBroken, Unsupported
 from convo.history.items import Item, Json, StreamEvent, item_type
 from convo.history.records import UPSTREAM_ID
+from convo.models.answer import AnswerTranslator, Piece
 from convo.models.anthropic_messages import (
     CACHE_BREAKPOINT,
     THINKING_BLOCK_TYPES,
@@ -56,7 +55,8 @@ from convo.models.http import (
     limit_response_bodies,
     translate_certificate_errors,
 )
-from convo.models.stream import ResponseEventWriter, is_token_count, merge_anthropic_counts, usage_from_anthropic
+from convo.models.messages_reader import Block, MessagesReader
+from convo.models.stream import ResponseEventWriter, is_token_count
 from convo.models.tool_mapping import map_request
 from convo.runtime import NewId
 from convo.usage.model_info import find_model_window
@@ -98,14 +98,19 @@ class AnthropicModel:
         issuer = self._issuer_tag(request)
         translator = AnthropicEventTranslator(
             writer,
+            self._new_id,
             issuer,
             is_compared=request.comparison_id is not None,
             find_reasoning_id=lambda path: find_reasoning_id(path, body["messages"], mapped.request.input, issuer),
         )
-        async with aclosing(self._stream_events(body)) as values:
+        context, is_streaming, headers = self._error_context(body), False, self._build_beta_headers(body)
+        async with aclosing(self._get_client().stream_json("/v1/messages", body, context, headers=headers)) as values:
             async for value in values:
                 for event in translator.translate_event(value):
                     yield event
+                if translator.reader.error is not None:
+                    raise fault_from_stream_error(translator.reader.error, context, is_streaming=is_streaming)
+                is_streaming = True
         for event in translator.finish():
             yield event
 
@@ -172,15 +177,6 @@ class AnthropicModel:
     def _model_label(self, request: ModelRequest) -> str:
         return f"{self._provider}/{request.model}"
 
-    async def _stream_events(self, body: Mapping[str, Json]) -> AsyncGenerator[Json, None]:
-        context, is_streaming, headers = self._error_context(body), False, self._build_beta_headers(body)
-        async with aclosing(self._get_client().stream_json("/v1/messages", body, context, headers=headers)) as values:
-            async for value in values:
-                if isinstance(value, Mapping) and value.get("type") == "error":
-                    raise fault_from_stream_error(value, context, is_streaming=is_streaming)
-                is_streaming = True
-                yield value
-
     def _issuer_tag(self, request: ModelRequest) -> IssuerTag:
         return make_issuer_tag(self._provider, request.model, self._base_url)
 
@@ -235,19 +231,16 @@ def _make_package_client(
     )
 
 
-_COMPLETED_REASONS = frozenset({"end_turn", "stop_sequence", "tool_use", "pause_turn"})
-_INCOMPLETE_REASONS = frozenset({"max_tokens", "model_context_window_exceeded"})
-"""Stop reasons that the Responses API names max_output_tokens."""
-
 _DEFAULT_REFUSAL = "The model will not answer this."
 
 
-class AnthropicEventTranslator:
-    """Translates the events of one response to events of the Responses API."""
+class AnthropicEventTranslator(AnswerTranslator):
+    """Translates the events of one answer, or its whole body, to events of the Responses API."""
 
     def __init__(
         self,
         writer: ResponseEventWriter,
+        new_id: NewId,
         issuer: str,
         *,
         is_compared: bool = False,
@@ -259,69 +252,46 @@ class AnthropicEventTranslator:
         is_compared:        the request names another message, to compare the prompt cache with
         find_reasoning_id:  returns the id of the reasoning item at "messages.N.content.N" of the request
         """
-        self._writer, self._issuer = writer, issuer
+        super().__init__(writer, new_id)
+        self.reader = MessagesReader()
+        self._issuer = issuer
         self._is_compared, self._find_reasoning_id = is_compared, find_reasoning_id
-        self._open_block: dict[str, Json] = {}
-        self._buffers: dict[str, StringIO] = {}
-        self._has_arguments = False
-        self._token_counts: dict[str, Json] = {}
-        self._stop_reason, self._explanation = "", _DEFAULT_REFUSAL
-        self._has_ended = False
 
     def translate_event(self, event: Json) -> Iterator[StreamEvent]:
-        """Yield the events for one event. Raises StreamBroken for anything that is no event of the Messages API."""
-        try:
-            yield from self._translate(event)
-        except _MALFORMED_ERRORS as error:
-            raise StreamBroken("the response has an event that the Messages API does not define") from error
+        """Yield the events for one event."""
+        for piece in self.reader.read(event):
+            yield from self.add(piece)
+        model = self.reader.message.get("model")
+        self._writer.model = model if isinstance(model, str) else self._writer.model
 
     def finish(self) -> Iterator[StreamEvent]:
-        """Yield the terminal event. Raises StreamBroken if the server sent none."""
-        if not self._has_ended or not self._stop_reason:
-            raise StreamBroken("the response ended before it was complete")
-        reason, usage = self._stop_reason, usage_from_anthropic(self._token_counts)
-        if reason == "refusal":
-            yield from self._writer.write_refusal(self._explanation)
-        if reason in _COMPLETED_REASONS or reason == "refusal":
-            yield from self._writer.write_completed(usage)
-        elif reason in _INCOMPLETE_REASONS:
-            yield from self._writer.write_incomplete("max_output_tokens", usage)
-        else:
-            yield from self._writer.write_failed(
-                "server_error", f"the provider ended the response with {reason!r}", usage
-            )
+        """Yield the terminal event. Raises StreamCut, or StreamBroken if nothing came that can be kept."""
+        message, left_out = self.reader.message, {block.type for block in self.reader.blocks} - _TRANSLATED_BLOCKS
+        if not message:
+            raise StreamBroken("the response has no event of the Messages API", hint="check the provider's base_url")
+        if left_out and len(left_out) == len({block.type for block in self.reader.blocks}):
+            raise StreamBroken(f"the response contains {min(left_out)}, which was not requested")
+        for name in sorted(left_out):
+            self._writer.report(f"a part of the answer was left out: {name}, which was not requested")
+        self._report_fields(message)
+        if message.get("stop_reason") == "refusal":
+            details = message.get("stop_details")
+            explanation = details.get("explanation") if isinstance(details, Mapping) else None
+            yield from self.add(Piece("refusal", str(explanation or _DEFAULT_REFUSAL)))
+        yield from self.write_end(self.reader.ending(), self.reader.usage)
 
-    def _translate(self, event: Json) -> Iterator[StreamEvent]:
-        match event["type"]:
-            case "message_start":
-                message = event["message"]
-                self._writer.model = _as_str(message.get("model")) or self._writer.model
-                self._report({**message, UPSTREAM_ID: _as_str(message.get("id"))})
-                self._token_counts = merge_anthropic_counts(self._token_counts, message.get("usage"))
-            case "content_block_start":
-                yield from self._start_block(event["content_block"])
-            case "content_block_delta":
-                yield from self._translate_delta(event["delta"])
-            case "content_block_stop":
-                yield from self._finish_block()
-            case "message_delta":
-                self._report(event)
-                self._stop_reason = _as_str(event["delta"].get("stop_reason"))
-                self._explanation = (
-                    _as_str((event["delta"].get("stop_details") or {}).get("explanation")) or _DEFAULT_REFUSAL
-                )
-                self._token_counts = merge_anthropic_counts(self._token_counts, event.get("usage"))
-            case "message_stop":
-                self._has_ended = True
+    def _encrypted_after(self, source: object) -> Iterator[str]:
+        if isinstance(source, Block) and source.is_stopped:
+            yield self._issuer + encode_thinking_block(source.to_fields())
 
-    def _report(self, fields: Mapping[str, Json]) -> None:
-        """Keep the fields that only the provider can know; those at the end of a stream replace the earlier ones."""
+    def _report_fields(self, message: Mapping[str, Json]) -> None:
+        """Keep the fields that only the provider can know."""
         reported = self._writer.reported
-        if fields.get(UPSTREAM_ID):
-            reported[UPSTREAM_ID] = fields[UPSTREAM_ID]
-        if self._is_compared and (fields.get("diagnostics") or "prompt_cache_diagnostics" not in reported):
-            reported["prompt_cache_diagnostics"] = _translate_diagnostics(fields.get("diagnostics"))
-        transformations = fields.get("input_transformations")
+        if isinstance(message.get("id"), str):
+            reported[UPSTREAM_ID] = message["id"]
+        if self._is_compared:
+            reported["prompt_cache_diagnostics"] = _translate_diagnostics(message.get("diagnostics"))
+        transformations = message.get("input_transformations")
         if isinstance(transformations, list):
             reported["input_transformations"] = list(self._translate_transformations(transformations)) or None
 
@@ -338,47 +308,8 @@ class AnthropicEventTranslator:
                     "type": "reasoning",
                 }
 
-    def _start_block(self, block: Mapping[str, Json]) -> Iterator[StreamEvent]:
-        self._open_block, self._buffers, self._has_arguments = dict(block), {}, False
-        match block["type"]:
-            case "text":
-                yield from self._writer.write_text(_as_str(block.get("text")))
-            case "thinking":
-                yield from self._writer.write_reasoning(_as_str(block.get("thinking")))
-            case "tool_use":
-                yield from self._writer.start_function_call(_as_str(block["id"]), _as_str(block["name"]))
-            case "redacted_thinking":
-                yield from self._writer.write_encrypted_content(self._issuer + encode_thinking_block(dict(block)))
-            case other:
-                raise StreamBroken(f"the response contains {other}, which was not requested")
 
-    def _translate_delta(self, delta: Mapping[str, Json]) -> Iterator[StreamEvent]:
-        match delta["type"]:
-            case "text_delta":
-                yield from self._writer.write_text(_as_str(delta["text"]))
-            case "input_json_delta":
-                self._has_arguments = self._has_arguments or bool(delta["partial_json"])
-                yield from self._writer.write_arguments(delta["partial_json"])
-            case "thinking_delta":
-                self._append_to_block("thinking", delta["thinking"])
-                yield from self._writer.write_reasoning(delta["thinking"])
-            case "signature_delta":
-                self._append_to_block("signature", delta["signature"])
-
-    def _append_to_block(self, name: str, text: str) -> None:
-        """Append to a thinking block; in a buffer, because appending to a string copies it each time."""
-        if name not in self._buffers:
-            self._buffers[name] = StringIO(newline="")
-            self._buffers[name].write(self._open_block.get(name, ""))
-        self._buffers[name].write(text)
-
-    def _finish_block(self) -> Iterator[StreamEvent]:
-        block, self._open_block = self._open_block, {}
-        block |= {name: buffer.getvalue() for name, buffer in self._buffers.items()}
-        if block["type"] == "tool_use" and not self._has_arguments:
-            yield from self._writer.write_arguments(json.dumps(block.get("input") or {}))
-        if block["type"] == "thinking":
-            yield from self._writer.write_encrypted_content(self._issuer + encode_thinking_block(block))
+_TRANSLATED_BLOCKS = frozenset({"text", "tool_use", *THINKING_BLOCK_TYPES})
 
 
 _CACHE_MISS_REASONS = {
@@ -409,17 +340,6 @@ def _translate_diagnostics(diagnostics: Json) -> Json:
         "comparison_reusable_tokens": None,
         **({} if kind == reason else {"provider_reason": kind}),
     }
-
-
-# -- types: null is the default, another type breaks the stream ---------------------------
-
-_MALFORMED_ERRORS = (AttributeError, KeyError, TypeError, ValueError)
-
-
-def _as_str(value: Json) -> str:
-    if not isinstance(value, str | None):
-        raise TypeError(f"{type(value).__name__} instead of a string")
-    return value or ""
 
 
 DEFAULT_MAX_TOKENS = 32_000

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapp
 from contextlib import aclosing
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from convo.config.sections import PROVIDER_EXTRA_FIELDS, CustomTools, HostedTools
@@ -23,6 +23,7 @@ from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.config.values import Secret
 from convo.errors import InputFault, StreamBroken, Unsupported
 from convo.history.items import Item, Json, StreamEvent
+from convo.models.answer import AnswerTranslator, Call, PieceKind
 from convo.models.base import (
     INCLUDE_ENCRYPTED_REASONING,
     INCLUDE_LOGPROBS,
@@ -38,7 +39,15 @@ from convo.models.base import (
     make_issuer_tag,
     parse_model_names,
 )
-from convo.models.chat_messages import build_chat_messages, encode_reasoning_text
+from convo.models.chat_messages import (
+    REASONING_CONTENT,
+    RETURNED_CALL_FIELDS,
+    RETURNED_MESSAGE_FIELDS,
+    build_chat_messages,
+    encode_returned_fields,
+    pick_fields,
+)
+from convo.models.chat_reader import ChatReader
 from convo.models.errors import ErrorContext, fault_from_stream_error, map_provider_errors
 from convo.models.http import (
     PLACEHOLDER_KEY,
@@ -48,7 +57,7 @@ from convo.models.http import (
     make_http_client,
     make_openai_client,
 )
-from convo.models.stream import ResponseEventWriter, usage_from_chat
+from convo.models.stream import ResponseEventWriter
 from convo.models.tool_mapping import MappedRequest, map_request
 from convo.runtime import NewId
 
@@ -72,11 +81,12 @@ class ChatModel:
         extra_fields: Collection[str] = (),
         hosted_tools: HostedTools = "refuse",
         custom_tools: CustomTools = "auto",
+        resend_fields: bool = True,
     ) -> None:
         self._provider, self._base_url, self._key = provider, base_url, key
         self._new_id, self._http_client, self._defaults = new_id, http_client, defaults or {}
         self._limits, self._dialect = limits, detect_chat_dialect(provider, base_url, extra_fields)
-        self._hosted_tools, self._custom_tools = hosted_tools, custom_tools
+        self._hosted_tools, self._custom_tools, self._resend_fields = hosted_tools, custom_tools, resend_fields
         self._client: SSEClient | None = None
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
@@ -84,12 +94,16 @@ class ChatModel:
         body = {**self._build_mapped_body(mapped), "stream": True, "stream_options": {"include_usage": True}}
         writer = ResponseEventWriter(self._new_id, request.model, summarized=request.wants_summary, tools=mapped.tools)
         translator = ChatChunkTranslator(
-            writer, self._new_id, self._reasoning_issuer(request) if self._dialect.has_thinking else None
+            writer, self._new_id, self._issuer_tag(request) if self._resend_fields else None
         )
-        async with aclosing(self._stream_chunks(body)) as chunks:
+        context, is_streaming = self._error_context(body), False
+        async with aclosing(self._get_client().stream_json("/chat/completions", body, context)) as chunks:
             async for chunk in chunks:
                 for event in translator.translate_chunk(chunk):
                     yield event
+                if translator.reader.error is not None:
+                    raise fault_from_stream_error(translator.reader.error, context, is_streaming=is_streaming)
+                is_streaming = True
         for event in translator.finish():
             yield event
 
@@ -126,7 +140,7 @@ class ChatModel:
         return list_ignored_chat_fields(
             request,
             self._dialect,
-            self._reasoning_issuer(request),
+            self._issuer_tag(request),
             self._hosted_tools,
             has_custom_tools=self._has_custom_tools(request),
         )
@@ -137,15 +151,6 @@ class ChatModel:
             if body is None:
                 return await self._get_client().client.get(path, cast_to=object)
             return await self._get_client().client.post(path, cast_to=object, body=body)
-
-    async def _stream_chunks(self, body: Mapping[str, Json]) -> AsyncGenerator[Json, None]:
-        context, is_streaming = self._error_context(body), False
-        async with aclosing(self._get_client().stream_json("/chat/completions", body, context)) as chunks:
-            async for chunk in chunks:
-                if isinstance(chunk, Mapping) and chunk.get("error"):
-                    raise fault_from_stream_error(chunk, context, is_streaming=is_streaming)
-                is_streaming = True
-                yield chunk
 
     def _map_request(self, request: ModelRequest) -> MappedRequest:
         return map_request(
@@ -160,17 +165,15 @@ class ChatModel:
 
     def _build_mapped_body(self, mapped: MappedRequest) -> dict[str, Json]:
         request = mapped.request
-        body = _build_body(request, self._model_label(request), self._dialect, self._reasoning_issuer(request))
+        body = _build_body(request, self._model_label(request), self._dialect, self._issuer_tag(request))
         return {**self._defaults, **body}
 
     def _model_label(self, request: ModelRequest) -> str:
         return f"{self._provider}/{request.model}"
 
-    def _reasoning_issuer(self, request: ModelRequest) -> IssuerTag:
-        """The issuer of the reasoning that the server needs back, if it needs any."""
-        return (
-            make_issuer_tag(self._provider, request.model, self._base_url) if self._dialect.has_thinking else NO_ISSUER
-        )
+    def _issuer_tag(self, request: ModelRequest) -> IssuerTag:
+        """The issuer whose reasoning, and other fields that the server needs back, are sent."""
+        return make_issuer_tag(self._provider, request.model, self._base_url) if self._resend_fields else NO_ISSUER
 
     def _error_context(self, body: Mapping[str, Json]) -> ErrorContext:
         return ErrorContext(self._provider, self._base_url, model=body.get("model"), key=self._key)
@@ -183,137 +186,47 @@ class ChatModel:
         return self._client
 
 
-_T = TypeVar("_T")
-
-_COMPLETED_REASONS = frozenset({"stop", "tool_calls", "function_call", "eos", "end_turn"})
-_INCOMPLETE_REASONS = {
-    "length": "max_output_tokens",
-    "model_length": "max_output_tokens",
-    "content_filter": "content_filter",
-}
-"""Finish reasons that make a response incomplete, and the Responses API's names for them."""
-
 _BASE_URL_HINT = "check the provider's base_url; it often ends in /v1"
 
 
-class ChatChunkTranslator:
-    """Translates the chunks of one response to events of the Responses API."""
+class ChatChunkTranslator(AnswerTranslator):
+    """Translates one answer, in chunks or whole, to events of the Responses API."""
 
     def __init__(self, writer: ResponseEventWriter, new_id: NewId, issuer: str | None = None) -> None:
-        """`issuer` tags the reasoning where the server needs it back (see `convo.models.base`)."""
-        self._writer, self._new_id, self._issuer = writer, new_id, issuer
-        self._open_call: tuple[int, str] | None = None
-        self._has_chunks = False
-        self._has_arguments = True
-        self._reasoning_deltas: list[str] = []
-        self._logprobs: list[Json] = []
-        self._finish_reason: str | None = None
-        self._usage: Json = None
+        """`issuer` tags the fields that go back to the server (see `convo.models.chat_messages`); None: none do."""
+        super().__init__(writer, new_id)
+        self.reader = ChatReader()
+        self._issuer = issuer
+        self._reasoning: list[str] = []
 
     def translate_chunk(self, chunk: Json) -> Iterator[StreamEvent]:
-        """Yield the events of one chunk. Raises StreamBroken for anything that is no chunk of chat completions."""
-        chunk = _typed(chunk, dict)
-        self._has_chunks = True
-        self._writer.model = _typed(chunk.get("model"), str) or self._writer.model
-        usage = chunk.get("usage") or _typed(chunk.get("x_groq"), dict).get("usage")
-        if usage:
-            self._usage = usage_from_chat(_typed(usage, dict), is_strict=True)
-        for raw_choice in _typed(chunk.get("choices"), list):
-            choice = _typed(raw_choice, dict)
-            self._logprobs += map(_translate_logprob, _typed(_typed(choice.get("logprobs"), dict).get("content"), list))
-            yield from self._translate_delta(_typed(choice.get("delta"), dict))
-            self._finish_reason = _typed(choice.get("finish_reason"), str) or self._finish_reason
+        """Yield the events of one chunk."""
+        for piece in self.reader.read(chunk):
+            if piece.kind == "reasoning" and self._issuer is not None:
+                self._reasoning.append(piece.text)
+            yield from self.add(piece, self.reader.logprobs)
+        self._writer.model = self.reader.model or self._writer.model
 
     def finish(self) -> Iterator[StreamEvent]:
-        """Yield the terminal event. Raises StreamBroken without a finish reason."""
-        if not self._has_chunks:
+        """Yield the terminal event. Raises StreamCut, or StreamBroken if nothing came that is an answer."""
+        if not self.reader.has_choices:
             raise StreamBroken("the response has no chat completions event", hint=_BASE_URL_HINT)
-        if self._finish_reason is None:
-            raise StreamBroken("the response ended before it was complete")
-        if self._finish_reason in _COMPLETED_REASONS:
-            yield from self._finish_reasoning()
-            yield from self._finish_call()
-            yield from self._writer.write_completed(self._usage)
-        elif self._finish_reason in _INCOMPLETE_REASONS:
-            yield from self._writer.write_incomplete(_INCOMPLETE_REASONS[self._finish_reason], self._usage)
-        else:
-            message = f"the provider ended the response with {self._finish_reason!r}"
-            yield from self._writer.write_failed("server_error", message, self._usage)
+        yield from self.write_end(self.reader.ending(), self.reader.usage)
 
-    def _translate_delta(self, delta: Mapping[str, Json]) -> Iterator[StreamEvent]:
-        # some servers send the same text in both fields
-        reasoning = _typed(delta.get("reasoning_content") or delta.get("reasoning") or "", str)
-        text, refusal = _typed(delta.get("content"), str), _typed(delta.get("refusal"), str)
-        calls = _typed(delta.get("tool_calls"), list)
-        if reasoning or text or refusal:
-            yield from self._finish_call()
-            self._open_call = None
-        if reasoning:
-            if self._issuer is not None:
-                self._reasoning_deltas.append(reasoning)
-            yield from self._writer.write_reasoning(reasoning)
-        if text or refusal or calls:
-            yield from self._finish_reasoning()
-        if text:
-            logprobs, self._logprobs = self._logprobs, []
-            yield from self._writer.write_text(text, logprobs)
-        if refusal:
-            yield from self._writer.write_refusal(refusal)
-        for piece in calls:
-            yield from self._translate_tool_call(_typed(piece, dict))
-
-    def _finish_reasoning(self) -> Iterator[StreamEvent]:
-        """End the reasoning; store its text as encrypted content where the server needs it back."""
-        text, self._reasoning_deltas = "".join(self._reasoning_deltas), []
-        if text and self._issuer is not None:
-            yield from self._writer.write_encrypted_content(self._issuer + encode_reasoning_text(text))
-
-    def _translate_tool_call(self, delta: Mapping[str, Json]) -> Iterator[StreamEvent]:
-        """Translate a part of a call. A new index or a new id starts the next call: some servers send no index."""
-        custom = _typed(delta.get("custom"), dict)
-        function = custom or _typed(delta.get("function"), dict)
-        index, call_id = _typed(delta.get("index"), int), _typed(delta.get("id"), str)
-        if self._open_call is None or self._open_call[0] != index or call_id not in ("", self._open_call[1]):
-            name = _typed(function.get("name"), str)
-            if not name:
-                raise StreamBroken("the response mixes the parts of its tool calls")
-            yield from self._finish_call()
-            self._open_call, self._has_arguments = (index, call_id or self._new_id("call")), bool(custom)
-            start = self._writer.start_custom_call if custom else self._writer.start_function_call
-            yield from start(self._open_call[1], name)
-        arguments = _typed(function.get("input" if custom else "arguments"), str)
-        self._has_arguments = self._has_arguments or bool(arguments)
-        yield from self._writer.write_arguments(arguments)
-
-    def _finish_call(self) -> Iterator[StreamEvent]:
-        """Write empty arguments for a call without any: some servers send none."""
-        if not self._has_arguments:
-            self._has_arguments = True
-            yield from self._writer.write_arguments("{}")
-
-
-def _translate_logprob(value: Json) -> Json:
-    fields = _typed(value, dict)
-    logprob = fields.get("logprob")
-    translated: dict[str, Json] = {
-        "token": _typed(fields.get("token"), str),
-        "bytes": _typed(fields.get("bytes"), list),
-        "logprob": logprob if isinstance(logprob, int) else _typed(logprob, float),
-    }
-    if "top_logprobs" in fields:
-        translated["top_logprobs"] = [
-            _translate_logprob(alternative) for alternative in _typed(fields["top_logprobs"], list)
-        ]
-    return translated
-
-
-def _typed(value: Json, expected: type[_T]) -> _T:
-    """Return `value`, or the empty value of the type for null. Raises StreamBroken for another type."""
-    if value is None:
-        return expected()
-    if isinstance(value, expected):
-        return value
-    raise StreamBroken("the response has a field that chat completions does not define")
+    def _encrypted_before(self, kind: PieceKind | Literal["end"], source: object) -> Iterator[str]:
+        """Yield the fields of the message and of a call that go back to the server."""
+        if self._issuer is None or kind == "reasoning":
+            return
+        fields = pick_fields(self.reader.fields, RETURNED_MESSAGE_FIELDS)
+        text, self._reasoning = "".join(self._reasoning), []
+        if text and self.reader.has_reasoning_content:
+            fields[REASONING_CONTENT] = text
+        if fields:
+            for name in fields:
+                self.reader.fields.pop(name, None)
+            yield self._issuer + encode_returned_fields(message=fields)
+        if isinstance(source, Call) and (fields := pick_fields(source.fields, RETURNED_CALL_FIELDS)):
+            yield self._issuer + encode_returned_fields(call=fields)
 
 
 _UNCHANGED_PARAMETERS = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
@@ -332,7 +245,7 @@ class ChatDialect:
     """The differences of one server's API.
 
     max_tokens_field:  the field that limits the output
-    has_thinking:      the server accepts `thinking` and needs its reasoning back in a turn with calls
+    has_thinking:      the server accepts `thinking` and refuses a turn with calls but no `reasoning_content`
     has_reasoning:     the server may send reasoning; it becomes the summary if one is requested
     extra_fields:      the extra fields that are sent (see `convo.models.base`)
     """
@@ -395,13 +308,10 @@ def list_ignored_chat_fields(
             request.parameters, known_fields=dialect.extra_fields, reasoning_fields=reasoning_fields
         )
     ]
-    if not dialect.has_thinking and INCLUDE_ENCRYPTED_REASONING in (request.parameters.get("include") or ()):
+    if issuer is NO_ISSUER and INCLUDE_ENCRYPTED_REASONING in (request.parameters.get("include") or ()):
         names.append(f"include.{INCLUDE_ENCRYPTED_REASONING}")
     names += [*mapped.ignored, *list_ignored_item_fields(request.input, detailed_parts=("input_image",))]
-    if any(
-        item.get("type") == "reasoning" and not (dialect.has_thinking and is_issued_by(item, issuer))
-        for item in request.input
-    ):
+    if any(item.get("type") == "reasoning" and not is_issued_by(item, issuer) for item in request.input):
         names.append("input.reasoning")
     return tuple(dict.fromkeys(names))
 
@@ -427,7 +337,7 @@ def build_chat_body(
 def _build_body(request: ModelRequest, model_label: str, dialect: ChatDialect, issuer: IssuerTag) -> dict[str, Json]:
     """Build the body of a request that `map_request` mapped."""
     messages = build_chat_messages(
-        request.input, model_label, request.instructions, reasoning_issuer=issuer if dialect.has_thinking else None
+        request.input, model_label, request.instructions, issuer=issuer, needs_reasoning=dialect.has_thinking
     )
     body: dict[str, Json] = {"model": request.model, "messages": messages}
     parameters = {name: value for name, value in request.parameters.items() if value is not None}

@@ -5,15 +5,20 @@
     assistant, function_call            assistant: all calls of one response in one message, with its text
     custom_tool_call                    the same, for a model with custom tools
     function_call_output                tool; its images follow in a user message
-    reasoning                           omitted, except for a server that needs its own (DeepSeek)
+    reasoning                           the fields of its server that go back to it, else omitted
     anything else                       Unsupported
 
 Tool messages must follow the message with the calls directly. DeepSeek rejects a turn with calls and no
 `reasoning_content`: there every message of such a turn has it, empty if another model made the call.
+
+Some servers refuse the next request without fields of their answer (Gemini's signatures of calls), or think anew
+(OpenRouter, Kimi). What arrived of these fields travels as encrypted content of a reasoning item before the message or
+call, tagged with its issuer: base64 of NUL and a JSON object, or of the text of `reasoning_content` alone.
 """
 
+import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from convo.errors import InputFault, Unsupported
 from convo.history.items import (
@@ -26,6 +31,7 @@ from convo.history.items import (
 )
 from convo.models.base import (
     ENCRYPTED_CONTENT,
+    NO_ISSUER,
     IssuerTag,
     RoleGroup,
     group_by_role,
@@ -43,25 +49,26 @@ def build_chat_messages(
     model_label: str,
     instructions: str | None = None,
     *,
-    reasoning_issuer: IssuerTag | None = None,
+    issuer: IssuerTag = NO_ISSUER,
+    needs_reasoning: bool = False,
 ) -> list[ChatMessage]:
     """Translate a history to messages.
 
-    model_label:       the model's name in errors
-    reasoning_issuer:  the issuer whose reasoning the server needs back (see `convo.models.base`)
+    model_label:      the model's name in errors
+    issuer:           the issuer whose reasoning goes back to the server (see `convo.models.base`)
+    needs_reasoning:  in a turn with calls each message of the assistant has `reasoning_content`
 
     Raises Unsupported for an item, role or part that chat completions cannot represent, InputFault for an item or part
     that lacks a required field.
     """
     messages = [{"role": "system", "content": instructions}] if instructions else []
-    history = [item for item in items if reasoning_issuer or item.get("type") != "reasoning"]
-    for turn in _split_at_user_messages(group_by_role(history)):
-        issuer = None
-        if reasoning_issuer and any(is_client_call(item) for _, group in turn for item in group):
-            issuer = reasoning_issuer
+    for turn in _split_at_user_messages(group_by_role(items)):
+        has_calls = any(is_client_call(item) for _, group in turn for item in group)
         for is_assistant, group in turn:
             if is_assistant:
-                messages += _assistant_messages(group, model_label, issuer)
+                messages += _assistant_messages(
+                    group, model_label, issuer, has_calls=has_calls, needs_reasoning=needs_reasoning
+                )
             else:
                 messages += _tool_and_user_messages(group, model_label)
     return messages
@@ -84,21 +91,72 @@ def _split_at_user_messages(groups: Iterable[RoleGroup]) -> Iterator[list[RoleGr
     yield turn
 
 
-def encode_reasoning_text(text: str) -> str:
-    """Encode a server's reasoning as the encrypted content of a reasoning item."""
+REASONING_CONTENT = "reasoning_content"
+
+RETURNED_MESSAGE_FIELDS = ("reasoning_details", "extra_content")
+RETURNED_CALL_FIELDS = ("extra_content",)
+"""The fields that go back to the server besides `reasoning_content`: OpenRouter's, and Gemini's with signatures."""
+
+
+def pick_fields(fields: Mapping[str, Json], names: Collection[str]) -> dict[str, Json]:
+    """Return the fields with these names that have a value."""
+    return {name: fields[name] for name in names if fields.get(name)}
+
+
+def encode_returned_fields(*, message: Mapping[str, Json] | None = None, call: Mapping[str, Json] | None = None) -> str:
+    """Encode fields of a message, or of the call that follows, as the encrypted content of a reasoning item."""
+    if message is not None and set(message) == {REASONING_CONTENT}:
+        text = message[REASONING_CONTENT]
+    else:
+        text = "\0" + json.dumps({"call": call} if message is None else {"message": message})
     return b64encode(text.encode("utf-8", "surrogatepass")).decode()
+
+
+def _decode_returned_fields(encrypted: str) -> dict[str, dict[str, Json]]:
+    """Decode the result of `encode_returned_fields`; {} if it was modified."""
+    try:
+        text = b64decode(encrypted, validate=True).decode("utf-8", "surrogatepass")
+        decoded = json.loads(text[1:]) if text.startswith("\0") else {"message": {REASONING_CONTENT: text}}
+    except (ValueError, RecursionError):
+        return {}
+    names = {"message": (REASONING_CONTENT, *RETURNED_MESSAGE_FIELDS), "call": RETURNED_CALL_FIELDS}
+    return {
+        kind: pick_fields(decoded[kind], names[kind])
+        for kind in names
+        if isinstance(decoded, dict) and isinstance(decoded.get(kind), dict)
+    }
 
 
 # -- assistant messages ---------------------------------------------------------------------------
 
 
-def _assistant_messages(items: Sequence[Item], model_label: str, issuer: IssuerTag | None) -> list[ChatMessage]:
-    calls = [_tool_call(item, model_label) for item in items if is_client_call(item)]
-    texts = [_message_text(item, model_label) for item in items if item_type(item) == "message"]
-    reasoning_fields = {} if issuer is None else {"reasoning_content": _join_reasoning_text(items, issuer, model_label)}
-    if not calls:
-        return [{"role": "assistant", "content": text, **reasoning_fields} for text in texts]
-    return [{"role": "assistant", "content": "\n".join(texts) or None, **reasoning_fields, "tool_calls": calls}]
+def _assistant_messages(
+    items: Sequence[Item], model_label: str, issuer: IssuerTag, *, has_calls: bool, needs_reasoning: bool
+) -> list[ChatMessage]:
+    """Build the messages of one response, with what its server needs back.
+
+    has_calls:  the turn has calls; without any, servers need no `reasoning_content`
+    """
+    texts: list[str] = []
+    calls: list[Json] = []
+    fields: dict[str, Json] = {REASONING_CONTENT: ""} if has_calls and needs_reasoning else {}
+    call_fields: dict[str, Json] = {}
+    for item in items:
+        if item_type(item) == "message":
+            texts.append(_message_text(item, model_label))
+        elif item_type(item) == "reasoning":
+            untagged = untag_item(item, issuer, model_label)
+            returned = _decode_returned_fields(untagged.get(ENCRYPTED_CONTENT) or "") if untagged else {}
+            call_fields |= returned.get("call", {})
+            for name, value in returned.get("message", {}).items():
+                if name != REASONING_CONTENT or has_calls:
+                    fields[name] = fields[name] + value if type(fields.get(name)) is type(value) is not dict else value
+        else:
+            calls.append({**_tool_call(item, model_label), **call_fields})
+            call_fields = {}
+    if calls:
+        return [{"role": "assistant", "content": "\n".join(texts) or None, **fields, "tool_calls": calls}]
+    return [{"role": "assistant", "content": text, **fields} for text in texts]
 
 
 def _message_text(item: Item, model_label: str) -> str:
@@ -108,24 +166,6 @@ def _message_text(item: Item, model_label: str) -> str:
         return content
     other = next(part["type"] for part in content if part["type"] != "text")
     raise Unsupported(model_label, f"{other} parts in an assistant message", param="input")
-
-
-def _join_reasoning_text(items: Sequence[Item], issuer: IssuerTag, model_label: str) -> str:
-    reasoning_items = (untag_item(item, issuer, model_label) for item in items if item_type(item) == "reasoning")
-    contents = (
-        item[ENCRYPTED_CONTENT]
-        for item in reasoning_items
-        if item is not None and isinstance(item.get(ENCRYPTED_CONTENT), str)
-    )
-    return "".join(map(_decode_reasoning_text, contents))
-
-
-def _decode_reasoning_text(encrypted: str) -> str:
-    """Decode the text of `encode_reasoning_text`; "" if it was modified."""
-    try:
-        return b64decode(encrypted, validate=True).decode("utf-8", "surrogatepass")
-    except ValueError:
-        return ""
 
 
 def _tool_call(item: Item, model_label: str) -> Json:

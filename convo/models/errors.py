@@ -9,6 +9,7 @@
 Adapters wrap every await of a provider in `map_provider_errors`. Keys are removed from all messages.
 """
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,7 @@ from convo.errors import (
     KeyRefused,
     RequestRefused,
     StreamBroken,
+    StreamCut,
     TryLater,
     Unreachable,
     WindowExceeded,
@@ -70,6 +72,9 @@ _WINDOW_EXCEEDED_MESSAGE = re.compile(
 
 _PREFIX_MISMATCH_MESSAGE = re.compile(r"bound to a different conversation")
 """Claude's refusal of thinking whose prefix has changed."""
+
+_RETURNED_FIELD_MESSAGE = re.compile(r"thought_signature|reasoning_content|reasoning_details")
+"""Refusals of a request without fields of an earlier answer; they travel in reasoning items."""
 
 _STATUS_BY_ERROR_TYPE = {
     "invalid_request_error": 400,
@@ -208,7 +213,7 @@ def fault_from_status(
 
     should_retry:  the server's own statement whether a retry makes sense; None if it makes none
     """
-    error = context.clean_error_fields(_error_object(body))
+    error = context.clean_error_fields(find_error(body))
     message = context.clean_message(error["message"])
     fields: dict[str, Any] = {
         "code": _error_code(error),
@@ -232,7 +237,10 @@ def fault_from_status(
             ' "drop_block" for the provider, or continue from a response before the change'
         )
         return RequestRefused(message, hint=hint, **fields)
-    if status == 402 or error.get("code") == "insufficient_quota":
+    if status == 400 and _RETURNED_FIELD_MESSAGE.search(message):
+        hint = "a client that keeps the history must send the reasoning items of each response back"
+        return RequestRefused(message, hint=hint, **fields)
+    if status == 402 or "insufficient_quota" in (error.get("code"), error.get("type")):
         message = message or f"{context.provider} returned HTTP {status}"
         return RequestRefused(message, hint="the account needs credit: see the provider's billing page", **fields)
     is_temporary = status in (408, 409, 429) or status >= 500 or error.get("code") == "conversation_locked"
@@ -256,7 +264,7 @@ def fault_from_response(response: "Response", context: ErrorContext) -> Endpoint
 
 def fault_from_stream_error(body: Json, context: ErrorContext, *, is_streaming: bool) -> EndpointFault:
     """Build the error for an error event; before any other event, its type decides as an HTTP status would."""
-    error = context.clean_error_fields(_error_object(body))
+    error = context.clean_error_fields(find_error(body))
     status = _error_status(error)
     if status is not None and not is_streaming:
         return fault_from_status(status, body, context)
@@ -274,27 +282,38 @@ def fault_from_event(event: StreamEvent, context: ErrorContext, *, is_streaming:
     )
 
 
-def validate_event(event: Json, context: ErrorContext) -> StreamEvent:
-    """Return the value as an event; one without a type gets "error" or "". Raises StreamBroken for any non-object."""
-    if not isinstance(event, dict):
-        raise StreamBroken(f"{context.provider} sent a response that is not an event stream")
-    if not isinstance(event.get("type"), str):
-        return {**event, "type": "error"} if event.get("error") else {**event, "type": ""}
-    return event
+def find_error(body: Json) -> dict[str, Json]:
+    """Find the error object in a body or event, in any form that a server was seen to send. It always has a message.
 
-
-def _error_object(body: Json) -> dict[str, Json]:
-    """Find the error object in `body`; it always has a message. Some servers nest it, some send only text."""
+    The object is nested in `error` or `detail`, or the first of a list (Gemini). Or the reason is text: in place of the
+    object, in a list of `msg` (FastAPI), or in `metadata.raw`, from the server behind a router (OpenRouter).
+    """
     for _ in range(_MAX_ERROR_DEPTH):
-        inner = body.get("error", body.get("detail")) if isinstance(body, Mapping) else None
-        if inner is None:
+        if isinstance(body, list) and body and isinstance(body[0], Mapping):
+            reasons = [
+                entry["msg"] for entry in body if isinstance(entry, Mapping) and isinstance(entry.get("msg"), str)
+            ]
+            body = "; ".join(reasons) or body[0]
+        inner = (body.get("error") or body.get("detail")) if isinstance(body, Mapping) else None
+        if inner is None or isinstance(inner, bool):
             break
         body = inner
-    if isinstance(body, Mapping):
-        message = body.get("message")
-        return {**body, "message": message if isinstance(message, str) else _stringify_message(message)}
-    text = body if isinstance(body, str) and not body.lstrip().startswith("<") else ""
-    return {"message": text}
+    if not isinstance(body, Mapping):
+        return {"message": body if isinstance(body, str) and not body.lstrip().startswith("<") else ""}
+    message, metadata = body.get("message"), body.get("metadata")
+    message = message if isinstance(message, str) else _stringify_message(message)
+    raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
+    if isinstance(raw, str) and raw.strip():
+        message = ": ".join(filter(None, (message, _find_raw_reason(raw))))
+    return {**body, "message": message}
+
+
+def _find_raw_reason(raw: str) -> str:
+    """Return the reason in an error of another server: JSON, or text."""
+    try:
+        return str(find_error(json.loads(raw))["message"]) or raw
+    except (ValueError, RecursionError):
+        return raw
 
 
 def _stringify_message(message: Json) -> str:
@@ -350,7 +369,7 @@ def _connection_fault(error: BaseException, context: ErrorContext, *, is_streami
     import httpx2
 
     if is_streaming:
-        return StreamBroken(f"the connection to {context.provider} broke before the response ended")
+        return StreamCut(f"the connection to {context.provider} broke before the response ended")
     cause_names = _class_names(error.__cause__)  # the aiohttp transport reports all errors as timeouts
     if isinstance(error, httpx2.TimeoutException) and (
         "TimeoutError" in cause_names or "ClientError" not in cause_names

@@ -62,6 +62,7 @@ def open_model(
                 extra_fields=extra,
                 hosted_tools=provider.hosted_tools,
                 custom_tools=provider.custom_tools,
+                resend_fields=provider.resend_fields,
             )
         case "anthropic":
             from convo.models.anthropic import AnthropicModel, check_anthropic_installed

@@ -232,13 +232,25 @@ def _take_buffer(buffer: BytesIO) -> bytes:
 async def _iter_json_values(
     response: "Response", context: ErrorContext, limits: ResponseLimits, decoder: json.JSONDecoder
 ) -> AsyncGenerator[Json, None]:
-    """Yield the JSON values of a stream. Raises EndpointFault."""
+    """Yield the JSON values of a stream, and `DONE_MARKER` where the server sends it. Raises EndpointFault.
+
+    A body that begins with a brace is one JSON value: the answer of a server that does not stream, or an error.
+    """
     sse_decoder, event_count = SSEDecoder(limits.event_bytes), 0
     mapped_errors, time_slice = map_provider_errors(context), TimeSlice()
+    is_first = True
     async with aclosing(response.aiter_bytes()) as pieces:
         while True:
             with mapped_errors:
                 piece = await anext(pieces, None)
+            if is_first and piece and piece.strip():
+                is_first = False
+                if piece.lstrip().startswith((b"{", b"[")):
+                    with mapped_errors:
+                        yield await parse_large_json(
+                            await _read_whole(piece, pieces, limits), limits.event_bytes, decoder
+                        )
+                    return
             for part in _split_chunk(piece):
                 with mapped_errors:
                     events = sse_decoder.feed(part)
@@ -246,6 +258,7 @@ async def _iter_json_values(
                 for data in events:
                     if data.startswith(DONE_MARKER):
                         await _drain_response(pieces, context)
+                        yield DONE_MARKER
                         return
                     with mapped_errors:
                         is_small = len(data) < LARGE_EVENT_BYTES
@@ -262,6 +275,17 @@ async def _iter_json_values(
                     await time_slice.checkpoint()
             if piece is None:
                 return
+
+
+async def _read_whole(start: bytes, pieces: AsyncIterator[bytes], limits: ResponseLimits) -> str:
+    """Read the rest of a body that is not a stream. Raises LimitReached."""
+    body = BytesIO()
+    body.write(start)
+    async for piece in pieces:
+        body.write(piece)
+        if body.tell() > limits.event_bytes:
+            raise LimitReached("event_bytes", limits.event_bytes)
+    return body.getvalue().decode()
 
 
 READ_CHUNK_BYTES = 8 * 1024

@@ -18,9 +18,10 @@ from convo.config.sections import Provider
 from convo.config.settings import ResponseLimits
 from convo.errors import LimitReached, Unsupported
 from convo.history.items import Json
+from convo.models.chat_reader import ChatReader
 from convo.models.errors import ErrorContext, fault_from_response, map_provider_errors, translate_server_key_errors
 from convo.models.http import JSON_DECODER, OPENAI_URL, SSEClient, SSEDecoder, TimeSlice, skip_whitespace
-from convo.models.stream import merge_anthropic_counts, usage_from_anthropic, usage_from_chat
+from convo.models.messages_reader import MessagesReader
 
 
 class PassThroughApi(StrEnum):
@@ -267,14 +268,12 @@ class UsageReader:
 
     def __init__(self, api: PassThroughApi) -> None:
         self._api = api
-        self._counts: dict[str, Json] = {}
+        self._reader: ChatReader | MessagesReader = MessagesReader() if api.is_anthropic else ChatReader()
 
     @property
     def usage(self) -> Json:
         """The usage so far; None if the provider reported none."""
-        if not self._counts or self._api is PassThroughApi.COUNT_MESSAGE_TOKENS:
-            return None
-        return usage_from_anthropic(self._counts) if self._api.is_anthropic else usage_from_chat(self._counts)
+        return None if self._api is PassThroughApi.COUNT_MESSAGE_TOKENS else self._reader.usage
 
     def feed_event(self, data: str) -> None:
         """Read the data of one event."""
@@ -294,8 +293,5 @@ class UsageReader:
             value: Json = json.loads(text)
         except (ValueError, RecursionError):
             return
-        message = value.get("message") if isinstance(value, dict) else None
-        for parent in (message, value):
-            usage = parent.get("usage") if isinstance(parent, dict) else None
-            if isinstance(usage, dict):
-                self._counts = merge_anthropic_counts(self._counts, usage)
+        for _ in self._reader.read(value):
+            pass

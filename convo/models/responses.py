@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from convo.config.sections import PROVIDER_EXTRA_FIELDS
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
-from convo.errors import EndpointFault, StreamBroken
-from convo.history.accumulator import ITEM_EVENTS, SERVER_TERMINAL_EVENTS, START_EVENTS, validate_stream_event
+from convo.errors import EndpointFault, StreamBroken, StreamCut
+from convo.history.accumulator import ITEM_EVENTS, SERVER_TERMINAL_EVENTS, START_EVENTS, TERMINAL_EVENTS
 from convo.history.items import Item, Json, StreamEvent, item_type, to_resendable
 from convo.history.records import pick_reported_fields
 from convo.models.base import (
@@ -35,7 +35,7 @@ from convo.models.base import (
     tag_encrypted_content,
     untag_items,
 )
-from convo.models.errors import fault_from_event, map_provider_errors, validate_event
+from convo.models.errors import fault_from_event, map_provider_errors
 from convo.models.http import (
     OpenAIClientOptions,
     SSEClient,
@@ -44,7 +44,7 @@ from convo.models.http import (
     make_openai_client,
     make_sse_client,
 )
-from convo.models.stream import is_token_count
+from convo.models.responses_reader import ResponsesReader
 from convo.runtime import NewId
 from convo.usage.model_info import has_encrypted_reasoning
 
@@ -80,22 +80,24 @@ class ResponsesModel:
             "stream": True,
         }
         context, is_streaming = self._options.make_error_context(body), False
-        translator = ResponsesEventTranslator(self._issuer_tag(request), self._new_id, request.model)
+        issuer, reader = self._issuer_tag(request), ResponsesReader(self._new_id)
         async with aclosing(self._get_client().stream_json("/responses", body, context, strict=True)) as values:
             async for value in values:
-                event = validate_stream_event(validate_event(value, context))
-                failure = fault_from_event(event, context, is_streaming=is_streaming)
-                if failure:
-                    raise failure
-                translated = translator.translate_event(event)
-                if translator.terminal_event is not None:
-                    await _drain_events(values)
-                    yield translator.terminal_event
-                    return
-                if translated is not None:
+                for event in reader.read(value):
+                    failure = fault_from_event(event, context, is_streaming=is_streaming)
+                    if failure:
+                        raise failure
+                    translated = translate_event(event, issuer, request.model)
+                    if translated is None:
+                        continue
                     is_streaming = True
+                    if translated["type"] in TERMINAL_EVENTS:
+                        await _drain_events(values)
+                        yield translated
+                        return
                     yield translated
-        raise StreamBroken(f"{context.provider} ended the stream before the response was complete")
+        kind = StreamCut if is_streaming else StreamBroken
+        raise kind(f"{context.provider} ended the stream before the response was complete")
 
     @property
     def hosted_tools(self) -> HostedToolsUse:
@@ -177,100 +179,42 @@ _DROPPED_FIELDS = frozenset({"sequence_number", "obfuscation"})
 _DEFAULT_ERROR = {"code": "server_error", "message": "The provider stopped the response."}
 
 
-class ResponsesEventTranslator:
-    """Translates the events of one response; `terminal_event` is set when it arrives."""
-
-    def __init__(self, issuer: IssuerTag, new_id: NewId, model: str) -> None:
-        self.terminal_event: StreamEvent | None = None
-        self._issuer, self._new_id, self._model = issuer, new_id, model
-        self._item_ids: dict[int, str] = {}
-        self._done_items: dict[int, Item] = {}
-
-    def translate_event(self, event: StreamEvent) -> StreamEvent | None:
-        """Return the event to pass on; None for keep-alives, the server's response events and the terminal event."""
-        name = event["type"]
-        if name in SERVER_TERMINAL_EVENTS:
-            self.terminal_event = self._make_terminal_event(event)
-            return None
-        if name in ITEM_EVENTS:
-            return self._translate_item_event(event)
-        if name in START_EVENTS or not name.startswith("response."):
-            return None
-        return self._add_item_id(event)
-
-    def _translate_item_event(self, event: StreamEvent) -> StreamEvent:
-        index = event.get("output_index", len(self._item_ids))
-        item = self._with_item_id(event.get("item") or {}, index)
-        if event["type"] == "response.output_item.done":
-            self._done_items[index] = item
-        return {**_without_dropped_fields(event), "output_index": index, "item": item}
-
-    def _add_item_id(self, event: StreamEvent) -> StreamEvent:
-        """Add the item's id to an event that belongs to an item and lacks it."""
-        index = event.get("output_index")
-        if event.get("item_id") or index not in self._item_ids:
-            return _without_dropped_fields(event)
-        return {**_without_dropped_fields(event), "item_id": self._item_ids[index]}
-
-    def _make_terminal_event(self, event: StreamEvent) -> StreamEvent:
-        response = event.get("response") or {}
-        status = str(event["type"]).removeprefix("response.").replace("cancelled", "failed")
-        output = [self._with_item_id(item, index) for index, item in enumerate(response.get("output") or ())]
-        terminal_response: dict[str, Json] = {
-            "status": status,
-            "model": _str_field(response, "model") or self._model,
-            "output": output or [self._done_items[index] for index in sorted(self._done_items)],
-            "usage": _clean_usage(response.get("usage")),
-            **pick_reported_fields(response),
-        }
-        if status == "incomplete":
-            reason = _str_field(response.get("incomplete_details") or {}, "reason")
-            terminal_response["incomplete_details"] = {"reason": reason} if reason else None
-        if status == "failed":
-            error = response.get("error") or {}
-            terminal_response["error"] = {
-                name: _str_field(error, name) or default for name, default in _DEFAULT_ERROR.items()
-            }
-        return {"type": f"response.{status}", "response": terminal_response}
-
-    def _with_item_id(self, item: Item, index: int) -> Item:
-        """Return the item with an id, which is the same in each event, and with its encrypted content tagged."""
-        if item.get("id"):
-            self._item_ids[index] = item["id"]
-        elif index not in self._item_ids:
-            self._item_ids[index] = self._new_id(_ID_PREFIXES.get(item_type(item), "item"))
-        return tag_encrypted_content({**item, "id": self._item_ids[index]}, self._issuer)
-
-
-_ID_PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs", "custom_tool_call": "ctc"}
-
-
-_USAGE_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
-_USAGE_DETAILS = ("input_tokens_details", "output_tokens_details")
-
-
-def _clean_usage(reported_usage: Mapping[str, Json] | None) -> Json:
-    """Remove the counts that are no numbers of tokens; fields unknown to the API stay."""
-    if not reported_usage:
+def translate_event(event: StreamEvent, issuer: IssuerTag, model: str) -> StreamEvent | None:
+    """Return the event to pass on; None for keep-alives and the server's response events."""
+    name = event["type"]
+    if name in SERVER_TERMINAL_EVENTS:
+        return _make_terminal_event(event, issuer, model)
+    if name in START_EVENTS or not name.startswith("response."):
         return None
-    usage = {
-        name: value for name, value in reported_usage.items() if name not in _USAGE_COUNTS or is_token_count(value)
+    fields = {name: value for name, value in event.items() if name not in _DROPPED_FIELDS}
+    return {**fields, "item": tag_encrypted_content(event["item"], issuer)} if name in ITEM_EVENTS else fields
+
+
+def _make_terminal_event(event: StreamEvent, issuer: IssuerTag, model: str) -> StreamEvent:
+    response = event["response"]
+    status = str(event["type"]).removeprefix("response.").replace("cancelled", "failed")
+    terminal_response: dict[str, Json] = {
+        "status": status,
+        "model": _str_field(response, "model") or model,
+        "output": [tag_encrypted_content(item, issuer) for item in response["output"]],
+        "usage": response.get("usage") or None,
+        **pick_reported_fields(response),
     }
-    for name in _USAGE_DETAILS:
-        if name in usage:
-            details = usage[name] or {}
-            usage[name] = {field: value for field, value in details.items() if is_token_count(value)}
-    return usage
+    if status == "incomplete":
+        reason = _str_field(response.get("incomplete_details") or {}, "reason")
+        terminal_response["incomplete_details"] = {"reason": reason} if reason else None
+    if status == "failed":
+        error = response.get("error") or {}
+        terminal_response["error"] = {
+            name: _str_field(error, name) or default for name, default in _DEFAULT_ERROR.items()
+        }
+    return {"type": f"response.{status}", "response": terminal_response}
 
 
 def _str_field(fields: Mapping[str, Json], name: str) -> str | None:
     """Return a field that is a string; None for any other value."""
     value = fields.get(name)
     return value if isinstance(value, str) else None
-
-
-def _without_dropped_fields(event: StreamEvent) -> dict[str, Json]:
-    return {name: value for name, value in event.items() if name not in _DROPPED_FIELDS}
 
 
 _UNSUPPORTED_EXTRA_FIELDS = frozenset(PROVIDER_EXTRA_FIELDS) - OPENAI_RESPONSES_EXTRA_FIELDS

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from io import StringIO
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from convo.errors import StreamBroken
 from convo.history.items import Item, Json, StreamEvent
+from convo.history.records import NOTICES
 from convo.models.tool_mapping import ClientTool, CustomInputDecoder, build_call_item
 from convo.runtime import NewId
 from convo.usage.cost import MAX_TOKEN_COUNT
@@ -26,6 +26,17 @@ _SURROGATE, _HIGH_SURROGATE = re.compile("[\ud800-\udfff]"), re.compile("[\ud800
 def is_token_count(value: Json) -> bool:
     """Whether a value in a server's usage is a possible number of tokens."""
     return type(value) is int and 0 <= value <= MAX_TOKEN_COUNT
+
+
+def read_token_count(counts: Mapping[str, Json], *names: str) -> int:
+    """Return the first count above 0 of the fields with these names, "details.field"; 0 for any other value."""
+    for name in names:
+        value: Json = counts
+        for step in name.split("."):
+            value = value.get(step) if isinstance(value, Mapping) else None
+        if type(value) in (int, float) and 0 < value <= MAX_TOKEN_COUNT:
+            return int(value)
+    return 0
 
 
 def make_usage(
@@ -49,57 +60,50 @@ def make_usage(
     }
 
 
-def usage_from_chat(counts: Mapping[str, Json], *, is_strict: bool = False) -> Json:
-    """Convert the token counts of chat completions to usage; DeepSeek counts cached tokens in a field of its own.
+class Ending(NamedTuple):
+    """How an answer ended.
 
-    is_strict:  raise StreamBroken for a count, or details, of another type, instead of counting 0
+    reason:      of an incomplete answer: "max_output_tokens" or "content_filter"
+    word:        the server's own word for the end
+    is_unknown:  convo does not know that word, or there was none
     """
 
-    def count(*path: str) -> int:
-        return _read_count(counts, path, is_strict=is_strict)
-
-    return make_usage(
-        count("prompt_tokens"),
-        count("completion_tokens"),
-        cached=count("prompt_tokens_details", "cached_tokens") or count("prompt_cache_hit_tokens"),
-        written=count("prompt_tokens_details", "cache_write_tokens"),
-        reasoning=count("completion_tokens_details", "reasoning_tokens"),
-    )
+    status: Literal["completed", "incomplete", "failed"]
+    reason: str | None = None
+    word: str = ""
+    is_unknown: bool = False
 
 
-def usage_from_anthropic(counts: Mapping[str, Json]) -> Json:
-    """Convert the token counts of Anthropic's Messages API to usage; a count of another type is 0.
+_COMPLETED, _FAILED = Ending("completed"), Ending("failed")
+_AT_LIMIT, _FILTERED = Ending("incomplete", "max_output_tokens"), Ending("incomplete", "content_filter")
 
-    Claude counts cache reads and cache writes apart from `input_tokens`.
+_ENDINGS: Mapping[str, Ending] = {
+    **dict.fromkeys(("stop", "tool_calls", "function_call", "tool_use", "end_turn", "pause_turn"), _COMPLETED),
+    **dict.fromkeys(("eos", "eos_token", "stop_sequence", "end", "complete", "refusal"), _COMPLETED),
+    **dict.fromkeys(("length", "max_tokens", "model_length", "model_context_window_exceeded"), _AT_LIMIT),
+    **dict.fromkeys(("content_filter", "safety", "sensitive", "recitation"), _FILTERED),
+    **dict.fromkeys(("error", "network_error", "insufficient_system_resource", "abort"), _FAILED),
+    "malformed_function_call": _FAILED,
+}
+"""The words of servers for the end of an answer, in lower case."""
+
+
+def read_ending(word: Json, *, is_whole: bool, has_whole_calls: bool) -> Ending | None:
+    """Read a server's word for the end of an answer: a finish reason, or a stop reason; null and "" are none.
+
+    is_whole:         the answer has an end apart from that word: [DONE], a last usage, or it is a whole body
+    has_whole_calls:  the arguments of every call are complete
+
+    Returns None for an answer that was cut: without a word and an end.
     """
-
-    def count(*path: str) -> int:
-        return _read_count(counts, path, is_strict=False)
-
-    cached, written = count("cache_read_input_tokens"), count("cache_creation_input_tokens")
-    return make_usage(
-        count("input_tokens") + cached + written,
-        count("output_tokens"),
-        cached=cached,
-        written=written,
-        written_1h=count("cache_creation", "ephemeral_1h_input_tokens"),
-        reasoning=count("output_tokens_details", "thinking_tokens"),
-    )
-
-
-def merge_anthropic_counts(earlier: Mapping[str, Json], counts: Mapping[str, Json] | None) -> dict[str, Json]:
-    """Return the counts of a stream after one more event: those that are not null replace the earlier ones."""
-    return {**earlier, **{name: value for name, value in (counts or {}).items() if value is not None}}
-
-
-def _read_count(counts: Mapping[str, Json], path: Sequence[str], *, is_strict: bool) -> int:
-    value: Json = counts
-    for name in path:
-        value = value.get(name) if isinstance(value, Mapping) else None
-        is_valid = value is None or isinstance(value, int if name == path[-1] else Mapping)
-        if is_strict and not is_valid:
-            raise StreamBroken("the response has a field that chat completions does not define")
-    return value if type(value) is int else 0
+    name = word if isinstance(word, str) else str(word or "")
+    if not name and not is_whole:
+        return None
+    ending = _ENDINGS.get(name.lower(), None)
+    if ending is None:
+        unknown = _COMPLETED if has_whole_calls else _AT_LIMIT
+        return unknown._replace(word=name, is_unknown=True)
+    return ending._replace(word=name)
 
 
 class PartList(NamedTuple):
@@ -141,6 +145,7 @@ class ResponseEventWriter:
         self._reasoning_part = "summary_text" if summarized else "reasoning_text"
         self._new_id = new_id
         self._output: list[dict[str, Json]] = []
+        self._discarded: list[dict[str, Json]] = []
         self._open_item: dict[str, Json] | None = None
         self._open_part: dict[str, Json] | None = None
         self._part_list = CONTENT_PARTS
@@ -212,6 +217,23 @@ class ResponseEventWriter:
         self._call_ids.add(unused_id)
         return unused_id
 
+    def report(self, notice: str) -> None:
+        """Report a part of the server's answer that was not understood, in one sentence for the user."""
+        notices = self.reported.setdefault(NOTICES, [])
+        if notice not in notices:
+            notices.append(notice)
+
+    def restart(self) -> None:
+        """Discard the items so far. New items of the same types have their places and ids in the events."""
+        self._discarded, self._output = self._output, []
+        self._open_item = self._open_part = self._buffered_call = self._input_decoder = None
+        self._delta_buffer, self._pending_surrogate = StringIO(newline=""), ""
+        self._call_ids.clear()
+
+    def finish_incomplete_item(self) -> Iterator[StreamEvent]:
+        """End the open item, which the server did not complete."""
+        yield from self._finish_item("incomplete")
+
     def write_arguments(self, delta: str) -> Iterator[StreamEvent]:
         """Write a part of the open call's arguments. Raises ValueError without an open call."""
         call = self._open_item
@@ -273,6 +295,9 @@ class ResponseEventWriter:
 
     def _start_item(self, item: dict[str, Json]) -> Iterator[StreamEvent]:
         yield from self._finish_item("completed")
+        place = len(self._output)
+        if place < len(self._discarded) and self._discarded[place]["type"] == item["type"]:
+            item["id"] = self._discarded[place]["id"]
         self._open_item = {**item, "status": "in_progress"}
         self._output.append(self._open_item)
         yield self._make_event("response.output_item.added", with_id=False, item=deepcopy(self._open_item))

@@ -13,18 +13,21 @@ adapters' own translators are for requests that convo sent; they reject fields t
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from convo.errors import StreamBroken
-from convo.history.accumulator import SERVER_TERMINAL_EVENTS, ResponseAccumulator, validate_stream_event
+from convo.history.accumulator import SERVER_TERMINAL_EVENTS, ResponseAccumulator
 from convo.history.canonical import STRICT_JSON_DECODER, count_value_signs, has_too_many_values, is_utf8_encodable
 from convo.history.items import ENCRYPTED_FIELD, Item, Json, is_item, is_valid_id, user_message
 from convo.history.records import LINK_STATUSES, LinkStatus, strip_secret_fields, strip_tool_secrets
 from convo.history.request_body import split_request_body, strip_body_secrets
 from convo.inspect.redaction import SECRET_RULES, Redactor
-from convo.models.stream import merge_anthropic_counts, usage_from_anthropic, usage_from_chat
+from convo.models.chat_reader import ChatReader, read_parts, read_reasoning
+from convo.models.errors import find_error
+from convo.models.messages_reader import MessagesReader
+from convo.models.responses_reader import ResponsesReader
+from convo.models.stream import Ending
 from convo.recording.exchange import ExchangeRequest, ExchangeResponse, Protocol
 
 MAX_ITEMS = 20_000
@@ -112,13 +115,10 @@ def decode_response(request: ExchangeRequest, response: ExchangeResponse) -> Dec
     document, events, is_whole = _parse_response_body(response.body)
     if not is_whole:
         notes = (*notes, "the response has too many events or values: the rest was left out")
-    is_refused = response.status is not None and response.status >= 400
-    if is_refused or (document is not None and document.get("error") and not document.get("output")):
-        error = _make_error((document or {}).get("error"), f"HTTP status {response.status}")
-        return DecodedResponse("failed", error=error, notes=notes)
+    if response.status is not None and response.status >= 400:
+        return DecodedResponse("failed", error=_make_error(document, f"HTTP status {response.status}"), notes=notes)
     try:
-        protocol = _PROTOCOLS[request.protocol]
-        decoded = protocol.decode_response(document) if document is not None else protocol.decode_events(events)
+        decoded = _PROTOCOLS[request.protocol].decode_answer(events if document is None else [document])
     except RecursionError:
         return DecodedResponse("failed", error=_make_error(None, "the response is nested too deeply"), notes=notes)
     if len(decoded.output) > MAX_ITEMS:
@@ -141,7 +141,9 @@ class StreamedText:
     """Returns the text in the events of a stream as they arrive, of one response."""
 
     def __init__(self, protocol: Protocol) -> None:
-        self._find_text = _TEXT_OF_EVENT[protocol]
+        self._reader: ChatReader | MessagesReader | None = (
+            ChatReader() if protocol == "chat_completions" else MessagesReader() if protocol == "messages" else None
+        )
         self._rest = b""
 
     def add(self, piece: bytes) -> str:
@@ -157,30 +159,12 @@ class StreamedText:
             return ""
         event = _parse_json(text) if b'"delta"' in text else None
         try:
-            delta = self._find_text(event) if isinstance(event, dict) else None
+            if self._reader is not None:
+                return "".join(piece.text for piece in self._reader.read(event) if piece.kind == "text")
         except RecursionError:
             return ""
-        return delta if isinstance(delta, str) else ""
-
-
-def _text_of_responses_event(event: dict[str, Json]) -> Json:
-    return event.get("delta") if event.get("type") == "response.output_text.delta" else None
-
-
-def _text_of_chat_chunk(chunk: dict[str, Json]) -> Json:
-    choices = [choice for choice in _as_dicts(chunk.get("choices")) if not _as_count(choice.get("index"))]
-    return _as_dict(choices[0].get("delta")).get("content") if choices else None
-
-
-def _text_of_messages_event(event: dict[str, Json]) -> Json:
-    return _as_dict(event.get("delta")).get("text") if event.get("type") == "content_block_delta" else None
-
-
-_TEXT_OF_EVENT: Mapping[Protocol, Callable[[dict[str, Json]], Json]] = {
-    "responses": _text_of_responses_event,
-    "chat_completions": _text_of_chat_chunk,
-    "messages": _text_of_messages_event,
-}
+        fields = _as_dict(event)
+        return _as_text(fields.get("delta")) if fields.get("type") == "response.output_text.delta" else ""
 
 
 _ENDED_EARLY = {"code": "stream_ended", "message": "the response ended before it was complete"}
@@ -270,15 +254,14 @@ def _without(fields: Mapping[str, Json], *names: str) -> dict[str, Json]:
 _CREDENTIAL_RULES = tuple(rule for rule in SECRET_RULES if rule.kind in ("private-key", "api-key", "token", "password"))
 
 
-def _make_error(error: Json, default_message: str) -> dict[str, str]:
-    """Return the code and the message of an error object of any of the protocols; servers quote refused keys in it."""
-    fields = _as_dict(error)
-    code = fields.get("code") if isinstance(fields.get("code"), str) else fields.get("type")
-    message = _as_text(fields.get("message") if fields else error) or default_message
+def _make_error(body: Json, default_message: str) -> dict[str, str]:
+    """Return the code and the message of a body or event with an error; servers quote refused keys in it."""
+    error = find_error(body)
+    code = error["code"] if isinstance(error.get("code"), str) else error.get("type")
     redactor = Redactor(_CREDENTIAL_RULES)
     return {
         "code": redactor.redact_text(_as_text(code)[:MAX_NAME_CHARS]) or "upstream_error",
-        "message": redactor.redact_text(message),
+        "message": redactor.redact_text(_as_text(error["message"]) or default_message),
     }
 
 
@@ -322,23 +305,19 @@ def _decode_responses_request(body: dict[str, Json]) -> DecodedRequest:
     )
 
 
-def _decode_responses_events(events: Sequence[dict[str, Json]]) -> DecodedResponse:
-    accumulator, started, response_id = ResponseAccumulator(), dict[str, Json](), None
-    for event in events:
+def _decode_responses_answer(events: Iterable[Json]) -> DecodedResponse:
+    reader, accumulator, started, response_id = ResponsesReader(), ResponseAccumulator(), dict[str, Json](), None
+    for event in (read for value in events for read in reader.read(value)):
         kind, response = _as_text(event.get("type")), _as_dict(event.get("response"))
         if kind == "error":
-            error = _make_error(event.get("error") or event, "the stream ended with an error")
+            error = _make_error(event, "the stream ended with an error")
             return DecodedResponse("failed", response_id, output=_to_items(accumulator.incomplete_output), error=error)
         if response:
             started, response_id = response, _as_id(response.get("id")) or response_id
         if kind in SERVER_TERMINAL_EVENTS:
             decoded = _decode_responses_response({**response, "status": kind.removeprefix("response.")})
-            output = decoded.output or _to_items(accumulator.incomplete_output)
-            return replace(decoded, id=decoded.id or response_id, output=output)
-        try:
-            accumulator.add(validate_stream_event(event))
-        except (StreamBroken, KeyError, TypeError, AttributeError):
-            continue
+            return replace(decoded, id=decoded.id or response_id)
+        accumulator.add(event)
     output = _to_items(accumulator.incomplete_output)
     return DecodedResponse(
         "incomplete" if output else "failed",
@@ -408,7 +387,7 @@ def _decode_chat_tool(tool: Json) -> Json:
 
 _CHAT_MESSAGE_FIELDS = (
     "role", "content", "refusal", "tool_calls", "function_call", "tool_call_id", "reasoning_content", "reasoning",
-    "audio", "annotations",
+    "thinking", "audio", "annotations",
 )  # fmt: skip
 
 
@@ -421,19 +400,21 @@ def _decode_chat_message(message: dict[str, Json]) -> list[Json]:
         parts = _decode_chat_content(output, "input_text") if isinstance(output, list) else output
         return [{"type": "function_call_output", "call_id": call_id, "output": parts, **extra}]
     text_type = "output_text" if role == "assistant" else "input_text"
-    content = _decode_chat_content(message.get("content"), text_type)
+    parts = message.get("content")
+    thinking = [part for part in _as_dicts(parts) if part.get("type") == "thinking"]  # Mistral
+    others = [part for part in _as_list(parts) if part not in thinking] if thinking else parts
+    content = _decode_chat_content(others, text_type)
     if message.get("refusal"):
         content.append({"type": "refusal", "refusal": message["refusal"]})
-    if message.get("audio"):
+    if any(_as_dict(message.get("audio")).values()):
         content.append({"type": "output_audio", **_as_dict(message["audio"])})
     items: list[Json] = []
-    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    reasoning = read_reasoning(message) + "".join(text for _, text in read_parts(thinking, "reasoning"))
     if reasoning:
         items.append(_make_reasoning(reasoning))
     calls = [_decode_chat_call(call) for call in _as_list(message.get("tool_calls"))]
-    if isinstance(message.get("function_call"), dict):
-        legacy = message["function_call"]
-        calls.append({"type": "function_call", "call_id": f"call_{_as_text(legacy.get('name'))}", **legacy})
+    if any(_as_dict(message.get("function_call")).values()):
+        calls.append(_decode_chat_call({"function": message["function_call"]}))
     if content or extra or not (items or calls):
         items.append({"type": "message", "role": role, "content": content, **extra})
     return [*items, *calls]
@@ -442,11 +423,11 @@ def _decode_chat_message(message: dict[str, Json]) -> list[Json]:
 def _decode_chat_call(call: Json) -> Json:
     fields = _as_dict(call)
     kind, extra = fields.get("type") or "function", _without(fields, "id", "type", "function", "custom", "index")
-    if kind == "custom":
-        return {"type": "custom_tool_call", "call_id": fields.get("id"), **_as_dict(fields.get("custom")), **extra}
-    if kind == "function" and isinstance(fields.get("function"), dict):
-        return {"type": "function_call", "call_id": fields.get("id"), **fields["function"], **extra}
-    return call if is_item(call) else {"type": "unknown", "value": call}
+    if kind not in ("function", "custom") or not isinstance(fields.get(kind), dict):
+        return call if is_item(call) else {"type": "unknown", "value": call}
+    body = fields[kind]
+    call_id = fields.get("id") or f"call_{_as_text(body.get('name'))}"
+    return {"type": "custom_tool_call" if kind == "custom" else "function_call", "call_id": call_id, **body, **extra}
 
 
 def _decode_chat_content(content: Json, text_type: str) -> list[Json]:
@@ -470,109 +451,60 @@ def _decode_chat_content(content: Json, text_type: str) -> list[Json]:
 
 
 def _make_reasoning(text: Json) -> dict[str, Json]:
-    parts = [{"type": "reasoning_text", "text": text}] if isinstance(text, str) else text
-    return {"type": "reasoning", "summary": [], "content": parts}
+    return {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": text}]}
 
 
-def _decode_chat_events(chunks: Sequence[dict[str, Json]]) -> DecodedResponse:
-    """Assemble the chunks of the first choice, and decode the completion."""
-    message: dict[str, Json] = {"role": "assistant"}
-    calls: dict[int | str | None, dict[str, Json]] = {}
-    call_texts: dict[tuple[int | str | None, str], list[str]] = {}
-    lists: dict[str, list[Json]] = {}
-    head: dict[str, Json] = {}
-    texts: dict[str, list[str]] = {}
-    finish_reason: Json = None
-    last_call: int | str | None = None
-    choice_indexes = {0}
+def _decode_chat_answer(chunks: Iterable[Json]) -> DecodedResponse:
+    """Decode the chunks of a stream, or a whole body."""
+    reader = ChatReader()
+    texts: dict[str, list[str]] = {"reasoning": [], "text": [], "refusal": []}
     for chunk in chunks:
-        if chunk.get("error"):
-            head["error"] = chunk["error"]
-        head |= {name: chunk[name] for name in ("id", "model", "usage") if chunk.get(name)}
-        for choice in _as_dicts(chunk.get("choices")):
-            choice_indexes.add(_as_count(choice.get("index")))
-            if _as_count(choice.get("index")):
-                continue
-            delta = _as_dict(choice.get("delta"))
-            for name, value in delta.items():
-                if name == "tool_calls":
-                    for piece in _as_dicts(value):
-                        index = piece.get("index")
-                        if not isinstance(index, int):
-                            index = _as_text(piece.get("id")) or last_call
-                        last_call = index
-                        call = calls.setdefault(index, {})
-                        for kind, text in _add_chat_call_piece(call, piece):
-                            call_texts.setdefault((index, kind), []).append(text)
-                elif name == "role" or value is None:
-                    continue
-                elif isinstance(value, str):
-                    texts.setdefault(name, []).append(value)
-                elif isinstance(value, list):
-                    lists.setdefault(name, []).extend(value)
-                else:
-                    message[name] = value
-            finish_reason = choice.get("finish_reason") or finish_reason
-    message |= lists
-    message |= {name: "".join(pieces) for name, pieces in texts.items()}
-    for (index, kind), pieces in call_texts.items():
-        calls[index][kind][_CALL_TEXTS[kind]] = "".join(pieces)
-    if calls:
-        message["tool_calls"] = list(calls.values())
-    choices = [{"index": index, "message": message, "finish_reason": finish_reason} for index in choice_indexes]
-    return _decode_chat_response({**head, "choices": choices})
-
-
-_CALL_TEXTS = {"function": "arguments", "custom": "input"}
-"""The field of each kind of call whose pieces are appended."""
-
-
-def _add_chat_call_piece(call: dict[str, Json], piece: Mapping[str, Json]) -> list[tuple[str, str]]:
-    """Add a part of a call: names and ids replace the earlier ones. Return the kind and text of appended parts."""
-    call |= _without(piece, "index", *_CALL_TEXTS)
-    texts: list[tuple[str, str]] = []
-    for kind, field_name in _CALL_TEXTS.items():
-        fields = piece.get(kind)
-        if isinstance(fields, dict):
-            target = call.setdefault(kind, {})
-            target |= _without(fields, field_name)
-            text = fields.get(field_name)
-            texts.append((kind, text if isinstance(text, str) else ""))
-    return texts
-
-
-_CHAT_INCOMPLETE_REASONS = {
-    "length": "max_output_tokens",
-    "model_length": "max_output_tokens",
-    "content_filter": "content_filter",
-}
-
-
-def _decode_chat_response(completion: dict[str, Json]) -> DecodedResponse:
-    choices = _as_dicts(completion.get("choices"))
-    choice = choices[0] if choices else {}
-    message, reason = _as_dict(choice.get("message")), choice.get("finish_reason")
-    incomplete_code = _CHAT_INCOMPLETE_REASONS.get(_as_text(reason))
-    has_output = any(value for name, value in message.items() if name != "role")
-    output = _to_items(_decode_chat_message({"role": "assistant", **message})) if has_output else ()
-    usage = _as_dict(completion.get("usage"))
-    error: dict[str, str] | None = None
-    status: LinkStatus = "completed"
-    if completion.get("error"):
-        status, error = "failed", _make_error(completion["error"], "the stream ended with an error")
-    elif incomplete_code is not None:
-        status, error = "incomplete", {"code": incomplete_code, "message": "the response is incomplete"}
-    elif reason is None:
-        status, error = ("incomplete" if output else "failed"), _ENDED_EARLY
-    return DecodedResponse(
-        status,
-        _as_id(completion.get("id")),
-        _as_name(completion["model"]) if completion.get("model") else None,
-        output,
-        usage_from_chat(usage) if usage else None,
-        error,
-        (f"only the first of {len(choices)} choices was recorded",) if len(choices) > 1 else (),
+        for kind, text, _ in reader.read(chunk):
+            if kind in texts:
+                texts[kind].append(text)
+    reasoning, text, refusal = ("".join(pieces) for pieces in texts.values())
+    calls = [
+        {"id": call.id or None, "type": kind, kind: {"name": call.name, field: call.arguments}, **call.fields}
+        for call in reader.calls
+        for kind, field in [("custom", "input") if call.is_custom else ("function", "arguments")]
+    ]
+    message = {"content": text, "reasoning": reasoning, "refusal": refusal, "tool_calls": calls, **reader.fields}
+    has_output = text or reasoning or refusal or calls or reader.fields
+    count = 1 + len(reader.other_choices)
+    return _make_answer(
+        reader.ending(),
+        reader.error,
+        reader.id,
+        reader.model,
+        _to_items(_decode_chat_message({"role": "assistant", **message})) if has_output else (),
+        reader.usage,
+        (f"only the first of {count} choices was recorded",) if count > 1 else (),
     )
+
+
+def _make_answer(
+    ending: Ending | None,
+    failure: Json,
+    response_id: str | None,
+    model: str | None,
+    output: tuple[Item, ...],
+    usage: Json,
+    notes: tuple[str, ...],
+) -> DecodedResponse:
+    """Build the response from how it ended; `failure` is the event or body with an error."""
+    status: LinkStatus
+    error: dict[str, str] | None = None
+    if failure is not None:
+        status, error = "failed", _make_error(failure, "the stream ended with an error")
+    elif ending is None:
+        status, error = ("incomplete" if output else "failed"), _ENDED_EARLY
+    else:
+        status = ending.status
+        if status == "incomplete":
+            error = {"code": str(ending.reason), "message": "the response is incomplete"}
+        elif status == "failed":
+            error = _make_error(None, f"the provider ended the response with {ending.word!r}")
+    return DecodedResponse(status, _as_id(response_id), _as_name(model) if model else None, output, usage, error, notes)
 
 
 # -- Anthropic Messages ---------------------------------------------------------------------------------
@@ -686,85 +618,31 @@ def _decode_anthropic_block(block: Json) -> Json:
     return block
 
 
-_ANTHROPIC_DELTAS = {
-    "text_delta": "text",
-    "thinking_delta": "thinking",
-    "signature_delta": "signature",
-    "input_json_delta": "partial_json",
-    "compaction_delta": "content",
-}
-"""The field of the delta, which is also the field of the block, except for JSON."""
-
-
-def _decode_messages_events(events: Sequence[dict[str, Json]]) -> DecodedResponse:
-    """Assemble the message from the events, and decode it."""
-    message: dict[str, Json] = {}
-    blocks: dict[Json, dict[str, Json]] = {}
-    texts: dict[tuple[Json, str], list[str]] = {}
+def _decode_messages_answer(events: Iterable[Json]) -> DecodedResponse:
+    """Decode the events of a stream, or a whole body."""
+    reader = MessagesReader()
     for event in events:
-        index = event.get("index") if isinstance(event.get("index"), int) else -1
-        match event.get("type"):
-            case "message_start":
-                message |= _as_dict(event.get("message"))
-            case "content_block_start":
-                blocks[index] = dict(_as_dict(event.get("content_block")))
-            case "content_block_delta":
-                delta = _as_dict(event.get("delta"))
-                name = _ANTHROPIC_DELTAS.get(_as_text(delta.get("type")), "")
-                block = blocks.setdefault(index, {"type": "text"})
-                if name and isinstance(delta.get(name), str):
-                    texts.setdefault((index, name), []).append(delta[name])
-                elif "citation" in delta:
-                    if not isinstance(block.get("citations"), list):
-                        block["citations"] = []
-                    block["citations"].append(delta["citation"])
-            case "message_delta":
-                message |= _as_dict(event.get("delta"))
-                message["usage"] = merge_anthropic_counts(_as_dict(message.get("usage")), _as_dict(event.get("usage")))
-            case "error":
-                message["error"] = event.get("error")
-    for (index, name), pieces in texts.items():
-        text = "".join(pieces)
-        if name == "partial_json":
-            arguments = _parse_json(text)
-            blocks[index]["input"] = text if arguments is None else arguments
-        else:
-            earlier = blocks[index].get(name)
-            blocks[index][name] = (earlier if isinstance(earlier, str) else "") + text
-    return _decode_messages_response({**message, "content": list(blocks.values())})
-
-
-def _decode_messages_response(message: dict[str, Json]) -> DecodedResponse:
-    blocks, reason = _as_list(message.get("content")), message.get("stop_reason")
-    output = _to_items(_decode_anthropic_message({"role": "assistant", "content": blocks})) if blocks else ()
-    usage = _as_dict(message.get("usage"))
-    error: dict[str, str] | None = None
-    status: LinkStatus = "completed"
-    if message.get("error"):
-        status, error = "failed", _make_error(message["error"], "the stream ended with an error")
-    elif reason in ("max_tokens", "model_context_window_exceeded"):
-        status, error = "incomplete", {"code": "max_output_tokens", "message": "the response is incomplete"}
-    elif reason is None:
-        status, error = ("incomplete" if output else "failed"), _ENDED_EARLY
-    return DecodedResponse(
-        status,
-        _as_id(message.get("id")),
-        _as_name(message["model"]) if message.get("model") else None,
-        output,
-        usage_from_anthropic(usage) if usage else None,
-        error,
-        ("the model refused to answer",) if reason == "refusal" else (),
+        for _ in reader.read(event):
+            pass
+    blocks, message = [block.to_fields() for block in reader.blocks], reader.message
+    return _make_answer(
+        reader.ending(),
+        reader.error,
+        message.get("id"),
+        message.get("model"),
+        _to_items(_decode_anthropic_message({"role": "assistant", "content": blocks})) if blocks else (),
+        reader.usage,
+        ("the model refused to answer",) if message.get("stop_reason") == "refusal" else (),
     )
 
 
-class _ProtocolDecoders(NamedTuple):
+class _ProtocolDecoder(NamedTuple):
     decode_request: Callable[[dict[str, Any]], DecodedRequest]
-    decode_response: Callable[[dict[str, Any]], DecodedResponse]
-    decode_events: Callable[[Sequence[dict[str, Any]]], DecodedResponse]
+    decode_answer: Callable[[Iterable[Json]], DecodedResponse]
 
 
-_PROTOCOLS: Mapping[str, _ProtocolDecoders] = {
-    "responses": _ProtocolDecoders(_decode_responses_request, _decode_responses_response, _decode_responses_events),
-    "chat_completions": _ProtocolDecoders(_decode_chat_request, _decode_chat_response, _decode_chat_events),
-    "messages": _ProtocolDecoders(_decode_messages_request, _decode_messages_response, _decode_messages_events),
+_PROTOCOLS: Mapping[str, _ProtocolDecoder] = {
+    "responses": _ProtocolDecoder(_decode_responses_request, _decode_responses_answer),
+    "chat_completions": _ProtocolDecoder(_decode_chat_request, _decode_chat_answer),
+    "messages": _ProtocolDecoder(_decode_messages_request, _decode_messages_answer),
 }

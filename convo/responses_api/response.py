@@ -231,6 +231,9 @@ ABANDONED_ERROR: Mapping[str, Json] = {
 
 MODEL_FAILED_ERROR: dict[str, Json] = {"code": "server_error", "message": "The model failed."}
 
+STREAM_CUT_REASON = "stream_ended"
+"""The reason of an incomplete response whose stream ended in the middle."""
+
 INCOMPLETE_MESSAGES: Mapping[str, str] = {
     "max_output_tokens": "The response is incomplete: it reached its limit of output tokens.",
     "content_filter": "The response is incomplete: a content filter stopped it.",
@@ -276,7 +279,7 @@ def _build_result(event: StreamEvent) -> TurnResult:
     if event["type"] == "response.completed":
         return TurnResult("completed", output, usage)
     if event["type"] == "response.incomplete":
-        if "limit" in (response.get("error") or {}):
+        if response.get("error"):  # of a limit, or a stream that was cut
             return TurnResult("incomplete", output, usage, response["error"])
         reason = (response.get("incomplete_details") or {}).get("reason") or "max_output_tokens"
         message = INCOMPLETE_MESSAGES.get(reason, "The response is incomplete.")
@@ -312,6 +315,13 @@ def build_failed_event(fault: ConvoError, output: Sequence[Item]) -> StreamEvent
     """Build the terminal event of a response that `fault` ended; `output` is its finished items."""
     error = {"code": fault.code, "message": fault.message}
     return {"type": "response.failed", "response": {"output": list(output), "error": error}}
+
+
+def build_cut_event(cut: ConvoError, output: Sequence[Item]) -> StreamEvent:
+    """Build the terminal event of a response whose stream ended in the middle; `output` is its partial output."""
+    error = {"code": STREAM_CUT_REASON, "message": cut.message}
+    response = {"output": list(output), "error": error, "incomplete_details": {"reason": STREAM_CUT_REASON}}
+    return {"type": "response.incomplete", "response": response}
 
 
 def build_limit_event(limit_error: LimitReached, output: Sequence[Item]) -> StreamEvent:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from convo.endpoints.base import IsSteered
-from convo.errors import Conflict, ConvoError, LimitReached, NotFound, StoreFault, StreamBroken, TryLater
+from convo.errors import Conflict, ConvoError, LimitReached, NotFound, StoreFault, StreamBroken, StreamCut, TryLater
 from convo.history.accumulator import TERMINAL_EVENTS, ResponseAccumulator, StreamedTextChecksum, validate_stream_event
 from convo.history.items import Item, Json, StreamEvent, is_valid_id, item_type
 from convo.history.pairing import build_required_input, has_open_hosted_call
@@ -224,13 +224,14 @@ class ResponseStream:
         try:
             return self._record(await anext(self._events))
         except StopAsyncIteration:
-            return response.build_failed_event(
-                StreamBroken("the model's response ended before it was complete"), self.finished_items
-            )
+            cut = StreamCut("the model's response ended before it was complete")
+            return response.build_cut_event(cut, self.received_items())
+        except StreamCut as cut:
+            return response.build_cut_event(cut, self.received_items())
         except LimitReached as limit:
             return response.build_limit_event(limit, self.received_items())
         except ConvoError as fault:
-            return response.build_failed_event(fault, self.finished_items)
+            return response.build_failed_event(fault, self.received_items())
 
     def can_end_before(self, event: StreamEvent) -> bool:
         """Whether the response can end between its finished items and `event`, and a user message continue it.

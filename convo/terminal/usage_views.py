@@ -11,7 +11,7 @@ from shlex import quote
 
 from convo.config.sections import Price
 from convo.history.items import Json
-from convo.history.records import UPSTREAM_ID, Link
+from convo.history.records import NOTICES, UPSTREAM_ID, Link
 from convo.inspect.context_window import COUNTED_BY_ENDPOINT, COUNTED_BY_ESTIMATE, ContextUsage
 from convo.inspect.view import PathIndex, UsageTotals, sum_link_usage
 from convo.terminal.rich_output import render_bar
@@ -90,6 +90,8 @@ def reported_rows(reported: Mapping[str, Json]) -> Iterator[KeyValue]:
     """Yield a row for each field that a response's provider reported; its text is not trusted."""
     if "prompt_cache_diagnostics" in reported:
         yield "prompt cache", _describe_cache_diagnostics(reported["prompt_cache_diagnostics"])
+    for notice in reported.get(NOTICES) or ():
+        yield "note", escape_control_chars(str(notice))
     if "input_transformations" in reported:
         yield "removed", _describe_transformations(reported["input_transformations"])
     if "tool_usage" in reported:

@@ -15,7 +15,7 @@ from tests.config.settings_inputs import make_settings
 NOT_A_VARIABLE = "must be the name of an environment variable; the value may be a key and is not shown"
 PROVIDER_KEYS = (
     "api, base_url, key_env, token_env, owner, organisation, project, api_version, deployment, key_file, keyring,"
-    " extra_fields, hosted_tools, custom_tools, prefix_mismatch_behavior"
+    " extra_fields, hosted_tools, custom_tools, resend_fields, prefix_mismatch_behavior"
 )
 NOT_EXTRA_FIELDS = (
     "must be an array with values among service_tier, prompt_cache_key, prompt_cache_retention, prompt_cache_options,"

@@ -184,6 +184,13 @@ NOTES = {
         "omit",
         "`refuse`",
     ),
+    "providers.NAME.resend_fields": Note(
+        "For a provider whose API is `chat`: what its server sent for its own use and needs in the next request goes"
+        " back to it, and to no other: `reasoning_content` of a turn with calls (DeepSeek, Kimi), `reasoning_details`"
+        " (OpenRouter), the signatures of Gemini in `extra_content`.",
+        "false",
+        "`true`",
+    ),
     "providers.NAME.custom_tools": Note(
         "Custom tools, for a provider whose API is `chat`: `native` sends them as such, with their grammar, `function`"
         " as functions with one string. `auto` is `native` for GPT-5 and later models of OpenAI and Azure, else"

@@ -136,8 +136,8 @@ async def test_an_error_of_the_model_is_raised_unchanged(store: Store) -> None:
     assert error_fields(error) == ("unsupported", 400, "input")
 
 
-async def test_a_response_whose_stream_breaks_is_stored_with_its_completed_items(store: Store) -> None:
-    model = GatedModel(fails=StreamBroken("the connection broke"))
+async def test_a_response_that_fails_in_the_middle_is_stored_with_the_text_that_arrived(store: Store) -> None:
+    model = GatedModel(fails=StreamBroken("the model crashed"))
     model.gate.set()
     endpoint = endpoint_over(store, model)
 
@@ -145,11 +145,14 @@ async def test_a_response_whose_stream_breaks_is_stored_with_its_completed_items
 
     assert [event["sequence_number"] for event in got] == list(range(len(got)))
     assert got[-1]["type"] == "response.failed"
-    assert got[-1]["response"]["error"] == {"code": "server_error", "message": "the connection broke"}
+    assert got[-1]["response"]["error"] == {"code": "server_error", "message": "the model crashed"}
+    partial = got[-1]["response"]["output"]
+    assert [item["status"] for item in partial] == ["incomplete"]
     link = await store.link("resp_1")
     assert link
-    assert (link.status, link.head) == ("failed", link.input_head)
-    assert link.error == {"code": "stream_broken", "message": "the connection broke"}
+    assert link.status == "failed"
+    assert (await store.path(link.head)).items[-1]["content"] == partial[0]["content"]
+    assert link.error == {"code": "stream_broken", "message": "the model crashed"}
 
 
 async def test_a_full_disk_at_the_end_is_raised_instead_of_the_last_event() -> None:

@@ -338,7 +338,6 @@ ODD_STREAMS = [
     sse(CREATED, ["no", "event"]),
     sse(CREATED, {"type": "error", "code": "server_error", "message": "Oops.", "param": None}),
     sse(CREATED, {"type": "error", "error": {"type": "server_error", "message": "Oops.", "code": None}}),
-    json.dumps({"object": "response", "output": []}).encode(),
     b"<html>not what you think</html>",
     b"\xff\xfe",
 ]
@@ -486,7 +485,7 @@ async def test_a_request_that_continues_from_a_malformed_id_is_refused(
         {"id": BAD_ID},
         {"id": "resp_1", "conversation": {"id": BAD_ID}},
         {"id": "resp_1", "conversation": BAD_ID},
-        {"id": "resp_1", "output": ["odd", {"id": "msg_1"}, {"id": BAD_ID}]},
+        {"id": "resp_1", "output": ["odd", {"id": "msg_1"}, {"type": "message", "id": BAD_ID}]},
     ],
 )
 async def test_a_malformed_id_of_the_server_is_an_error(

@@ -6,7 +6,8 @@ import pytest
 
 from convo.endpoints.remote import is_state_honoured
 from convo.errors import RequestRefused, StateIgnored, StreamBroken, TryLater
-from convo.models.errors import ErrorContext, fault_from_event, validate_event
+from convo.models.errors import ErrorContext, fault_from_event
+from convo.models.responses_reader import ResponsesReader
 
 CONTEXT = ErrorContext("openai", "http://127.0.0.1/v1")
 
@@ -65,8 +66,9 @@ ERROR_EVENTS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("event", ERROR_EVENTS)
 def test_an_error_event_is_read_in_both_forms(event: dict[str, Any]) -> None:
-    early = fault_from_event(validate_event(event, CONTEXT), CONTEXT, is_streaming=False)
-    late = fault_from_event(validate_event(event, CONTEXT), CONTEXT, is_streaming=True)
+    [read] = ResponsesReader().read(event)
+    early = fault_from_event(read, CONTEXT, is_streaming=False)
+    late = fault_from_event(read, CONTEXT, is_streaming=True)
     assert isinstance(early, TryLater)
     assert isinstance(late, StreamBroken)
     assert (early.code, early.message, late.message) == ("rate_limit_exceeded", "Slow down", "Slow down")
@@ -79,13 +81,13 @@ def test_an_error_event_before_the_answer_is_read_like_an_error_status() -> None
     assert (error.status, error.param) == (400, "input")
 
 
-@pytest.mark.parametrize("event", [[], "words", 7, None, True])
-def test_a_value_that_is_no_event_breaks_the_stream(event: Any) -> None:
-    with pytest.raises(StreamBroken):
-        validate_event(event, CONTEXT)
+@pytest.mark.parametrize("value", [[], "[DONE]", 7, None, True, {"type": 7}, {"error": None}])
+def test_a_value_that_is_no_event_is_skipped(value: Any) -> None:
+    assert list(ResponsesReader().read(value)) == []
 
 
 def test_an_event_is_passed_on_unchanged() -> None:
     event = {"type": "response.tea", "cups": 9007199254740993, "lid": None}
-    assert validate_event(event, CONTEXT) is event
+    [read] = ResponsesReader().read(event)
+    assert read is event
     assert fault_from_event(event, CONTEXT, is_streaming=False) is None

@@ -372,10 +372,11 @@ async def test_a_model_that_stops_before_its_first_event_is_an_error() -> None:
     assert error.message == "the model's response ended before its first event"
 
 
-async def test_a_model_that_stops_before_its_last_event_fails_the_response_with_its_finished_items() -> None:
+async def test_a_model_that_stops_before_its_last_event_gives_an_incomplete_response_with_its_items() -> None:
     response = await ask(endpoint_over(MemoryStore(), ShortModel(empty=False)), "a")
-    assert (response["status"], texts(response["output"])) == ("failed", ["one"])
-    assert response["error"]["message"] == "the model's response ended before it was complete"
+    assert (response["status"], texts(response["output"])) == ("incomplete", ["one", "two"])
+    assert response["output"][1]["status"] == "incomplete"
+    assert (response["incomplete_details"], response["error"]) == ({"reason": "stream_ended"}, None)
 
 
 async def test_a_background_response_without_a_first_event_fails() -> None:

@@ -181,7 +181,10 @@ DELTA_EVENTS = [
         ({"type": "response.content_part.added", "output_index": 0}, "part"),
         ({"type": "response.reasoning_summary_part.added", "part": {}}, "output_index"),
         ({"type": "response.reasoning_summary_part.added", "output_index": 0}, "part"),
-        *(({"type": "x", "item": {name: 7}}, name) for name in ("type", "id", "status")),
+        *(
+            ({"type": "response.output_item.done", "output_index": 0, "item": {name: 7}}, name)
+            for name in ("type", "id", "status")
+        ),
         *(({"type": "response.created", "response": {"output": [{name: 7}]}}, name) for name in ("type", "id")),
         *(
             ({"type": "response.completed", "response": {name: 7}}, name)

@@ -14,6 +14,7 @@ from convo.config.settings import ResponseLimits
 from convo.config.values import Secret
 from convo.errors import (
     NO_CONNECTION,
+    EndpointFault,
     KeyRefused,
     LimitReached,
     RequestRefused,
@@ -193,12 +194,17 @@ async def test_bytes_that_are_no_json_break_the_stream(server: ChatServer, model
         await read_events(model, HI)
 
 
-async def test_a_body_that_is_no_event_stream_is_a_broken_stream(server: ChatServer, model: ChatModel) -> None:
-    server.refuse(200, {"choices": [{"message": {"content": "Hello."}}]})
+async def test_a_body_that_is_no_event_stream_is_read_as_a_whole_answer(server: ChatServer, model: ChatModel) -> None:
+    server.refuse(200, {"choices": [{"message": {"content": "Hello."}, "finish_reason": "stop"}]})
+    assert output_text(await final_response(model, HI)) == "Hello."
 
-    with pytest.raises(StreamBroken, match="no chat completions event") as error:
+    server.refuse(200, {"error": {"message": "quota of the team is used up", "code": "quota"}})
+    with pytest.raises(EndpointFault, match="quota of the team is used up"):
         await read_events(model, HI)
 
+    server.refuse(200, {"hello": "world"})
+    with pytest.raises(StreamBroken, match="no chat completions event") as error:
+        await read_events(model, HI)
     assert "base_url" in error.value.hint
 
 
@@ -365,7 +371,7 @@ async def test_a_stream_may_have_as_many_events_as_the_limit_and_no_more(server:
 async def test_text_without_an_object_in_a_chunk_is_a_broken_stream(server: ChatServer, model: ChatModel) -> None:
     server.stream(b"data: 7\n\n")
 
-    with pytest.raises(StreamBroken, match=r"^the response has a field that chat completions does not define$"):
+    with pytest.raises(StreamBroken, match=r"^the response has no chat completions event$"):
         await read_events(model, HI)
 
 
@@ -396,14 +402,17 @@ async def test_a_client_that_was_passed_in_is_closed_with_the_model_used_or_not(
 
 
 @pytest.mark.parametrize(
-    ("provider", "ignored"), [("deepseek", ()), ("groq", ("include.reasoning.encrypted_content", "input.reasoning"))]
+    ("is_on", "ignored"), [(True, ()), (False, ("include.reasoning.encrypted_content", "input.reasoning"))]
 )
-async def test_reasoning_is_ignored_by_servers_that_do_not_need_it(provider: str, ignored: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("provider", ["deepseek", "groq"])
+async def test_reasoning_goes_back_to_its_server_unless_a_setting_switches_it_off(
+    provider: str, is_on: bool, ignored: tuple[str, ...]
+) -> None:
     url = "http://127.0.0.1:1/v1"
     tag = make_issuer_tag(provider, "v3", url)
     reasoning = {"type": "reasoning", "summary": [], "encrypted_content": f"{tag}SG0u"}
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
-    model = ChatModel(provider, url, counting_ids())
+    model = ChatModel(provider, url, counting_ids(), resend_fields=is_on)
     request = make_request(reasoning, call, model="v3", include=["reasoning.encrypted_content"])
 
     assert model.ignored_fields(request) == ignored
@@ -412,7 +421,8 @@ async def test_reasoning_is_ignored_by_servers_that_do_not_need_it(provider: str
         "content": None,
         "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
     }
-    sent = {**message, "reasoning_content": "Hm."} if provider == "deepseek" else message
+    fields = {"reasoning_content": "Hm."} if is_on else {"reasoning_content": ""} if provider == "deepseek" else {}
+    sent = {**message, **fields}
     assert model.build_body(request) == {"model": "v3", "messages": [sent]}
 
 
@@ -555,8 +565,14 @@ async def test_a_function_call_of_a_custom_tool_is_read_as_well(server: ChatServ
     assert [(item["type"], item["input"]) for item in events[-1]["response"]["output"]] == [("custom_tool_call", "aa")]
 
 
-@pytest.mark.parametrize("custom", ["text", ["x"], {"name": 7}, {"name": "patch", "input": 7}, {"input": "no name"}])
-async def test_a_malformed_custom_call_fails_the_response(server: ChatServer, native: ChatModel, custom: Json) -> None:
-    server.stream(delta(tool_calls=[{"index": 0, "id": "call_1", "type": "custom", "custom": custom}]))
-    with pytest.raises(StreamBroken):
-        await read_events(native, make_request(user_message("hi"), tools=[PATCH]))
+@pytest.mark.parametrize("custom", ["text", ["x"], {"name": 7}, {"input": "no name"}])
+async def test_a_call_without_a_name_is_left_out_and_reported(
+    server: ChatServer, native: ChatModel, custom: Json
+) -> None:
+    call = delta(tool_calls=[{"index": 0, "id": "call_1", "type": "custom", "custom": custom}])
+    server.stream(delta(content="So."), call, finish("tool_calls"))
+
+    response = await final_response(native, make_request(user_message("hi"), tools=[PATCH]))
+
+    assert [item["type"] for item in response["output"]] == ["message"]
+    assert response["convo_notices"] == ["a call without a name was left out"]

@@ -5,7 +5,7 @@ import pytest
 from convo.errors import InputFault, Unsupported
 from convo.history.items import Item, Json, assistant_message, user_message
 from convo.models.base import make_issuer_tag
-from convo.models.chat_messages import build_chat_messages, encode_reasoning_text, list_media_types
+from convo.models.chat_messages import build_chat_messages, encode_returned_fields, list_media_types
 
 
 def call(call_id: str, name: str = "weather", arguments: str = "{}") -> Item:
@@ -181,7 +181,7 @@ def reasoning(text: str, by: str = DEEPSEEK) -> Item:
         "type": "reasoning",
         "summary": [],
         "content": content,
-        "encrypted_content": by + encode_reasoning_text(text),
+        "encrypted_content": by + encode_returned_fields(message={"reasoning_content": text}),
     }
 
 
@@ -200,7 +200,7 @@ def test_a_server_that_needs_its_reasoning_back_gets_it_only_in_turns_with_calls
         user_message("thanks"),
     ]
 
-    messages = build_chat_messages(history, "m", reasoning_issuer=DEEPSEEK)
+    messages = build_chat_messages(history, "m", needs_reasoning=True, issuer=DEEPSEEK)
 
     reasoning_texts = [message.get("reasoning_content") for message in messages if message["role"] == "assistant"]
     assert reasoning_texts == [None, "Né, look.", "I see."]
@@ -216,7 +216,7 @@ def test_a_server_that_needs_its_reasoning_back_gets_it_only_in_turns_with_calls
 )
 def test_a_call_without_reasoning_of_that_model_gets_an_empty_reasoning_field(omitted: Item) -> None:
     messages = build_chat_messages(
-        [user_message("?"), omitted, call("c1"), output("c1")], "m", reasoning_issuer=DEEPSEEK
+        [user_message("?"), omitted, call("c1"), output("c1")], "m", needs_reasoning=True, issuer=DEEPSEEK
     )
 
     assert messages[1]["reasoning_content"] == ""
@@ -290,7 +290,7 @@ def test_a_turn_begins_with_the_user_message_after_the_outputs() -> None:
         *(reasoning("Stop."), assistant_message("Well.")),
     ]
 
-    assert build_chat_messages(history, "m", reasoning_issuer=DEEPSEEK) == [
+    assert build_chat_messages(history, "m", needs_reasoning=True, issuer=DEEPSEEK) == [
         {"role": "user", "content": "?"},
         {"role": "assistant", "content": None, "reasoning_content": "Look.", "tool_calls": [chat_tool_call("c1")]},
         {"role": "tool", "tool_call_id": "c1", "content": "12 degrees"},
@@ -301,7 +301,10 @@ def test_a_turn_begins_with_the_user_message_after_the_outputs() -> None:
 
 def test_reasoning_that_was_modified_is_sent_as_an_empty_field() -> None:
     modified = {**reasoning("Hm."), "encrypted_content": f"{DEEPSEEK}no base64!"}
-    assert build_chat_messages([modified, call("c1")], "m", reasoning_issuer=DEEPSEEK)[0]["reasoning_content"] == ""
+    assert (
+        build_chat_messages([modified, call("c1")], "m", needs_reasoning=True, issuer=DEEPSEEK)[0]["reasoning_content"]
+        == ""
+    )
 
 
 def test_the_parts_that_are_not_text_are_listed() -> None:

@@ -7,10 +7,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from convo.errors import ConvoError, EndpointFault, StreamBroken
+from convo.history.accumulator import validate_stream_event
 from convo.models.anthropic import AnthropicEventTranslator, build_anthropic_body
 from convo.models.base import NO_ISSUER
 from convo.models.chat_completions import ChatChunkTranslator, build_chat_body
 from convo.models.errors import ErrorContext, fault_from_status, fault_from_stream_error
+from convo.models.responses_reader import ResponsesReader
 from convo.models.stream import ResponseEventWriter
 from tests.clock import counting_ids
 from tests.models.model_calls import make_request
@@ -44,6 +46,15 @@ MESSAGE = PIECE | st.fixed_dictionaries(
         "usage": PIECE,
     },
 )
+ITEM_OR_PIECE = PIECE | st.fixed_dictionaries({"type": st.sampled_from(WORDS)}, optional={"id": LEAF})
+RESPONSE_EVENT = json_with("type", "output_index", "item", "delta", "response", "output") | st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(
+            [f"response.{name}" for name in ("output_item.added", "output_item.done", "output_text.delta", "completed")]
+        )
+    },
+    optional={"item": ITEM_OR_PIECE, "output_index": LEAF, "delta": LEAF, "response": PIECE},
+)
 ERROR = json_with("error", "message", "code", "type", "detail", "param")
 PART = json_with("type", "text", "refusal", "image_url", "detail", "file_data", "input_audio")
 ITEM = st.fixed_dictionaries(
@@ -74,13 +85,22 @@ def test_invalid_chunks_are_read_or_break_the_stream(chunks: list[Any]) -> None:
 
 @given(st.lists(MESSAGE, max_size=4))
 def test_invalid_messages_are_read_or_break_the_stream(told: list[Any]) -> None:
-    translator = AnthropicEventTranslator(ResponseEventWriter(counting_ids(), "m"), "me:")
+    new_id = counting_ids()
+    translator = AnthropicEventTranslator(ResponseEventWriter(new_id, "m"), new_id, "me:")
     try:
         events = [event for one in told for event in translator.translate_event(one)]
         events += translator.finish()
     except StreamBroken:
         return
     assert events[-1]["type"] in ("response.completed", "response.incomplete", "response.failed")
+
+
+@given(st.lists(RESPONSE_EVENT, max_size=4))
+def test_invalid_events_of_the_responses_api_become_valid_ones_or_none(values: list[Any]) -> None:
+    reader = ResponsesReader(counting_ids())
+
+    for event in [event for value in values for event in reader.read(value)]:
+        validate_stream_event(event)
 
 
 @given(st.integers(400, 599), ERROR, st.booleans())

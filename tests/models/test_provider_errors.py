@@ -23,7 +23,6 @@ from convo.models.errors import (
     fault_from_stream_error,
     map_provider_errors,
     to_endpoint_fault,
-    validate_event,
 )
 
 KEY = "sk-abcdefghijklmnop"
@@ -368,20 +367,28 @@ def test_the_type_of_an_event_is_not_taken_for_the_type_of_its_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "event"),
+    ("body", "message"),
     [
-        ({"error": {"message": "No"}}, {"error": {"message": "No"}, "type": "error"}),
-        ({"error": None, "id": 1}, {"error": None, "id": 1, "type": ""}),
-        ({"type": 7}, {"type": ""}),
+        ([{"error": {"code": 400, "message": "Bad tool.", "status": "INVALID_ARGUMENT"}}], "Bad tool"),
+        ({"detail": [{"loc": ["body"], "msg": "field required"}, {"msg": "too long"}]}, "field required; too long"),
+        ({"detail": "No such thing."}, "No such thing"),
+        ({"delta": {}, "error": {"message": "Provider returned error"}}, "Provider returned error"),
+        (
+            {"error": {"message": "Provider returned error", "metadata": {"raw": '{"error":{"message":"Quota."}}'}}},
+            "Provider returned error: Quota",
+        ),
+        ({"error": {"message": "Failed", "metadata": {"raw": "upstream is down"}}}, "Failed: upstream is down"),
     ],
 )
-def test_an_event_without_a_type_gets_one(value: Any, event: Any) -> None:
-    assert validate_event(value, CONTEXT) == event
+def test_the_reason_of_a_server_is_found_in_every_form(body: Any, message: str) -> None:
+    assert fault_from_status(400, body, CONTEXT).message == message
+    assert fault_from_stream_error(body, CONTEXT, is_streaming=True).message == message
 
 
-def test_a_value_that_is_no_event_names_the_provider() -> None:
-    with pytest.raises(StreamBroken, match=r"^deepseek sent a response that is not an event stream$"):
-        validate_event([], CONTEXT)
+def test_a_used_up_quota_in_the_first_event_is_no_reason_to_retry() -> None:
+    for error in ({"type": "insufficient_quota"}, {"code": "insufficient_quota", "type": "rate_limit_error"}):
+        fault = fault_from_stream_error({"error": {**error, "message": "Pay."}}, CONTEXT, is_streaming=False)
+        assert not isinstance(fault, TryLater)
 
 
 REQUEST = httpx2.Request("POST", "https://api.deepseek.com/v1")

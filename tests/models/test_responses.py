@@ -11,7 +11,8 @@ from convo.errors import KeyRefused, RequestRefused, StreamBroken, TryLater, Uns
 from convo.history.items import Item, StreamEvent, user_message
 from convo.models.base import make_issuer_tag
 from convo.models.http import OpenAIClientOptions
-from convo.models.responses import ResponsesEventTranslator, ResponsesModel, build_compact_body, build_count_body
+from convo.models.responses import ResponsesModel, build_compact_body, build_count_body, translate_event
+from convo.models.responses_reader import ResponsesReader
 from convo.models.stream import make_usage
 from tests.clock import counting_ids
 from tests.loopback_server import LoopbackServer
@@ -416,14 +417,16 @@ TAG = make_issuer_tag("openai", "gpt-5")
 
 
 def terminal_response(event: StreamEvent, *before: StreamEvent) -> Any:
-    """Return the response of the terminal event that the translator makes of `event`."""
-    translator = ResponsesEventTranslator(TAG, counting_ids(), "gpt-5")
-    for earlier in before:
-        translator.translate_event(earlier)
-    assert translator.translate_event(event) is None
-    assert translator.terminal_event is not None
-    assert translator.terminal_event["type"] == f"response.{translator.terminal_event['response']['status']}"
-    return translator.terminal_event["response"]
+    """Return the response of the terminal event that becomes of `event`."""
+    last = read_events_of(*before, event)[-1]
+    assert last["type"] == f"response.{last['response']['status']}"
+    return last["response"]
+
+
+def read_events_of(*values: StreamEvent) -> list[StreamEvent]:
+    reader = ResponsesReader(counting_ids())
+    translated = [translate_event(event, TAG, "gpt-5") for value in values for event in reader.read(value)]
+    return [event for event in translated if event is not None]
 
 
 DEFAULT_ERROR = {"code": "server_error", "message": "The provider stopped the response."}
@@ -458,6 +461,8 @@ def test_missing_and_odd_fields_of_the_last_event_have_defaults(event: StreamEve
     [
         ({}, None),
         ({"input_tokens": 1, "output_tokens": -2, "total_tokens": "3", "cost": 0.5}, {"input_tokens": 1, "cost": 0.5}),
+        ({"input_tokens": 1.0}, {"input_tokens": 1}),
+        ([{"input_tokens": 1}], None),
         (
             {"input_tokens_details": {"cached_tokens": 1, "x": 1.5}, "output_tokens_details": None},
             {"input_tokens_details": {"cached_tokens": 1}, "output_tokens_details": {}},
@@ -484,26 +489,61 @@ def test_items_without_an_id_get_one_by_their_type_which_stays_the_same() -> Non
 
 
 def test_an_event_of_an_item_gets_its_id_and_loses_its_number() -> None:
-    translator = ResponsesEventTranslator(TAG, counting_ids(), "gpt-5")
     events: list[StreamEvent] = [
         {"type": "response.output_item.added", "sequence_number": 1, "item": {"type": "message"}},
         {"type": "response.output_item.added", "item": None},
         {"type": "response.output_text.delta", "output_index": 0, "delta": "a", "obfuscation": "x"},
         {"type": "response.output_text.delta", "output_index": 0, "delta": "a", "item_id": "theirs"},
-        {"type": "response.output_text.delta", "output_index": 5, "delta": "a", "sequence_number": 2},
+        {"type": "response.output_text.delta", "output_index": 5, "delta": "b", "sequence_number": 2},
         {"type": "response.queued"},
         {"type": "ping"},
+        {"type": "response.completed", "response": None},
     ]
-    delta = {"type": "response.output_text.delta", "delta": "a"}
-    assert [translator.translate_event(event) for event in events] == [
-        {"type": "response.output_item.added", "output_index": 0, "item": {"type": "message", "id": "msg_1"}},
-        {"type": "response.output_item.added", "output_index": 1, "item": {"id": "item_1"}},
+    delta, added = {"type": "response.output_text.delta", "delta": "a"}, {"type": "response.output_item.added"}
+    started = {"type": "message", "role": "assistant", "content": [], "status": "in_progress", "id": "msg_2"}
+
+    *read, last = read_events_of(*events)
+
+    assert read[:5] == [
+        {**added, "output_index": 0, "item": {"type": "message", "id": "msg_1"}},
         {**delta, "output_index": 0, "item_id": "msg_1"},
-        {**delta, "output_index": 0, "item_id": "theirs"},
-        {**delta, "output_index": 5},
-        None,
-        None,
+        {**delta, "output_index": 0, "item_id": "msg_1"},
+        {**added, "output_index": 5, "item": started},
+        {**delta, "output_index": 5, "item_id": "msg_2", "delta": "b"},
     ]
+    assert [event["item"] for event in read[5:]] == last["response"]["output"]
+    assert [item["content"][0]["text"] for item in last["response"]["output"]] == ["aa", "b"]
+
+
+def test_items_with_one_index_and_ids_that_change_are_told_apart() -> None:
+    message: Item = {"type": "message", "role": "assistant", "content": []}
+    call: Item = {"type": "function_call", "name": "f"}
+    events: list[StreamEvent] = [
+        event
+        for number, item in enumerate([message, call])
+        for event in (
+            {"type": "response.output_item.added", "output_index": 0, "item": {**item, "id": f"a{number}"}},
+            {"type": "response.output_item.done", "output_index": 0, "item": {**item, "id": f"b{number}"}},
+        )
+    ]
+
+    read = read_events_of(*events, end({**message, "id": "c0"}, {**call, "id": "c1"}))
+
+    assert [(event["output_index"], event["item"]["id"]) for event in read[:-1]] == [(0, "a0")] * 2 + [(1, "a1")] * 2
+    assert [item["id"] for item in read[-1]["response"]["output"]] == ["a0", "a1"]
+
+
+def test_a_completed_response_with_the_status_incomplete_is_incomplete() -> None:
+    details = {"incomplete_details": {"reason": "max_output_tokens"}}
+    event = {"type": "response.completed", "response": {"status": "incomplete", "output": [], **details}}
+
+    assert terminal_response(event) == {
+        "model": "gpt-5",
+        "output": [],
+        "usage": None,
+        "status": "incomplete",
+        **details,
+    }
 
 
 def test_a_count_and_a_compaction_have_the_parameters_that_they_depend_on() -> None:

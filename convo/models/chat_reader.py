@@ -1,0 +1,306 @@
+"""Read an answer of chat completions: its chunks, or its whole body, in any form that a server was seen to send.
+
+Everything is read by what arrives, not by who sent it. An odd field is skipped and costs itself, never the answer.
+
+    content            text, a list of parts (Mistral: text and thinking), or null
+    reasoning_content  reasoning; also `reasoning`, `thinking`, and the texts of `reasoning_details`
+    tool_calls         whole calls, or pieces that may alternate; a piece may lack its id, index or name
+    function_call      the call of older servers; empty beside a real one (Snowflake)
+    message            in place of a delta: a whole body, or a whole message in one chunk
+
+A choice other than the first is left out.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+
+from convo.history.items import Json
+from convo.models.answer import Call, Piece, PieceKind
+from convo.models.http import DONE_MARKER
+from convo.models.stream import Ending, make_usage, read_ending, read_token_count
+
+
+class ChatReader:
+    """Reads one answer.
+
+    id, model:   as the server names them
+    calls:       the calls so far, in the order in which they began
+    fields:      other fields of the message, such as `reasoning_details`; the pieces of a list or text are joined
+    logprobs:    of the tokens of the last chunks, in the form of the Responses API; the reader's user empties the list
+    usage:       in the form of the Responses API; None if the server sent none
+    error:       the chunk or choice with an error; the answer ended with it
+    has_choices, has_reasoning_content:  whether a choice came, and one with the field `reasoning_content`
+    other_choices:  the choices that were left out
+    """
+
+    def __init__(self) -> None:
+        self.id: str | None = None
+        self.model: str | None = None
+        self.calls: list[Call] = []
+        self.fields: dict[str, Json] = {}
+        self.logprobs: list[Json] = []
+        self.usage: Json = None
+        self.error: Json = None
+        self.other_choices: set[Json] = set()
+        self.has_choices = self.has_reasoning_content = False
+        self._call_by_index: dict[int, Call] = {}
+        self._finish_reason: Json = None
+        self._choice_index: Json = None
+        self._has_output = False
+        self._is_whole = False
+
+    def read(self, chunk: Json) -> Iterator[Piece]:
+        """Read one chunk, a whole body, or the text [DONE] that ends a stream."""
+        if chunk == DONE_MARKER:
+            self._is_whole = True
+        if not isinstance(chunk, Mapping):
+            return
+        choices = chunk.get("choices")
+        if chunk.get("error") or ("choices" not in chunk and _is_error(chunk)):
+            self.error = chunk
+        self.id = _str(chunk.get("id")) or self.id
+        self.model = _str(chunk.get("model")) or self.model
+        groq = chunk.get("x_groq")
+        self._read_usage(chunk.get("usage") or (isinstance(groq, Mapping) and groq.get("usage")))
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, Mapping):
+                self.has_choices = True
+                yield from self._read_choice(choice, is_whole=chunk.get("object") == "chat.completion")
+        if not choices and self.usage is not None:  # the last chunk of a stream with its usage
+            self._is_whole = self._is_whole or self.has_choices
+
+    def ending(self) -> Ending | None:
+        """Return how the answer ended; None for a stream that was cut."""
+        has_whole_calls = all(call.is_custom or not call.arguments or is_json(call.arguments) for call in self.calls)
+        return read_ending(self._finish_reason, is_whole=self._is_whole, has_whole_calls=has_whole_calls)
+
+    def _read_choice(self, choice: Mapping[str, Json], *, is_whole: bool) -> Iterator[Piece]:
+        index = choice.get("index") or 0
+        if self._choice_index is None:
+            self._choice_index = index
+        if index != self._choice_index:
+            self.other_choices.add(str(index))
+            return
+        if choice.get("error"):  # OpenRouter
+            self.error = choice
+        self._read_usage(choice.get("usage"))  # Moonshot
+        logprobs = choice.get("logprobs")
+        tokens = logprobs.get("content") if isinstance(logprobs, Mapping) else None
+        self.logprobs += [
+            read_logprob(token) for token in (tokens if isinstance(tokens, list) else ()) if isinstance(token, Mapping)
+        ]
+        delta, message = choice.get("delta"), choice.get("message")
+        if isinstance(delta, Mapping):
+            yield from self.read_message(delta)
+        if isinstance(message, Mapping) and not self._has_output:  # Perplexity sends a delta and the whole message
+            self._is_whole = self._is_whole or is_whole or delta is None
+            yield from self.read_message(message)
+        self._finish_reason = choice.get("finish_reason") or self._finish_reason
+
+    def read_message(self, message: Mapping[str, Json]) -> Iterator[Piece]:
+        """Read a message, or a part of one."""
+        for name, value in message.items():
+            if name not in _READ_FIELDS and value is not None:
+                self.fields[name] = _join_values(self.fields.get(name), value)
+        self.has_reasoning_content = self.has_reasoning_content or bool(message.get("reasoning_content"))
+        if reasoning := read_reasoning(message):
+            yield Piece("reasoning", reasoning)
+        content = message.get("content")
+        if isinstance(content, str):
+            if content:
+                self._has_output = True
+                yield Piece("text", content)
+        elif content:
+            for kind, text in read_parts(content, "text"):
+                self._has_output = True
+                yield Piece(kind, text)
+        if refusal := _str(message.get("refusal")):
+            self._has_output = True
+            yield Piece("refusal", refusal)
+        calls, touched = message.get("tool_calls"), list[Call]()
+        for piece in calls if isinstance(calls, list) else [calls]:
+            if isinstance(piece, Mapping):
+                yield from self._read_call(piece, touched)
+        legacy = message.get("function_call")
+        if isinstance(legacy, Mapping) and any(legacy.values()):
+            yield from self._read_call({"index": 0, "function": legacy}, touched)
+
+    def _read_call(self, piece: Mapping[str, Json], touched: list[Call]) -> Iterator[Piece]:
+        """Read a piece of a call; `touched` are the calls that other pieces of the same list belong to."""
+        custom, function = piece.get("custom"), piece.get("function")
+        is_custom = isinstance(custom, Mapping) and any(custom.values())
+        body = custom if is_custom else function
+        body = body if isinstance(body, Mapping) else {}
+        call_id, name, index = _str(piece.get("id")), _str(body.get("name")), piece.get("index")
+        index = index if type(index) is int else None
+        arguments = body.get("input" if is_custom else "arguments")
+        text = arguments if isinstance(arguments, str) else "" if arguments is None else json.dumps(arguments)
+        call = self._find_call(call_id, index, name, text, touched)
+        if call is None:
+            inherited = "" if call_id or name or not self.calls else self.calls[-1].name
+            call = Call(name=inherited, index=index, is_custom=is_custom)
+            self.calls.append(call)
+            if index is not None:
+                self._call_by_index[index] = call
+        self._has_output = True
+        call.id, call.name, call.is_custom = call.id or call_id, call.name or name, call.is_custom or is_custom
+        call.add(text)
+        call.fields |= {key: value for key, value in piece.items() if key not in _CALL_FIELDS and value is not None}
+        touched.append(call)
+        yield Piece("call", text, call)
+
+    def _find_call(self, call_id: str, index: int | None, name: str, text: str, touched: list[Call]) -> Call | None:
+        """Return the call that a piece continues, found by its id, else its index, else the last one.
+
+        None if the piece begins a call: it has another name, or follows a closed JSON object. Some servers repeat the
+        id and the name in every piece, some give all calls one id or one index, some give every piece an index of its
+        own.
+        """
+        if not call_id and not name:
+            found = None if index is None else self._call_by_index.get(index)
+            call = found or (self.calls[-1] if self.calls else None)
+            starts_object = text.lstrip().startswith("{")
+            return None if call is None or (starts_object and not call.is_custom and call.is_closed()) else call
+        with_id = [call for call in self.calls if call_id and call.id == call_id]
+        with_index = [call for call in self.calls if index is not None and call.index == index]
+        is_unnumbered = not call_id and index is None
+        both = [call for call in with_id if call in with_index]
+        candidates = both or with_id or with_index or (self.calls if is_unnumbered else [])
+        if not candidates:
+            return None
+        call = candidates[-1]
+        is_named_again = bool(name) and (
+            call in touched
+            or call.name not in ("", name)
+            or (call_id and call.id not in ("", call_id))
+            or (call in with_id and not both and None not in (index, call.index))
+        )
+        if is_named_again:
+            return None
+        follows = bool(text.strip()) or (bool(name) and call not in with_id)
+        return None if follows and not call.is_custom and call.is_closed() else call
+
+    def _read_usage(self, counts: Json) -> None:
+        usage = read_chat_usage(counts)
+        self.usage = self.usage if usage is None else usage
+
+
+_READ_FIELDS = frozenset(
+    {"role", "content", "refusal", "tool_calls", "function_call", "reasoning_content", "reasoning", "thinking"}
+)
+"""The fields of a message that are read here."""
+
+_CALL_FIELDS = frozenset({"id", "type", "index", "function", "custom"})
+
+
+def is_json(text: str) -> bool:
+    """Whether `text` is a whole JSON value."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_error(body: Mapping[str, Json]) -> bool:
+    """Whether a body without choices is an error: `{"detail": ...}`, or a message beside a code or type."""
+    return bool(body.get("detail") or (body.get("message") and (body.get("code") or body.get("type"))))
+
+
+def _str(value: Json) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def read_reasoning(message: Mapping[str, Json]) -> str:
+    """Return the reasoning; some servers send the same text in several fields."""
+    for name in ("reasoning_content", "reasoning", "thinking"):
+        text = "".join(text for _, text in read_parts(message.get(name), "reasoning"))
+        if text:
+            return text
+    details = message.get("reasoning_details")
+    parts = [part for part in details if isinstance(part, Mapping)] if isinstance(details, list) else []
+    return "".join(_str(part.get("text")) or _str(part.get("summary")) for part in parts)
+
+
+def read_parts(content: Json, kind: PieceKind) -> Iterator[tuple[PieceKind, str]]:
+    """Yield the texts of content in any form, nested ones too; parts that have no text are skipped."""
+    if isinstance(content, str):
+        yield kind, content
+    elif isinstance(content, list):
+        for part in content:
+            yield from read_parts(part, kind)
+    elif isinstance(content, Mapping):
+        for name, part_kind in _PART_KINDS.items():
+            if content.get(name):
+                yield from read_parts(content[name], "reasoning" if kind == "reasoning" else part_kind)
+
+
+_PART_KINDS: Mapping[str, PieceKind] = {"text": "text", "thinking": "reasoning", "refusal": "refusal"}
+"""The fields with the text of a part, and what it is."""
+
+
+def _join_values(earlier: Json, value: Json) -> Json:
+    if isinstance(value, list):
+        joined: list[Json] = earlier if isinstance(earlier, list) else []
+        for entry in value:
+            _add_entry(joined, entry)
+        return joined
+    return earlier + value if isinstance(value, str) and isinstance(earlier, str) else value
+
+
+_ENTRY_TEXTS = ("text", "summary", "data", "signature")
+
+
+def _add_entry(entries: list[Json], entry: Json) -> None:
+    """Add an entry to a list of a stream; the parts of one of OpenRouter's `reasoning_details` share index and type."""
+    last = entries[-1] if entries else None
+    if not (
+        isinstance(last, dict)
+        and isinstance(entry, dict)
+        and all(last.get(name) == entry.get(name) and name in entry for name in ("index", "type"))
+    ):
+        entries.append(dict(entry) if isinstance(entry, dict) else entry)
+        return
+    for name, value in entry.items():
+        joins = name in _ENTRY_TEXTS and isinstance(value, str) and isinstance(last.get(name), str)
+        if joins or value is not None:
+            last[name] = last[name] + value if joins else value
+
+
+def read_logprob(token: Mapping[str, Json]) -> Json:
+    """Return the log probability of a token in the form of the Responses API."""
+    probability, alternatives = token.get("logprob"), token.get("top_logprobs")
+    read: dict[str, Json] = {
+        "token": _str(token.get("token")),
+        "bytes": token["bytes"] if isinstance(token.get("bytes"), list) else [],
+        "logprob": probability if isinstance(probability, int | float) else 0.0,
+    }
+    if isinstance(alternatives, list):
+        read["top_logprobs"] = [read_logprob(other) for other in alternatives if isinstance(other, Mapping)]
+    return read
+
+
+_USAGE_NAMES: Mapping[str, tuple[str, ...]] = {
+    "input_tokens": ("prompt_tokens", "input_tokens"),
+    "output_tokens": ("completion_tokens", "output_tokens"),
+    "cached": (
+        "prompt_tokens_details.cached_tokens",
+        "input_tokens_details.cached_tokens",
+        "cached_tokens",  # Kimi
+        "prompt_cache_hit_tokens",  # DeepSeek
+        "num_cached_tokens",  # Mistral
+        "cache_read_input_tokens",  # proxies in front of Claude
+    ),
+    "written": ("prompt_tokens_details.cache_write_tokens", "cache_creation_input_tokens"),
+    "reasoning": ("completion_tokens_details.reasoning_tokens", "reasoning_tokens"),  # the latter: Perplexity
+}
+"""The names of each count that servers use; the first one with a number above 0 is read."""
+
+
+def read_chat_usage(counts: Json) -> Json:
+    """Read token counts in any form that a server was seen to send, as usage of the Responses API; None without any."""
+    if isinstance(counts, list):
+        counts = next((entry for entry in counts if isinstance(entry, Mapping)), None)
+    if not isinstance(counts, Mapping) or not counts:
+        return None
+    return make_usage(**{name: read_token_count(counts, *names) for name, names in _USAGE_NAMES.items()})

@@ -1,0 +1,261 @@
+"""Read an answer of the Responses API: its events, or its whole body, in any form that a server was seen to send.
+
+The events that come out are in the API's order and have the fields that convo reads. An odd field or event is skipped
+and costs itself, never the answer:
+
+    text without item events (proxies), no item at the end    the item is added, and is in the final output
+    two items with one output_index (open-responses-server)   the second one gets the next index
+    an item with another id in each event (Copilot)           its first id
+    a completed response with the status "incomplete" (vLLM)  an incomplete response
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from convo.history.accumulator import (
+    DELTA_TARGETS,
+    ITEM_EVENTS,
+    PART_ADDED_EVENTS,
+    SERVER_TERMINAL_EVENTS,
+    START_EVENTS,
+)
+from convo.history.items import Item, Json, StreamEvent, is_item, item_type
+from convo.models.stream import is_token_count
+from convo.runtime import NewId
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    """An item of the output: its index, its id in all events, the item as far as its events say, and its open text."""
+
+    index: int
+    item: Item
+    id: str | None = None
+    is_done: bool = False
+    deltas: list[tuple[str, str]] = field(default_factory=list)
+
+
+class ResponsesReader:
+    """Reads one answer."""
+
+    def __init__(self, new_id: NewId | None = None, *, is_whole: bool = True) -> None:
+        """Start an answer.
+
+        new_id:    gives an id to each item, the same in all events; None: ids stay as they are
+        is_whole:  the events begin with the first one; otherwise no item is added for a text without one
+        """
+        self._new_id, self._is_whole = new_id, is_whole
+        self._places: list[_Place] = []
+        self._place_by_index: dict[Json, _Place] = {}
+
+    def read(self, value: Json) -> Iterator[StreamEvent]:
+        """Read one event, or a whole body. An event of an error is passed on."""
+        if not isinstance(value, Mapping):
+            return
+        kind = value.get("type")
+        if not isinstance(kind, str):
+            if value.get("object") == "response" or isinstance(value.get("output"), list):
+                yield from self._read_body(value)
+            elif value.get("error") or value.get("detail"):
+                yield {**value, "type": "error"}
+        elif kind in SERVER_TERMINAL_EVENTS:
+            yield from self._read_terminal(value)
+        elif kind in START_EVENTS:
+            response = value.get("response")
+            yield {**value, "response": _clean_response(response if isinstance(response, Mapping) else {})}
+        elif kind in ITEM_EVENTS:
+            yield from self._read_item(value)
+        elif "output_index" in value or "item_id" in value or kind in DELTA_TARGETS:
+            yield from self._read_part(value)
+        else:
+            yield value
+
+    def _read_body(self, response: Mapping[str, Json]) -> Iterator[StreamEvent]:
+        output, status = response.get("output"), response.get("status")
+        if response.get("error") and not output:
+            yield {**response, "type": "error"}
+            return
+        yield {"type": "response.created", "response": _clean_response({**response, "output": []})}
+        for index, item in enumerate(output if isinstance(output, list) else ()):
+            for kind in ("added", "done"):
+                yield from self.read({"type": f"response.output_item.{kind}", "output_index": index, "item": item})
+        terminal = status if status in ("incomplete", "failed", "cancelled") else "completed"
+        yield from self._read_terminal({"type": f"response.{terminal}", "response": response})
+
+    def _read_item(self, event: StreamEvent) -> Iterator[StreamEvent]:
+        item, index = event.get("item"), event.get("output_index")
+        if not isinstance(item, Mapping) or not is_item(item):
+            return
+        is_done = event["type"] == "response.output_item.done"
+        place = self._find_place(index, item, is_done=is_done)
+        if place is None:
+            place = self._add_place(index, item)
+            if is_done and self._is_whole:
+                yield self._make_item_event(place, "added", {**item, **_EMPTY_LISTS.get(item_type(item), {})})
+        place.item = item
+        if is_done:
+            place.is_done = True
+            place.deltas.clear()
+        yield {**event, "output_index": place.index, "item": self._with_id(item, place)}
+
+    def _find_place(self, index: Json, item: Item, *, is_done: bool) -> _Place | None:
+        """Return the place that an item event is about; None if it begins an item."""
+        place = self._place_by_index.get(index) if type(index) is int else None
+        if place is None and is_done:
+            open_places = (place for place in reversed(self._places) if not place.is_done)
+            place = next((place for place in open_places if _is_same(place.item, item)), None)
+        return None if place is None or place.is_done or item_type(place.item) != item_type(item) else place
+
+    def _add_place(self, index: Json, item: Item) -> _Place:
+        used = {place.index for place in self._places}
+        free = max(used, default=-1) + 1
+        place = _Place(index if type(index) is int and index not in used and index >= 0 else free, item)
+        self._places.append(place)
+        self._place_by_index[place.index] = self._place_by_index[index] = place
+        return place
+
+    def _read_part(self, event: StreamEvent) -> Iterator[StreamEvent]:
+        kind, index, delta = event["type"], event.get("output_index"), event.get("delta")
+        place = self._place_by_index.get(index) or (self._places[-1] if self._places and index is None else None)
+        target = DELTA_TARGETS.get(kind)
+        if target and not isinstance(delta, str):
+            return
+        if kind in PART_ADDED_EVENTS and not isinstance(event.get("part"), dict):
+            return
+        if target and self._is_whole and (place is None or place.is_done):
+            part_type = target[1]
+            item_fields = _ITEM_BY_PART.get(part_type, _ITEM_BY_PART["output_text"])
+            item_id = {"id": event["item_id"]} if isinstance(event.get("item_id"), str) else {}
+            item = {**item_fields, **item_id, "status": "in_progress"}
+            place = self._add_place(index, item)
+            yield self._make_item_event(place, "added", item)
+        if place is None:
+            if kind.endswith("function_call_arguments.delta"):
+                return  # a part of a call without its name
+            yield event
+            return
+        if target:
+            place.deltas.append((target[1], str(delta)))
+        item_id = self._with_id({"id": event.get("item_id")}, place)["id"]
+        yield {**event, "output_index": place.index, **({"item_id": item_id} if item_id else {})}
+
+    def _read_terminal(self, event: StreamEvent) -> Iterator[StreamEvent]:
+        response = event.get("response")
+        cleaned = _clean_response(response if isinstance(response, Mapping) else {})
+        kind = event["type"]
+        if kind == "response.completed" and cleaned.get("status") in ("incomplete", "failed"):
+            kind = f"response.{cleaned['status']}"
+        output = self._finish_output(cleaned.get("output") or [], is_complete=kind == "response.completed")
+        for place in self._places:
+            if not place.is_done and place.item in output:
+                yield self._make_item_event(place, "done", place.item)
+        yield {**event, "type": kind, "response": {**cleaned, "output": output}}
+
+    def _finish_output(self, final: Sequence[Item], *, is_complete: bool) -> list[Item]:
+        """Return the final items under their ids in the events, and the streamed items that are missing among them."""
+        places = sorted(self._places, key=lambda place: place.index)
+        unused = list(places)
+        output: list[tuple[int, Item]] = []
+        for position, item in enumerate(final):
+            place = next((place for place in unused if item.get("id") and place.item.get("id") == item["id"]), None)
+            if place is None and position < len(places) and places[position] in unused:
+                place = places[position] if item_type(places[position].item) == item_type(item) else None
+            if place is not None:
+                unused.remove(place)
+                place.item = item = self._with_id(item, place)
+            elif self._new_id is not None:
+                item = self._with_id(item, _Place(position, item))
+            output.append((place.index if place else position, item))
+        final_types = {item_type(item) for item in final}
+        for place in unused:
+            if item_type(place.item) in final_types:
+                continue
+            if not place.is_done:
+                place.item = _close_item(place, is_complete=is_complete)
+            if place.is_done or place.deltas:
+                place.item = self._with_id(place.item, place)
+                output.append((place.index, place.item))
+        return [item for _, item in sorted(output, key=lambda entry: entry[0])]
+
+    def _with_id(self, item: Item, place: _Place) -> Item:
+        """Return the item with the id of its place: the first one that came, or a new one."""
+        item_id = item.get("id")
+        if self._new_id is None:
+            return item
+        if place.id is None:
+            place.id = item_id if isinstance(item_id, str) and item_id else None
+            place.id = place.id or self._new_id(_ID_PREFIXES.get(item_type(place.item), "item"))
+        return item if item_id == place.id else {**item, "id": place.id}
+
+    def _make_item_event(self, place: _Place, kind: str, item: Item) -> StreamEvent:
+        fields = {"output_index": place.index, "item": self._with_id(item, place)}
+        return {"type": f"response.output_item.{kind}", **fields}
+
+
+_EMPTY_LISTS: Mapping[str, Mapping[str, Json]] = {"message": {"content": []}, "function_call": {"arguments": ""}}
+"""Fields of an item that has just begun."""
+
+_ID_PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs", "custom_tool_call": "ctc"}
+
+_ITEM_BY_PART: Mapping[str, Mapping[str, Json]] = {
+    "output_text": {"type": "message", "role": "assistant", "content": []},
+    "reasoning_text": {"type": "reasoning", "summary": [], "content": []},
+    "summary_text": {"type": "reasoning", "summary": []},
+}
+"""The item of a delta that came without one, by the type of its part."""
+
+
+def _is_same(first: Item, second: Item) -> bool:
+    return item_type(first) == item_type(second) and first.get("id") == second.get("id")
+
+
+def _close_item(place: _Place, *, is_complete: bool) -> Item:
+    """Return the item of a place whose end did not come, with the text of its deltas."""
+    item: dict[str, Json] = {**place.item, "status": "completed" if is_complete else "incomplete"}
+    texts: dict[str, list[str]] = {}
+    for part_type, delta in place.deltas:
+        texts.setdefault(part_type, []).append(delta)
+    for part_type, deltas in texts.items():
+        name, text = "summary" if part_type == "summary_text" else "content", "".join(deltas)
+        extra: dict[str, Json] = {"annotations": [], "logprobs": []} if part_type == "output_text" else {}
+        text_field = "refusal" if part_type == "refusal" else "text"
+        item[name] = [{"type": part_type, text_field: text, **extra}]
+    return item
+
+
+_RESPONSE_TYPES: Mapping[str, type] = {"usage": dict, "error": dict, "incomplete_details": dict, "status": str}
+
+
+def _clean_response(response: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the response without fields of another type than the API's."""
+    cleaned = dict(response)
+    for name, expected in _RESPONSE_TYPES.items():
+        if not isinstance(cleaned.get(name), expected | None):
+            cleaned[name] = None
+    if "output" in response:
+        output = response["output"]
+        cleaned["output"] = [item for item in output if is_item(item)] if isinstance(output, list) else []
+    if cleaned.get("usage") is not None:
+        cleaned["usage"] = _clean_usage(cleaned["usage"])
+    return cleaned
+
+
+_USAGE_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
+
+
+def _clean_usage(reported: Mapping[str, Json]) -> dict[str, Json]:
+    """Remove the counts that are no numbers of tokens; fields unknown to the API stay."""
+    usage: dict[str, Json] = {}
+    for name, value in reported.items():
+        if name in _USAGE_COUNTS:
+            usage |= {name: int(value)} if _is_count(value) else {}
+        elif name in ("input_tokens_details", "output_tokens_details"):
+            details = value if isinstance(value, Mapping) else {}
+            usage[name] = {key: int(count) for key, count in details.items() if _is_count(count)}
+        else:
+            usage[name] = value
+    return usage
+
+
+def _is_count(value: Json) -> bool:
+    return is_token_count(value) or (type(value) is float and value.is_integer() and is_token_count(int(value)))
