@@ -75,6 +75,7 @@ HEAVY = {
     "typer": ("convo.cli",),
     "uvicorn": ("convo.server",),
     "xllamacpp": (),
+    "yaml": (),
 }
 """Libraries with slow imports, and the modules that may import them at the top; others import them in functions."""
 

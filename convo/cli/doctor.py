@@ -75,6 +75,7 @@ PACKAGES_BY_EXTRA: Mapping[str, tuple[str, ...]] = {
         *("uvicorn", "websockets"),
     ),
     "tokens": ("toktok",),
+    "yaml": ("yaml",),
 }
 """The packages of each extra of pyproject.toml."""
 

@@ -52,7 +52,15 @@ from convo.config.settings import (
     resolve_model,
 )
 from convo.config.storage import Storage, StorageOption, parse_storage_option, resolve_setting_path, resolve_storage
-from convo.config.trust import ProjectNotice, Trust, determine_trust, filter_untrusted, is_in_folders, sha256_hex
+from convo.config.trust import (
+    ProjectNotice,
+    Trust,
+    determine_trust,
+    escape_unprintable,
+    filter_untrusted,
+    is_in_folders,
+    sha256_hex,
+)
 from convo.config.values import (
     BUILT_IN_SOURCE,
     InvalidValue,
@@ -833,7 +841,19 @@ def _load_file(source: SettingSource) -> SettingsFile | None:
         raise _unreadable_error(source.location, error) from error
     if len(raw) > MAX_FILE_BYTES:
         raise _too_large_error(source.location)
-    return SettingsFile(source, parse_settings_toml(raw, source.location))
+    return SettingsFile(source, _parse_file(raw, source))
+
+
+def _parse_file(raw: bytes, source: SettingSource) -> Mapping[str, object]:
+    """Parse the user's file, which may be one of Plano; a notice lists the keys of the latter that are not used."""
+    if not source.name.endswith((".yaml", ".yml")):
+        return parse_settings_toml(raw, source.location)
+    from convo.config.plano import parse_plano_config
+
+    document, unused = parse_plano_config(raw, source.location)
+    if unused:
+        send_notice(escape_unprintable(f"convo: {source.location}: not used: {', '.join(unused)}"))
+    return document
 
 
 def _unreadable_error(location: str | Path, error: OSError) -> InvalidSettings:

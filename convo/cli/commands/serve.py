@@ -16,6 +16,7 @@ Examples:
   convo serve --port 0 --store memory               any free port; nothing is saved
   convo serve --new-key alice --keys ./keys         create an API key for another user
   convo serve --host 0.0.0.0 --keys ./keys --store postgresql://user@host/db
+  convo serve --config plano_config.yaml            serve what a configuration of Plano describes
   convo serve --record                              record requests that are not stored, for the inspector
   convo serve --strict --store memory               test the requests of a client before it uses OpenAI
 
@@ -68,6 +69,10 @@ def serve_command(
         str | None,
         typer.Option("--store", metavar="STORE", help="Store to use: none, memory, sqlite:PATH or postgresql://..."),
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="Settings file to use: TOML, or a configuration of Plano."),
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Reject requests that OpenAI rejects, even if the model accepts them.")
     ] = False,
@@ -88,7 +93,7 @@ def serve_command(
     from convo.cli import serve
 
     flags = SettingFlags(store=store, host=host, port=port, keys=keys, record=record)
-    config: Path | None = get_root_options(ctx).config
+    config = config or get_root_options(ctx).config
     if new_key is not None:
         serve.print_new_key(config, flags, new_key)
     else:
