@@ -60,6 +60,7 @@ class PostgresDatabase:
         options = _parse_url(url)
         self.location = _format_location(options)
         self.known_tenants: set[str] = set()
+        self.has_plano_table: bool | None = None  # not known yet
         self.observer: TransactionObserver = ignore_transaction
         self.damaged_row_observer: DamagedRowObserver = warn_of_damaged_row
         self.options: dict[str, Any] = {"connect_timeout": max(2, round(connect_timeout_s)), **options}

@@ -5,9 +5,10 @@ first, then with an exclusive one.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Concatenate, ParamSpec, TypeVar
 
-from convo.config.settings import expand_built_in_name
+from convo.config.settings import LOCAL_TENANT, expand_built_in_name
 from convo.errors import DamagedRow
 from convo.history.items import Item, StreamEvent
 from convo.history.records import Link, Session
@@ -32,6 +33,7 @@ from convo.stores.postgres import runs as agents
 from convo.stores.postgres.admin import PostgresAdmin
 from convo.stores.postgres.commit import CommitPlan, plan_commit
 from convo.stores.postgres.connection import PostgresDatabase
+from convo.stores.postgres.plano import has_plano_table, select_plano_response
 from convo.stores.postgres.tenant_rows import TenantConnection
 from convo.stores.request_charts import RequestCharts
 from convo.stores.request_list import RequestPage, RequestQuery
@@ -91,7 +93,8 @@ class PostgresStore:
         return self._report(await self._run(records.select_session_stats, session_id))[0]
 
     async def link(self, link_id: str) -> Link | None:
-        return await self._run(links.select_link, link_id)
+        """Return a link; a response of Plano in the same database is copied when its id is first read."""
+        return await self._run(links.select_link, link_id) or await self._copy_plano_response(link_id)
 
     async def links(self, session_id: str, *, strict: bool = False, limit: int | None = None) -> Sequence[Link]:
         return self._report(await self._run(links.select_session_links, session_id, limit), strict=strict)
@@ -141,7 +144,10 @@ class PostgresStore:
         return self._report(await self._run(agents.select_approval_decisions, run_id, limit))
 
     async def find_handles(self, prefix: str, *, limit: int = 20) -> Sequence[HandleMatch]:
-        return self._report(await self._run(search.find_handles, prefix, limit))
+        found = self._report(await self._run(search.find_handles, prefix, limit))
+        if not found and await self._copy_plano_response(prefix) is not None:
+            found = self._report(await self._run(search.find_handles, prefix, limit))
+        return found
 
     async def search_items(self, query: str, *, limit: int = 20) -> Sequence[SearchHit]:
         return self._report(await self._run(search.search_items, query, limit))
@@ -164,7 +170,13 @@ class PostgresStore:
         await self._run(gc.remove_session, session_id)
 
     async def remove_link(self, link_id: str) -> None:
+        """Delete a response; an unstored, empty link stays in place of Plano's, so that it is not copied again."""
         await self._run(gc.remove_link, link_id)
+        change = await self._find_plano_response(link_id)
+        if change is not None:
+            root = change.appends[0].after
+            link = replace(change.links[0], input_head=root, head=root, sent_count=0, is_stored=False)
+            await self.commit(Transaction(links=(link,)))
 
     async def remove_conversation(self, conversation_id: str) -> None:
         await self._run(gc.remove_conversation, conversation_id)
@@ -199,6 +211,23 @@ class PostgresStore:
 
     async def aclose(self) -> None:
         await self.database.aclose()
+
+    async def _copy_plano_response(self, response_id: str) -> Link | None:
+        """Store a copy of a response of Plano and return its link; None if there is none for this tenant."""
+        change = await self._find_plano_response(response_id)
+        if change is None:
+            return None
+        await self.commit(change)
+        return change.links[0]
+
+    async def _find_plano_response(self, response_id: str) -> Transaction | None:
+        if self.tenant != LOCAL_TENANT:  # Plano has no tenants: its rows belong to the user of this machine
+            return None
+        if self.database.has_plano_table is None:
+            self.database.has_plano_table = await self._run(has_plano_table)
+        if not self.database.has_plano_table:
+            return None
+        return await self._run(select_plano_response, response_id)
 
     def _report(self, read: ReadRows[Result], *, strict: bool = False) -> list[Result]:
         return read.report(self.database.damaged_row_observer, strict=strict)
