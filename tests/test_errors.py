@@ -216,6 +216,7 @@ FIELDS: dict[str, tuple[str, int, int, str]] = {
     "TryLater": ("try_later", 1, 503, "wait a moment, then /retry"),
     "Unreachable": ("unreachable", 1, 502, "check the network and the base URL; -m local needs neither"),
     "StreamBroken": ("stream_broken", 1, 502, "try again with /retry"),
+    "StreamCut": ("stream_broken", 1, 502, "try again with /retry"),
     "LimitReached": ("limit_reached", 1, 502, "raise the limit with convo config set"),
     "StateIgnored": ("state_ignored", 1, 502, "this endpoint stores no state: use --session or --replay"),
     "ModelFault": ("model_fault", 1, 400, "choose another model with -m"),

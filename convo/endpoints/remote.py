@@ -44,7 +44,7 @@ from convo.models.http import (
     translate_certificate_errors,
 )
 from convo.models.limits import apply_idle_limit, limit_response_events
-from convo.models.responses_reader import ResponsesReader
+from convo.models.readers.responses import ResponsesReader
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient

@@ -1,6 +1,6 @@
 """One answer of a server that is no Responses server, from its pieces to events of the Responses API.
 
-A reader of a protocol (`chat_reader`, `messages_reader`) yields pieces in the order in which they arrived. Calls may
+A reader of a protocol (`readers.chat`, `readers.messages`) yields pieces in the order in which they arrived. Calls may
 alternate, and text may stand between the pieces of a call. Events of one item may not, so `AnswerTranslator` holds a
 part that begins while a call is open until that call has ended.
 """

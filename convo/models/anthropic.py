@@ -55,7 +55,7 @@ from convo.models.http import (
     limit_response_bodies,
     translate_certificate_errors,
 )
-from convo.models.messages_reader import Block, MessagesReader
+from convo.models.readers.messages import Block, MessagesReader
 from convo.models.stream import ResponseEventWriter, is_token_count
 from convo.models.tool_mapping import map_request
 from convo.runtime import NewId

@@ -47,7 +47,6 @@ from convo.models.chat_messages import (
     encode_returned_fields,
     pick_fields,
 )
-from convo.models.chat_reader import ChatReader
 from convo.models.errors import ErrorContext, fault_from_stream_error, map_provider_errors
 from convo.models.http import (
     PLACEHOLDER_KEY,
@@ -57,6 +56,7 @@ from convo.models.http import (
     make_http_client,
     make_openai_client,
 )
+from convo.models.readers.chat import ChatReader
 from convo.models.stream import ResponseEventWriter
 from convo.models.tool_mapping import MappedRequest, map_request
 from convo.runtime import NewId

@@ -18,10 +18,10 @@ from convo.config.sections import Provider
 from convo.config.settings import ResponseLimits
 from convo.errors import LimitReached, Unsupported
 from convo.history.items import Json
-from convo.models.chat_reader import ChatReader
 from convo.models.errors import ErrorContext, fault_from_response, map_provider_errors, translate_server_key_errors
 from convo.models.http import JSON_DECODER, OPENAI_URL, SSEClient, SSEDecoder, TimeSlice, skip_whitespace
-from convo.models.messages_reader import MessagesReader
+from convo.models.readers.chat import ChatReader
+from convo.models.readers.messages import MessagesReader
 
 
 class PassThroughApi(StrEnum):

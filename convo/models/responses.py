@@ -44,7 +44,7 @@ from convo.models.http import (
     make_openai_client,
     make_sse_client,
 )
-from convo.models.responses_reader import ResponsesReader
+from convo.models.readers.responses import ResponsesReader
 from convo.runtime import NewId
 from convo.usage.model_info import has_encrypted_reasoning
 

@@ -23,10 +23,10 @@ from convo.history.items import ENCRYPTED_FIELD, Item, Json, is_item, is_valid_i
 from convo.history.records import LINK_STATUSES, LinkStatus, strip_secret_fields, strip_tool_secrets
 from convo.history.request_body import split_request_body, strip_body_secrets
 from convo.inspect.redaction import SECRET_RULES, Redactor
-from convo.models.chat_reader import ChatReader, read_parts, read_reasoning
 from convo.models.errors import find_error
-from convo.models.messages_reader import MessagesReader
-from convo.models.responses_reader import ResponsesReader
+from convo.models.readers.chat import ChatReader, read_parts, read_reasoning
+from convo.models.readers.messages import MessagesReader
+from convo.models.readers.responses import ResponsesReader
 from convo.models.stream import Ending
 from convo.recording.exchange import ExchangeRequest, ExchangeResponse, Protocol
 

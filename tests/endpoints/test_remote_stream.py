@@ -7,7 +7,7 @@ import pytest
 from convo.endpoints.remote import is_state_honoured
 from convo.errors import RequestRefused, StateIgnored, StreamBroken, TryLater
 from convo.models.errors import ErrorContext, fault_from_event
-from convo.models.responses_reader import ResponsesReader
+from convo.models.readers.responses import ResponsesReader
 
 CONTEXT = ErrorContext("openai", "http://127.0.0.1/v1")
 

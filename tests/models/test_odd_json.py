@@ -12,7 +12,7 @@ from convo.models.anthropic import AnthropicEventTranslator, build_anthropic_bod
 from convo.models.base import NO_ISSUER
 from convo.models.chat_completions import ChatChunkTranslator, build_chat_body
 from convo.models.errors import ErrorContext, fault_from_status, fault_from_stream_error
-from convo.models.responses_reader import ResponsesReader
+from convo.models.readers.responses import ResponsesReader
 from convo.models.stream import ResponseEventWriter
 from tests.clock import counting_ids
 from tests.models.model_calls import make_request

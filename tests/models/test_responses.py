@@ -11,8 +11,8 @@ from convo.errors import KeyRefused, RequestRefused, StreamBroken, TryLater, Uns
 from convo.history.items import Item, StreamEvent, user_message
 from convo.models.base import make_issuer_tag
 from convo.models.http import OpenAIClientOptions
+from convo.models.readers.responses import ResponsesReader
 from convo.models.responses import ResponsesModel, build_compact_body, build_count_body, translate_event
-from convo.models.responses_reader import ResponsesReader
 from convo.models.stream import make_usage
 from tests.clock import counting_ids
 from tests.loopback_server import LoopbackServer
