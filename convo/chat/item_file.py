@@ -1,7 +1,7 @@
 """Read and write files of items.
 
 [item, item, ...]                                a replay file
-{"input": [...], "previous_response_id": ...}    a request body
+{"input": [...], "previous_response_id": ...}    a request body; an input that is text is a user message
 {"object": "list", "data": [...]}                a list response of an endpoint
 item                                             JSONL, one item a line
 item
@@ -19,7 +19,7 @@ from shlex import quote
 from convo.chat.files import REPLAY_FILE_HINT, ReplayFile, format_os_error, read_whole_stream, write_atomic
 from convo.errors import InputFault, InvalidUsage, NotFound, Unreadable
 from convo.history.canonical import describe_json_error
-from convo.history.items import Item, Json, item_type
+from convo.history.items import Item, Json, item_type, user_message
 from convo.inspect.serialize import ConversationDocument, document_from_json, document_from_lines, is_document
 
 UNNAMED_FILE = "the file"
@@ -105,7 +105,14 @@ def parse_item_file(file_name: str, text: str) -> ItemFile:
     if not list_field:
         return ItemFile(_validate_items(file_name, content), text)
     request_fields = {name: value for name, value in content.items() if name != list_field}
-    return ItemFile(_validate_items(file_name, content[list_field]), text, list_field, request_fields)
+    if list_field == "data" and content.get("has_more"):
+        raise Unreadable(
+            f"{file_name} is one page of a list (has_more is true), not the whole history",
+            hint="request the other pages, too (order=asc, limit=100, after=LAST_ID), and join their data in one list",
+        )
+    value = content[list_field]
+    items = [user_message(value)] if list_field == "input" and isinstance(value, str) else value
+    return ItemFile(_validate_items(file_name, items), text, list_field, request_fields)
 
 
 def _parse_rows(file_name: str, text: str, rows: Sequence[Json]) -> ItemFile:
@@ -138,6 +145,8 @@ def _load_json_lines(file_name: str, text: str, error: Exception) -> list[Json]:
                 hint = f"convo import {quote(file_name)}, if convo exported this page; then use the session"
             else:
                 hint = "fix the file, which may be incomplete, or choose another file"
+            if values and number == lines[-1][0]:
+                hint = f"convo import {quote(file_name)} --skip-incomplete, which leaves out the line, or fix the file"
             raise Unreadable(message, hint=hint) from line_error
     return values
 

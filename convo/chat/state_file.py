@@ -4,6 +4,7 @@ Files are written atomically with mode 0600: a state has the whole history and t
 At most one byte more than a state may have is read.
 """
 
+import json
 import os
 import re
 import stat
@@ -12,19 +13,22 @@ from typing import BinaryIO
 
 from convo.chat.files import PRIVATE_MODE, format_os_error, resolve_links, write_atomic
 from convo.errors import InvalidRunState, InvalidUsage, NotFound, StoreFault, StoreReadOnly, Unreadable
+from convo.history.items import Json
 from convo.runstate.document import MAX_STATE_BYTES
 from convo.runstate.reader import parse_run_state
 from convo.runstate.run_state import RunState
 from convo.runstate.writer import serialize_run_state
 
-STATE_MARKERS = (b"$schemaVersion", b"current_agent", b"current_turn", b'"currentAgent"')
-"""Parts of every state, by which one that lacks a field is still recognized."""
+STATE_FIELDS = ("$schemaVersion", "current_agent", "current_turn", "currentAgent")
+"""Fields of every state, by which one that lacks some of them is still recognized."""
 
 STATE_FILE_HINT = "pass a file with the output of RunState.to_string(); convo approvals decides the calls of a session"
 OTHER_FILE_HINT = "choose another file"
 
-ITEM_LIST_PATTERN = re.compile(rb"\s*\[\s*(?!\{\s*\"\$schemaVersion\")")
-"""The beginning of a replay file. Its messages may contain the text of a state."""
+STATE_START = re.compile(
+    rb"[\xef\xbb\xbf\xfe\xff\s]*(?:\[\s*)?\{\s*\"(?:%s)\"" % "|".join(map(re.escape, STATE_FIELDS)).encode()
+)
+"""The beginning of a state, also of a truncated one; `RunState.to_string` writes the version first."""
 
 
 def load_state_file(path: str) -> RunState:
@@ -65,9 +69,20 @@ def read_state_stream(stream: BinaryIO) -> bytes:
 
 
 def is_state_like(data: bytes) -> bool:
-    """Return whether these bytes are probably a state, in any encoding and however damaged."""
+    """Return whether these bytes are probably a state, in any encoding, also a damaged one.
+
+    Only the fields of the document count: a message, or `reasoning.context` of a request, may contain the same words.
+    """
     plain = data.replace(b"\0", b"")
-    return not ITEM_LIST_PATTERN.match(plain) and any(marker in plain for marker in STATE_MARKERS)
+    if STATE_START.match(plain):
+        return True
+    if not any(field.encode() in plain for field in STATE_FIELDS):
+        return False
+    try:
+        document: Json = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and not document.keys().isdisjoint(STATE_FIELDS)
 
 
 def save_state_file(state: RunState, path: str) -> None:

@@ -12,11 +12,11 @@ from shlex import quote
 from convo.chat.session_record import validate_session_name
 from convo.cli.convert import get_endpoint_scope
 from convo.cli.deps import open_configured_store
-from convo.cli.output import print_json, print_line, print_notice
+from convo.cli.output import print_failure, print_json, print_line, print_notice, to_failure
 from convo.cli.progress import show_progress
 from convo.config.loader import choose_model, load_settings
 from convo.config.settings import Settings
-from convo.errors import Conflict, InvalidSettings, InvalidUsage, NotFound
+from convo.errors import Conflict, InputFault, InvalidSettings, InvalidUsage, NotFound, Unreadable
 from convo.history.items import Json
 from convo.history.records import Session
 from convo.inspect.serialize import ConversationDocument
@@ -34,27 +34,48 @@ from convo.transfer.import_ import (
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """The arguments of one `convo import`."""
+    """The arguments of one `convo import`.
+
+    skip_incomplete:  leave out an incomplete last line of JSON Lines
+    """
 
     file: str
     name: str | None = None
     only_name: str | None = None
+    skip_incomplete: bool = False
     dry_run: bool = False
     as_json: bool = False
     config: Path | None = None
 
 
-async def run_import(options: ImportOptions) -> None:
-    """Store the conversations of a file, and print the session of each."""
+async def run_import(options: ImportOptions) -> int:
+    """Store the conversations of a file, print the session of each, and return the exit code.
+
+    Of several conversations, one that cannot be read is reported after the others. The only one raises its error.
+    """
     settings = load_settings(options.config)
+    faults: dict[str, Unreadable] = {}
+
+    def report_fault(name: str, fault: InputFault) -> None:
+        if options.only_name in (None, name):
+            faults[name] = Unreadable(f"{options.file}: {name!r} cannot be imported: {fault.message}")
+
     with show_progress("reading", settings):
-        documents = select_documents(read_documents(options.file), options)
+        documents: Sequence[ConversationDocument] = read_documents(
+            options.file, report_fault, print_notice if options.skip_incomplete else None
+        )
+        if faults and (options.only_name is not None or not documents):
+            raise next(iter(faults.values()))
+        documents = select_documents(documents, options)
     if options.dry_run:
         for document in documents:
             report_import(document, None, as_json=options.as_json)
-        return
-    with show_progress("importing", settings):
-        await _store_documents(documents, options, settings)
+    else:
+        with show_progress("importing", settings):
+            await _store_documents(documents, options, settings)
+    for name, error in faults.items():
+        print_failure(to_failure(error), as_json=options.as_json, name=name)
+    return Unreadable.exit if faults else 0
 
 
 async def _store_documents(

@@ -123,12 +123,15 @@ MAX_FAILURE_CHARS = 4000
 """The most characters of an error message or hint that are printed."""
 
 
-def print_failure(failure: CommandFailure, *, as_json: bool) -> int:
-    """Print `failure` once, on stdout as JSON or on stderr as text, and return the exit code."""
+def print_failure(failure: CommandFailure, *, as_json: bool, **subject: str) -> int:
+    """Print `failure` once, on stdout as JSON or on stderr as text, and return the exit code.
+
+    subject:  members of the JSON object before `error`: the one of several inputs that failed
+    """
     message, hint = _redact_failure_text(failure.message), _redact_failure_text(failure.hint)
     if as_json:
         fields = {"code": failure.code, "message": message or failure.code, "hint": hint}
-        print_json({"error": fields})
+        print_json({**{name: _redact_failure_text(text) for name, text in subject.items()}, "error": fields})
     elif message:
         from convo.terminal.statuses import format_failure
 

@@ -5,7 +5,7 @@
     llm older     conversations -> responses -> tool_calls, tool_results, prompt_fragments, prompt_attachments
 
 A conversation found in both layouts of llm is read from the newer one. Reasoning without text and calls
-marked `server_executed` are left out.
+marked `server_executed` are left out. A row that cannot be read spoils its conversation only.
 """
 
 import base64
@@ -13,8 +13,9 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
 from convo.errors import InputFault
@@ -28,21 +29,20 @@ if TYPE_CHECKING:
 
 
 def read_agents_sessions(database: "ForeignDatabase") -> list[ConversationDocument]:
-    """Read all sessions. Raises InputFault for a row that is no item."""
+    """Read all sessions."""
     rows = database.rows(
         "SELECT session_id, CAST(strftime('%s', created_at) AS INTEGER) AS created"
         " FROM agent_sessions ORDER BY created_at, session_id"
     )
-    return [
-        _agents_session_document(database, row["session_id"], row["created"])
-        for row in track_progress("sessions", rows)
-    ]
+    return list(database.read_each("sessions", rows, "session_id", _agents_session_document).values())
 
 
-def _agents_session_document(database: "ForeignDatabase", session: str, created_at: int | None) -> ConversationDocument:
+def _agents_session_document(database: "ForeignDatabase", row: "DatabaseRow") -> ConversationDocument:
+    """Read one session. Raises InputFault for a row that is no item."""
+    session = row["session_id"]
     rows = database.rows("SELECT id, message_data FROM agent_messages WHERE session_id = ? ORDER BY id", session)
     items = tuple(_parse_item(row["message_data"], f"message {row['id']} of {session!r}") for row in rows)
-    return ConversationDocument(items=items, confirmed_count=len(items), name=session, created_at=created_at)
+    return ConversationDocument(items=items, confirmed_count=len(items), name=session, created_at=row["created"])
 
 
 def _parse_item(data: str, location: str) -> dict[str, Json]:
@@ -66,23 +66,65 @@ def read_llm_logs(database: "ForeignDatabase") -> list[ConversationDocument]:
 DatabaseRow = Mapping[str, Any]
 
 
+ReportFault: TypeAlias = Callable[[str, InputFault], None]
+"""Takes the name of a conversation that cannot be read, and why."""
+
+
 class ForeignDatabase:
     """An open database: its tables and their rows."""
 
-    def __init__(self, connection: "sqlite3.Connection") -> None:
-        self._connection = connection
+    def __init__(self, connection: "sqlite3.Connection", report_fault: ReportFault | None) -> None:
+        self._connection, self._report_fault = connection, report_fault
         self.tables = frozenset(row["name"] for row in self.rows("SELECT name FROM sqlite_schema WHERE type = 'table'"))
 
     def rows(self, statement: str, *values: object) -> list[DatabaseRow]:
         return [dict(row) for row in self._connection.execute(statement, values)]
 
+    def read_each(
+        self,
+        label: str,
+        rows: Sequence[DatabaseRow],
+        id_column: str,
+        read: Callable[["ForeignDatabase", DatabaseRow], ConversationDocument],
+    ) -> dict[str, ConversationDocument]:
+        """Read the conversation of each row, by its id. Raises InputFault for the first fault that is not reported.
 
-def read_database(file: Path) -> list[ConversationDocument]:
-    """Read all conversations, oldest first. Raises InputFault for a database that is unknown or damaged."""
-    with _open_read_only(file) as database:
+        A value of a wrong type is a fault, since a column of SQLite accepts any type.
+        """
+        import sqlite3
+
+        documents: dict[str, ConversationDocument] = {}
+        for row in track_progress(label, rows):
+            try:
+                document = read(self, row)
+                if not isinstance(document.name, str | None) or not isinstance(document.instructions, str | None):
+                    raise InputFault("a conversation in the database has a name that is not text")
+                documents[row[id_column]] = document
+            except InputFault as error:
+                self._report(row, id_column, error)
+            except sqlite3.Error as error:
+                self._report(row, id_column, InputFault(f"the database cannot be read: {error}"))
+            except (TypeError, ValueError, LookupError, AttributeError, RecursionError):
+                self._report(row, id_column, InputFault("a row of the database has an unknown form"))
+        return documents
+
+    def _report(self, row: DatabaseRow, id_column: str, fault: InputFault) -> None:
+        if self._report_fault is None:
+            raise fault
+        self._report_fault(str(row.get("name") or row[id_column]), fault)
+
+
+def read_database(file: Path, report_fault: ReportFault | None = None) -> list[ConversationDocument]:
+    """Read all conversations, oldest first.
+
+    report_fault:  gets the faults of single conversations; without it they are raised, too
+
+    Raises InputFault for a database that is unknown or damaged.
+    """
+    with _open_read_only(file, report_fault) as database:
         for tables, read in DATABASE_READERS:
             if tables <= database.tables:
-                return _read_checked(read, database)
+                return read(database)
     raise InputFault(
         "the database is not from llm or the Agents SDK",
         hint="choose a database of llm or the Agents SDK; convo sessions lists the sessions of convo",
@@ -95,31 +137,15 @@ DATABASE_READERS: Sequence[tuple[frozenset[str], Callable[[ForeignDatabase], lis
 )
 
 
-def _read_checked(
-    read: Callable[[ForeignDatabase], list[ConversationDocument]], database: ForeignDatabase
-) -> list[ConversationDocument]:
-    """Call `read`; a value of a wrong type raises InputFault, since a column of SQLite accepts any type."""
-    try:
-        documents = read(database)
-    except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
-        raise InputFault("a row of the database has an unknown form") from error
-    if not all(
-        isinstance(document.name, str | None) and isinstance(document.instructions, str | None)
-        for document in documents
-    ):
-        raise InputFault("a conversation in the database has a name that is not text")
-    return documents
-
-
 @contextmanager
-def _open_read_only(file: Path) -> Iterator[ForeignDatabase]:
+def _open_read_only(file: Path, report_fault: ReportFault | None) -> Iterator[ForeignDatabase]:
     import sqlite3
 
     immutable_option = "" if os.path.exists(f"{file}-wal") else "&immutable=1"
     try:
         with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro{immutable_option}", uri=True)) as connection:
             connection.row_factory = sqlite3.Row
-            yield ForeignDatabase(connection)
+            yield ForeignDatabase(connection, report_fault)
     except sqlite3.Error as error:
         raise InputFault(f"the database cannot be read: {error}") from error
 
@@ -138,13 +164,13 @@ PARTS_SQL = "SELECT id, type, text, payload FROM parts WHERE message_hash = ? OR
 
 
 def read_llm_threads(database: ForeignDatabase) -> dict[str, ConversationDocument]:
-    """Read all threads by id; a thread has the id of the conversation that it was migrated from. Raises InputFault."""
+    """Read all threads by id; a thread has the id of the conversation that it was migrated from."""
     message_count = database.rows("SELECT COUNT(*) AS many FROM messages")[0]["many"]
     rows = database.rows("SELECT id, name, tip_message_hash AS tip, datetime_utc FROM threads ORDER BY id")
-    return {row["id"]: _thread_document(database, row, message_count) for row in track_progress("threads", rows)}
+    return database.read_each("threads", rows, "id", partial(_thread_document, message_count))
 
 
-def _thread_document(database: ForeignDatabase, thread: Mapping[str, Any], message_count: int) -> ConversationDocument:
+def _thread_document(message_count: int, database: ForeignDatabase, thread: DatabaseRow) -> ConversationDocument:
     messages = database.rows(MESSAGES_SQL, thread["tip"], message_count + 1)
     if len(messages) > message_count:
         raise InputFault(f"the messages of thread {thread['id']} have a cycle")
@@ -247,11 +273,8 @@ WHERE p.response_id = ? ORDER BY p."order"
 def read_llm_conversations(database: ForeignDatabase, excluded_ids: Collection[str]) -> dict[str, ConversationDocument]:
     """Read all conversations by id, except those in `excluded_ids`."""
     rows = database.rows("SELECT id, name FROM conversations ORDER BY id")
-    return {
-        row["id"]: _conversation_document(database, row)
-        for row in track_progress("conversations", rows)
-        if row["id"] not in excluded_ids
-    }
+    remaining = [row for row in rows if row["id"] not in excluded_ids]
+    return database.read_each("conversations", remaining, "id", _conversation_document)
 
 
 def _conversation_document(database: ForeignDatabase, conversation: Mapping[str, Any]) -> ConversationDocument:

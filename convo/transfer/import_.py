@@ -50,18 +50,48 @@ IMPORT_FORMATS = (
 )
 
 
-def read_documents(file_name: str) -> list[ConversationDocument]:
-    """Read the conversations in the file at `file_name`. Raises NotFound and Unreadable."""
+def read_documents(
+    file_name: str,
+    report_fault: Callable[[str, InputFault], None] | None = None,
+    report_incomplete_line: Callable[[str], None] | None = None,
+) -> list[ConversationDocument]:
+    """Read the conversations in the file at `file_name`. Raises NotFound and Unreadable.
+
+    report_fault:            gets the name of each conversation of a database that cannot be read, and why; without it
+                             the first such fault is raised
+    report_incomplete_line:  gets the description of a last line of JSON Lines that is left out, as its writer did not
+                             finish it; without it such a line is an error
+    """
     file = FilePath(os.path.abspath(os.path.expanduser(file_name)))
     data = _read_bytes(file, file_name)
     try:
         if data.startswith(SQLITE_HEADER):
             from convo.transfer.databases import read_database
 
-            return read_database(file)
+            return read_database(file, report_fault)
+        if report_incomplete_line:
+            data = _without_incomplete_line(data, report_incomplete_line)
         return [parse_conversation_document(_decode_text(data))]
     except InputFault as error:
         raise Unreadable(f"{file_name}: {error.message}", hint=error.hint) from error
+
+
+def _without_incomplete_line(data: bytes, report: Callable[[str], None]) -> bytes:
+    """Return JSON Lines without a last line that is not JSON; its end may be a part of a character."""
+    lines = data.rstrip().split(b"\n")
+    if len(lines) > 1 and _is_json(lines[0]) and not _is_json(lines[-1]):
+        start = lines[-1][:80].decode(errors="replace")
+        report(f"left out: line {len(lines)}, which is incomplete: {start}")
+        return b"\n".join(lines[:-1])
+    return data
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def parse_conversation_document(text: str) -> ConversationDocument:
@@ -139,9 +169,10 @@ def _load_json(text: str, line: int | None = None) -> Json:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         location = f"line {line}" if line else "the file"
-        raise InputFault(
-            f"{location} is not JSON: {describe_json_error(error)}", hint="check whether the file is complete"
-        ) from error
+        hint = "check whether the file is complete"
+        if line:
+            hint += "; --skip-incomplete leaves out its last line if that is not"
+        raise InputFault(f"{location} is not JSON: {describe_json_error(error)}", hint=hint) from error
 
 
 def _read_bytes(file: FilePath, path: str) -> bytes:

@@ -134,6 +134,7 @@ def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
 
 LIST_HINT = 'use a list of items, such as [{"role": "user", "content": "hi"}]'
 PAGE_HINT = "convo import {}, if convo exported this page; then use the session"
+TORN_HINT = "convo import {} --skip-incomplete, which leaves out the line, or fix the file"
 FIX_HINT = "fix the file, which may be incomplete, or choose another file"
 
 
@@ -156,7 +157,8 @@ FIX_HINT = "fix the file, which may be incomplete, or choose another file"
             )
             for field in ("response", "message", "item", "event", "data", "record", "part")
         ),
-        ('{"role": "user"}\n{', "{}, line 2, is not JSON: ", FIX_HINT),
+        ('{"role": "user"}\n{\n{"role": "user"}', "{}, line 2, is not JSON: ", FIX_HINT),
+        ('{"role": "user"}\n{', "{}, line 2, is not JSON: ", TORN_HINT),
         ("nonsense", "{} is not JSON: ", FIX_HINT),
         ("<HTML>", "{} is not JSON: ", PAGE_HINT),
         (

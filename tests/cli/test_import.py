@@ -3,6 +3,7 @@
 import asyncio
 import json
 import lzma
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -145,6 +146,57 @@ def test_concurrent_imports_of_the_same_file_create_one_session(
     assert [one.name for one in stored_sessions(home)] == ["mine"]
 
 
+def write_agents_database(*sessions: tuple[str, list[bytes]]) -> None:
+    """Write agents.db with these sessions of the Agents SDK: their names, and the text of each row."""
+    for name, rows in sessions:
+        with closing(SQLiteSession(name, "agents.db")) as session:
+            asyncio.run(session.add_items([{"role": "user", "content": "hi"} for _ in rows]))
+        with closing(sqlite3.connect("agents.db")) as db, db:
+            ids = db.execute("SELECT id FROM agent_messages WHERE session_id = ? ORDER BY id", (name,)).fetchall()
+            for (row_id,), text in zip(ids, rows, strict=True):
+                db.execute("UPDATE agent_messages SET message_data = CAST(? AS TEXT) WHERE id = ?", (text, row_id))
+
+
+def test_a_corrupt_row_spoils_its_session_only_and_is_named(convo: Convo, home: Path) -> None:
+    row = json.dumps(HI).encode()
+    write_agents_database(("bad", [row, b"{{{"]), ("ok", [row]), ("not UTF-8", [b"\xff"]))
+    assert convo("import", "agents.db", "--only", "ok", "--as", "mine") == CommandResult(0, "mine  1 item\n", "")
+    only_bad = convo("import", "agents.db", "--only", "bad")
+    assert (only_bad.exit, only_bad.out) == (2, "")
+
+    got = convo("import", "agents.db")
+    assert (got.exit, got.out) == (2, "ok  1 item\n")
+    assert "agents.db: 'bad' cannot be imported: message 2 of 'bad' is not JSON" in got.err
+    assert "agents.db: 'not UTF-8' cannot be imported: " in got.err
+    assert {one.name for one in stored_sessions(home)} == {"mine", "ok"}
+
+    found = [json.loads(line) for line in convo("import", "agents.db", "--dry-run", "--json").out.splitlines()]
+    assert [(one["name"], one.get("error", {}).get("code")) for one in found] == [
+        ("ok", None),
+        ("bad", "unreadable"),
+        ("not UTF-8", "unreadable"),
+    ]
+
+
+def test_an_incomplete_last_line_is_left_out_by_an_option_that_reports_it(convo: Convo, home: Path) -> None:
+    lines = [json.dumps(HI), json.dumps({"role": "assistant", "content": "Zürich"}, ensure_ascii=False)]
+    whole = "\n".join(lines).encode()
+    torn = whole[: whole.index("ü".encode()) + 1]
+    Path("talk.jsonl").write_bytes(torn)
+    assert convo("import", "talk.jsonl").exit == 2
+    got = convo("import", "talk.jsonl", "--skip-incomplete")
+    assert (got.exit, got.out) == (0, "hi  1 item\n")
+    assert got.err.startswith('left out: line 2, which is incomplete: {"role": "assistant", "content": "Z')
+
+    Path("talk.jsonl").write_bytes(torn.rstrip(b"\xc3"))
+    assert "--skip-incomplete leaves out its last line" in convo("import", "talk.jsonl").err
+    assert "try: convo import talk.jsonl --skip-incomplete" in convo("lint", "talk.jsonl").err
+    for text in (whole, b"[\n" + whole.replace(b"\n", b",\n") + b"\n]"):
+        Path("whole.jsonl").write_bytes(text)
+        whole_file = convo("import", "whole.jsonl", "--skip-incomplete", "--dry-run")
+        assert (whole_file.out, whole_file.err) == ("hi  2 items\n", "")
+
+
 def test_the_same_items_with_their_responses_are_a_separate_import(convo: Convo, home: Path) -> None:
     assert convo("chat", *ECHO, "-n", "mine", "one").exit == 0
     assert convo("export", "mine", "-o", "a.jsonl").exit == 0
@@ -180,6 +232,7 @@ def test_a_file_without_items_stores_nothing(
 
 # -- files without a conversation ------------------------------------------------------------------
 
+HI = {"role": "user", "content": "hi"}
 ROLLOUT = (
     {"timestamp": "2026-11-01T10:00:00Z", "type": "session_meta", "payload": {"id": "1", "cwd": "/"}},
     {"timestamp": "2026-11-01T10:00:01Z", "type": "response_item", "payload": {"type": "message", "role": "user"}},
@@ -203,10 +256,11 @@ TRANSCRIPT = ({"type": "user", "uuid": "1", "message": {"role": "user", "content
         (json.dumps(TRANSCRIPT), "item 1 is a 'user' record with a message"),
         (json.dumps({"messages": [{"role": "user", "content": "hi"}]}), "the file is not a list of items"),
         (json.dumps([{"content": "hi"}]), "item 1 has neither a type nor a role"),
+        (json.dumps({"object": "list", "data": [HI], "has_more": True}), "is one page of a list (has_more is true)"),
         ("", ""),
         (" \n\n", ""),
     ],
-    ids=["rollout", "rollout-list", "events", "transcript", "messages", "untyped", "empty", "blank"],
+    ids=["rollout", "rollout-list", "events", "transcript", "messages", "untyped", "page", "empty", "blank"],
 )
 def test_a_file_of_other_records_is_refused_by_every_command_that_reads_items(
     command: list[str], text: str, message: str, convo: Convo, home: Path
@@ -225,13 +279,16 @@ def test_a_codex_rollout_is_refused_with_a_command_that_extracts_its_items(convo
 
 @pytest.mark.parametrize("command", [["import", "--dry-run"], ["lint"], ["inspect"]])
 def test_every_command_reads_items_in_the_same_formats(command: list[str], convo: Convo) -> None:
-    hi, odd = {"role": "user", "content": "hi"}, {"type": "hologram", "id": "h_1", "light": [1]}
+    odd = {"type": "hologram", "id": "h_1", "light": [1]}
+    asked = {"role": "user", "content": 'what is "current_agent" in {"$schemaVersion": "1.9"}?'}
     files = {
-        "list.json": json.dumps([hi, odd]),
-        "lines.jsonl": f"{json.dumps(hi)}\n{json.dumps(odd)}\n",
-        "request.json": json.dumps({"model": "m", "input": [hi, odd]}),
-        "page.json": json.dumps({"object": "list", "data": [hi, odd]}),
-        "bom.json": "\ufeff" + json.dumps([hi, odd]),
+        "list.json": json.dumps([HI, odd]),
+        "lines.jsonl": f"{json.dumps(HI)}\n{json.dumps(odd)}\n",
+        "request.json": json.dumps({"model": "m", "input": [HI, odd]}),
+        "page.json": json.dumps({"object": "list", "data": [HI, odd], "has_more": False}),
+        "bom.json": "\ufeff" + json.dumps([HI, odd]),
+        "words of a RunState.jsonl": f"{json.dumps(asked)}\n{json.dumps(odd)}\n",
+        "reasoning of a turn.json": json.dumps({"reasoning": {"context": "current_turn"}, "input": [asked, odd]}),
         "none.json": "[]",
     }
     for name, text in files.items():
@@ -239,6 +296,9 @@ def test_every_command_reads_items_in_the_same_formats(command: list[str], convo
         got = convo(*command, f"./{name}")
         assert got.exit == 0, (name, got)
         assert ("2 items" in got.out) == (name != "none.json")
+    Path("text.json").write_text(json.dumps({"model": "m", "input": "hello"}))
+    got = convo(*command, "./text.json")
+    assert (got.exit, "1 item" in got.out) == (0, True)
 
 
 # -- passwords -------------------------------------------------------------------------------------

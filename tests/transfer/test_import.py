@@ -272,7 +272,8 @@ def test_an_incomplete_file_is_refused_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(Unreadable) as refused:
         read_documents(str(file))
     assert refused.value.message.startswith(f"{file}: line 2 is not JSON: ")
-    assert refused.value.hint == "check whether the file is complete"
+    hint = "check whether the file is complete; --skip-incomplete leaves out its last line if that is not"
+    assert refused.value.hint == hint
 
 
 def test_an_endless_device_is_refused() -> None:

@@ -17,7 +17,8 @@ Examples:
   convo import agents.db --only thread-7     one session of the Agents SDK
   convo import state.json                    the items of a paused run; convo resume continues the run itself
 
-The file is not changed. A conversation that was imported before is skipped; --as NAME imports it again.
+The file is not changed. A conversation that was imported before is skipped; --as NAME imports it again. In a database,
+a row that cannot be read spoils its conversation only; the exit code is 2 then.
 The new sessions are in the local store; convo convert changes their strategy.
 """
 
@@ -38,6 +39,10 @@ def import_command(
     only: Annotated[
         str | None, typer.Option("--only", metavar="NAME", help="Import only the conversation with this name.")
     ] = None,
+    skip_incomplete: Annotated[
+        bool,
+        typer.Option("--skip-incomplete", help="Leave out a last line of JSON Lines that is cut off, and report it."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the conversations of the file.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per conversation.")] = False,
 ) -> None:
@@ -46,4 +51,5 @@ def import_command(
 
     from convo.cli.import_ import ImportOptions, run_import
 
-    asyncio.run(run_import(ImportOptions(file, name, only, dry_run, as_json, get_root_options(ctx).config)))
+    options = ImportOptions(file, name, only, skip_incomplete, dry_run, as_json, get_root_options(ctx).config)
+    raise typer.Exit(asyncio.run(run_import(options)))
