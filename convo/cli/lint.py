@@ -1,7 +1,7 @@
 """`convo lint`: report state that the next request would be rejected for.
 
-Every handle is loaded before anything is printed, so an unreadable one leaves no half report.
-Exit code 4: errors, or with --strict warnings.
+Of several handles, an unreadable one is reported in its place, and the others are checked.
+Exit code 4: errors, or with --strict warnings; that of the first unreadable handle, if there is one.
 """
 
 import json
@@ -12,9 +12,10 @@ from importlib.resources import files
 
 from convo import __version__
 from convo.cli.lint_target import load_lint_target
+from convo.cli.output import CommandFailure, print_failure, print_json, print_line, to_failure
 from convo.cli.resolve import LookupOptions
-from convo.config.values import find_closest_word
-from convo.errors import NotFound
+from convo.config.values import find_closest_word, redact_secrets
+from convo.errors import ConvoError, NotFound
 from convo.lint.report import LintReport, build_sarif
 from convo.lint.rules import LINT_RULE_BY_CODE, LINT_RULES
 from convo.terminal.report_views import render_lint_report
@@ -26,30 +27,33 @@ FINDINGS_EXIT_CODE = 4
 RULE_PAGES_PACKAGE = "convo.lint"
 
 
-def run_lint(handles: Sequence[str], options: LookupOptions, output_format: str, *, strict: bool) -> bool:
-    """Print the findings of all handles, after all were loaded.
-
-    Returns whether one has an error, or a warning if `strict`.
-    """
-    reports = [load_lint_target(handle, options).build_report() for handle in dict.fromkeys(handles)]
-    sys.stdout.write(render_lint_reports(reports, output_format))
-    return any(report.error_count or (strict and report.warning_count) for report in reports)
-
-
-def render_lint_reports(reports: Sequence[LintReport], output_format: str) -> str:
-    """Render the reports as "json", "sarif" or text."""
-    if output_format == "json":
-        return "".join(json.dumps(report.to_json()) + "\n" for report in reports)
-    if output_format == "sarif":
-        return (
-            json.dumps(
-                build_sarif(reports, {rule.code: read_rule_page(rule.code) for rule in LINT_RULES}, __version__),
-                indent=2,
-            )
-            + "\n"
-        )
+def run_lint(handles: Sequence[str], options: LookupOptions, output_format: str, *, strict: bool) -> int:
+    """Print the findings of all handles, and return the exit code. Raises the error of a single handle."""
+    reports: list[LintReport] = []
+    failures: list[CommandFailure] = []
     display = detect_display(sys.stdout, os.environ)
-    return "\n".join(render_lint_report(report, display) + "\n" for report in reports)
+    for handle in dict.fromkeys(handles):
+        try:
+            report = load_lint_target(handle, options).build_report()
+        except ConvoError as error:
+            if len(handles) == 1:
+                raise
+            failures.append(to_failure(error))
+            print_failure(failures[-1], as_json=output_format == "json", handle=handle)
+            continue
+        if output_format == "json":
+            print_json(report.to_json())
+        elif output_format == "text":
+            print_line(("\n" if reports else "") + render_lint_report(report, display))
+        reports.append(report)
+    if output_format == "sarif":
+        pages = {rule.code: read_rule_page(rule.code) for rule in LINT_RULES}
+        errors = [redact_secrets(failure.message) for failure in failures]
+        print_line(json.dumps(build_sarif(reports, pages, __version__, errors=errors), indent=2))
+    if failures:
+        return failures[0].exit
+    has_findings = any(report.error_count or (strict and report.warning_count) for report in reports)
+    return FINDINGS_EXIT_CODE if has_findings else 0
 
 
 def print_rule(code: str) -> None:

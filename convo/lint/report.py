@@ -113,13 +113,27 @@ SARIF_SCHEMA_URL = "https://json.schemastore.org/sarif-2.1.0.json"
 SARIF_RULE_INDEX = {rule.code: index for index, rule in enumerate(LINT_RULES)}
 
 
-def build_sarif(reports: Sequence[LintReport], pages: Mapping[str, str], version: str) -> dict[str, Json]:
-    """Build one SARIF run over all `reports`. `pages`: each rule's page in Markdown, by code"""
+def build_sarif(
+    reports: Sequence[LintReport], pages: Mapping[str, str], version: str, *, errors: Sequence[str] = ()
+) -> dict[str, Json]:
+    """Build one SARIF run over all `reports`.
+
+    pages:   each rule's page in Markdown, by code
+    errors:  the errors of handles that could not be read
+    """
     driver = {"name": "convo", "version": version, "rules": _sarif_rules(pages)}
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": _sarif_notifications(reports)}],
+        "invocations": [
+            {
+                "executionSuccessful": not errors,
+                "toolExecutionNotifications": [
+                    *({"level": "error", "message": {"text": error}} for error in errors),
+                    *_sarif_notifications(reports),
+                ],
+            }
+        ],
         "results": [_sarif_result(finding, report) for report in reports for finding in report.findings],
     }
     return {"$schema": SARIF_SCHEMA_URL, "version": "2.1.0", "runs": [run]}

@@ -200,6 +200,31 @@ def test_several_handles_are_one_object_per_line_and_any_error_sets_the_exit_cod
     assert got.exit == 4
 
 
+def test_an_unreadable_file_does_not_stop_the_check_of_the_others(convo: Convo, tmp_path: Path) -> None:
+    (tmp_path / "cut.json").write_text("{")
+    broken = write_items(tmp_path / "broken.json")
+    got = convo("lint", "cut.json", broken, "nope")
+    assert (got.exit, got.out) == (2, EXPECTED_OUTPUT)
+    assert got.err.startswith("convo: cut.json is not JSON: ")
+    assert "convo: no session 'nope'" in got.err
+
+    lines = [json.loads(line) for line in convo("lint", "nope", "cut.json", broken, "--json").out.splitlines()]
+    assert [one["handle"] for one in lines] == ["nope", "cut.json", broken]
+    assert [one["error"]["code"] for one in lines[:2]] == ["not_found", "unreadable"]
+    assert lines[2]["errors"] == 3
+    assert convo("lint", "nope", "cut.json", broken, "--json").exit == 5
+
+    sarif = convo("lint", "cut.json", broken, "--format", "sarif")
+    (run,) = sarif.json()["runs"]
+    assert (sarif.exit, len(run["results"])) == (2, 3)
+    assert run["invocations"][0]["executionSuccessful"] is False
+    url = "postgresql://u:SECRET@host:5432/db"
+    for output_format in ("text", "json", "sarif"):
+        refused = convo("lint", url, broken, "--format", output_format)
+        assert (refused.exit, "SECRET" in refused.out + refused.err) == (5, False)
+    assert run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"].startswith("cut.json is not JSON")
+
+
 def test_sarif_is_one_document_for_all_handles(convo: Convo, home: Path, tmp_path: Path) -> None:
     write_chats(home, broken_session("broken"))
     got = convo("lint", write_items(tmp_path / "broken.json"), "broken", "--format", "sarif")

@@ -18,7 +18,8 @@ Examples:
   convo lint ./history.json --format sarif > lint.sarif
   convo lint --explain call-without-output   explain a rule, and how to fix its findings
 
-Exit code: 0 no findings, or only warnings; 4 errors (with --strict also warnings).
+Exit code: 0 no findings, or only warnings; 4 errors (with --strict also warnings). Of several handles, one that cannot
+be read does not stop the others; the exit code is that of its error.
 """
 
 
@@ -57,6 +58,4 @@ def lint_command(
     from convo.cli.resolve import LookupOptions
 
     lookup = LookupOptions(get_root_options(ctx).config, provider, remote)
-    has_findings = lint.run_lint(handles, lookup, LintFormat.json if as_json else output_format, strict=strict)
-    if has_findings:
-        raise typer.Exit(lint.FINDINGS_EXIT_CODE)
+    raise typer.Exit(lint.run_lint(handles, lookup, LintFormat.json if as_json else output_format, strict=strict))
