@@ -70,6 +70,8 @@ def output_index_by_call(items: Sequence[Item], pairs: Mapping[str, str] = OUTPU
                 searches.append(index)
         elif kind in outputs:
             key = kind, pair_id(item)
+            if key not in calls and is_search_answer(item) and (SEARCH_OUTPUT, key[1]) in calls:
+                key = SEARCH_OUTPUT, key[1]
             call_index = (
                 (searches.pop() if searches else -1 - index)
                 if key == TOOL_SEARCH_WITHOUT_ID
@@ -77,6 +79,11 @@ def output_index_by_call(items: Sequence[Item], pairs: Mapping[str, str] = OUTPU
             )
             output_indexes[call_index] = index
     return output_indexes
+
+
+def is_search_answer(item: Item) -> bool:
+    """Whether an output may answer a search that the client runs: OpenAI accepts a function's output for it."""
+    return item_type(item) == "function_call_output" and pair_id(item) is not None
 
 
 def build_required_input(item: Item) -> dict[str, Json] | None:

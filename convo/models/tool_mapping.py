@@ -27,7 +27,7 @@ from typing import Literal, TypeAlias
 from convo.config.sections import HostedTools
 from convo.errors import InputFault, Unsupported
 from convo.history.items import Item, Json, get_call_id, item_type
-from convo.history.pairing import pair_id
+from convo.history.pairing import SEARCH_CALL, SEARCH_OUTPUT, is_search_answer, pair_id
 from convo.models.base import ModelRequest, list_unknown_fields, read_required_str
 
 ToolKind: TypeAlias = Literal["function", "custom", "local_shell", "shell", "apply_patch", "tool_search"]
@@ -490,11 +490,10 @@ APPLIED_ITEM_TYPES = frozenset({"additional_tools", "configuration_update"})
 
 
 def _map_items(items: Sequence[Item], names: _FunctionNames, model_label: str, *, has_custom_tools: bool) -> list[Item]:
-    searches = {item_type(item): set[str | None]() for item in items if item_type(item).startswith("tool_search_")}
-    for item in items:
-        if item_type(item) in searches:
-            searches[item_type(item)].add(pair_id(item))
-    paired_searches = searches.get("tool_search_call", set()) & searches.get("tool_search_output", set()) - {None}
+    searches = {pair_id(item) for item in items if item_type(item) == SEARCH_CALL} - {None}
+    paired_searches = searches & {
+        pair_id(item) for item in items if item_type(item) == SEARCH_OUTPUT or is_search_answer(item)
+    }
     mapped: list[Item] = []
     for item in items:
         kind = item_type(item)

@@ -25,6 +25,7 @@ from convo.history.items import (
     item_type,
     to_sendable,
 )
+from convo.history.pairing import SEARCH_CALL, is_search_answer
 from convo.history.records import EMBEDDED_SCOPE, Link
 from convo.history.tree import Key, Path, root_key
 from convo.responses_api import errors
@@ -172,7 +173,10 @@ def check_call_pairs(items: Sequence[Item]) -> None:
     """
     calls: dict[str, Item] = {}
     answered: set[str] = set()
+    searches: set[str | None] = set()
     for item in items:
+        if item_type(item) == SEARCH_CALL:
+            searches.add(get_call_id(item))
         call_id = _pair_id(item) if item_type(item) in PAIRED_TYPES else None
         if call_id is None:
             continue
@@ -182,6 +186,8 @@ def check_call_pairs(items: Sequence[Item]) -> None:
                 raise errors.missing_tool_output_error(describe_item_type(earlier_call), call_id)
             calls[call_id] = item
             answered.discard(call_id)
+        elif call_id not in calls and is_search_answer(item) and call_id in searches:
+            continue
         elif call_id not in calls:
             raise errors.missing_tool_call_error(describe_item_type(item), call_id)
         elif call_id in answered:

@@ -482,7 +482,10 @@ ITEM_REFERENCE = "item_reference"
 COMPACTION_TRIGGER = "compaction_trigger"
 """Requests a compaction now; it is not part of the history, so it is never stored."""
 
-PART_VALIDATOR = object_validator(required={"type": string_validator()})
+PART_VALIDATOR = object_validator(
+    {"type": string_validator()},
+    dict.fromkeys(("text", "refusal", "image_url", "file_url", "file_data", "file_id", "filename"), string_validator()),
+)
 
 
 def _validate_text_or_parts(name: str, value: Json) -> None:

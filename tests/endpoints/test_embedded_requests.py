@@ -215,6 +215,18 @@ INVALID_FIELDS: list[tuple[dict[str, Any], str, str, str]] = [
     ({"input": [{"type": ["message"], "role": "user", "content": "hi"}]}, "invalid_type", "input[0].type", "Invalid"),
     ({"input": [{}]}, "missing_required_parameter", "input[0].type", "Missing required parameter: 'input[0].type'"),
     ({"input": [{"role": "king", "content": ""}]}, "invalid_value", "input[0].role", "Invalid value: 'king'. "),
+    *(
+        (
+            {"input": [{**owner, field: [{"type": "input_image", "image_url": {"url": "https://x"}}]}]},
+            "invalid_type",
+            f"input[0].{field}[0].image_url",
+            f"Invalid type for 'input[0].{field}[0].image_url': expected a string, but got an object instead",
+        )
+        for owner, field in (
+            ({"role": "user"}, "content"),
+            ({"type": "function_call_output", "call_id": "c1"}, "output"),
+        )
+    ),
     ({"input": [{"role": "user"}]}, "missing_required_parameter", "input[0].content", "Missing required parameter: "),
     (
         {"input": [user_item("a"), {"role": "user", "content": [{"text": "b"}]}]},

@@ -193,6 +193,8 @@ def test_an_item_that_the_history_has_is_not_added_and_one_that_it_repeats_is_re
         ([call("c1"), call("c2"), output("c1")], "No tool output found for function call c2"),
         ([call(), output(), output()], "Duplicate function call output for call_id c1."),
         ([output()], "No tool call found for function call output with call_id c1"),
+        ([{"type": "tool_search_call", "call_id": "c1", "execution": "client"}, output()], None),
+        ([{"type": "tool_search_call", "call_id": "c2"}, output()], "No tool call found for function call output"),
         (
             [{"type": "local_shell_call_output", "id": "c9", "output": "x"}],
             "No tool call found for local shell call output with call_id c9",

@@ -54,6 +54,8 @@ def test_an_output_belongs_to_a_call_of_its_type(call: str, output: str) -> None
         ([item("tool_search_call"), item("tool_search_call"), item("tool_search_output")], {1: 2}),
         ([item("tool_search_call"), *[item("tool_search_output")] * 2], {0: 1, -3: 2}),
         ([item("tool_search_call", "s"), item("tool_search_output"), item("tool_search_output", "s")], {-2: 1, 0: 2}),
+        ([item("tool_search_call", "s"), item("function_call_output", "s")], {0: 1}),
+        ([item("tool_search_call"), item("function_call_output")], {-2: 1}),
     ],
 )
 def test_the_last_output_counts_and_an_output_without_a_call_has_a_negative_key(

@@ -114,6 +114,14 @@ def test_deferred_tools_are_offered_only_after_a_search_has_loaded_them() -> Non
     assert before.ignored == after.ignored == ()
 
 
+def test_the_output_of_a_function_may_answer_a_search() -> None:
+    call = {"type": "tool_search_call", "call_id": "s", "execution": "client", "arguments": {"query": "crm"}}
+    output = {"type": "function_call_output", "call_id": "s", "output": "nothing"}
+    _, search, answer = mapped(SEARCH, items=[call, output]).request.input
+    assert (search["type"], search["call_id"], search["name"]) == ("function_call", "s", "tool_search")
+    assert answer == output
+
+
 def test_a_search_in_the_history_may_have_found_tools_that_only_a_server_can_run() -> None:
     output = {"type": "tool_search_output", "execution": "server", "tools": [{"type": "mcp", "server_label": "s"}]}
 
