@@ -5,6 +5,7 @@ A call without output gets an "interrupted" output of the matching type, or is d
 """
 
 import json
+from bisect import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from convo.history.items import (
@@ -13,10 +14,19 @@ from convo.history.items import (
     Item,
     Json,
     describe_item_type,
+    is_assistant_message,
     is_incomplete_item,
     item_type,
 )
-from convo.history.pairing import OUTPUT_BY_HOSTED_CALL, RESPONSE_BY_APPROVAL_REQUEST, pair_id, program_call_id
+from convo.history.pairing import (
+    OUTPUT_BY_HOSTED_CALL,
+    RESPONSE_BY_APPROVAL_REQUEST,
+    SEARCH_CALL,
+    SEARCH_OUTPUT,
+    is_search_answer,
+    pair_id,
+    program_call_id,
+)
 from convo.lint.chain import continue_before
 from convo.lint.model import (
     COUNTERPART_TYPES,
@@ -39,8 +49,10 @@ def check_call_without_output(view: LintView) -> Iterator[LintIssue]:
     An incomplete call is reported only if the items are sent verbatim: otherwise it is not sent as a call.
 
     An output answers one call: of several earlier calls with its id, the last. An approval request may stay
-    pending as long as no item of another type follows.
+    pending as long as no item of another type follows, a program as long as only its calls and their outputs do.
+    OpenAI accepts a search that it ran without the output.
     """
+    yield from _check_split_pairs(view)
     last_index = max(
         (index for index, item in enumerate(view.items) if item_type(item) not in RESPONSE_BY_APPROVAL_REQUEST),
         default=-1,
@@ -51,9 +63,13 @@ def check_call_without_output(view: LintView) -> Iterator[LintIssue]:
             index in view.output_indexes
             or call_id in view.pending_call_ids
             or (call_id is None and item_type(item) not in OUTPUT_BY_HOSTED_CALL)
+            or (item_type(item) == SEARCH_CALL and item.get("execution") == "server")
         ):
             continue
         if item_type(item) in RESPONSE_BY_APPROVAL_REQUEST and index > last_index:
+            continue
+        later = view.items[index + 1 :] if item_type(item) == "program" else ()
+        if later and all(program_call_id(one) == call_id for one in later):
             continue
         if view.is_sent_verbatim or not is_incomplete_item(item):
             yield LintIssue(
@@ -61,6 +77,18 @@ def check_call_without_output(view: LintView) -> Iterator[LintIssue]:
                 index,
                 _pair_id_field(item),
             )
+
+
+def _check_split_pairs(view: LintView) -> Iterator[LintIssue]:
+    """Report each call in a request to DeepSeek that a message separates from its output: there it has no output."""
+    if view.scope or "deepseek" not in (view.model or ""):
+        return
+    answers = [index for index, item in view.items_of_type("message") if is_assistant_message(item)]
+    for index, output_index in view.output_indexes.items():
+        if index >= 0 and bisect(answers, index) != bisect(answers, output_index):
+            call = view.items[index]
+            message = f"a message is between {_call_label(call)} and its output, which DeepSeek refuses"
+            yield LintIssue(message, index, _pair_id_field(call), related_indexes=(output_index,))
 
 
 def check_output_without_call(view: LintView) -> Iterator[LintIssue]:
@@ -83,7 +111,7 @@ def check_output_without_call(view: LintView) -> Iterator[LintIssue]:
             if kind == "tool_search_output" and searches < 0:
                 searches = 0
                 yield LintIssue(f"this {describe_item_type(item)} has no earlier call", index, ".call_id")
-        elif (kind, call_id) not in expected:
+        elif (kind, call_id) not in expected and not (is_search_answer(item) and (SEARCH_OUTPUT, call_id) in expected):
             yield LintIssue(
                 f"this {describe_item_type(item)} has no earlier {_call_noun(item)} {call_id}",
                 index,
@@ -128,8 +156,15 @@ def fix_call_without_output(view: LintView, issues: Sequence[LintIssue]) -> tupl
     """Add an "interrupted" output for each call, after the batch of calls that the call belongs to.
 
     A call is dropped if a later call in the batch has its id: an output could not tell which of them it answers. A call
-    whose output only the provider can create is dropped as well; a program is dropped with its calls.
+    whose output only the provider can create is dropped as well; a program is dropped with its calls. An output that a
+    message separates from its call is moved.
     """
+    if split := {index: issue.related_indexes[0] for index, issue in item_issues(issues) if issue.related_indexes}:
+        moved = {index: [view.items[output_index]] for index, output_index in split.items()}
+        return apply_edits(view, ItemEdits(dict.fromkeys(split.values()), moved)), [
+            RepairChange(CALL_WITHOUT_OUTPUT, "moved", "its output follows it now", view.source_indexes[index])
+            for index in split
+        ]
     batches = _batch_ends(view)
     insert_after = {index: max(batches[index], view.server_count - 1) for index, _ in item_issues(issues)}
     for index, issue in item_issues(issues):

@@ -15,6 +15,7 @@ from convo.lint.model import (
     RepairChange,
     apply_edits,
     item_issues,
+    without_id,
 )
 
 FOREIGN_ID_TYPES = frozenset({"item_reference", "local_shell_call_output"})
@@ -42,7 +43,7 @@ def fix_duplicate_item_id(view: LintView, issues: Sequence[LintIssue]) -> tuple[
     for index, issue in item_issues(issues):
         item, (first,) = view.items[index], issue.related_indexes
         is_copy = is_same_item(item, view.items[first]) or item_type(item) not in OPTIONAL_ID_TYPES
-        replacements[index] = None if is_copy else {key: value for key, value in item.items() if key != "id"}
+        replacements[index] = None if is_copy else without_id(item)
         reason = issue.message if is_copy else f"{issue.message} with other content: the id was removed"
         action = "dropped" if is_copy else "replaced"
         changes.append(RepairChange("duplicate-item-id", action, reason, view.source_indexes[index]))
@@ -124,6 +125,81 @@ def _is_standalone_output(item: Item) -> bool:
 def _is_reference(item: Item) -> bool:
     """Whether an item is an item reference, whose `type` is optional."""
     return isinstance(item.get("id"), str) and all(value is None for key, value in item.items() if key != "id")
+
+
+OWN_TYPE_BY_FOREIGN_TYPE: Mapping[str, str] = {
+    # Chat Completions
+    "text": "input_text",
+    "image_url": "input_image",
+    "file": "input_file",
+    # Anthropic's Messages
+    "image": "input_image",
+    "document": "input_file",
+    "thinking": "reasoning",
+    "redacted_thinking": "reasoning",
+    "tool_use": "function_call",
+    "tool_result": "function_call_output",
+}
+"""Types of parts and blocks in other APIs, which OpenAI refuses, each with the type in the Responses API."""
+
+
+def check_foreign_part(view: LintView) -> Iterator[LintIssue]:
+    """Report parts, blocks and fields of other APIs."""
+    for index, item in enumerate(view.items):
+        if not view.sent_flags[index]:
+            continue
+        if item_type(item) in OWN_TYPE_BY_FOREIGN_TYPE:
+            yield LintIssue(_describe_foreign_type(item_type(item)), index, ".type")
+        if item_type(item) == "message" and item.get("tool_calls"):
+            yield LintIssue("tool_calls belong to Chat Completions: each call is an item here", index, ".tool_calls")
+        for field, number, part in _iter_parts(item):
+            if part.get("type") in OWN_TYPE_BY_FOREIGN_TYPE:
+                yield LintIssue(_describe_foreign_type(part["type"]), index, f".{field}[{number}].type")
+            elif isinstance(part.get("image_url"), dict):
+                message = "image_url is an object, as in Chat Completions, and not a string"
+                yield LintIssue(message, index, f".{field}[{number}].image_url")
+
+
+def _describe_foreign_type(name: str) -> str:
+    return f"the type {name!r} belongs to another API; here it is {OWN_TYPE_BY_FOREIGN_TYPE[name]!r}"
+
+
+def _iter_parts(item: Item) -> Iterator[tuple[str, int, dict[str, Json]]]:
+    """Yield the parts of a message or an output: the field, their index in it, and the part."""
+    for field in ("content", "output"):
+        parts = item.get(field)
+        for number, part in enumerate(parts if isinstance(parts, list) else ()):
+            if isinstance(part, dict):
+                yield field, number, part
+
+
+def fix_foreign_part(view: LintView, issues: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+    """Convert texts and images. Other parts and blocks have no fix: convo cannot know where they belong."""
+    replacements: dict[int, Item] = {}
+    changes = []
+    for index in dict.fromkeys(index for index, _ in item_issues(issues)):
+        item = view.items[index]
+        fields: dict[str, list[Json]] = {field: list(item[field]) for field, _, _ in _iter_parts(item)}
+        for field, number, part in _iter_parts(item):
+            fields[field][number] = _to_own_part(part, is_answer=item.get("role") == "assistant")
+        if {**item, **fields} != item:
+            replacements[index] = {**item, **fields}
+            reason = "its texts and images have the form of the Responses API now"
+            changes.append(RepairChange("foreign-part", "replaced", reason, view.source_indexes[index]))
+    return apply_edits(view, ItemEdits(replacements)), changes
+
+
+def _to_own_part(part: dict[str, Json], *, is_answer: bool) -> dict[str, Json]:
+    match part:
+        case {"type": "text", "text": str(text)}:
+            return {"type": "output_text" if is_answer else "input_text", "text": text}
+        case {"type": "image_url" | "input_image", "image_url": {"url": str(url), **rest}}:
+            return {"type": "input_image", "image_url": url, "detail": rest.get("detail") or "auto"}
+        case {"type": "image", "source": {"type": "url", "url": str(url)}}:
+            return {"type": "input_image", "image_url": url, "detail": "auto"}
+        case {"type": "image", "source": {"type": "base64", "media_type": str(kind), "data": str(data)}}:
+            return {"type": "input_image", "image_url": f"data:{kind};base64,{data}", "detail": "auto"}
+    return part
 
 
 ARGUMENTS_FIELD = ".arguments"

@@ -71,7 +71,8 @@ class RepairChange:
     """One change that a repair made.
 
     code:          the rule that it satisfies
-    action:        "dropped", "replaced" or "added" for items; "anchor", "owner" or "instructions" for the record
+    action:        "dropped", "replaced", "moved" or "added" for items, "kept" for one whose warning has no fix;
+                   "anchor", "owner" or "instructions" for the record
     source_index:  index of the item in the source; None for the record
     reason:        one sentence without a full stop
     """
@@ -218,7 +219,13 @@ def lint_view_of_file(items: Sequence[Item], request: Mapping[str, Json] | None 
     is_server_side = has_previous_response or fields.get("conversation") is not None
     owner = Strategy.CHAIN if has_previous_response else Strategy.CONVERSATION
     strategy = owner if is_server_side else Strategy.REPLAY
-    return LintView(tuple(items), strategy, has_unread_items=is_server_side, source_indexes=tuple(range(len(items))))
+    return LintView(
+        tuple(items),
+        strategy,
+        has_unread_items=is_server_side,
+        model=str(fields.get("model") or "") or None,
+        source_indexes=tuple(range(len(items))),
+    )
 
 
 def with_client_owner(view: LintView, strategy: Strategy = Strategy.SESSION) -> LintView:
@@ -231,6 +238,10 @@ def is_model_item(item: Item) -> bool:
     if item_type(item) == "message":
         return item.get("role") == "assistant"
     return item_type(item) not in NON_MODEL_TYPES and not item_type(item).endswith("_output")
+
+
+def without_id(item: Item) -> Item:
+    return {key: value for key, value in item.items() if key != "id"}
 
 
 NON_MODEL_TYPES = frozenset({"compaction", COMPACTION_TRIGGER, MCP_APPROVAL_RESPONSE, "unknown"})

@@ -19,6 +19,7 @@ from convo.history.items import (
     OPTIONAL_ID_TYPES,
     PROVIDER_SEAL_PREFIX,
     Item,
+    is_assistant_message,
     item_type,
 )
 from convo.history.records import EMBEDDED_SCOPE, Link
@@ -31,20 +32,49 @@ from convo.lint.model import (
     apply_edits,
     is_model_item,
     item_issues,
+    without_id,
 )
 
 
 def check_reasoning_without_follower(view: LintView) -> Iterator[LintIssue]:
-    """Report each reasoning item that no item of the model follows. Consecutive ones share one follower."""
-    last_index, followed = len(view.items), False
+    """Report each reasoning item that no item of the model follows. Consecutive ones share one follower.
+
+    OpenAI also refuses encrypted reasoning with an id before a message without one; before a call it accepts it.
+    """
+    last_index = len(view.items)
+    follower: Item | None = None
     issues = []
     for index, item in reversed(view.items_of_type("reasoning")):
         if index + 1 != last_index:
-            followed = index + 1 < len(view.items) and is_model_item(view.items[index + 1])
+            follower = view.items[index + 1] if index + 1 < len(view.items) else None
         last_index = index
-        if not followed and view.sent_flags[index]:
+        if not view.sent_flags[index]:
+            continue
+        if follower is None or not is_model_item(follower):
             issues.append(LintIssue(f"{_reasoning_label(item)} is not followed by an item of the model", index))
+        elif (
+            (view.is_sent_verbatim or view.is_server_side)  # otherwise neither id is sent
+            and item.get("id")
+            and item.get(ENCRYPTED_FIELD)
+            and is_assistant_message(follower)
+            and not follower.get("id")
+        ):
+            message = f"{_reasoning_label(item)} has an id, but the message after it has none"
+            issues.append(LintIssue(message, index, ".id", is_warning=True))
     yield from reversed(issues)
+
+
+def fix_reasoning_without_follower(view: LintView, issues: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+    """Drop reasoning that nothing follows; remove the id of reasoning before a message without one."""
+    with_id = [index for index, issue in item_issues(issues) if issue.is_warning]
+    reason = "the message after it has no id, so its own was removed"
+    changes = [RepairChange(WITHOUT_FOLLOWER, "replaced", reason, view.source_indexes[index]) for index in with_id]
+    view = apply_edits(view, ItemEdits({index: without_id(view.items[index]) for index in with_id}))
+    view, dropped = drop_reasoning(WITHOUT_FOLLOWER, view, [issue for issue in issues if not issue.is_warning])
+    return view, changes + dropped
+
+
+WITHOUT_FOLLOWER, ID_REPLAYED = "reasoning-without-follower", "reasoning-id-replayed"
 
 
 def check_reasoning_id_replayed(view: LintView) -> Iterator[LintIssue]:
@@ -72,6 +102,14 @@ def check_reasoning_id_replayed(view: LintView) -> Iterator[LintIssue]:
             yield LintIssue(
                 f"{_reasoning_label(item)} is only an id, stored at {link.scope} and not at {view.scope}", index, ".id"
             )
+
+
+def fix_reasoning_id_replayed(view: LintView, issues: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+    """Drop these items, except a summary of unknown origin: xAI reads it, and a server that stored it accepts it."""
+    certain = [
+        issue for index, issue in item_issues(issues) if not (issue.is_warning and view.items[index].get("summary"))
+    ]
+    return drop_reasoning(ID_REPLAYED, view, certain)
 
 
 def check_missing_summary(view: LintView) -> Iterator[LintIssue]:
@@ -143,7 +181,7 @@ def without_reasoning(view: LintView, indexes: Sequence[int]) -> LintView:
 
 def _without_optional_id(item: Item) -> Item:
     has_optional_id = "id" in item and item_type(item) in OPTIONAL_ID_TYPES and item_type(item) != "reasoning"
-    return {key: value for key, value in item.items() if key != "id"} if has_optional_id else item
+    return without_id(item) if has_optional_id else item
 
 
 def _has_content(item: Item) -> bool:

@@ -16,6 +16,7 @@ from convo.lint.model import (
     LintIssue,
     LintView,
     RepairChange,
+    Severity,
     item_issues,
     lint_view_of_file,
     with_client_owner,
@@ -25,24 +26,36 @@ from convo.lint.rules import LINT_RULES, LintRule, lint_history
 
 @dataclass(frozen=True)
 class RepairResult:
-    """A history without issues, and the changes made to it, in order."""
+    """A history without errors, and the changes made to it, in order."""
 
     view: LintView
     changes: tuple[RepairChange, ...] = ()
 
 
 def repair_view(view: LintView) -> RepairResult:
-    """Fix every finding of `lint_history`.
+    """Fix the findings of `lint_history`; a warning without a fix stays: a server may accept the item.
 
-    Raises Unrepairable if dropping and completing items does not fix all of them.
+    Raises Unrepairable if dropping and completing items does not fix all errors.
     """
     changes: list[RepairChange] = []
     while findings := lint_history(view):
         new, new_changes = _repair_round(view, findings)
         if not new_changes or new == view:  # a fix that changes nothing would repeat forever
-            raise Unrepairable([(finding.code, finding.issue.message) for finding in findings])
+            if any(finding.severity is Severity.ERROR for finding in findings):
+                raise Unrepairable([(finding.code, finding.issue.message) for finding in findings])
+            return RepairResult(view, (*changes, *(_keep(finding, view) for finding in findings)))
         view, changes = new, changes + new_changes
     return RepairResult(view, tuple(changes))
+
+
+def _keep(finding: LintFinding, view: LintView) -> RepairChange:
+    index = finding.issue.item_index
+    return RepairChange(
+        finding.code, KEPT, finding.issue.message, None if index is None else view.source_indexes[index]
+    )
+
+
+KEPT = "kept"
 
 
 def repair_for_session(view: LintView) -> RepairResult:
@@ -69,16 +82,17 @@ def repair_for_file(view: LintView) -> RepairResult:
         return repair_view(view)
     first = repair_view(with_client_owner(view, Strategy.REPLAY))
     second = repair_view(replace(lint_view_of_file(first.view.items), source_indexes=first.view.source_indexes))
-    return RepairResult(second.view, first.changes + second.changes)
+    changes = (change for change in first.changes if change.action != KEPT)
+    return RepairResult(second.view, (*changes, *second.changes))
 
 
 def can_repair(view: LintView, *, to_file: bool) -> bool:
-    """Return whether every finding has a fix, for a copy in a file or in a new session."""
+    """Return whether a repair changes something and fixes every error, in a copy in a file or in a new session."""
     try:
-        (repair_for_file if to_file else repair_for_session)(view)
+        result = (repair_for_file if to_file else repair_for_session)(view)
     except Unrepairable:
         return False
-    return True
+    return any(change.action != KEPT for change in result.changes)
 
 
 def _repair_round(view: LintView, findings: Sequence[LintFinding]) -> tuple[LintView, list[RepairChange]]:

@@ -101,7 +101,7 @@ LINT_RULES: tuple[LintRule, ...] = (
         ERROR,
         "reasoning that is only an id, sent to a server that did not store it",
         reasoning.check_reasoning_id_replayed,
-        partial(reasoning.drop_reasoning, "reasoning-id-replayed"),
+        reasoning.fix_reasoning_id_replayed,
     ),
     LintRule(
         "invalid-arguments",
@@ -130,7 +130,7 @@ LINT_RULES: tuple[LintRule, ...] = (
         ERROR,
         "reasoning without its required following item",
         reasoning.check_reasoning_without_follower,
-        partial(reasoning.drop_reasoning, "reasoning-without-follower"),
+        reasoning.fix_reasoning_without_follower,
     ),
     LintRule(
         "missing-summary",
@@ -145,6 +145,13 @@ LINT_RULES: tuple[LintRule, ...] = (
         "an assistant message without a phase, although others have one",
         reasoning.check_missing_phase,
         reasoning.fix_missing_phase,
+    ),
+    LintRule(
+        "foreign-part",
+        ERROR,
+        "a part, field or item of Chat Completions or Anthropic's Messages",
+        items.check_foreign_part,
+        items.fix_foreign_part,
     ),
     LintRule(
         "secret-in-state",

@@ -116,6 +116,20 @@ CORPUS = [
         ),
         tuple(("call-without-output", at) for at in (1, 2, 3, 4)),
     ),
+    # -- other APIs -------------------------------------------------------------------------------
+    BrokenHistory(
+        "a message with the parts of Chat Completions",
+        lint_view_of_file(
+            [
+                {"role": "user", "content": [{"type": "text", "text": "?"}]},
+                {
+                    "role": "user",
+                    "content": [{"type": "input_image", "image_url": {"url": "data:image/png;base64,AA"}}],
+                },
+            ]
+        ),
+        (("foreign-part", 0), ("foreign-part", 1)),
+    ),
     # -- reasoning --------------------------------------------------------------------------------
     BrokenHistory(
         "reasoning without the item after it, at the end",
@@ -131,6 +145,12 @@ CORPUS = [
         "reasoning whose next item a session lost",
         make_lint_view(SESSION, turn([user()], [sealed_reasoning()]), turn([user()], [answer()])),
         (("reasoning-without-follower", 1),),
+    ),
+    BrokenHistory(
+        "the answer after encrypted reasoning lost its id, and the reasoning has one",
+        lint_view_of_file([user(), sealed_reasoning(1), sealed_reasoning(2), answer()]),
+        (("reasoning-without-follower", 1), ("reasoning-without-follower", 2)),
+        refused=False,
     ),
     BrokenHistory(
         "a replayed reasoning id that no longer exists",
@@ -157,7 +177,7 @@ CORPUS = [
     BrokenHistory(
         "an empty summary was dropped",
         lint_view_of_file(
-            [user(), {key: value for key, value in sealed_reasoning().items() if key != "summary"}, answer()]
+            [user(), {key: value for key, value in sealed_reasoning().items() if key != "summary"}, answer(id="msg_1")]
         ),
         (("missing-summary", 1),),
     ),

@@ -18,15 +18,15 @@ PROGRAM_OUTPUT = {"type": "program_output", "call_id": "p1", "result": "ok", "st
 CALLS_BY_PROGRAM = [dict(one, caller={"type": "program", "caller_id": "p1"}) for one in (call("a"), output("a"))]
 AGENT = {"type": "multi_agent_call", "call_id": "m1", "action": "spawn_agent", "arguments": "{}"}
 SPAWNED = {"type": "multi_agent_call_output", "call_id": "m1", "action": "spawn_agent", "output": []}
-SEARCH = {"type": "tool_search_call", "call_id": "s1", "arguments": {}, "execution": "server"}
-FOUND = {"type": "tool_search_output", "call_id": "s1", "tools": [], "execution": "server"}
-NAMELESS, NAMELESS_FOUND = {**SEARCH, "call_id": None}, {**FOUND, "call_id": None}
+SEARCH = {"type": "tool_search_call", "call_id": "s1", "arguments": {}, "execution": "client"}
+FOUND = {"type": "tool_search_output", "call_id": "s1", "tools": [], "execution": "client"}
+HOSTED_SEARCH = {**SEARCH, "execution": "server"}
+NAMELESS, NAMELESS_FOUND = {**HOSTED_SEARCH, "call_id": None}, {**FOUND, "execution": "server", "call_id": None}
 
 PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "program": (PROGRAM, PROGRAM_OUTPUT),
     "multi_agent_call": (AGENT, SPAWNED),
     "tool_search": (SEARCH, FOUND),
-    "tool_search without an id": (NAMELESS, NAMELESS_FOUND),
     "approval": (APPROVAL_REQUEST, APPROVAL_RESPONSE),
 }
 
@@ -42,6 +42,24 @@ def test_half_of_a_pair_is_found_and_repaired(first: dict[str, Any], second: dic
     assert codes(user(), second, answer()) == [("output-without-call", 1)]
     for items in ([user(), first, answer(), user()], [user(), second, answer()]):
         assert lint_history(repair_for_file(lint_view_of_file(items)).view) == ()
+
+
+def test_what_openai_accepts_of_searches_is_valid_and_stays() -> None:
+    """A search that the server ran may have no output, and a function's output may answer a client's search."""
+    for searched in ([HOSTED_SEARCH], [NAMELESS], [NAMELESS, NAMELESS_FOUND], [SEARCH, output("s1")]):
+        items = (user(), *searched, call("a"), output("a"), answer(), user())
+        assert codes(*items) == []
+        assert repair_for_file(lint_view_of_file(items)).view.items == items
+    assert codes(user(), output("s1"), SEARCH, FOUND) == [("output-without-call", 1)]
+    assert codes(user(), HOSTED_SEARCH, output("s2")) == [("output-without-call", 2)]
+
+
+def test_in_a_request_to_deepseek_a_message_does_not_separate_a_call_from_its_output() -> None:
+    items = [user(), call("a"), answer("and"), call("b"), output("a"), output("b")]
+    assert codes(*items) == []
+    view = lint_view_of_file(items, {"model": "deepseek-v4-flash"})
+    assert [(one.code, one.issue.item_index) for one in lint_history(view)] == [("call-without-output", 1)]
+    assert repair_for_file(view).view.items == (items[0], items[1], items[4], items[2], items[3], items[5])
 
 
 def test_an_output_that_names_its_tool_needs_no_call() -> None:
@@ -66,6 +84,7 @@ def test_an_approval_request_may_be_pending_at_the_end() -> None:
 
 def test_a_program_is_removed_with_its_calls() -> None:
     assert codes(user(), PROGRAM, *CALLS_BY_PROGRAM, PROGRAM_OUTPUT, answer()) == []
+    assert codes(user(), PROGRAM, *CALLS_BY_PROGRAM) == []  # it continues with the output of its call
     assert codes(user(), PROGRAM, *CALLS_BY_PROGRAM, answer()) == [("call-without-output", 1)]
     repaired = repair_for_file(lint_view_of_file([user(), PROGRAM, *CALLS_BY_PROGRAM, answer(), user()])).view
     assert [one["type"] for one in repaired.items] == ["message", "message", "message"]

@@ -13,7 +13,7 @@ from convo.history.items import Item, item_type
 from convo.history.records import Strategy
 from convo.lint import repair
 from convo.lint.calls import INTERRUPTED_MESSAGE
-from convo.lint.model import LintView, RepairChange, lint_view_of_conversation, lint_view_of_file
+from convo.lint.model import LintView, RepairChange, lint_view_of_conversation, lint_view_of_file, without_id
 from convo.lint.repair import RepairResult, repair_for_file, repair_for_session
 from convo.lint.rules import LINT_RULES, lint_history
 from tests.inspect.conversation_builder import build_chain
@@ -198,6 +198,60 @@ def test_of_two_items_with_one_id_a_copy_is_removed_and_a_different_one_loses_th
     repaired = repair_for_file(view)
     assert repaired.view.items == (user(), answer("one", id="msg_1"), user(), answer("two"))
     assert list_changes(repaired) == [("duplicate-item-id", "dropped", 3), ("duplicate-item-id", "replaced", 4)]
+
+
+def test_reasoning_is_kept_where_a_server_may_accept_it() -> None:
+    summary = unsealed_reasoning(summary=[{"type": "summary_text", "text": "hm"}])
+    view = lint_view_of_file([user(), summary, call(), output(), sealed_reasoning(2), answer()])
+    repaired = repair_for_file(view)
+    assert repaired.view.items == (*view.items[:4], without_id(sealed_reasoning(2)), answer())
+    assert list_changes(repaired) == [
+        ("reasoning-without-follower", "replaced", 4),
+        ("reasoning-id-replayed", "kept", 1),
+    ]
+
+
+IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AA", "detail": "auto"}
+ANTHROPIC_IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA"}}
+
+
+@pytest.mark.parametrize(
+    ("part", "own_part"),
+    [
+        ({"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}, {"type": "input_text", "text": "a"}),
+        ({"type": "image_url", "image_url": {"url": IMAGE["image_url"]}}, IMAGE),
+        (
+            {"type": "input_image", "image_url": {"url": "https://x", "detail": "low"}},
+            {**IMAGE, "image_url": "https://x", "detail": "low"},
+        ),
+        (ANTHROPIC_IMAGE, IMAGE),
+        ({"type": "image", "source": {"type": "url", "url": "https://x"}}, {**IMAGE, "image_url": "https://x"}),
+    ],
+)
+def test_texts_and_images_of_other_apis_are_converted(part: dict[str, Any], own_part: dict[str, Any]) -> None:
+    view = lint_view_of_file([{"role": "user", "content": [part]}, call(), output(output=[part])])
+    assert [(one.code, one.issue.item_index) for one in lint_history(view)] == [
+        ("foreign-part", 0),
+        ("foreign-part", 2),
+    ]
+    repaired = repair_for_file(view).view.items
+    assert [repaired[0]["content"], repaired[2]["output"]] == [[own_part], [own_part]]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]},
+        {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "type": "function", "function": {}}]},
+        {"type": "thinking", "thinking": "hm", "signature": "x"},
+    ],
+)
+def test_blocks_of_other_apis_are_found_and_never_removed(item: dict[str, Any]) -> None:
+    view = lint_view_of_file([user(), item])
+    assert [(one.code, one.issue.item_index) for one in lint_history(view)] == [("foreign-part", 1)]
+    with pytest.raises(Unrepairable):
+        repair_for_file(view)
 
 
 def test_phases_follow_from_the_position_in_the_turn() -> None:

@@ -59,8 +59,9 @@ VALID: dict[str, LintView] = {
         [LOCAL_SHELL, {"type": "local_shell_call_output", "id": "c1", "output": "{}"}, answer(id="c1")]
     ),
     "consecutive reasoning items before one answer": lint_view_of_file(
-        [user(), sealed_reasoning(1), sealed_reasoning(2), answer()]
+        [user(), sealed_reasoning(1), sealed_reasoning(2), answer(id="msg_1")]
     ),
+    "reasoning before a call without an id": lint_view_of_file([user(), sealed_reasoning(), call(), output()]),
     "reasoning before a search": lint_view_of_file(
         [user(), sealed_reasoning(), {"type": "web_search_call", "id": "ws_1"}, answer()]
     ),
@@ -213,6 +214,7 @@ def test_the_rules_have_a_fixed_order_severity_and_summary() -> None:
         ("reasoning-without-follower", error, "reasoning without its required following item"),
         ("missing-summary", error, "reasoning without its required summary list"),
         ("missing-phase", warning, "an assistant message without a phase, although others have one"),
+        ("foreign-part", error, "a part, field or item of Chat Completions or Anthropic's Messages"),
         ("secret-in-state", warning, "a RunState that seems to contain a key, a token or a password"),
     ]
     assert [rule.code for rule in LINT_RULES if rule.keeps_server_items] == [

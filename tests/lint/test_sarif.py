@@ -66,7 +66,7 @@ def fits(value: Any, shape: Any, path: str = "$") -> None:
 
 
 def test_findings_of_a_file_have_its_name_line_and_json_path() -> None:
-    broken = [user(), call(), sealed_reasoning(), answer(), {"type": "message", "role": "user"}]
+    broken = [user(), call(), sealed_reasoning(), answer(id="msg_1"), {"type": "message", "role": "user"}]
     found = build_lint_report("a file.json", lint_view_of_file(broken), file="a file.json", item_lines=(1, 2, 3, 4, 9))
     log = build_sarif([found], PAGES, "1.0")
     fits(log, LOG)
@@ -186,7 +186,7 @@ def test_the_line_of_each_item(text: str, field: str, found: tuple[int, ...]) ->
 
 
 def test_a_report_as_json_has_the_place_and_the_item_of_each_finding() -> None:
-    broken = [user(), call(id="fc_1"), sealed_reasoning(), answer(), {"type": "message", "role": "user"}]
+    broken = [user(), call(id="fc_1"), sealed_reasoning(), answer(id="msg_1"), {"type": "message", "role": "user"}]
     report = build_lint_report(
         "a file.json", lint_view_of_file(broken), file="a file.json", item_lines=(1, 2), node_keys=("k0", "k1")
     )
