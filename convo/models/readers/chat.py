@@ -53,17 +53,18 @@ class ChatReader:
         """Read one chunk, a whole body, or the text [DONE] that ends a stream."""
         if chunk == DONE_MARKER:
             self._is_whole = True
-        if not isinstance(chunk, Mapping):
+        if not isinstance(chunk, dict):
             return
         choices = chunk.get("choices")
         if chunk.get("error") or ("choices" not in chunk and _is_error(chunk)):
             self.error = chunk
-        self.id = _str(chunk.get("id")) or self.id
-        self.model = _str(chunk.get("model")) or self.model
-        groq = chunk.get("x_groq")
-        self._read_usage(chunk.get("usage") or (isinstance(groq, Mapping) and groq.get("usage")))
+        response_id, model, groq = chunk.get("id"), chunk.get("model"), chunk.get("x_groq")
+        self.id = response_id if isinstance(response_id, str) and response_id else self.id
+        self.model = model if isinstance(model, str) and model else self.model
+        if usage := chunk.get("usage") or (isinstance(groq, dict) and groq.get("usage")):
+            self.usage = read_chat_usage(usage) or self.usage
         for choice in choices if isinstance(choices, list) else ():
-            if isinstance(choice, Mapping):
+            if isinstance(choice, dict):
                 self.has_choices = True
                 yield from self._read_choice(choice, is_whole=chunk.get("object") == "chat.completion")
         if not choices and self.usage is not None:  # the last chunk of a stream with its usage
@@ -83,16 +84,15 @@ class ChatReader:
             return
         if choice.get("error"):  # OpenRouter
             self.error = choice
-        self._read_usage(choice.get("usage"))  # Moonshot
+        if usage := choice.get("usage"):  # Moonshot
+            self.usage = read_chat_usage(usage) or self.usage
         logprobs = choice.get("logprobs")
-        tokens = logprobs.get("content") if isinstance(logprobs, Mapping) else None
-        self.logprobs += [
-            read_logprob(token) for token in (tokens if isinstance(tokens, list) else ()) if isinstance(token, Mapping)
-        ]
+        if isinstance(logprobs, dict) and isinstance(tokens := logprobs.get("content"), list):
+            self.logprobs += [read_logprob(token) for token in tokens if isinstance(token, dict)]
         delta, message = choice.get("delta"), choice.get("message")
-        if isinstance(delta, Mapping):
+        if isinstance(delta, dict):
             yield from self.read_message(delta)
-        if isinstance(message, Mapping) and not self._has_output:  # Perplexity sends a delta and the whole message
+        if isinstance(message, dict) and not self._has_output:  # Perplexity sends a delta and the whole message
             self._is_whole = self._is_whole or is_whole or delta is None
             yield from self.read_message(message)
         self._finish_reason = choice.get("finish_reason") or self._finish_reason
@@ -114,23 +114,23 @@ class ChatReader:
             for kind, text in read_parts(content, "text"):
                 self._has_output = True
                 yield Piece(kind, text)
-        if refusal := _str(message.get("refusal")):
+        if isinstance(refusal := message.get("refusal"), str) and refusal:
             self._has_output = True
             yield Piece("refusal", refusal)
         calls, touched = message.get("tool_calls"), list[Call]()
         for piece in calls if isinstance(calls, list) else [calls]:
-            if isinstance(piece, Mapping):
+            if isinstance(piece, dict):
                 yield from self._read_call(piece, touched)
         legacy = message.get("function_call")
-        if isinstance(legacy, Mapping) and any(legacy.values()):
+        if isinstance(legacy, dict) and any(legacy.values()):
             yield from self._read_call({"index": 0, "function": legacy}, touched)
 
     def _read_call(self, piece: Mapping[str, Json], touched: list[Call]) -> Iterator[Piece]:
         """Read a piece of a call; `touched` are the calls that other pieces of the same list belong to."""
         custom, function = piece.get("custom"), piece.get("function")
-        is_custom = isinstance(custom, Mapping) and any(custom.values())
+        is_custom = isinstance(custom, dict) and any(custom.values())
         body = custom if is_custom else function
-        body = body if isinstance(body, Mapping) else {}
+        body = body if isinstance(body, dict) else {}
         call_id, name, index = _str(piece.get("id")), _str(body.get("name")), piece.get("index")
         index = index if type(index) is int else None
         arguments = body.get("input" if is_custom else "arguments")
@@ -180,10 +180,6 @@ class ChatReader:
         follows = bool(text.strip()) or (bool(name) and call not in with_id)
         return None if follows and not call.is_custom and call.is_closed() else call
 
-    def _read_usage(self, counts: Json) -> None:
-        usage = read_chat_usage(counts)
-        self.usage = self.usage if usage is None else usage
-
 
 _READ_FIELDS = frozenset(
     {"role", "content", "refusal", "tool_calls", "function_call", "reasoning_content", "reasoning", "thinking"}
@@ -214,11 +210,16 @@ def _str(value: Json) -> str:
 def read_reasoning(message: Mapping[str, Json]) -> str:
     """Return the reasoning; some servers send the same text in several fields."""
     for name in ("reasoning_content", "reasoning", "thinking"):
-        text = "".join(text for _, text in read_parts(message.get(name), "reasoning"))
+        value = message.get(name)
+        text = (
+            value if isinstance(value, str) else value and "".join(text for _, text in read_parts(value, "reasoning"))
+        )
         if text:
-            return text
+            return str(text)
     details = message.get("reasoning_details")
-    parts = [part for part in details if isinstance(part, Mapping)] if isinstance(details, list) else []
+    if not details:
+        return ""
+    parts = [part for part in details if isinstance(part, dict)] if isinstance(details, list) else []
     return "".join(_str(part.get("text")) or _str(part.get("summary")) for part in parts)
 
 
@@ -229,7 +230,7 @@ def read_parts(content: Json, kind: PieceKind) -> Iterator[tuple[PieceKind, str]
     elif isinstance(content, list):
         for part in content:
             yield from read_parts(part, kind)
-    elif isinstance(content, Mapping):
+    elif isinstance(content, dict):
         for name, part_kind in _PART_KINDS.items():
             if content.get(name):
                 yield from read_parts(content[name], "reasoning" if kind == "reasoning" else part_kind)
@@ -276,7 +277,7 @@ def read_logprob(token: Mapping[str, Json]) -> Json:
         "logprob": probability if isinstance(probability, int | float) else 0.0,
     }
     if isinstance(alternatives, list):
-        read["top_logprobs"] = [read_logprob(other) for other in alternatives if isinstance(other, Mapping)]
+        read["top_logprobs"] = [read_logprob(other) for other in alternatives if isinstance(other, dict)]
     return read
 
 
@@ -300,7 +301,7 @@ _USAGE_NAMES: Mapping[str, tuple[str, ...]] = {
 def read_chat_usage(counts: Json) -> Json:
     """Read token counts in any form that a server was seen to send, as usage of the Responses API; None without any."""
     if isinstance(counts, list):
-        counts = next((entry for entry in counts if isinstance(entry, Mapping)), None)
-    if not isinstance(counts, Mapping) or not counts:
+        counts = next((entry for entry in counts if isinstance(entry, dict)), None)
+    if not isinstance(counts, dict) or not counts:
         return None
     return make_usage(**{name: read_token_count(counts, *names) for name, names in _USAGE_NAMES.items()})

@@ -71,7 +71,7 @@ class MessagesReader:
 
     def read(self, event: Json) -> Iterator[Piece]:
         """Read one event, or a whole body. The source of a piece is its block of thinking, or its call."""
-        if not isinstance(event, Mapping) or (self._is_whole and event.get("type") != "message_delta"):
+        if not isinstance(event, dict) or (self._is_whole and event.get("type") != "message_delta"):
             return
         index, is_body = event.get("index"), isinstance(event.get("content"), list)
         match event.get("type") or (is_body and "message"):
@@ -108,7 +108,7 @@ class MessagesReader:
         return read_ending(self.message.get("stop_reason"), is_whole=self._is_whole, has_whole_calls=has_whole_calls)
 
     def _start_message(self, message: Json) -> Iterator[Piece]:
-        fields = message if isinstance(message, Mapping) else {}
+        fields = message if isinstance(message, dict) else {}
         if self.blocks and fields.get("id") != self.message.get("id"):
             self.message, self.blocks, self.counts = {}, [], {}
             self._block_by_index.clear()
@@ -116,14 +116,14 @@ class MessagesReader:
         self._add_fields(fields)
 
     def _add_fields(self, fields: Json) -> None:
-        for name, value in fields.items() if isinstance(fields, Mapping) else ():
-            if name == "usage" and isinstance(value, Mapping):
+        for name, value in fields.items() if isinstance(fields, dict) else ():
+            if name == "usage" and isinstance(value, dict):
                 self.counts |= {count: number for count, number in value.items() if number is not None}
             elif name not in _FRAMING and value is not None:
                 self.message[name] = value
 
     def _start_block(self, index: Json, fields: Json) -> Iterator[Piece]:
-        if not isinstance(fields, Mapping):
+        if not isinstance(fields, dict):
             return
         block = Block(fields)
         self.blocks.append(block)

@@ -50,7 +50,7 @@ class ResponsesReader:
 
     def read(self, value: Json) -> Iterator[StreamEvent]:
         """Read one event, or a whole body. An event of an error is passed on."""
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             return
         kind = value.get("type")
         if not isinstance(kind, str):
@@ -62,7 +62,7 @@ class ResponsesReader:
             yield from self._read_terminal(value)
         elif kind in START_EVENTS:
             response = value.get("response")
-            yield {**value, "response": _clean_response(response if isinstance(response, Mapping) else {})}
+            yield {**value, "response": _clean_response(response if isinstance(response, dict) else {})}
         elif kind in ITEM_EVENTS:
             yield from self._read_item(value)
         elif "output_index" in value or "item_id" in value or kind in DELTA_TARGETS:
@@ -84,7 +84,7 @@ class ResponsesReader:
 
     def _read_item(self, event: StreamEvent) -> Iterator[StreamEvent]:
         item, index = event.get("item"), event.get("output_index")
-        if not isinstance(item, Mapping) or not is_item(item):
+        if not isinstance(item, dict) or not is_item(item):
             return
         is_done = event["type"] == "response.output_item.done"
         place = self._find_place(index, item, is_done=is_done)
@@ -141,7 +141,7 @@ class ResponsesReader:
 
     def _read_terminal(self, event: StreamEvent) -> Iterator[StreamEvent]:
         response = event.get("response")
-        cleaned = _clean_response(response if isinstance(response, Mapping) else {})
+        cleaned = _clean_response(response if isinstance(response, dict) else {})
         kind = event["type"]
         if kind == "response.completed" and cleaned.get("status") in ("incomplete", "failed"):
             kind = f"response.{cleaned['status']}"
@@ -250,7 +250,7 @@ def _clean_usage(reported: Mapping[str, Json]) -> dict[str, Json]:
         if name in _USAGE_COUNTS:
             usage |= {name: int(value)} if _is_count(value) else {}
         elif name in ("input_tokens_details", "output_tokens_details"):
-            details = value if isinstance(value, Mapping) else {}
+            details = value if isinstance(value, dict) else {}
             usage[name] = {key: int(count) for key, count in details.items() if _is_count(count)}
         else:
             usage[name] = value
