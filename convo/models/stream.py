@@ -6,6 +6,7 @@ and parts and builds the final output from the same data, so that streamed and f
     item added -> (part added -> deltas -> text done -> part done)* -> item done -> ... -> terminal
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -58,6 +59,15 @@ def make_usage(
         "output_tokens_details": {"reasoning_tokens": reasoning},
         "total_tokens": input_tokens + output_tokens,
     }
+
+
+def is_json(text: str) -> bool:
+    """Whether `text` is a whole JSON value."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 class Ending(NamedTuple):

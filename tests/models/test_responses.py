@@ -601,3 +601,28 @@ async def test_a_client_that_was_passed_in_is_closed_with_the_model_used_or_not(
     await second.aclose()
 
     assert (unused.is_closed, used.is_closed) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"), [('{"city":"Oslo"}', "completed"), ('{"city":', "incomplete")], ids=["whole", "cut"]
+)
+def test_a_stream_that_ends_without_its_last_event_keeps_what_arrived(arguments: str, status: str) -> None:
+    place = {"output_index": 1, "item_id": "fc_1"}
+    call = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": ""}
+    events: list[Any] = [
+        {"type": "response.created", "response": {"id": "resp_1"}},
+        {"type": "response.output_text.done", "output_index": 0, "text": "So."},
+        {"type": "response.output_item.added", "output_index": 1, "item": call},
+        {"type": "response.function_call_arguments.delta", **place, "delta": arguments[:4]},
+        {"type": "response.function_call_arguments.delta", **place, "delta": arguments[4:]},
+        "[DONE]",
+    ]
+
+    response = read_events_of(*events)[-1]["response"]
+
+    message, kept = response["output"]
+    assert (response["status"], kept["status"], kept["arguments"]) == (status, status, arguments)
+    assert (message["content"][0]["text"], response["convo_notices"]) == (
+        "So.",
+        ["the provider ended the response with no reason"],
+    )

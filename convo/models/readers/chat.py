@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from convo.history.items import Json
 from convo.models.answer import Call, Piece, PieceKind
 from convo.models.http import DONE_MARKER
-from convo.models.stream import Ending, make_usage, read_ending, read_token_count
+from convo.models.stream import Ending, is_json, make_usage, read_ending, read_token_count
 
 
 class ChatReader:
@@ -187,15 +187,6 @@ _READ_FIELDS = frozenset(
 """The fields of a message that are read here."""
 
 _CALL_FIELDS = frozenset({"id", "type", "index", "function", "custom"})
-
-
-def is_json(text: str) -> bool:
-    """Whether `text` is a whole JSON value."""
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _is_error(body: Mapping[str, Json]) -> bool:

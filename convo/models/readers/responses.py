@@ -20,7 +20,9 @@ from convo.history.accumulator import (
     START_EVENTS,
 )
 from convo.history.items import Item, Json, StreamEvent, is_item, item_type
-from convo.models.stream import is_token_count
+from convo.history.records import NOTICES
+from convo.models.http import DONE_MARKER
+from convo.models.stream import is_json, is_token_count
 from convo.runtime import NewId
 
 
@@ -33,6 +35,10 @@ class _Place:
     id: str | None = None
     is_done: bool = False
     deltas: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def arguments(self) -> str:
+        return "".join(text for part_type, text in self.deltas if part_type == "arguments")
 
 
 class ResponsesReader:
@@ -47,9 +53,15 @@ class ResponsesReader:
         self._new_id, self._is_whole = new_id, is_whole
         self._places: list[_Place] = []
         self._place_by_index: dict[Json, _Place] = {}
+        self._started: dict[str, Json] = {}
 
     def read(self, value: Json) -> Iterator[StreamEvent]:
-        """Read one event, or a whole body. An event of an error is passed on."""
+        """Read one event, a whole body, or the text [DONE]. An event of an error is passed on."""
+        if value == DONE_MARKER and self._places:  # without the event that ends the response
+            calls = [place for place in self._places if item_type(place.item) == "function_call"]
+            kind = "completed" if all(place.is_done or is_json(place.arguments) for place in calls) else "incomplete"
+            notices = {NOTICES: ["the provider ended the response with no reason"]}
+            yield from self._read_terminal({"type": f"response.{kind}", "response": {**self._started, **notices}})
         if not isinstance(value, dict):
             return
         kind = value.get("type")
@@ -62,10 +74,11 @@ class ResponsesReader:
             yield from self._read_terminal(value)
         elif kind in START_EVENTS:
             response = value.get("response")
-            yield {**value, "response": _clean_response(response if isinstance(response, dict) else {})}
+            self._started = _clean_response(response if isinstance(response, dict) else {})
+            yield {**value, "response": self._started}
         elif kind in ITEM_EVENTS:
             yield from self._read_item(value)
-        elif "output_index" in value or "item_id" in value or kind in DELTA_TARGETS:
+        elif "output_index" in value or "item_id" in value or kind in _TEXT_EVENTS:
             yield from self._read_part(value)
         else:
             yield value
@@ -115,27 +128,29 @@ class ResponsesReader:
         return place
 
     def _read_part(self, event: StreamEvent) -> Iterator[StreamEvent]:
-        kind, index, delta = event["type"], event.get("output_index"), event.get("delta")
+        kind, index = event["type"], event.get("output_index")
         place = self._place_by_index.get(index) or (self._places[-1] if self._places and index is None else None)
-        target = DELTA_TARGETS.get(kind)
-        if target and not isinstance(delta, str):
+        part_type, text_field = _TEXT_EVENTS.get(kind, ("", ""))
+        text = event.get(text_field)
+        if (part_type and not isinstance(text, str)) or (
+            kind in PART_ADDED_EVENTS and not isinstance(event.get("part"), dict)
+        ):
             return
-        if kind in PART_ADDED_EVENTS and not isinstance(event.get("part"), dict):
-            return
-        if target and self._is_whole and (place is None or place.is_done):
-            part_type = target[1]
-            item_fields = _ITEM_BY_PART.get(part_type, _ITEM_BY_PART["output_text"])
+        if (
+            part_type in _ITEM_BY_PART
+            and self._is_whole
+            and (place is None or (place.is_done and text_field == "delta"))
+        ):
             item_id = {"id": event["item_id"]} if isinstance(event.get("item_id"), str) else {}
-            item = {**item_fields, **item_id, "status": "in_progress"}
+            item = {**_ITEM_BY_PART[part_type], **item_id, "status": "in_progress"}
             place = self._add_place(index, item)
             yield self._make_item_event(place, "added", item)
         if place is None:
-            if kind.endswith("function_call_arguments.delta"):
-                return  # a part of a call without its name
-            yield event
+            if part_type != "arguments":  # a part of a call without its name
+                yield event
             return
-        if target:
-            place.deltas.append((target[1], str(delta)))
+        if part_type and (text_field == "delta" or all(kind != part_type for kind, _ in place.deltas)):
+            place.deltas.append((part_type, str(text)))
         item_id = self._with_id({"id": event.get("item_id")}, place)["id"]
         yield {**event, "output_index": place.index, **({"item_id": item_id} if item_id else {})}
 
@@ -192,6 +207,14 @@ class ResponsesReader:
         return {"type": f"response.output_item.{kind}", **fields}
 
 
+_TEXT_EVENTS: Mapping[str, tuple[str, str]] = {
+    **{kind: (part, "delta") for kind, (_, part, _) in DELTA_TARGETS.items()},
+    **{kind.replace(".delta", ".done"): (part, field) for kind, (_, part, field) in DELTA_TARGETS.items()},
+    "response.function_call_arguments.delta": ("arguments", "delta"),
+    "response.function_call_arguments.done": ("arguments", "arguments"),
+}
+"""Events with text: the type of its part, and the field of the event. Some servers send only those of the whole text."""
+
 _EMPTY_LISTS: Mapping[str, Mapping[str, Json]] = {"message": {"content": []}, "function_call": {"arguments": ""}}
 """Fields of an item that has just begun."""
 
@@ -199,6 +222,7 @@ _ID_PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs", "cus
 
 _ITEM_BY_PART: Mapping[str, Mapping[str, Json]] = {
     "output_text": {"type": "message", "role": "assistant", "content": []},
+    "refusal": {"type": "message", "role": "assistant", "content": []},
     "reasoning_text": {"type": "reasoning", "summary": [], "content": []},
     "summary_text": {"type": "reasoning", "summary": []},
 }
@@ -211,10 +235,12 @@ def _is_same(first: Item, second: Item) -> bool:
 
 def _close_item(place: _Place, *, is_complete: bool) -> Item:
     """Return the item of a place whose end did not come, with the text of its deltas."""
-    item: dict[str, Json] = {**place.item, "status": "completed" if is_complete else "incomplete"}
+    is_cut = item_type(place.item) == "function_call" and not is_json(place.arguments)
+    item: dict[str, Json] = {**place.item, "status": "completed" if is_complete and not is_cut else "incomplete"}
     texts: dict[str, list[str]] = {}
     for part_type, delta in place.deltas:
         texts.setdefault(part_type, []).append(delta)
+    item |= {"arguments": place.arguments} if texts.pop("arguments", None) else {}
     for part_type, deltas in texts.items():
         name, text = "summary" if part_type == "summary_text" else "content", "".join(deltas)
         extra: dict[str, Json] = {"annotations": [], "logprobs": []} if part_type == "output_text" else {}
