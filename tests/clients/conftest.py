@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
@@ -94,11 +95,14 @@ def gateway(folder: Path, *argv: str) -> Iterator[str]:
     command = [sys.executable, "-m", "convo", *argv]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(LEAKS)}
     environ = inherited | {"CONVO_HOME": str(folder / "home")}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, encoding="utf-8", env=environ, cwd=folder) as process:
+    pipes: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, encoding="utf-8", env=environ, cwd=folder, **pipes) as process:
         assert process.stderr is not None
-        line = process.stderr.readline()
-        address = re.search(r"http://[^,\s]+", line)
-        assert address, line + process.stderr.read()
+        output = ""
+        while not (address := re.search(r"http://[^,\s]+", output)):
+            line = process.stderr.readline()
+            assert line, output
+            output += line
         try:
             yield address[0].removesuffix("/v1")
         finally:
