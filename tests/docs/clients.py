@@ -1,13 +1,15 @@
-"""The page of clients, from the table in `tests/clients/clients.py`.
+"""The page of clients, from the table in `tests/clients/clients.py` and the counts in `tests/recordings/table.json`.
 
 python -m tests.docs.clients > .github/CLIENTS.md
 """
 
+import json
 import sys
 from collections.abc import Iterator
 
 from tests.clients.clients import CLIENTS, GATEWAY_SETTINGS, UPSTREAMS
 from tests.command_runner import ROOT
+from tests.recordings import TABLE
 
 PAGE = ROOT / ".github" / "CLIENTS.md"
 
@@ -37,6 +39,26 @@ CLIENT_SETTINGS = """
 
 `ADDRESS` is the address of `convo serve`, for example `http://127.0.0.1:8788`; `MODEL` is a model or an alias of the
 gateway, and `KEY` a key of its keys file (any text if it has none).
+"""
+
+RECORDED_ANSWERS = """
+## Recorded answers of real servers
+
+{total} answers that real servers gave, with what each of them means. A scripted server sends each one, and it is read
+in every way that fits it: as a response, streamed and whole; passed through, by `convo serve` or `convo tap`; and as
+the inspector shows its record. Text, reasoning, calls, refusal, end, error and token counts must be those of the
+answer, its body must pass through unchanged, and the requests that the Responses API took must have no error in
+`convo lint`.
+
+The answers are not a part of this repository: `CONVO_TEST_RECORDINGS` names their archive. `uv run pytest -n 0 -m
+recordings tests/recordings` replays them and compares this table.
+
+"""
+
+REFUSED_ANSWERS = """
+A refused answer contains blocks that only the API of its server has and that the request did not ask for. It passes
+through and is recorded; `/v1/responses` responds with an error that names the block:
+
 """
 
 
@@ -71,6 +93,28 @@ def sections() -> Iterator[str]:
     for client in CLIENTS:
         language, text = client.setup
         yield f"\n### {client.name}\n\n`{client.package}`, {client.api}:\n\n```{language}\n{text.strip()}\n```\n"
+    yield from recorded_answers()
+
+
+def recorded_answers() -> Iterator[str]:
+    table = json.loads(TABLE.read_text(encoding="utf-8"))
+    vendors: dict[str, dict[str, int]] = table["vendors"]
+    total = {name: sum(counts[name] for counts in vendors.values()) for name in next(iter(vendors.values()))}
+    yield RECORDED_ANSWERS.format(total=f"{total['answers']:,}")
+    yield f"| server | {' | '.join(total)} |\n" + "|---" * (1 + len(total)) + "|\n"
+    for name, counts in (*vendors.items(), ("all", total)):
+        yield f"| {name} | {' | '.join(f'{count:,}' for count in counts.values())} |\n"
+    yield REFUSED_ANSWERS + count_lines(table["refused"])
+    yield "\nAnswers that are ambiguous (n.a.) are not sent:\n\n" + count_lines(table["not_sent"])
+    if table["refused_requests"]:
+        yield "\nRecorded requests that are refused, so that a simple one is sent in their place:\n\n"
+        yield count_lines(table["refused_requests"])
+    yield "\nThe answers are from the test suites of these projects:\n\n"
+    yield count_lines({f"[{name}](https://github.com/{name})": count for name, count in table["sources"].items()})
+
+
+def count_lines(counts: dict[str, int]) -> str:
+    return "".join(f"* {name}: {count:,}\n" for name, count in counts.items())
 
 
 def page() -> str:
