@@ -625,12 +625,15 @@ def _decode_messages_answer(events: Iterable[Json]) -> DecodedResponse:
         for _ in reader.read(event):
             pass
     blocks, message = [block.to_fields() for block in reader.blocks], reader.message
+    items = _decode_anthropic_message({"role": "assistant", "content": blocks}) if blocks else []
+    if explanation := _as_dict(message.get("stop_details")).get("explanation"):
+        items.append({"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": explanation}]})
     return _make_answer(
         reader.ending(),
         reader.error,
         message.get("id"),
         message.get("model"),
-        _to_items(_decode_anthropic_message({"role": "assistant", "content": blocks})) if blocks else (),
+        _to_items(items),
         reader.usage,
         ("the model refused to answer",) if message.get("stop_reason") == "refusal" else (),
     )

@@ -236,7 +236,7 @@ async def test_a_failed_or_incomplete_answer_has_its_reason(
 
 
 async def test_a_stream_without_its_last_event_is_broken(server: ChatServer, model: ResponsesModel) -> None:
-    server.stream(created(), *item_events(message_item("Hel")))
+    server.stream(created(), *item_events(message_item("Hel")), end=b"")
     events: list[StreamEvent] = []
 
     with pytest.raises(StreamBroken, match=r"^openai ended the stream before the response was complete$"):

@@ -59,9 +59,9 @@ class ResponsesReader:
         """Read one event, a whole body, or the text [DONE]. An event of an error is passed on."""
         if value == DONE_MARKER and self._places:  # without the event that ends the response
             calls = [place for place in self._places if item_type(place.item) == "function_call"]
-            kind = "completed" if all(place.is_done or is_json(place.arguments) for place in calls) else "incomplete"
+            end = "completed" if all(place.is_done or is_json(place.arguments) for place in calls) else "incomplete"
             notices = {NOTICES: ["the provider ended the response with no reason"]}
-            yield from self._read_terminal({"type": f"response.{kind}", "response": {**self._started, **notices}})
+            yield from self._read_terminal({"type": f"response.{end}", "response": {**self._started, **notices}})
         if not isinstance(value, dict):
             return
         kind = value.get("type")
@@ -136,11 +136,8 @@ class ResponsesReader:
             kind in PART_ADDED_EVENTS and not isinstance(event.get("part"), dict)
         ):
             return
-        if (
-            part_type in _ITEM_BY_PART
-            and self._is_whole
-            and (place is None or (place.is_done and text_field == "delta"))
-        ):
+        is_new = place is None or (place.is_done and text_field == "delta")
+        if is_new and part_type in _ITEM_BY_PART and self._is_whole:
             item_id = {"id": event["item_id"]} if isinstance(event.get("item_id"), str) else {}
             item = {**_ITEM_BY_PART[part_type], **item_id, "status": "in_progress"}
             place = self._add_place(index, item)
@@ -213,7 +210,7 @@ _TEXT_EVENTS: Mapping[str, tuple[str, str]] = {
     "response.function_call_arguments.delta": ("arguments", "delta"),
     "response.function_call_arguments.done": ("arguments", "arguments"),
 }
-"""Events with text: the type of its part, and the field of the event. Some servers send only those of the whole text."""
+"""Events with text: the type of its part, and the field of the event. Some servers send the whole text only."""
 
 _EMPTY_LISTS: Mapping[str, Mapping[str, Json]] = {"message": {"content": []}, "function_call": {"arguments": ""}}
 """Fields of an item that has just begun."""
@@ -249,7 +246,13 @@ def _close_item(place: _Place, *, is_complete: bool) -> Item:
     return item
 
 
-_RESPONSE_TYPES: Mapping[str, type] = {"usage": dict, "error": dict, "incomplete_details": dict, "status": str}
+_RESPONSE_TYPES: Mapping[str, type] = {
+    "usage": dict,
+    "error": dict,
+    "incomplete_details": dict,
+    "status": str,
+    "id": str,
+}
 
 
 def _clean_response(response: Mapping[str, Json]) -> dict[str, Json]:
