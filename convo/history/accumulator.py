@@ -12,7 +12,7 @@ from typing import Any
 from zlib import crc32
 
 from convo.errors import StreamBroken
-from convo.history.items import Item, Json, StreamEvent, is_item, to_sendable
+from convo.history.items import Item, Json, StreamEvent, is_item, item_text, item_type, to_sendable
 
 TERMINAL_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 """The events that end a response and contain the complete response."""
@@ -116,7 +116,9 @@ class ResponseAccumulator:
         flagged_items = [(index in self._done_indexes, item) for index, item in indexed_items]
         closed_items = [item if is_done else {**item, "status": "incomplete"} for is_done, item in flagged_items]
         return [
-            item for (is_done, _), item in zip(flagged_items, closed_items, strict=True) if is_done or to_sendable(item)
+            item
+            for (is_done, _), item in zip(flagged_items, closed_items, strict=True)
+            if is_done or to_sendable(item) or (item_type(item) == "reasoning" and item_text(item))
         ]
 
     def _flush_buffer(self, index: int, list_name: str, field: str) -> None:

@@ -124,12 +124,16 @@ class ResponsesReader:
         free = max(used, default=-1) + 1
         place = _Place(index if type(index) is int and index not in used and index >= 0 else free, item)
         self._places.append(place)
-        self._place_by_index[place.index] = self._place_by_index[index] = place
+        self._place_by_index[place.index] = place
+        if type(index) is int:
+            self._place_by_index[index] = place
         return place
 
     def _read_part(self, event: StreamEvent) -> Iterator[StreamEvent]:
         kind, index = event["type"], event.get("output_index")
-        place = self._place_by_index.get(index) or (self._places[-1] if self._places and index is None else None)
+        if type(index) is not int:
+            index = self._places[-1].index if self._places else None
+        place = self._place_by_index.get(index)
         part_type, text_field = _TEXT_EVENTS.get(kind, ("", ""))
         text = event.get(text_field)
         if (part_type and not isinstance(text, str)) or (
