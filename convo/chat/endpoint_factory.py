@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from convo.config.credentials import load_provider_key, load_provider_token, read_keyring
-from convo.config.model_lists import ModelLists, save_model_lists
+from convo.config.model_lists import FetchedModelLists, ModelLists, make_model_lists, save_model_lists
 from convo.config.sections import CONFIGURABLE_APIS, EndpointKind, Provider
 from convo.config.settings import (
     BUILT_IN_MODEL,
@@ -31,10 +31,11 @@ from convo.history.items import Item, Json, StreamEvent
 from convo.history.records import EMBEDDED_SCOPE, Scope
 from convo.models.base import (
     HostedToolsUse,
+    ListedModels,
     Model,
     ModelLister,
     ModelRequest,
-    fetch_model_names,
+    fetch_models,
     get_hosted_tools,
     get_ignored_fields,
     hide_issuer_model,
@@ -43,7 +44,7 @@ from convo.models.errors import translate_server_key_errors
 from convo.models.factory import find_built_in_weights, make_openai_options, open_model, open_pass_through
 from convo.runtime import Clock, NewId, SystemClock, random_id
 from convo.stores.base import Store
-from convo.usage.model_info import describe_capabilities
+from convo.usage.model_info import describe_capabilities, find_shutdown
 
 if TYPE_CHECKING:
     from convo.endpoints.remote import RemoteEndpoint
@@ -296,7 +297,7 @@ def open_service(
 
     async def fetch_models() -> Sequence[Mapping[str, Json]]:
         model_lists = await fetch_model_lists(settings)
-        models.add_model_lists({name: {"base_url": url, "models": names} for name, (url, names) in model_lists.items()})
+        models.add_model_lists(make_model_lists(model_lists))
         await asyncio.to_thread(save_model_lists, settings.paths, model_lists)
         return build_model_resources(settings, model_lists, started_at)
 
@@ -314,18 +315,12 @@ def open_service(
     )
 
 
-FetchedModelLists = Mapping[str, tuple[str | None, Sequence[str]]]
-"""The model names that providers returned, each with the base URL of the request."""
-
-
 async def fetch_model_lists(settings: Settings) -> FetchedModelLists:
     """Ask every provider for its models, concurrently; one that does not respond is skipped."""
     providers = [provider for provider in settings.providers.values() if provider.api in CONFIGURABLE_APIS]
-    name_lists = await asyncio.gather(*(_fetch_model_names(settings, provider) for provider in providers))
+    lists = await asyncio.gather(*(_fetch_models(settings, provider) for provider in providers))
     return {
-        provider.name: (provider.base_url, names)
-        for provider, names in zip(providers, name_lists, strict=True)
-        if names
+        provider.name: (provider.base_url, models) for provider, models in zip(providers, lists, strict=True) if models
     }
 
 
@@ -336,20 +331,19 @@ def build_model_resources(
 
     created_at:  seconds since 1970; the creation time of a model is unknown
     """
-    listed_names = (
-        (f"{provider}/{name}", ModelName(provider, name))
-        for provider, (_, names) in model_lists.items()
-        for name in names
-    )
+    listed = {
+        ModelName(provider, name): date for provider, (_, dates) in model_lists.items() for name, date in dates.items()
+    }
     models = dict(_iter_configured_models(settings))
-    for requested_name, model in listed_names:
-        models.setdefault(requested_name, model)  # an alias may have the name of a listed model
+    for model in listed:
+        models.setdefault(str(model), model)  # an alias may have the name of a listed model
     return [
         {
             "id": requested_name,
             "object": "model",
             "created": created_at,
             "owned_by": model.provider,
+            "shutdown_date": shutdown.date if (shutdown := find_shutdown(str(model), listed.get(model))) else None,
             "capabilities": _describe_capabilities(settings, model),
         }
         for requested_name, model in models.items()
@@ -383,12 +377,12 @@ def _iter_configured_models(settings: Settings) -> Iterable[tuple[str, ModelName
     yield BUILT_IN_MODEL, resolve_model(settings, BUILT_IN_MODEL, "the settings").name
 
 
-async def _fetch_model_names(settings: Settings, provider: Provider) -> Sequence[str]:
+async def _fetch_models(settings: Settings, provider: Provider) -> ListedModels:
     try:
         lister = open_catalogue(provider, settings.paths.weights)
-        return await fetch_model_names(lister, provider.name, timeout_s=MODEL_LIST_TIMEOUT_S) if lister else ()
+        return await fetch_models(lister, provider.name, timeout_s=MODEL_LIST_TIMEOUT_S) if lister else {}
     except ConvoError:
-        return ()
+        return {}
 
 
 class LazyEndpoint:

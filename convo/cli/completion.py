@@ -296,8 +296,9 @@ def complete_setting_key(incomplete: str) -> list[str]:
 
 def _list_priced_models(settings: Settings) -> dict[str, str]:
     from convo.terminal.settings_views import list_known_models
+    from convo.usage.model_info import find_price
 
-    return {name: "price known" for name in list_known_models(settings) if "/" in name}
+    return {name: "price known" for name in list_known_models(settings) if find_price(name, settings.prices)}
 
 
 def _filter_by_prefix(candidates: Iterable[tuple[str, str]], incomplete: str) -> Completions:

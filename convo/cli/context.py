@@ -360,7 +360,8 @@ class ChatContext:
         """Format the receipt of `link`, which may be the total of several calls, as `status_line.format_receipt`."""
         assert self._settings
         prices = self._settings.prices
-        price, call_prices = find_price(chat.options.model, prices), [find_price(call.model, prices) for call in calls]
+        price = find_price(chat.options.model, prices, link.service_tier)
+        call_prices = [find_price(call.model, prices, call.service_tier) for call in calls]
         return format_receipt(
             link, chat.session, price, calls, call_prices=call_prices, columns=columns, loading=self._loading
         )

@@ -24,6 +24,7 @@ from convo.cli.doctor_checks import (
     ExtrasFacts,
     FolderFacts,
     LocalModelFacts,
+    ModelFacts,
     OllamaFacts,
     ProviderKeyFacts,
     ServeFacts,
@@ -45,10 +46,18 @@ from convo.config.loader import SettingFlags, choose_model, load_settings
 from convo.config.paths import AppPaths, check_folder_writable
 from convo.config.request_settings import find_unused_model_settings, format_unused_model_setting
 from convo.config.sections import STATEFUL_APIS, Provider
-from convo.config.settings import ModelChoice, Settings
+from convo.config.settings import ModelChoice, ModelName, Settings
 from convo.config.trust import is_loopback
-from convo.config.values import Layer, SettingSource, find_closest_word, read_secret, redact_secrets
+from convo.config.values import (
+    Layer,
+    SettingSource,
+    find_closest_word,
+    format_setting_key,
+    read_secret,
+    redact_secrets,
+)
 from convo.errors import ConvoError, EndpointFault, InvalidSettings, InvalidUsage, ModelMissing, StoreUnavailable
+from convo.runtime import SystemClock, random_id
 from convo.terminal.report_views import (
     LEVEL_STYLES,
     CheckLevel,
@@ -59,6 +68,7 @@ from convo.terminal.report_views import (
     summarize_checks,
 )
 from convo.terminal.terminal import detect_display
+from convo.usage.model_info import Shutdown, find_listed_shutdown
 
 Result = TypeVar("Result")
 
@@ -89,11 +99,13 @@ class DoctorContext(NamedTuple):
     usable_settings:  without their store if only that is invalid, None if nothing is valid
     error:            the reason
     environ:          the environment variables of this process
+    now:              seconds since 1970
     """
 
     usable_settings: Settings | None
     environ: Mapping[str, str]
     error: InvalidSettings | None = None
+    now: float = 0.0
 
     @property
     def settings(self) -> Settings:
@@ -112,11 +124,11 @@ class DoctorContext(NamedTuple):
 
 def load_doctor_context(config: Path | None, flags: SettingFlags) -> DoctorContext:
     """Load the settings as far as they are valid; does not raise InvalidSettings."""
-    environ = dict(os.environ)
+    environ, now = dict(os.environ), SystemClock().now()
     try:
-        return DoctorContext(load_settings(config, flags), environ)
+        return DoctorContext(load_settings(config, flags), environ, now=now)
     except InvalidSettings as error:
-        return DoctorContext(_load_settings_without_store(config, flags), environ, error)
+        return DoctorContext(_load_settings_without_store(config, flags), environ, error, now)
 
 
 def _load_settings_without_store(config: Path | None, flags: SettingFlags) -> Settings | None:
@@ -295,10 +307,9 @@ def _is_key_file_exposed(provider: Provider, found_key: FoundKey | None) -> bool
     return bool(in_use and path and os.name == "posix" and path.stat().st_mode & 0o077)
 
 
-def probe_model(context: DoctorContext) -> ModelChoice:
-    """Return the default model. Raises ConvoError for a model that cannot be used."""
+def probe_model(context: DoctorContext) -> ModelFacts:
+    """Examine the default model. Raises ConvoError for a model that cannot be used."""
     from convo.models.factory import find_weights, make_openai_options, open_model
-    from convo.runtime import SystemClock, random_id
 
     choice = choose_model(context.settings)
     provider, models = choice.provider, context.settings.paths.weights
@@ -314,7 +325,21 @@ def probe_model(context: DoctorContext) -> ModelChoice:
         make_openai_options(provider, key=key, token=token)
     else:
         open_model(provider, key=key, weights_folder=models, clock=SystemClock(), new_id=random_id)
-    return choice
+    return ModelFacts(choice, [*_iter_near_shutdowns(context.settings, context.now)])
+
+
+def _iter_near_shutdowns(settings: Settings, now: float) -> Iterator[tuple[str, ModelName, Shutdown]]:
+    """Yield the models that end soon: the default one, those of the aliases, and those with settings of their own."""
+    aliases = {format_setting_key(("aliases", alias)): alias for alias in settings.aliases}
+    own = {format_setting_key(key[:2]): key[1] for entry in settings.entries if (key := entry.key)[0] == "models"}
+    for origin, requested_name in {str(settings.get_source("model")): None, **aliases, **own}.items():
+        try:
+            name = choose_model(settings, requested_name).name
+        except InvalidSettings:
+            continue
+        shutdown = find_listed_shutdown(name, settings)
+        if shutdown and shutdown.is_near(now):
+            yield origin, name, shutdown
 
 
 def probe_local_model(context: DoctorContext) -> LocalModelFacts:
@@ -331,7 +356,7 @@ def probe_local_model(context: DoctorContext) -> LocalModelFacts:
 def probe_ollama(context: DoctorContext) -> OllamaFacts | None:
     """Ask Ollama for its models; None if no model of it is in use."""
     from convo.chat.endpoint_factory import open_catalogue
-    from convo.models.base import fetch_model_names
+    from convo.models.base import fetch_models
 
     settings = context.settings
     choices = [choice for choice in _iter_models_in_use(settings) if choice.provider.name == "ollama"]
@@ -344,7 +369,7 @@ def probe_ollama(context: DoctorContext) -> OllamaFacts | None:
     assert catalogue is not None
     try:
         return facts._replace(
-            available_models=asyncio.run(fetch_model_names(catalogue, "ollama", timeout_s=SERVER_TIMEOUT_S))
+            available_models=[*asyncio.run(fetch_models(catalogue, "ollama", timeout_s=SERVER_TIMEOUT_S))]
         )
     except EndpointFault as error:
         return facts._replace(error=error.message)

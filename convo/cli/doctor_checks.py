@@ -10,7 +10,7 @@ from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
 
-from convo.config.settings import ModelChoice, ServeSettings
+from convo.config.settings import ModelChoice, ModelName, ServeSettings
 from convo.config.storage import Storage
 from convo.config.trust import ProjectNotice
 from convo.config.values import (
@@ -24,6 +24,7 @@ from convo.stores.base import FileHealth, ServerHealth, StoreHealth
 from convo.terminal.list_views import format_bytes
 from convo.terminal.report_views import CheckResult, make_error_result, make_ok_result, make_warning_result
 from convo.terminal.terminal import DisplayOptions, format_count
+from convo.usage.model_info import Shutdown
 
 # -- this process ---------------------------------------------------------------------------------
 
@@ -192,8 +193,21 @@ def _format_set_key_hint(key: ProviderKeyFacts) -> str:
     return f"convo config key set {key.provider}{' --file' if os.sep in key.location else ''}"
 
 
-def diagnose_model(choice: ModelChoice) -> CheckResult:
+class ModelFacts(NamedTuple):
+    """The default model, and a shutdown that is near for each model that the settings name, with the origin as text."""
+
+    choice: ModelChoice
+    shutdowns: Sequence[tuple[str, ModelName, Shutdown]] = ()
+
+
+def diagnose_model(facts: ModelFacts) -> CheckResult:
     """Report the model, which is usable as far as that is known without a request."""
+    for origin, name, shutdown in facts.shutdowns:
+        hint = (
+            f"use {shutdown.replacement}" if shutdown.replacement else "convo models --ask lists the available models"
+        )
+        return make_warning_result(f"{name} ({origin}): shutdown on {shutdown.date}", hint)
+    choice = facts.choice
     owner = "its provider" if choice.provider.endpoint == "remote" else "convo"
     return make_ok_result(f"{choice.name} ({choice.source}); {owner} stores chains and conversations")
 

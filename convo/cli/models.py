@@ -18,13 +18,14 @@ from convo.cli.output import print_json, print_line, print_notice
 from convo.cli.progress import show_progress
 from convo.config.credentials import find_provider_key, load_provider_token
 from convo.config.loader import choose_model, load_settings
-from convo.config.model_lists import save_model_lists, save_reported_windows
+from convo.config.model_lists import make_model_lists, save_model_lists, save_reported_windows
 from convo.config.sections import Provider, is_keyless
 from convo.config.settings import BUILT_IN_MODEL, Settings, resolve_model
 from convo.errors import ConvoError, EndpointFault, InvalidSettings, KeyRefused, ModelMissing
 from convo.history.items import Json
-from convo.models.base import ModelLister, fetch_model_names
+from convo.models.base import ModelLister, fetch_models
 from convo.models.factory import find_built_in_weights, get_built_in_weights, pull_built_in_weights
+from convo.runtime import SystemClock
 from convo.terminal.settings_views import (
     BuiltInModel,
     ProviderStatus,
@@ -32,8 +33,10 @@ from convo.terminal.settings_views import (
     is_typable_model_name,
     render_local_servers,
     render_models,
+    shutdown_to_json,
 )
 from convo.terminal.terminal import detect_display, escape_control_chars
+from convo.usage.model_info import find_listed_shutdown, find_shutdown
 
 if TYPE_CHECKING:
     from convo.models.server_search import LocalServer
@@ -46,16 +49,15 @@ def print_models(config: Path | None, *, ask_servers: bool, as_json: bool) -> No
     """Print the models on stdout, and on stderr a notice for each server that was called and returned no list."""
     settings = load_settings(config)
     pairs = [_open_provider_entry(settings, provider) for provider in settings.providers.values()]
-    entries = asyncio.run(_fetch_all_model_names(pairs)) if ask_servers else [entry for entry, _ in pairs]
-    save_model_lists(
-        settings.paths,
-        {entry.provider.name: (entry.provider.base_url, entry.models) for entry in entries if entry.models},
-    )
+    entries = asyncio.run(_fetch_all_models(pairs)) if ask_servers else [entry for entry, _ in pairs]
+    lists = {entry.provider.name: (entry.provider.base_url, entry.models) for entry in entries if entry.models}
+    save_model_lists(settings.paths, lists)
+    settings = settings._replace(model_lists={**settings.model_lists, **make_model_lists(lists)})
     built_in = _find_built_in_model(settings.paths.weights)
     if as_json:
         print_json(_models_to_json(settings, built_in, entries))
         return
-    print_line(render_models(settings, built_in, entries, detect_display(sys.stdout, os.environ)))
+    print_line(render_models(settings, built_in, entries, detect_display(sys.stdout, os.environ), SystemClock().now()))
     sys.stdout.flush()
     for entry in entries if ask_servers else ():
         if message := _describe_missing_models(entry):
@@ -132,26 +134,26 @@ def _make_key_entry(provider: Provider) -> ProviderStatus:
     return ProviderStatus(provider, "not set", provider.key_env)
 
 
-async def _fetch_all_model_names(entries: Sequence[tuple[ProviderStatus, ModelLister | None]]) -> list[ProviderStatus]:
+async def _fetch_all_models(entries: Sequence[tuple[ProviderStatus, ModelLister | None]]) -> list[ProviderStatus]:
     """Return the entries with the models of their servers, which are called at once."""
-    return await asyncio.gather(*(_fetch_entry_model_names(entry, server) for entry, server in entries))
+    return await asyncio.gather(*(_fetch_entry_models(entry, server) for entry, server in entries))
 
 
-async def _fetch_entry_model_names(entry: ProviderStatus, server: ModelLister | None) -> ProviderStatus:
+async def _fetch_entry_models(entry: ProviderStatus, server: ModelLister | None) -> ProviderStatus:
     if server is None:
         return entry
     try:
-        names = await fetch_model_names(server, entry.provider.name, timeout_s=LISTING_TIMEOUT_S)
+        models = await fetch_models(server, entry.provider.name, timeout_s=LISTING_TIMEOUT_S)
     except EndpointFault as error:
         return replace(entry, list_error=error)
-    return replace(entry, models=sorted(names))
+    return replace(entry, models=dict(sorted(models.items())))
 
 
 def _describe_missing_models(entry: ProviderStatus) -> str | None:
     """Format the line about a server without models."""
     if entry.list_error:
         return entry.list_error.message
-    if entry.models == []:
+    if entry.models == {}:
         return f"{entry.provider.name} has no models"
     if entry.models is None and entry.setup_error is None and entry.provider.base_url:
         return f"{entry.provider.name} was not queried: -m does not accept the names that it lists"
@@ -181,11 +183,18 @@ def _models_to_json(settings: Settings, built_in: BuiltInModel, entries: Sequenc
 
 def _default_model_to_json(settings: Settings) -> dict[str, Json]:
     """Return the model that is used when none is named; `model` is null where `written` names none."""
+    name, error = None, None
     try:
-        model, error = str(resolve_model(settings, None, "model").name), None
+        name = resolve_model(settings, None, "model").name
     except InvalidSettings as exc:
-        model, error = None, _error_to_json(exc)
-    return {"model": model, "written": settings.model, "origin": str(settings.get_source("model")), "error": error}
+        error = _error_to_json(exc)
+    return {
+        "model": name and str(name),
+        "written": settings.model,
+        "origin": str(settings.get_source("model")),
+        "error": error,
+        "shutdown": shutdown_to_json(find_listed_shutdown(name, settings)) if name else None,
+    }
 
 
 def _entry_to_json(entry: ProviderStatus) -> dict[str, Json]:
@@ -201,6 +210,11 @@ def _entry_to_json(entry: ProviderStatus) -> dict[str, Json]:
         "set_up": entry.setup_error is None,
         "error": _error_to_json(error) if error else None,
         "models": None if entry.models is None else list(entry.models),
+        "shutdown_dates": {
+            name: shutdown.date
+            for name, date in (entry.models or {}).items()
+            if (shutdown := find_shutdown(f"{provider.name}/{name}", date))
+        },
     }
 
 

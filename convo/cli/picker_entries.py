@@ -20,7 +20,13 @@ from convo.strategies.strategy import STRATEGIES
 from convo.terminal.list_views import format_age
 from convo.terminal.picker import PickerEntries
 from convo.terminal.repl import last_turn_lines
-from convo.terminal.settings_views import UNKNOWN_VALUE, list_known_models
+from convo.terminal.settings_views import (
+    SHORT_ABOUT,
+    UNKNOWN_VALUE,
+    format_price_figure,
+    format_window,
+    list_known_models,
+)
 from convo.terminal.terminal import Column, DisplayOptions, truncate_text
 from convo.usage.model_info import find_model_window, find_price
 
@@ -200,9 +206,9 @@ def _describe_model(name: str, settings: Settings, current: str) -> _Model | Non
     ]
     return _Model(
         name if name in settings.aliases else model,
-        f"{window.context:,}" if window else UNKNOWN_VALUE,
-        f"{price.input:g}" if price else UNKNOWN_VALUE,
-        f"{price.output:g}" if price else UNKNOWN_VALUE,
+        format_window(window, SHORT_ABOUT) if window else UNKNOWN_VALUE,
+        format_price_figure(price, "input", SHORT_ABOUT),
+        format_price_figure(price, "output", SHORT_ABOUT),
         ", ".join(notes),
     )
 

@@ -32,7 +32,7 @@ REPORTED_SOURCE = "reported by its server"
 """The `source` of a context window that a server reported."""
 
 ModelLists = Mapping[str, Mapping[str, object]]
-"""{"base_url": ..., "models": [...]} by provider."""
+"""{"base_url": ..., "models": [...], "shutdown_dates": {...}} by provider."""
 
 
 def load_model_lists(paths: AppPaths) -> ModelLists:
@@ -62,15 +62,33 @@ def get_listed_models(provider: Provider, model_lists: ModelLists) -> Sequence[s
     return [name for name in names if isinstance(name, str)]
 
 
-def save_model_lists(paths: AppPaths, fetched_lists: Mapping[str, tuple[str | None, Sequence[str]]]) -> None:
-    """Save lists as {provider: (base URL, names)}; the lists of other providers stay. A full disk is no error."""
-    if not fetched_lists:
-        return
-    lists = {
-        **load_model_lists(paths),
-        **{name: {"base_url": url, "models": [*names]} for name, (url, names) in fetched_lists.items()},
+def get_listed_shutdown_date(provider: Provider, model_lists: ModelLists, model: str) -> str | None:
+    """Return the shutdown date of a model, YYYY-MM-DD, if the provider's server reported one."""
+    entry = model_lists.get(provider.name) or {}
+    dates = entry.get("shutdown_dates")
+    date = dates.get(model) if entry.get("base_url") == provider.base_url and isinstance(dates, dict) else None
+    return date if isinstance(date, str) else None
+
+
+FetchedModelLists = Mapping[str, tuple[str | None, Mapping[str, str | None]]]
+"""By provider: the base URL of the request, and the shutdown dates of the models by name; None for no date."""
+
+
+def make_model_lists(fetched_lists: FetchedModelLists) -> dict[str, dict[str, object]]:
+    return {
+        provider: {
+            "base_url": url,
+            "models": [*models],
+            "shutdown_dates": {name: date for name, date in models.items() if date},
+        }
+        for provider, (url, models) in fetched_lists.items()
     }
-    _save_tables(paths, _FILE_NAME, lists)
+
+
+def save_model_lists(paths: AppPaths, fetched_lists: FetchedModelLists) -> None:
+    """Save lists; those of other providers stay. A full disk is no error."""
+    if fetched_lists:
+        _save_tables(paths, _FILE_NAME, {**load_model_lists(paths), **make_model_lists(fetched_lists)})
 
 
 ReportedWindows = Mapping[str, Mapping[str, object]]

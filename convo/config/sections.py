@@ -151,6 +151,10 @@ class ContextLimits(NamedTuple):
         )
 
 
+STANDARD_TIERS = (None, "auto", "default", "standard")
+"""The service tiers at the standard price; None: the response reports none. Anthropic's name is "standard"."""
+
+
 class Price(NamedTuple):
     """USD per million tokens. `cached` equals `input` unless it is set.
 
@@ -159,6 +163,8 @@ class Price(NamedTuple):
     max_input_tokens:    input tokens up to which the prices apply
     long_input_factors:  factors on the input and output price of a whole longer call; None if unknown
     source:              the URL of the price; "" for one from the settings
+    tier_factors:        factors on the price of a whole call, by the service tier that its response reports
+    is_secondary:        whether the source is not the vendor's own
     """
 
     input: float
@@ -169,9 +175,25 @@ class Price(NamedTuple):
     source: str = ""
     long_input_factors: tuple[float, float] | None = None
     written_1h: float | None = None
+    tier_factors: Mapping[str, float] = MappingProxyType({})
+    is_secondary: bool = False
 
     def __str__(self) -> str:
-        return f"input {self.input:g}, cached {self.cached:g}, output {self.output:g} USD per million tokens"
+        about = "about " if self.is_secondary else ""
+        return f"{about}input {self.input:g}, cached {self.cached:g}, output {self.output:g} USD per million tokens"
+
+    def at_tier(self, tier: str | None) -> "Price | None":
+        """Return the price of a call at a service tier; None if it is unknown.
+
+        A price from the settings is what the user pays, at any tier.
+        """
+        if not self.source or tier in STANDARD_TIERS:
+            return self
+        factor = self.tier_factors.get(tier or "")
+        if factor is None:
+            return None
+        scaled = {name: getattr(self, name) for name in ("input", "output", "cached", "written", "written_1h")}
+        return self._replace(**{name: price and price * factor for name, price in scaled.items()})
 
 
 class KeyLimits(NamedTuple):

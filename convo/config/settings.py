@@ -207,7 +207,7 @@ _BUILT_IN_SHORT_NAME = "local"
 DEFAULT_MODELS = {
     "openai": "openai/gpt-6.1-terra",
     "anthropic": "anthropic/claude-sonnet-5-5",
-    "deepseek": "deepseek/deepseek-v4-flash",
+    "deepseek": "deepseek/deepseek-flash",
 }
 """Default models: the first provider with a key decides."""
 

@@ -27,9 +27,10 @@ from convo.history.accumulator import SERVER_TERMINAL_EVENTS
 from convo.history.items import MAX_ID_CHARS, Item, Json, Response, StreamEvent, is_item, is_valid_id, user_message
 from convo.history.records import Scope
 from convo.models.base import (
+    ListedModels,
     check_provider_reachable,
     make_issuer_tag,
-    parse_model_names,
+    parse_models,
     parse_token_count,
     untag_tagged_items,
 )
@@ -294,11 +295,11 @@ class RemoteEndpoint:
             raise
         return parse_token_count(response)
 
-    async def list_models(self) -> Sequence[str]:
-        """List the model names, for `convo.models.base`."""
+    async def list_models(self) -> ListedModels:
+        """List the models, for `convo.models.base`."""
         with map_provider_errors(self._error_context({})):
             response = await self._connect_openai().get("/models", cast_to=object)
-        return parse_model_names(response, self._options.provider)
+        return parse_models(response, self._options.provider)
 
     async def check_request(self, body: Mapping[str, Json]) -> None:
         await check_provider_reachable(self, self._options.provider)

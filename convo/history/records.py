@@ -156,9 +156,17 @@ class Link:
     reported: Mapping[str, Json] = field(default_factory=dict)
     body_head: Key | None = None
 
+    @property
+    def service_tier(self) -> str | None:
+        """The tier at which the provider says that it served the call; None for the default one."""
+        tier = self.reported.get(SERVICE_TIER)
+        return tier if isinstance(tier, str) else None
 
-REPORTED_FIELDS = ("prompt_cache_diagnostics", "input_transformations", "tool_usage")
-"""Fields of a response that are kept as its provider reported them."""
+
+SERVICE_TIER, DEFAULT_SERVICE_TIER = "service_tier", "default"
+
+REPORTED_FIELDS = ("prompt_cache_diagnostics", "input_transformations", "tool_usage", SERVICE_TIER)
+"""Fields of a response that are kept as its provider reported them; the service tier only if it is not the default."""
 
 NOTICES = "convo_notices"
 """Sentences on the parts of a server's answer that convo did not understand, kept with the reported fields."""
@@ -174,6 +182,8 @@ def pick_reported_fields(response: Mapping[str, Json]) -> dict[str, Json]:
     """Return the fields of a response that only its provider can know, as far as it reported them."""
     names = (*REPORTED_FIELDS, NOTICES, UPSTREAM_ID)
     reported = {name: response[name] for name in names if response.get(name) is not None}
+    if reported.get(SERVICE_TIER) == DEFAULT_SERVICE_TIER:
+        del reported[SERVICE_TIER]
     sizes = {name: len(json.dumps(value)) for name, value in reported.items()}
     return {
         name: value if sizes[name] <= MAX_REPORTED_BYTES else {"omitted_bytes": sizes[name]}

@@ -271,7 +271,7 @@ class UsageTotals(NamedTuple):
 def link_cost_usd(link: Link, price_settings: Mapping[str, Price]) -> float | None:
     """Return the cost of one request in USD; None if its usage or price is unknown."""
     usage = Usage.from_json(link.usage)
-    return None if usage is None else usage.cost_usd(find_price(link.model, price_settings))
+    return None if usage is None else usage.cost_usd(find_price(link.model, price_settings, link.service_tier))
 
 
 def sum_link_usage(

@@ -38,13 +38,14 @@ from convo.models.base import (
     RESPONSE_PARAMETERS,
     UNSUPPORTED_STATUSES,
     IssuerTag,
+    ListedModels,
     ModelRequest,
     check_provider_reachable,
     is_issued_by,
     list_ignored_item_fields,
     list_ignored_parameters,
     make_issuer_tag,
-    parse_model_names,
+    parse_models,
     parse_token_count,
 )
 from convo.models.errors import ErrorContext, fault_from_stream_error, map_provider_errors
@@ -141,10 +142,10 @@ class AnthropicModel:
         """Return None: Claude's own compaction is not released yet."""
         return None
 
-    async def list_models(self) -> Sequence[str]:
+    async def list_models(self) -> ListedModels:
         with map_provider_errors(self._error_context({})):
             response = await self._get_client().client.get("/v1/models?limit=1000", cast_to=object)
-        return parse_model_names(response, self._provider)
+        return parse_models(response, self._provider)
 
     async def aclose(self) -> None:
         await close_client(self._client, self._http_client)

@@ -10,6 +10,7 @@ compaction item of another issuer is rejected.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -158,12 +159,16 @@ FORBIDDEN_STATUS = 403
 """The status for a valid key without the permission."""
 
 
+ListedModels: TypeAlias = Mapping[str, str | None]
+"""The shutdown dates of a server's models as YYYY-MM-DD, by name; None where it reports none."""
+
+
 @runtime_checkable
 class ModelLister(Protocol):
     """A server that lists its models."""
 
-    async def list_models(self) -> Sequence[str]:
-        """Return the model names as the server accepts them, without the provider prefix. Raises EndpointFault."""
+    async def list_models(self) -> ListedModels:
+        """Return the models by the names that the server accepts, without the provider. Raises EndpointFault."""
         ...
 
     async def warm(self, model: str) -> None:
@@ -173,8 +178,8 @@ class ModelLister(Protocol):
     async def aclose(self) -> None: ...
 
 
-async def fetch_model_names(server: ModelLister, provider: str, *, timeout_s: float) -> Sequence[str]:
-    """Return the model names that `server` lists, and close it.
+async def fetch_models(server: ModelLister, provider: str, *, timeout_s: float) -> ListedModels:
+    """Return the models that `server` lists, and close it.
 
     provider:   the server's name in errors
     timeout_s:  seconds for the response; imports and other preparation are not counted
@@ -216,17 +221,20 @@ async def check_provider_reachable(
         return
 
 
-def parse_model_names(listed: Json, provider: str) -> Sequence[str]:
+def parse_models(listed: Json, provider: str) -> ListedModels:
     """Parse a server's list of models: a list, or an object with a list in `data`, where null is an empty list.
 
-    Raises StreamBroken for anything else.
+    Raises StreamBroken for anything else. OpenAI and Azure give each row a `shutdown_date`.
     """
     entries = listed.get("data") or [] if isinstance(listed, Mapping) and "data" in listed else listed
-    if isinstance(entries, list):
-        ids = [entry["id"] for entry in entries if isinstance(entry, Mapping) and isinstance(entry.get("id"), str)]
-        if len(ids) == len(entries):
-            return ids
+    rows: Json = entries if isinstance(entries, list) else [None]
+    if all(isinstance(row, Mapping) and isinstance(row.get("id"), str) for row in rows):
+        return {row["id"]: _read_date(row.get("shutdown_date")) for row in rows}
     raise StreamBroken(f"{provider} sent a response that is not a list of models", hint="check its base_url")
+
+
+def _read_date(value: Json) -> str | None:
+    return value if isinstance(value, str) and re.fullmatch(r"\d{4}-\d{2}-\d{2}", value) else None
 
 
 def parse_token_count(response: Json) -> int | None:

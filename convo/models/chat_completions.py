@@ -31,13 +31,14 @@ from convo.models.base import (
     OPENAI_CHAT_EXTRA_FIELDS,
     RESPONSE_PARAMETERS,
     IssuerTag,
+    ListedModels,
     ModelRequest,
     check_provider_reachable,
     is_issued_by,
     list_ignored_item_fields,
     list_ignored_parameters,
     make_issuer_tag,
-    parse_model_names,
+    parse_models,
 )
 from convo.models.chat_messages import (
     REASONING_CONTENT,
@@ -122,8 +123,8 @@ class ChatModel:
         """Return None: chat completions has no compaction."""
         return None
 
-    async def list_models(self) -> Sequence[str]:
-        return parse_model_names(await self.request_json("/models"), self._provider)
+    async def list_models(self) -> ListedModels:
+        return parse_models(await self.request_json("/models"), self._provider)
 
     async def aclose(self) -> None:
         await close_client(self._client, self._http_client)

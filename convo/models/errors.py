@@ -34,6 +34,7 @@ from convo.errors import (
     WindowExceeded,
 )
 from convo.history.items import Json, StreamEvent
+from convo.usage.model_info import find_shutdown
 
 if TYPE_CHECKING:
     from httpx2 import Response
@@ -352,12 +353,14 @@ def _is_unknown_model(status: int, error: Mapping[str, Json], context: ErrorCont
 
 
 def _unknown_model_fault(status: int, context: ErrorContext) -> RequestRefused:
+    shutdown = find_shutdown(f"{context.provider}/{context.model}")
+    replacement = shutdown.replacement if shutdown else None
     return RequestRefused(
-        f"{context.provider} has no model {context.model!r}",
+        f"{context.provider} has no model {context.model!r}" + (f": shutdown on {shutdown}" if shutdown else ""),
         code="model_not_found",
         status=status,
         param="model",
-        hint="convo models lists the models; choose one with -m",
+        hint=f"-m {replacement}" if replacement else "convo models lists the models; choose one with -m",
     )
 
 

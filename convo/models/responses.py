@@ -25,12 +25,13 @@ from convo.models.base import (
     UNSUPPORTED_STATUSES,
     HostedToolsUse,
     IssuerTag,
+    ListedModels,
     ModelRequest,
     check_provider_reachable,
     has_issuer_tag,
     is_issued_by,
     make_issuer_tag,
-    parse_model_names,
+    parse_models,
     parse_token_count,
     tag_encrypted_content,
     untag_items,
@@ -128,10 +129,10 @@ class ResponsesModel:
             raise StreamBroken(f"{self._options.provider} sent a response that is not a compacted input")
         return [tag_encrypted_content(item, self._issuer_tag(request)) for item in output]
 
-    async def list_models(self) -> Sequence[str]:
+    async def list_models(self) -> ListedModels:
         with map_provider_errors(self._options.make_error_context({})):
             response = await self._get_client().client.get("/models", cast_to=object)
-        return parse_model_names(response, self._options.provider)
+        return parse_models(response, self._options.provider)
 
     async def aclose(self) -> None:
         await close_client(self._client, self._http_client)

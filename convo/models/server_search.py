@@ -117,7 +117,7 @@ async def _is_port_open(host: str, port: int, timeout_s: float) -> bool:
 async def _ask_server(kind: ServerKind, timeout_s: float, *, with_windows: bool) -> LocalServer | None:
     from httpx2 import AsyncClient, HTTPError
 
-    from convo.models.base import parse_model_names
+    from convo.models.base import parse_models
     from convo.models.http import limit_response_bodies
 
     root = f"http://127.0.0.1:{kind.port}" if kind.base_url is None else kind.base_url.removesuffix("/v1")
@@ -137,7 +137,7 @@ async def _ask_server(kind: ServerKind, timeout_s: float, *, with_windows: bool)
         with suppress(ConvoError, HTTPError, TimeoutError):
             async with asyncio.timeout(timeout_s):
                 listed = await request_json("/v1/models")
-                windows.update(dict.fromkeys(parse_model_names(listed, kind.name)))
+                windows.update(dict.fromkeys(parse_models(listed, kind.name)))
                 if with_windows:
                     windows.update(await _fetch_windows(kind, listed, request_json))
                 return LocalServer(kind, f"{root}/v1", windows)

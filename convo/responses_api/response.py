@@ -13,7 +13,9 @@ from convo.errors import ConvoError, LimitReached
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS, STREAMED_TEXT_DIFFERS_MESSAGE
 from convo.history.items import Item, Json, Response, StreamEvent, is_client_call
 from convo.history.records import (
+    DEFAULT_SERVICE_TIER,
     IGNORED_PARAMETER,
+    SERVICE_TIER,
     UPSTREAM_ID,
     Link,
     LinkStatus,
@@ -91,7 +93,7 @@ def build_response(link: Link, output: Sequence[Item]) -> Response:
         "previous_response_id": link.previous_response_id,
         "conversation": {"id": link.conversation_id} if link.conversation_id else None,
         "store": link.is_stored,
-        "service_tier": "default",
+        SERVICE_TIER: DEFAULT_SERVICE_TIER,
         "reasoning": {"effort": None, "summary": None, **parameters.get("reasoning", {})},
         "text": _text_field(parameters.get("text", {})),
         "tools": [_tool_field(tool) for tool in parameters.get("tools", ())],

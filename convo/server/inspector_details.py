@@ -237,7 +237,7 @@ def _compare_last_requests(a: ConversationView, b: ConversationView, prices: Map
     return {
         "requests": [first.name, second.name],
         **request_diff_to_json(diff),
-        "missed_cost_usd": _cost_of_missed_cache(diff, find_price(second.model, prices)),
+        "missed_cost_usd": _cost_of_missed_cache(diff, find_price(second.model, prices, links[1][0].service_tier)),
     }
 
 

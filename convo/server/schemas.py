@@ -656,7 +656,8 @@ SCHEMAS: Mapping[str, Schema] = {
             "created": INTEGER_SCHEMA,
             "owned_by": STRING_SCHEMA,
             "capabilities": CAPABILITIES_SCHEMA,
-        }
+        },
+        {"shutdown_date": STRING_SCHEMA},
     ),
     "ModelList": object_schema({"object": const_schema("list"), "data": array_schema(schema_ref("Model"))}),
     "Approval": object_schema(

@@ -136,6 +136,9 @@ def _build_link(
     fields = {} if error is None else dict(_decode_text("error", error, OBJECT))
     reported = fields.pop(REPORTED_MEMBER, None) or {}
     _check_columns(("reported fields", reported, OBJECT))
+    usage = None if figures is None else _decode_usage(form, figures)
+    if usage is not None:
+        usage.pop(TIER_MEMBER, None)
     return Link(
         id=link_id,
         input_head=_decode_key("input", saw),
@@ -153,7 +156,7 @@ def _build_link(
         duration_s=seconds,
         first_token_s=first_token_s,
         parameters={} if parameters is None else _decode_text("parameters", parameters, OBJECT),
-        usage=None if figures is None else _decode_usage(form, figures),
+        usage=usage,
         error=fields if fields or not (error is None or reported) else None,
         is_stored=is_stored,
         reported=reported,
@@ -179,6 +182,10 @@ def _decode_usage(form: Json, figures: str) -> Json:
     return usage
 
 
+TIER_MEMBER = "convo.service_tier"
+"""The member of a stored usage with the service tier, for queries by cost: the price of a route depends on it."""
+
+
 def encode_route(link: Link) -> tuple[list[Json], str | None]:
     """Return the part of a link that repeats from call to call, and the integers of its usage.
 
@@ -186,7 +193,10 @@ def encode_route(link: Link) -> tuple[list[Json], str | None]:
     """
     if link.status not in LINK_STATUSES:
         raise NotCanonical(f"the response {link.id!a} has an unknown status")
-    form, figures = split_integers(link.usage)
+    usage = link.usage
+    if usage is not None and link.service_tier:
+        usage = {**usage, TIER_MEMBER: link.service_tier}
+    form, figures = split_integers(usage)
     scope = [link.scope.url, link.scope.organisation, link.scope.project]
     return [link.model, link.strategy, *scope, link.conversation_id, link.is_stored, form], figures
 

@@ -26,7 +26,7 @@ from convo.history.items import (
     typed_text,
 )
 from convo.history.records import Link, LinkStatus
-from convo.stores.codec import decode_json, is_route
+from convo.stores.codec import TIER_MEMBER, decode_json, is_route
 
 RequestSort: TypeAlias = Literal[
     "created_at", "model", "status", "latency", "input", "cached", "output", "cost", "title"
@@ -147,6 +147,7 @@ class RouteUsage(NamedTuple):
     """The model of a route, and where the integers of a link's usage have its tokens, from 0; None: nowhere.
 
     model:          the stored name, which may be short
+    service_tier:   as the provider reported it; None for the default one
     integer_count:  the integers of a link's usage; -1 if the route has no usage, None if the route is damaged
     """
 
@@ -158,6 +159,7 @@ class RouteUsage(NamedTuple):
     written: int | None
     written_1h: int | None
     integer_count: int | None
+    service_tier: str | None = None
 
 
 def decode_route_usage(body: str) -> RouteUsage:
@@ -187,6 +189,7 @@ def _decode_route(body: str) -> RouteUsage:
         positions.get(("input_tokens_details", "cache_write_tokens")),
         positions.get(("input_tokens_details", "cache_write_1h_tokens")),
         -1 if form is None else len(paths),
+        None if form is None else form.get(TIER_MEMBER),
     )
 
 
@@ -222,6 +225,7 @@ def build_route_row(body: str, query: RequestQuery, *, with_prices: bool) -> lis
     usage = decode_route_usage(body)
     full_name = query.expand_model_name(usage.model)
     price = query.find_price(full_name if full_name == BUILT_IN_MODEL else usage.model) if with_prices else None
+    price = price and price.at_tier(usage.service_tier)
     prices: list[Json] = [None] * 8
     if price:
         per_token = [price.input, price.cached, price.output, price.written, price.written_1h]

@@ -3,7 +3,7 @@
 The functions named *_to_json return the same data for programs.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,12 +27,15 @@ from convo.terminal.terminal import (
     truncate_text,
 )
 from convo.usage.model_info import (
+    NOTHING_KNOWN,
     SETTINGS_SOURCE,
+    ModelWindow,
+    Shutdown,
+    find_listed_shutdown,
     find_model_window,
     find_price,
-    load_model_data,
-    load_model_windows,
-    load_prices,
+    find_shutdown,
+    load_known_models,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +50,7 @@ class ProviderStatus:
     variable:      the environment variable of the key
     setup_error:   why none of its models can be used
     list_error:    why the server did not list its models
-    models:        their names; None when the server was not asked or did not list them
+    models:        the shutdown dates of its models by name; None when the server was not asked or did not list them
     key_location:  where the key is: a variable, a file or the keyring; None without a key
     """
 
@@ -56,7 +59,7 @@ class ProviderStatus:
     variable: str | None
     setup_error: ConvoError | None = None
     list_error: ConvoError | None = None
-    models: Sequence[str] | None = None
+    models: Mapping[str, str | None] | None = None
     key_location: str | None = None
 
 
@@ -70,27 +73,36 @@ class BuiltInModel:
 
 
 def render_models(
-    settings: Settings, built_in: BuiltInModel, providers: Sequence[ProviderStatus], display: DisplayOptions
+    settings: Settings, built_in: BuiltInModel, providers: Sequence[ProviderStatus], display: DisplayOptions, now: float
 ) -> str:
     """Render the settings of models and the table of providers, then one line for each model that a server listed.
 
-    A terminal shows the providers that are set up first.
+    A terminal shows the providers that are set up first. A model that ends soon has its date; `now` is seconds since
+    1970.
     """
     if display.width is not None:
         providers = sorted(providers, key=lambda entry: entry.setup_error is not None)
     head = [
         *_default_model_rows(settings),
-        *_model_data_rows(settings, display),
+        *_model_data_rows(settings, display, now),
         *_built_in_rows(built_in, display),
         *_alias_rows(settings),
         *_settings_file_rows(settings),
     ]
     model_lines = [
-        escape_control_chars(f"{entry.provider.name}/{model}") for entry in providers for model in entry.models or ()
+        _format_listed_model(f"{entry.provider.name}/{model}", date, now)
+        for entry in providers
+        for model, date in (entry.models or {}).items()
     ]
     head_text = display.translate_box_chars("\n".join(key_value_lines(head, display, bold_labels={"default"})))
     table = render_table(_provider_columns(providers, display), display)
     return "\n".join([head_text, "", table, *([""] if model_lines else []), *model_lines])
+
+
+def _format_listed_model(full_name: str, listed_date: str | None, now: float) -> str:
+    shutdown = find_shutdown(full_name, listed_date)
+    mark = f"  shutdown {shutdown}" if shutdown and shutdown.is_near(now) else ""
+    return escape_control_chars(full_name + mark)
 
 
 def render_local_servers(servers: "Sequence[LocalServer]", display: DisplayOptions) -> str:
@@ -147,15 +159,18 @@ def _default_model_rows(settings: Settings) -> Iterator[KeyValue]:
         yield "default", f"{alias}{full_name} ({source})"
 
 
-def _model_data_rows(settings: Settings, display: DisplayOptions) -> Iterator[KeyValue]:
-    """Yield the context window and the price of the default model, where known, and a cheaper choice."""
+def _model_data_rows(settings: Settings, display: DisplayOptions, now: float) -> Iterator[KeyValue]:
+    """Yield what is known of the default model: a shutdown that is near, its window, its price, a cheaper choice."""
     try:
-        full_name = str(resolve_model(settings, None, "model").name)
+        name = resolve_model(settings, None, "model").name
     except InvalidSettings:
         return
+    full_name, shutdown = str(name), find_listed_shutdown(name, settings)
     window, price = find_model_window(full_name, settings.windows), find_price(full_name, settings.prices)
+    if shutdown and shutdown.is_near(now):
+        yield "shutdown", str(shutdown)
     if window:
-        yield "window", f"{window.context:,} tokens"
+        yield "window", f"{format_window(window)} tokens"
     if price:
         yield "price", str(price) if display.width is None else _format_price(price)
     cheap_price = find_price(CHEAP_MODEL, settings.prices)
@@ -164,7 +179,8 @@ def _model_data_rows(settings: Settings, display: DisplayOptions) -> Iterator[Ke
 
 
 def _format_price(price: Price) -> str:
-    return f"${price.input:g} input, ${price.cached:g} cached, ${price.output:g} output per million tokens"
+    figures = f"${price.input:g} input, ${price.cached:g} cached, ${price.output:g} output per million tokens"
+    return f"{ABOUT}{figures}" if price.is_secondary else figures
 
 
 def _format_built_in(built_in: BuiltInModel) -> str:
@@ -263,13 +279,22 @@ MIN_SETTING_COLUMNS, MIN_VALUE_COLUMNS = 24, 12
 
 
 def list_known_models(settings: Settings) -> list[str]:
-    """List the models with a known price or context window.
+    """List the models with a known price or context window, by provider/model."""
+    known = [name for name, model in load_known_models().items() if model.window or model.price]
+    return list(dict.fromkeys([*settings.prices, *settings.windows, *known]))
 
-    The name is provider/model, or the model's own name where only the shipped data has its window.
-    """
-    priced = list(dict.fromkeys([*settings.prices, *settings.windows, *load_prices()]))
-    bare_names = {name.partition("/")[2] for name in priced}
-    return [*priced, *(name for name in load_model_windows() if name not in bare_names)]
+
+ABOUT, SHORT_ABOUT = "about ", "~"
+"""Before figures whose source is not the model's vendor, and the same where there are few columns."""
+
+
+def format_window(window: ModelWindow, about: str = ABOUT) -> str:
+    return f"{about if window.is_secondary else ''}{window.context:,}"
+
+
+def format_price_figure(price: Price | None, figure: str, about: str = ABOUT) -> str:
+    """Format `input`, `cached` or `output` of a price."""
+    return f"{about if price.is_secondary else ''}{getattr(price, figure):g}" if price else UNKNOWN_VALUE
 
 
 def render_known_models(settings: Settings, display: DisplayOptions) -> str:
@@ -283,12 +308,14 @@ def render_known_models(settings: Settings, display: DisplayOptions) -> str:
         (price.source or SETTINGS_SOURCE) if price else (window.source if window else "")
         for price, window in zip(prices, windows, strict=True)
     ]
+    shutdowns = [find_shutdown(name) for name in names]
     columns = [
         Column("model", names, style="id", min_width=MIN_MODEL_COLUMNS),
-        _number_column("window", [f"{window.context:,}" if window else UNKNOWN_VALUE for window in windows], 2),
-        _number_column("input", [_price_cell(price and price.input) for price in prices], 4),
-        _number_column("cached", [_price_cell(price and price.cached) for price in prices], 0),
-        _number_column("output", [_price_cell(price and price.output) for price in prices], 3),
+        _number_column("window", [format_window(window) if window else UNKNOWN_VALUE for window in windows], 3),
+        _number_column("input", [format_price_figure(price, "input") for price in prices], 5),
+        _number_column("cached", [format_price_figure(price, "cached") for price in prices], 0),
+        _number_column("output", [format_price_figure(price, "output") for price in prices], 4),
+        Column("shutdown", [shutdown.date if shutdown else UNKNOWN_VALUE for shutdown in shutdowns], drop_order=2),
         Column(
             "source",
             sources,
@@ -297,7 +324,7 @@ def render_known_models(settings: Settings, display: DisplayOptions) -> str:
             min_width=MIN_LAST_COLUMN_WIDTH,
         ),
     ]
-    footer = f"windows in tokens, prices in USD per million tokens, as of {load_model_data()['as_of']}"
+    footer = f"windows in tokens, prices in USD per million tokens, as of {_newest_read()}"
     return "\n".join([render_table(columns, display), "", footer])
 
 
@@ -308,9 +335,18 @@ def _number_column(heading: str, cells: Sequence[str], drop_order: int) -> Colum
 def known_models_to_json(settings: Settings) -> dict[str, Json]:
     """Return the data of `render_known_models`; null for unknown values."""
     return {
-        "as_of": str(load_model_data()["as_of"]),
+        "as_of": _newest_read(),
         "models": [_known_model_to_json(name, settings) for name in list_known_models(settings)],
     }
+
+
+def _newest_read() -> str:
+    """Return the date of the newest row of the shipped data."""
+    return max(model.read for model in load_known_models().values())
+
+
+def shutdown_to_json(shutdown: Shutdown | None) -> Json:
+    return shutdown and {"date": shutdown.date, "replacement": shutdown.replacement}
 
 
 def _known_model_to_json(name: str, settings: Settings) -> dict[str, Json]:
@@ -326,11 +362,10 @@ def _known_model_to_json(name: str, settings: Settings) -> dict[str, Json]:
             "upto": price.max_input_tokens,
             "source": price.source or SETTINGS_SOURCE,
         },
+        "shutdown": shutdown_to_json(find_shutdown(name)),
+        "read": load_known_models().get(name, NOTHING_KNOWN).read or None,
+        "secondary": bool((price and price.is_secondary) or (window and window.is_secondary)),
     }
-
-
-def _price_cell(price: float | None) -> str:
-    return UNKNOWN_VALUE if price is None else f"{price:g}"
 
 
 IGNORED_PREFIX = "ignored, "

@@ -11,7 +11,7 @@ from shlex import quote
 
 from convo.config.sections import Price
 from convo.history.items import Json
-from convo.history.records import NOTICES, UPSTREAM_ID, Link
+from convo.history.records import NOTICES, SERVICE_TIER, UPSTREAM_ID, Link
 from convo.inspect.context_window import COUNTED_BY_ENDPOINT, COUNTED_BY_ESTIMATE, ContextUsage
 from convo.inspect.view import PathIndex, UsageTotals, sum_link_usage
 from convo.terminal.rich_output import render_bar
@@ -96,6 +96,8 @@ def reported_rows(reported: Mapping[str, Json]) -> Iterator[KeyValue]:
         yield "removed", _describe_transformations(reported["input_transformations"])
     if "tool_usage" in reported:
         yield "tool usage", _to_json_text(reported["tool_usage"])
+    if SERVICE_TIER in reported:
+        yield "service tier", escape_control_chars(str(reported[SERVICE_TIER]))
     if UPSTREAM_ID in reported:
         yield "provider id", escape_control_chars(str(reported[UPSTREAM_ID]))
 

@@ -41,6 +41,7 @@ class RaceTurn:
     usage: Usage | None
     first_token_s: float | None
     duration_s: float
+    service_tier: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,10 @@ class RaceResult:
 
     def cost_usd(self, price: Price | None) -> float | None:
         """Return the cost of all turns in USD; None unless every turn's cost is known."""
-        costs = [turn.usage.cost_usd(price) if turn.usage else None for turn in self.turns]
+        costs = [
+            turn.usage.cost_usd(price and price.at_tier(turn.service_tier)) if turn.usage else None
+            for turn in self.turns
+        ]
         known_costs = [cost for cost in costs if cost is not None]
         return sum(known_costs) if known_costs and len(known_costs) == len(costs) else None
 
@@ -159,7 +163,12 @@ async def _run_turn(chat: Chat, text: str, endpoint: "CountingEndpoint") -> Race
     if link.status not in ANSWERED_STATUSES:
         raise EndpointFault(f"a turn ended with status {link.status}")
     return RaceTurn(
-        endpoint.request_bytes, link.sent_count, Usage.from_json(link.usage), link.first_token_s, link.duration_s or 0.0
+        endpoint.request_bytes,
+        link.sent_count,
+        Usage.from_json(link.usage),
+        link.first_token_s,
+        link.duration_s or 0.0,
+        link.service_tier,
     )
 
 

@@ -1,7 +1,7 @@
-"""Model data: prices, context windows, and abilities known by name.
+"""Model data: prices, context windows, shutdown dates, and abilities known by name.
 
-The data is in `models.toml`, with its date and sources; settings override it. An unknown price or window is None, never
-a guess. Encrypted reasoning is requested only from models that are known to return it; models that are known to accept
+The data is in `models.toml`, with dates and sources; settings override it. An unknown price or window is None, never a
+guess. Encrypted reasoning is requested only from models that are known to return it; models that are known to accept
 only text are sent no images.
 """
 
@@ -13,7 +13,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from convo.config.model_lists import get_listed_shutdown_date
 from convo.config.sections import ContextLimits, Price, find_model_entry
+from convo.config.settings import ModelName, Settings
 
 REASONING_MODELS = ("gpt-5", "gpt-6", "o1", "o3", "o4", "codex")
 NON_REASONING_MODELS = ("gpt-5-chat",)
@@ -24,7 +26,7 @@ def has_encrypted_reasoning(model: str) -> bool:
     return model.startswith(REASONING_MODELS) and not model.startswith(NON_REASONING_MODELS)
 
 
-TEXT_ONLY_MODELS = ("local/", "deepseek/", "openai/o1-mini", "openai/o3-mini", "openai/gpt-3.5")
+TEXT_ONLY_MODELS = ("local/", "deepseek/")
 
 
 def is_text_only_model(model: str) -> bool:
@@ -85,30 +87,23 @@ def describe_capabilities(
     }
 
 
-def find_price(model: str, price_settings: Mapping[str, Price]) -> Price | None:
+def find_price(model: str, price_settings: Mapping[str, Price], service_tier: str | None = None) -> Price | None:
     """Return the price of a model, or None. All names are provider/model.
 
     `price_settings` take precedence over models.toml; a dated name without a price has that of the name without its
     date.
+
+    service_tier:  as a response reported it; None for the standard price
     """
-    prices = load_prices()
+    models = load_known_models()
     undated_model = MODEL_DATE_SUFFIX.sub("", model)
-    return (
+    price = (
         find_model_entry(price_settings, model)
-        or prices.get(model)
+        or models.get(model, NOTHING_KNOWN).price
         or find_model_entry(price_settings, undated_model)
-        or prices.get(undated_model)
+        or models.get(undated_model, NOTHING_KNOWN).price
     )
-
-
-@cache
-def load_prices() -> Mapping[str, Price]:
-    """Load the known prices by provider/model."""
-    prices = {}
-    for name, row in load_model_data()["prices"].items():
-        factors = row.get("long_input_factors")
-        prices[name] = Price(**{**row, "long_input_factors": None if factors is None else tuple(factors)})
-    return prices
+    return price and price.at_tier(service_tier)
 
 
 MODEL_DATA_FILE = Path(__file__).with_name("models.toml")
@@ -131,6 +126,7 @@ class ModelWindow(NamedTuple):
     counted:  the encoding of the model's tokenizer; None if counts are estimates
     source:   the URL of the data, "convo", or "the file"
     reserved: the part of the context that is reserved for the output
+    is_secondary: whether the source is not the vendor's own
     """
 
     context: int
@@ -138,6 +134,7 @@ class ModelWindow(NamedTuple):
     counted: str | None = None
     source: str = ""
     reserved: int = 0
+    is_secondary: bool = False
 
     @property
     def max_input(self) -> int:
@@ -162,7 +159,7 @@ def find_model_window(
     window_settings:  windows by provider/model from the settings, or reported by a server; they take precedence
     """
     name = model.rpartition("/")[2]
-    windows = load_model_windows()
+    windows = _load_windows_by_name()
     known = (
         ENGINE_WINDOWS.get(model)
         or _find_gguf_window(model)
@@ -189,15 +186,93 @@ def _find_gguf_window(model: str) -> ModelWindow | None:
     return ModelWindow(min(ENGINE_CONTEXT_TOKENS, tokens), source="the file", reserved=ENGINE_RESERVED_TOKENS)
 
 
-@cache
-def load_model_windows() -> Mapping[str, ModelWindow]:
-    """Load the known windows by model name."""
-    return {name: ModelWindow(**row) for name, row in load_model_data()["windows"].items()}
+class Shutdown(NamedTuple):
+    """The date from which a model is not served, as YYYY-MM-DD, and the model that its vendor names in its place."""
+
+    date: str
+    replacement: str | None = None
+
+    def __str__(self) -> str:
+        return self.date + (f", replaced by {self.replacement}" if self.replacement else "")
+
+    def is_near(self, now: float) -> bool:
+        """Return whether the date is past, or within `SHUTDOWN_NOTICE_DAYS` of `now`, in seconds since 1970."""
+        from datetime import UTC, datetime
+
+        return self.date <= str(datetime.fromtimestamp(now + SHUTDOWN_NOTICE_DAYS * 86_400, UTC).date())
+
+
+SHUTDOWN_NOTICE_DAYS = 60
+"""Days before the shutdown of a model from which on commands warn of it."""
+
+
+class KnownModel(NamedTuple):
+    """One row of models.toml; `read` is the date when its source was read, as YYYY-MM-DD."""
+
+    window: ModelWindow | None = None
+    price: Price | None = None
+    shutdown: Shutdown | None = None
+    read: str = ""
+
+
+NOTHING_KNOWN = KnownModel()
 
 
 @cache
-def load_model_data() -> Mapping[str, Any]:
-    """Load models.toml: the date of the data, and its tables."""
+def load_known_models() -> Mapping[str, KnownModel]:
+    """Load models.toml by provider/model. A model that was shut down has nothing but its date."""
     import tomllib  # only needed by a few commands
 
-    return tomllib.loads(MODEL_DATA_FILE.read_text("utf-8"))
+    data = tomllib.loads(MODEL_DATA_FILE.read_text("utf-8"))
+    models = {
+        name: _build_model(row, data["tiers"].get(name.partition("/")[0], {})) for name, row in data["models"].items()
+    }
+    return models | {name: KnownModel(shutdown=_build_shutdown(row)) for name, row in data["shut_down"].items()}
+
+
+def _build_model(row: Mapping[str, Any], tier_factors: Mapping[str, float]) -> KnownModel:
+    source, is_secondary = row["source"], row.get("secondary", False)
+    window = price = None
+    if "context" in row:
+        figures = {name: row[name] for name in ("context", "output", "counted") if name in row}
+        window = ModelWindow(**figures, source=source, is_secondary=is_secondary)
+    if "price" in row:
+        figures = {"source": source, **row["price"]}
+        factors, tiers = figures.pop("long_input_factors", None), figures.pop("tiers", {})
+        price = Price(
+            **figures,
+            long_input_factors=factors and tuple(factors),
+            tier_factors={**tier_factors, **tiers},
+            is_secondary=is_secondary,
+        )
+    shutdown = _build_shutdown(row["shutdown"]) if "shutdown" in row else None
+    return KnownModel(window, price, shutdown, str(row["read"]))
+
+
+def _build_shutdown(row: Mapping[str, Any]) -> Shutdown:
+    return Shutdown(str(row["date"]), row.get("replacement"))
+
+
+@cache
+def _load_windows_by_name() -> Mapping[str, ModelWindow]:
+    """Load the known windows by the model's own name, without its provider."""
+    return {name.rpartition("/")[2]: model.window for name, model in load_known_models().items() if model.window}
+
+
+def find_listed_shutdown(name: ModelName, settings: Settings) -> Shutdown | None:
+    """Return the announced shutdown of a model, with the date of its server where `convo models --ask` has got one."""
+    provider = settings.providers.get(name.provider)
+    date = get_listed_shutdown_date(provider, settings.model_lists, name.model) if provider else None
+    return find_shutdown(str(name), date)
+
+
+def find_shutdown(model: str, listed_date: str | None = None) -> Shutdown | None:
+    """Return the announced shutdown of a model, named provider/model; None without one.
+
+    listed_date:  YYYY-MM-DD, as its server lists it; it takes precedence over models.toml
+    """
+    rows = [load_known_models().get(name) for name in (model, MODEL_DATE_SUFFIX.sub("", model))]
+    known = next((row.shutdown for row in rows if row and row.shutdown), None)
+    if listed_date is None:
+        return known
+    return Shutdown(listed_date, known.replacement if known else None)

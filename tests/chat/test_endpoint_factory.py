@@ -156,7 +156,7 @@ async def test_the_models_of_a_server_are_those_of_its_settings_and_its_provider
     if has_weights:
         write_built_in_weights(paths)
     settings = settings_with_servers(server, paths)
-    server.refuse(200, {"data": [{"id": "llama3.2:3b"}, {"id": "org/qwen"}]})
+    server.refuse(200, {"data": [{"id": "llama3.2:3b"}, {"id": "org/qwen", "shutdown_date": "2027-02-03"}]})
     service = open_service(settings, store=MemoryStore(), clock=FixedClock(7.9), new_id=counting_ids())
 
     listed = await service.list_models()
@@ -164,10 +164,25 @@ async def test_the_models_of_a_server_are_those_of_its_settings_and_its_provider
     names = [("quick", "scripted"), ("here/llama3.2:3b", "here"), ("here/org/qwen", "here")]
     if has_weights:
         names.insert(1, ("local/smollm2-135m-instruct", "local"))
-    rows = [{"id": name, "object": "model", "created": 7, "owned_by": owner} for name, owner in names]
+    rows = [
+        {
+            "id": name,
+            "object": "model",
+            "created": 7,
+            "owned_by": owner,
+            "shutdown_date": "2027-02-03" if "qwen" in name else None,
+        }
+        for name, owner in names
+    ]
     # the package with the weights may be installed
     assert [without_capabilities(row) for row in listed if has_weights or row["owned_by"] != "local"] == rows
-    assert load_model_lists(paths) == {"here": {"base_url": server.url, "models": ["llama3.2:3b", "org/qwen"]}}
+    assert load_model_lists(paths) == {
+        "here": {
+            "base_url": server.url,
+            "models": ["llama3.2:3b", "org/qwen"],
+            "shutdown_dates": {"org/qwen": "2027-02-03"},
+        }
+    }
     await service.aclose()
 
 
@@ -187,15 +202,15 @@ async def test_a_provider_without_models_is_left_out_of_the_lists(server: ChatSe
     server.refuse(200, {"data": []})
     assert await fetch_model_lists(settings) == {}
     server.refuse(200, {"data": [{"id": "a"}]})
-    assert await fetch_model_lists(settings) == {"here": (server.url, ["a"])}
+    assert await fetch_model_lists(settings) == {"here": (server.url, {"a": None})}
 
 
 def test_a_model_of_the_settings_is_listed_once(paths: AppPaths) -> None:
     settings = read_settings('model = "far/a"\n[providers.far]\napi = "chat"\nbase_url = "https://far.example"', paths)
-    rows = build_model_resources(settings, {"far": (None, ["a", "b"])}, 5)
+    rows = build_model_resources(settings, {"far": (None, dict.fromkeys("ab"))}, 5)
     assert [without_capabilities(row) for row in rows if row["owned_by"] != "local"] == [
-        {"id": "far/a", "object": "model", "created": 5, "owned_by": "far"},
-        {"id": "far/b", "object": "model", "created": 5, "owned_by": "far"},
+        {"id": "far/a", "object": "model", "created": 5, "owned_by": "far", "shutdown_date": None},
+        {"id": "far/b", "object": "model", "created": 5, "owned_by": "far", "shutdown_date": None},
     ]
 
 
@@ -219,10 +234,11 @@ context = 1000
 """,
         paths,
     )
-    rows = build_model_resources(
-        settings, {"openai": (None, ["gpt-5", "gpt-4o", "gpt-6.1-sol"]), "mine": (None, ["m"])}, 5
-    )
+    openai = {"gpt-5": None, "gpt-4o": "2027-03-04", "gpt-6.1-sol": None}
+    rows = build_model_resources(settings, {"openai": (None, openai), "mine": (None, {"m": None})}, 5)
     by_id = {row["id"]: row for row in rows}
+    dates = [by_id[name]["shutdown_date"] for name in ("mini", "openai/gpt-4o", "openai/gpt-6.1-sol")]
+    assert dates == ["2026-12-11", "2027-03-04", None]
     assert by_id["openai/gpt-5"]["owned_by"] == "claude"  # the alias, not the model of that name
     claude = by_id["openai/gpt-5"]["capabilities"]
     assert (claude["context_window"], claude["max_output_tokens"], claude["reasoning"]) == (1_000_000, 128_000, True)

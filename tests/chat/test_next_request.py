@@ -212,7 +212,7 @@ async def test_the_next_request_of_a_chain_sends_only_new_items_to_a_server() ->
 
 
 async def test_the_next_request_of_a_session_has_the_whole_history_and_no_url() -> None:
-    options = replace(OPTIONS, model="openai/gpt-4.1-nano")
+    options = replace(OPTIONS, model="openai/gpt-4.1-mini")
     request = await build_next_request(
         "mine", make_state(Strategy.SESSION), [], options, cast(Endpoint, HttpEndpoint(None)), skip_remote_count
     )

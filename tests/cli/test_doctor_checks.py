@@ -9,6 +9,7 @@ from convo.cli.doctor_checks import (
     ExtrasFacts,
     FolderFacts,
     LocalModelFacts,
+    ModelFacts,
     OllamaFacts,
     ProviderKeyFacts,
     ServeFacts,
@@ -219,7 +220,7 @@ def test_keys(facts: list[ProviderKeyFacts], result: CheckResult) -> None:
 )
 def test_the_default_model_is_reported_with_the_owner_of_the_state(provider: Provider, owner: str) -> None:
     choice = ModelChoice(ModelName("openai", "gpt-5"), provider, SettingSource(Layer.ENVIRONMENT, "CONVO_MODEL"))
-    assert diagnose_model(choice) == make_ok_result(
+    assert diagnose_model(ModelFacts(choice)) == make_ok_result(
         f"openai/gpt-5 (from CONVO_MODEL); {owner} stores chains and conversations"
     )
 

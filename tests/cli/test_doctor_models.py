@@ -3,13 +3,16 @@
 import json
 import sys
 import tomllib
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 
-from convo.cli.doctor import PACKAGES_BY_EXTRA
+from convo.cli.doctor import PACKAGES_BY_EXTRA, DoctorContext, run_doctor_checks
+from convo.terminal.report_views import CheckLevel, CheckResult, make_warning_result
 from tests.cli.doctor_checks import check_levels, run_check
 from tests.command_runner import ROOT, Convo, write_project_file
+from tests.config.settings_inputs import make_settings
 from tests.loopback_server import LoopbackServer
 from tests.models.chat_server import ChatServer, run_chat_server
 
@@ -212,3 +215,24 @@ def test_an_unreachable_server_is_named(convo: Convo, monkeypatch: pytest.Monkey
     assert check["level"] == "fault"
     assert check["found"].startswith("cannot reach openai at http://127.0.0.1:1/v1")
     assert "sk-secret" not in json.dumps(check)
+
+
+def test_models_of_the_settings_that_end_within_60_days_are_a_warning() -> None:
+    environ = {"OPENAI_API_KEY": "sk-secret"}
+    settings = make_settings(
+        environ=environ,
+        user='[aliases]\nlater = "openai/gpt-4o"\n[models."openai/o3"]\nverbosity = "low"\n',
+    )
+
+    def check_model(day: date) -> CheckResult:
+        now = datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
+        (report,) = run_doctor_checks(["model"], DoctorContext(settings, environ, now=now))
+        return report.result
+
+    assert check_model(date(2026, 10, 11)).level is CheckLevel.OK
+    assert check_model(date(2026, 10, 12)) == make_warning_result(
+        'openai/o3 (models."openai/o3"): shutdown on 2026-12-11', "use openai/gpt-6.1-sol"
+    )
+    assert check_model(date(2027, 1, 1)) == make_warning_result(
+        "openai/gpt-4o (aliases.later): shutdown on 2027-01-14", "use openai/gpt-6-luna"
+    )

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,7 @@ def test_json_lists_providers_and_aliases(convo: Convo, weights: Path, tmp_path:
         "written": "fast",
         "origin": f"from .convo.toml, {tmp_path}",
         "error": None,
+        "shutdown": None,
     }
     assert result["built_in"] == {
         "model": "local/smollm2-135m-instruct",
@@ -144,6 +146,7 @@ def test_json_lists_providers_and_aliases(convo: Convo, weights: Path, tmp_path:
             "hint": "convo config key set groq, set GROQ_API_KEY, or choose a model with -m",
         },
         "models": None,
+        "shutdown_dates": {},
     }
 
 
@@ -204,6 +207,29 @@ def three_providers(server: ChatServer, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setenv("OLLAMA_HOST", server.url.removesuffix("/v1"))
     return server
+
+
+def test_the_date_of_a_server_marks_a_model_that_ends_soon_and_the_doctor_warns(
+    convo: Convo, three_providers: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soon, later = (str(date.today() + timedelta(days=days)) for days in (30, 90))
+    monkeypatch.setenv("CONVO_MODEL", "openai/gpt-6.1-terra")
+    rows = [{"id": "gpt-6.1-terra", "shutdown_date": soon}, {"id": "new", "shutdown_date": later}, {"id": "old"}]
+    for _ in range(4):
+        three_providers.refuse(200, {"data": rows})
+    out = convo("models", "--ask").out
+    assert f"  shutdown  {soon}\n" in out
+    assert out.endswith(f"\nopenai/gpt-6.1-terra  shutdown {soon}\nopenai/new\nopenai/old\n")
+    entry = provider_entry(convo, "openai", "--ask")
+    assert (entry["models"], entry["shutdown_dates"]) == (
+        ["gpt-6.1-terra", "new", "old"],
+        {"gpt-6.1-terra": soon, "new": later},
+    )
+    check = convo("doctor", "model", "--json").json()["checks"][0]
+    found = f"openai/gpt-6.1-terra (from CONVO_MODEL): shutdown on {soon}"
+    assert (check["level"], check["found"]) == ("warning", found)
+    monkeypatch.setenv("CONVO_MODEL", "openai/new")
+    assert convo("doctor", "model", "--json").json()["checks"][0]["level"] == "ok"
 
 
 def test_with_ask_models_are_listed_as_the_model_option_accepts_them(convo: Convo, three_providers: ChatServer) -> None:

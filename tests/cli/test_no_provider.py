@@ -82,6 +82,15 @@ UNAVAILABLE_MODELS = [
         "no such model", "-m openai/m", 1, "model_not_found", "openai has no model 'm'", MODELS_HINT, refuse_model
     ),
     BadInput(
+        "a model that was shut down",
+        "-m openai/o4-mini",
+        1,
+        "model_not_found",
+        "openai has no model 'o4-mini': shutdown on 2026-10-23, replaced by openai/gpt-6.1-terra",
+        "-m openai/gpt-6.1-terra",
+        refuse_model,
+    ),
+    BadInput(
         "no such model at a chat server",
         "-m up/m",
         1,

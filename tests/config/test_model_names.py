@@ -259,7 +259,7 @@ def test_a_bare_name_may_mean_a_provider_with_a_url_and_the_key_that_it_needs(
     [
         (("DEEPSEEK", "ANTHROPIC", "OPENAI"), "openai/gpt-6.1-terra"),
         (("DEEPSEEK", "ANTHROPIC"), "anthropic/claude-sonnet-5-5"),
-        (("DEEPSEEK",), "deepseek/deepseek-v4-flash"),
+        (("DEEPSEEK",), "deepseek/deepseek-flash"),
         (("GROQ",), BUILT_IN_MODEL),
         ((), BUILT_IN_MODEL),
     ],

@@ -387,7 +387,7 @@ async def test_a_message_without_a_model_or_counts_has_the_requested_model(
 async def test_models_are_listed_by_name(server: ChatServer, model: AnthropicModel) -> None:
     server.refuse(200, {"data": [{"type": "model", "id": OPUS}, {"id": "claude-haiku-4-5"}], "has_more": False})
 
-    assert await model.list_models() == [OPUS, "claude-haiku-4-5"]
+    assert [*await model.list_models()] == [OPUS, "claude-haiku-4-5"]
     assert (server.requests[0].path, server.requests[0].headers["x-api-key"]) == ("/v1/models", KEY)
 
 

@@ -1,7 +1,6 @@
 """The model lists of servers, for each API."""
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from convo.config.values import Secret
 from convo.endpoints.remote import RemoteEndpoint
 from convo.errors import ConvoError, KeyRefused, RequestRefused, StreamBroken, TryLater, Unreachable
-from convo.models.base import ModelLister, check_provider_reachable, fetch_model_names, parse_model_names
+from convo.models.base import ListedModels, ModelLister, check_provider_reachable, fetch_models, parse_models
 from convo.models.chat_completions import ChatModel
 from convo.models.http import OpenAIClientOptions
 from tests.clock import counting_ids
@@ -28,8 +27,8 @@ def catalogue(request: pytest.FixtureRequest, server: ChatServer) -> ModelLister
     return RemoteEndpoint(OpenAIClientOptions("mine", server.url, key))
 
 
-async def fetch_models(catalogue: ModelLister, timeout_s: float = 30) -> Sequence[str]:
-    return await fetch_model_names(catalogue, "mine", timeout_s=timeout_s)
+async def fetch_names(catalogue: ModelLister, timeout_s: float = 30) -> list[str]:
+    return [*await fetch_models(catalogue, "mine", timeout_s=timeout_s)]
 
 
 async def test_models_are_listed_under_the_names_that_the_server_accepts(
@@ -37,7 +36,7 @@ async def test_models_are_listed_under_the_names_that_the_server_accepts(
 ) -> None:
     server.refuse(200, TWO)
 
-    assert await fetch_models(catalogue) == ["llama3.2:3b", "org/qwen"]
+    assert await fetch_names(catalogue) == ["llama3.2:3b", "org/qwen"]
     (request,) = server.requests
     assert (request.path, request.headers["authorization"]) == ("/v1/models", "Bearer sk-key")
 
@@ -45,14 +44,19 @@ async def test_models_are_listed_under_the_names_that_the_server_accepts(
 @pytest.mark.parametrize(
     ("body", "found"),
     [
-        ({"data": []}, []),
-        ({"object": "list", "data": None}, []),
-        ([{"id": "one"}], ["one"]),
+        ({"data": []}, {}),
+        ({"object": "list", "data": None}, {}),
+        ([{"id": "one"}], {"one": None}),
+        (
+            [{"id": "one", "shutdown_date": "2026-12-11"}, {"id": "two", "shutdown_date": None}],
+            {"one": "2026-12-11", "two": None},
+        ),
+        ([{"id": "one", "shutdown_date": "\x1b[2J"}, {"id": "two", "shutdown_date": 7}], {"one": None, "two": None}),
     ],
-    ids=["none", "null", "a bare list"],
+    ids=["none", "null", "a bare list", "dates", "odd dates"],
 )
-def test_model_lists_are_read_in_several_forms(body: Any, found: list[str]) -> None:
-    assert parse_model_names(body, "mine") == found
+def test_model_lists_are_read_in_several_forms(body: Any, found: dict[str, str | None]) -> None:
+    assert parse_models(body, "mine") == found
 
 
 @pytest.mark.parametrize(
@@ -70,7 +74,7 @@ def test_model_lists_are_read_in_several_forms(body: Any, found: list[str]) -> N
 )
 def test_a_body_that_is_no_model_list_is_an_error_that_names_the_server(body: Any) -> None:
     with pytest.raises(StreamBroken, match=r"^mine sent a response that is not a list of models$"):
-        parse_model_names(body, "mine")
+        parse_models(body, "mine")
 
 
 @pytest.mark.parametrize(("status", "kind"), [(401, KeyRefused), (404, RequestRefused)])
@@ -80,7 +84,7 @@ async def test_an_error_status_becomes_an_error_of_this_package(
     server.refuse(status, {"error": {"message": "No: sk-key is wrong.", "type": "x"}})
 
     with pytest.raises(kind) as error:
-        await fetch_models(catalogue)
+        await fetch_names(catalogue)
 
     assert "sk-key" not in str(error.value)
 
@@ -89,12 +93,12 @@ async def test_a_server_that_does_not_respond_is_skipped(catalogue: ModelLister,
     server.stall()
 
     with pytest.raises(Unreachable, match=r"mine did not respond in 0[.]1 seconds"):
-        await fetch_models(catalogue, timeout_s=0.1)
+        await fetch_names(catalogue, timeout_s=0.1)
 
 
 async def test_an_empty_model_list_is_reported_with_the_setting_to_check() -> None:
     with pytest.raises(StreamBroken) as error:
-        parse_model_names({}, "mine")
+        parse_models({}, "mine")
 
     assert error.value.hint == "check its base_url"
 
@@ -110,13 +114,13 @@ class Listing:
         self.calls.append(f"warm {model!r}")
         await asyncio.sleep(self._warm_s)
 
-    async def list_models(self) -> Sequence[str]:
+    async def list_models(self) -> ListedModels:
         self.calls.append("list")
         if self._wait_s:
             await asyncio.sleep(self._wait_s)
         if self._error:
             raise self._error
-        return ["one"]
+        return {"one": None}
 
     async def aclose(self) -> None:
         self.calls.append("close")
@@ -153,7 +157,7 @@ async def test_a_server_that_is_silent_is_unreachable_and_preparation_is_not_cou
         await check_provider_reachable(Listing(wait_s=30), "mine", timeout_s=0.01)
 
     await check_provider_reachable(Listing(warm_s=0.03), "mine", timeout_s=0.02)
-    assert await fetch_model_names(Listing(warm_s=0.03), "mine", timeout_s=0.02) == ["one"]
+    assert await fetch_models(Listing(warm_s=0.03), "mine", timeout_s=0.02) == {"one": None}
 
 
 @pytest.mark.parametrize("error", [None, RequestRefused("no")])
@@ -161,6 +165,6 @@ async def test_a_server_is_closed_when_its_models_are_listed(error: Exception | 
     lister = Listing(error)
 
     with nullcontext() if error is None else pytest.raises(RequestRefused):
-        await fetch_models(lister)
+        await fetch_models(lister, "mine", timeout_s=30)
 
     assert lister.calls == ["warm ''", "list", "close"]

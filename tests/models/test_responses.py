@@ -571,7 +571,7 @@ def test_a_count_and_a_compaction_have_the_parameters_that_they_depend_on() -> N
 async def test_models_are_listed_by_name(server: ChatServer, model: ResponsesModel) -> None:
     server.refuse(200, {"data": [{"id": "gpt-5"}, {"id": "gpt-4.1"}]})
 
-    assert await model.list_models() == ["gpt-5", "gpt-4.1"]
+    assert [*await model.list_models()] == ["gpt-5", "gpt-4.1"]
     assert (server.requests[0].path, server.requests[0].headers["authorization"]) == ("/v1/models", f"Bearer {KEY}")
 
 

@@ -25,6 +25,7 @@ REPORTED: dict[str, Any] = {
         for number in range(2)
     ],
     "tool_usage": {"web_search": {"num_requests": 3}, "x\u001b[31m": 1},
+    "service_tier": "flex",
 }
 
 
@@ -40,7 +41,7 @@ def test_what_a_provider_reports_is_in_the_response_the_store_and_the_views(
             for status, more in (
                 ("completed", REPORTED),
                 ("incomplete", {**REPORTED, "incomplete_details": {"reason": "max_output_tokens"}}),
-                ("completed", {"tool_usage": None}),
+                ("completed", {"tool_usage": None, "service_tier": "default"}),
             ):
                 answer = {"output": [message], "usage": None, **more}
                 upstream.stream({"type": f"response.{status}", "response": answer})
@@ -50,8 +51,8 @@ def test_what_a_provider_reports_is_in_the_response_the_store_and_the_views(
                 assert response == again
                 assert {name: again[name] for name in REPORTED if name in again} == expected
                 page = gateway.http.get(f"/inspect/api/conversations/{response['id']}").text
-                assert ('"tools_changed"' in page) is bool(expected)
-                if expected:
+                assert ('"tools_changed"' in page) is (more["service_tier"] == "flex")
+                if more["service_tier"] == "flex":
                     first = response["id"]
 
     monkeypatch.setenv("CONVO_STORE", store)
@@ -63,6 +64,7 @@ def test_what_a_provider_reports_is_in_the_response_the_store_and_the_views(
     assert "cache miss: tools changed, about 1,200 tokens not reused" in shown
     assert "2 reasoning (prefix mismatch): the model did not receive them" in shown
     assert '"num_requests": 3' in shown
+    assert "service tier  flex" in shown
     assert "\x1b" not in shown
 
 

@@ -248,7 +248,7 @@ async def test_the_order_by_cost_is_that_of_the_costs(store: Store) -> None:
     assert known[1] == pytest.approx((2 * 200 * 1 + 3 * 7 * 2) / 1e6)
 
 
-async def test_writes_to_the_cache_for_an_hour_have_their_own_price_in_the_order_and_in_the_charts(
+async def test_writes_for_an_hour_and_other_service_tiers_have_their_prices_in_the_order_and_in_the_charts(
     store: Store,
 ) -> None:
     path = Path(ROOT).append([user_message("hi")])
@@ -260,8 +260,10 @@ async def test_writes_to_the_cache_for_an_hour_have_their_own_price_in_the_order
             model=f"c/{letter}",
             created_at=NOW,
             usage={"input_tokens": 100, "input_tokens_details": details, "output_tokens": 1},
+            reported={"service_tier": "flex"} if letter == "e" else {},
         )
         for letter, details in (
+            ("e", {"cached_tokens": 10, "cache_write_tokens": 80}),
             ("a", {"cached_tokens": 10, "cache_write_tokens": 80}),
             ("b", {"cached_tokens": 10, "cache_write_tokens": 80, "cache_write_1h_tokens": 30}),
             ("c", {"cached_tokens": 10, "cache_write_tokens": 80, "cache_write_1h_tokens": 80}),
@@ -270,11 +272,14 @@ async def test_writes_to_the_cache_for_an_hour_have_their_own_price_in_the_order
     ]
     await store.commit(Transaction((AppendItems(ROOT, path.items),), tuple(links)))
     known = Price(2, 10, cached=0.5, written=4, written_1h=8)
-    prices = {**dict.fromkeys(("c/a", "c/b", "c/c"), known), "c/d": known._replace(written_1h=None)}
+    tiers = known._replace(source="https://example.com", tier_factors={"flex": 0.5})
+    prices = {**dict.fromkeys(("c/a", "c/b", "c/c"), known), "c/d": known._replace(written_1h=None), "c/e": tiers}
     page = await store.list_requests(RequestQuery("cost", find_price=prices.get))
     charts = await store.chart_requests(RequestQuery(find_price=prices.get))
-    by_hand = {"c/c": 20 + 5 + 640 + 10, "c/b": 20 + 5 + 200 + 240 + 10, "c/a": 20 + 5 + 320 + 10}
-    assert [request.link.id for request in page.requests] == ["resp_c", "resp_b", "resp_a", "resp_d"]
+    by_hand: dict[str, float] = {"c/c": 20 + 5 + 640 + 10, "c/b": 20 + 5 + 200 + 240 + 10, "c/a": 20 + 5 + 320 + 10}
+    by_hand["c/e"] = by_hand["c/a"] / 2
+    assert [request.link.id for request in page.requests] == ["resp_c", "resp_b", "resp_a", "resp_e", "resp_d"]
+    assert {request.link.id: request.link for request in page.requests} == {stored.id: stored for stored in links}
     costs = {request.link.model: link_cost_usd(request.link, prices) for request in page.requests}
     expected = {**{name: pytest.approx(cost / 1e6) for name, cost in by_hand.items()}, "c/d": None}
     assert costs == expected

@@ -290,7 +290,7 @@ def test_model_lists_the_models_with_their_windows_and_prices(home: Path) -> Non
     with open_screen("chat", *model, "-n", "mine", columns=120) as screen:
         screen.wait_for_prompt("/help")
         screen.type_keys("/model\r")
-        wait_for_list(screen, "input $/1M", "current", "gpt-5-mini", "no key")
+        wait_for_list(screen, "input $/1M", "current", "gpt-6.1-terra", "no key")
         screen.type_keys("fast")
         wait_for_list(screen, "4,000         1.5          2.5  alias of scripted/echo")
         screen.type_keys("\x1b")
@@ -308,7 +308,7 @@ def test_hostile_names_of_a_server_stay_on_their_lines(home: Path) -> None:
     names = ["one\ntwo", "\x1b[2Jred\u202e", "tab\tbed"]
     (home / "config").mkdir(parents=True)
     (home / "config" / "config.toml").write_text('[providers.mine]\napi = "chat"\nbase_url = "http://127.0.0.1:9/v1"\n')
-    save_model_lists(load_settings(None).paths, {"mine": ("http://127.0.0.1:9/v1", names)})
+    save_model_lists(load_settings(None).paths, {"mine": ("http://127.0.0.1:9/v1", dict.fromkeys(names))})
     with open_screen("chat", *ECHO) as screen:
         screen.wait_for_prompt("/help")
         screen.raw = ""

@@ -1,20 +1,30 @@
-"""The prices of models, from the bundled table and from the user's settings."""
+"""The table of models, and prices from it and from the user's settings."""
 
 import re
-from datetime import date
 
 import pytest
 
 from convo.config.sections import Price
 from convo.usage.cost import Usage
-from convo.usage.model_info import find_price, load_model_data, load_model_windows, load_prices
+from convo.usage.model_info import KnownModel, Shutdown, find_price, find_shutdown, load_known_models
 
+MODELS = load_known_models()
+PRICES = {name: model.price for name, model in MODELS.items() if model.price}
 OWN = {"openai/gpt-5-mini": Price(1.0, 2.0, 0.5), "groq/x": Price(3.0, 4.0, 3.0)}
 
 
-def test_every_price_names_its_source_and_provider_and_the_file_its_date() -> None:
-    assert [name for name, price in load_prices().items() if not price.source or name.count("/") != 1] == []
-    assert isinstance(load_model_data()["as_of"], date)
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def test_every_model_has_a_provider_and_dates_and_its_replacement_stays() -> None:
+    shutdowns = {name: model.shutdown for name, model in MODELS.items() if model.shutdown}
+    dead = {name for name, model in MODELS.items() if model == KnownModel(shutdown=model.shutdown)}
+    assert [name for name in MODELS if name.count("/") != 1] == []
+    assert [name for name, model in MODELS.items() if name not in dead and not DATE.fullmatch(model.read)] == []
+    assert [name for name, end in shutdowns.items() if not DATE.fullmatch(end.date)] == []
+    assert [name for name in dead if not shutdowns[name].replacement] == []
+    replacements = {end.replacement for end in shutdowns.values() if end.replacement}
+    assert replacements <= set(MODELS) - set(shutdowns)
 
 
 OPENAI_PAGES = (
@@ -30,26 +40,26 @@ VENDOR_PAGES = {
 """The beginnings of the vendors' own pages, by the beginning of the model's name."""
 
 
-def test_every_source_is_a_page_of_the_models_own_vendor() -> None:
-    sources = [(name.rpartition("/")[2], price.source) for name, price in load_prices().items()]
-    sources += [(name, window.source) for name, window in load_model_windows().items()]
+def test_a_source_is_a_page_of_the_models_own_vendor_or_it_is_marked() -> None:
+    figures = [(name, one) for name, model in MODELS.items() for one in (model.price, model.window) if one]
     others = []
-    for name, source in sources:
+    for name, source in [(name.rpartition("/")[2], one.source) for name, one in figures if not one.is_secondary]:
         pages = next((VENDOR_PAGES[start] for start in VENDOR_PAGES if name.startswith(start)), ())
         is_translated = re.search(r"//[^/]+/[a-z]{2}-[A-Z][A-Za-z]+/", source)
         if not source.startswith(pages) or source in pages or " " in source or is_translated:
             others.append((name, source))
     assert others == []
+    assert {name for name, one in figures if one.is_secondary} == {"openai/gpt-6.2-astra", "anthropic/claude-fable-5-2"}
 
 
 def test_cached_input_never_costs_more_and_output_never_less_than_input() -> None:
-    assert [name for name, one in load_prices().items() if not 0 < one.cached <= one.input < one.output] == []
+    assert [name for name, one in PRICES.items() if not 0 < one.cached <= one.input < one.output] == []
 
 
 def test_a_price_in_the_settings_overrides_the_table() -> None:
     assert find_price("openai/gpt-5-mini", OWN) == OWN["openai/gpt-5-mini"]
     assert find_price("openai/gpt-5-mini-2025-08-07", OWN) == OWN["openai/gpt-5-mini"]
-    assert find_price("openai/gpt-5-mini", {}) == load_prices()["openai/gpt-5-mini"]
+    assert find_price("openai/gpt-5-mini", {}) == PRICES["openai/gpt-5-mini"]
     assert find_price("groq/x", OWN) == OWN["groq/x"]
     assert find_price("groq/x-20250807", OWN) == OWN["groq/x"]
     prices = {"openai/gpt-5-mini-2025-08-07": Price(7.0, 8.0, 6.0), **OWN}
@@ -110,9 +120,62 @@ def test_cache_writes_of_claude_cost_more_the_longer_they_are_kept(model: str, u
         (Usage(200_000, 140_000, 1_000, 0, 20_000, 20_000), 0.02 + 0.007 + 0.02 + 0.0025),
     ],
 )
-def test_a_long_call_of_claude_has_its_factors_on_the_cache_prices_too(usage: Usage, cost_usd: float) -> None:
-    price = Price(0.1, 0.5, 0.01, 0.125, 100_000, long_input_factors=(5.0, 5.0), written_1h=0.2)
-    assert usage.cost_usd(price) == pytest.approx(cost_usd, rel=1e-9)
+def test_a_long_call_of_claude_haiku_has_its_factors_on_the_cache_prices_too(usage: Usage, cost_usd: float) -> None:
+    assert usage.cost_usd(find_price("anthropic/claude-haiku-5-5", {})) == pytest.approx(cost_usd, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("model", "tier", "factor"),
+    [
+        ("gpt-6.1-terra", None, 1.0),
+        ("gpt-6.1-terra", "default", 1.0),
+        ("gpt-6.1-terra", "flex", 0.5),
+        ("gpt-6.1-terra", "batch", 0.5),
+        ("gpt-6.1-terra", "fast", 2.0),
+        ("gpt-6.1-terra", "priority", 2.0),
+        ("gpt-6-astra", "ultrafast", 6.0),
+        # until 28 February 2027, as its page says
+        ("gpt-6.2-sol", "ultrafast", 3.0),
+        ("gpt-6.1-terra", "scale", None),
+    ],
+)
+def test_the_service_tier_that_a_response_reports_decides_its_price(
+    model: str, tier: str | None, factor: float | None
+) -> None:
+    for usage in (Usage(200_000, 100_000, 1_000, 0, 50_000), Usage(300_000, 0, 1_000)):
+        standard = usage.cost_usd(find_price(f"openai/{model}", {}))
+        cost = usage.cost_usd(find_price(f"openai/{model}", {}, tier))
+        assert cost == (pytest.approx(factor * standard, rel=1e-9) if factor and standard else None)
+
+
+def test_a_price_in_the_settings_holds_at_every_tier() -> None:
+    assert find_price("groq/x", OWN, "flex") == OWN["groq/x"]
+
+
+@pytest.mark.parametrize(
+    ("model", "listed_date", "found"),
+    [
+        ("openai/o4-mini", None, Shutdown("2026-10-23", "openai/gpt-6.1-terra")),
+        ("openai/o4-mini-2025-04-16", None, Shutdown("2026-10-23", "openai/gpt-6.1-terra")),
+        ("openai/gpt-4o-2024-05-13", None, Shutdown("2026-10-23", "openai/gpt-6.1-sol")),
+        ("openai/gpt-4o-2024-11-20", None, Shutdown("2027-01-14", "openai/gpt-6-luna")),
+        ("openai/gpt-5-mini", None, Shutdown("2026-12-11", "openai/gpt-6.1-terra")),
+        ("openai/gpt-5-mini", "2027-02-01", Shutdown("2027-02-01", "openai/gpt-6.1-terra")),
+        ("azure/gpt-5-mini", None, None),
+        ("azure/gpt-5-mini", "2027-08-01", Shutdown("2027-08-01")),
+        ("openai/gpt-6.1-terra", None, None),
+    ],
+)
+def test_the_date_of_the_server_precedes_that_of_the_table(
+    model: str, listed_date: str | None, found: Shutdown | None
+) -> None:
+    assert find_shutdown(model, listed_date) == found
+
+
+def test_a_shutdown_is_near_from_60_days_before_its_date() -> None:
+    shutdown, day = Shutdown("2026-12-11"), 86_400
+    october_12 = 1_791_763_200  # 60 days before
+    assert [shutdown.is_near(october_12 + days * day) for days in (-1, 0, 60, 600)] == [False, True, True, True]
 
 
 @pytest.mark.parametrize(
@@ -124,25 +187,24 @@ def test_a_long_call_of_claude_has_its_factors_on_the_cache_prices_too(usage: Us
         ("openai/gpt-6.1-sol", 0.1 + 0.01 + 0.125 + 0.01, 2 * 0.6 + 0.015),
         ("openai/gpt-6.1-terra", 0.05 + 0.005 + 0.0625 + 0.005, 2 * 0.3 + 0.0075),
         ("openai/gpt-6.2-sol", 0.1 + 0.01 + 0.125 + 0.01, 2 * 0.6 + 0.015),
-        # the page that shows its cache prices has no price of long requests
-        ("openai/gpt-6-astra", 0.5 + 0.1 + 0.625 + 0.05, None),
+        ("openai/gpt-6.2-astra", 0.4 + 0.04 + 0.5 + 0.04, 2 * 2.4 + 0.06),
+        ("openai/gpt-6-astra", 0.5 + 0.1 + 0.625 + 0.05, 2 * 3.0 + 0.075),
+        ("openai/gpt-5.6-sol", 0.25 + 0.05 + 0.3125 + 0.03, 2 * 1.5 + 0.045),
     ],
 )
-def test_gpt_6_has_the_prices_of_its_pages(model: str, short_usd: float, long_usd: float | None) -> None:
+def test_gpt_6_has_the_prices_of_its_pages(model: str, short_usd: float, long_usd: float) -> None:
     price = find_price(model, {})
     assert Usage(200_000, 100_000, 1_000, 0, 50_000).cost_usd(price) == pytest.approx(short_usd, rel=1e-9)
-    assert Usage(300_000, 0, 1_000).cost_usd(price) == (long_usd and pytest.approx(long_usd, rel=1e-9))
+    assert Usage(300_000, 0, 1_000).cost_usd(price) == pytest.approx(long_usd, rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    "model", ["anthropic/claude-haiku-5-5", "openai/gpt-5.6-sol", "openai/gpt-5.4-mini", "deepseek/deepseek-v4-flash"]
-)
+@pytest.mark.parametrize("model", ["openai/gpt-5.4-mini", "deepseek/deepseek-v4-flash", "openai/o4-mini"])
 def test_a_model_has_no_price_unless_a_page_of_its_vendor_shows_all_of_it(model: str) -> None:
     assert find_price(model, {}) is None
 
 
 def test_claude_writes_to_the_cache_at_one_and_a_quarter_of_the_input_price_and_twice_for_an_hour() -> None:
-    claude = {name: price for name, price in load_prices().items() if name.startswith("anthropic/")}
+    claude = {name: price for name, price in PRICES.items() if name.startswith("anthropic/")}
     factors = {name: (price.written or 0, price.written_1h or 0) for name, price in claude.items()}
     assert factors == {name: (price.input * 1.25, price.input * 2) for name, price in claude.items()}
 
