@@ -14,7 +14,7 @@ from convo.config.values import InvalidValue
 
 ProviderApi = Literal["responses", "azure", "chat", "anthropic", "local", "scripted"]
 StateOwner: TypeAlias = Literal["provider", "convo"]
-HostedTools: TypeAlias = Literal["refuse", "omit"]
+HostedTools: TypeAlias = Literal["auto", "refuse", "omit"]
 CustomTools: TypeAlias = Literal["auto", "native", "function"]
 PrefixMismatchBehavior: TypeAlias = Literal["drop_block", "error", "provider_default"]
 EndpointKind: TypeAlias = Literal["remote", "embedded"]
@@ -48,7 +48,8 @@ class Provider(NamedTuple):
     key_file:      the absolute path of a file with the key, used if the variable is not set
     keyring:       whether the keyring has the key, used if neither is set
     extra_fields:  optional parameters that the server supports: top_k, service_tier, ...
-    hosted_tools:  whether tools that only OpenAI's servers run (web_search, file_search, ...) are refused or left out
+    hosted_tools:  whether tools that only OpenAI's servers run (web_search, file_search, ...) are refused or left out;
+                   "auto": a web search is left out, the others are refused
     custom_tools:  chat completions: whether custom tools are sent as such, with their grammar, or as functions; "auto":
                    as such to the models of OpenAI and Azure that have them
     resend_fields: chat completions: whether the reasoning and signatures of the server's answers go back to it
@@ -69,7 +70,7 @@ class Provider(NamedTuple):
     key_file: Path | None = None
     keyring: bool = False
     extra_fields: tuple[str, ...] = ()
-    hosted_tools: HostedTools = "refuse"
+    hosted_tools: HostedTools = "auto"
     custom_tools: CustomTools = "auto"
     resend_fields: bool = True
     prefix_mismatch_behavior: PrefixMismatchBehavior = "drop_block"

@@ -125,8 +125,8 @@ class HasProvider(Protocol):
     def provider(self) -> str: ...
 
 
-HostedToolsUse: TypeAlias = Literal["run", "refuse", "omit"]
-"""Use of hosted tools: the model's server runs them, or the adapter refuses them or leaves them out."""
+HostedToolsUse: TypeAlias = Literal["run", "auto", "refuse", "omit"]
+"""Use of hosted tools: the model's server runs them, or the adapter treats them as the setting says."""
 
 
 @runtime_checkable

@@ -9,7 +9,8 @@
     local_shell, shell, apply_patch         a function of that name
     tool_search that the client runs        a function; the tools that it may load are offered once they are loaded
     tool_search that the server runs        left out, as every tool that it may load is offered
-    tools that only a server can run        refused, or left out where the settings say so
+    tools that only a server can run        refused, or left out where the settings say so; a web search beside other
+                                            tools is left out by default
     items of such tools                     text notes
     outputs without a call (no `call_id`)   messages of the user, with the tool's name
     additional_tools, configuration_update  applied to the request
@@ -80,7 +81,8 @@ def map_request(
     """Map a request to functions and messages.
 
     model_label:       the model's name in errors
-    hosted_tools:      whether a tool that only a server can run is refused or left out
+    hosted_tools:      whether a tool that only a server can run is refused or left out; "auto" leaves out a web search,
+                       unless the request has no other tool
     has_custom_tools:  whether the model has custom tools of its own
 
     Raises Unsupported for a tool, tool choice or item that has no equivalent, InputFault for a malformed one.
@@ -102,6 +104,8 @@ def map_request(
         has_custom_tools=has_custom_tools,
     )
     collector.add(tools, hosted_tools)
+    if hosted_tools == "auto" and not collector.offers and (search := next(filter(_is_web_search, tools), None)):
+        raise _unsupported_hosted_tool(model_label, f"{search['type']} tools as the only tools", "tools")
     for item in request.input:
         if item_type(item) == "tool_search_output":
             collector.add(_tool_list(item), "omit", is_loaded=True)
@@ -208,14 +212,13 @@ class _ToolCollector:
             elif kind in ("local_shell", "apply_patch", "tool_search") or (kind == "shell" and _is_local_shell(tool)):
                 self._offer(ClientTool(kind, kind), tool, is_loaded=is_loaded)
                 self._report_unknown_fields(tool)
-            elif kind not in HOSTED_TOOL_TYPES and kind != "shell":
+            elif kind not in HOSTED_TOOL_TYPES and kind != "shell" and not _is_web_search(tool):
                 raise Unsupported(self._model_label, f"{kind} tools", param="tools")
-            elif hosted_tools == "omit":
+            elif hosted_tools == "omit" or (hosted_tools == "auto" and _is_web_search(tool)):
                 self._ignored.append(f"tools.{kind}")
             else:
                 feature = "shell tools in a container" if kind == "shell" else f"{kind} tools"
-                hint = 'remove the tool, or set hosted_tools = "omit" for the provider'
-                raise Unsupported(self._model_label, feature, param="tools", hint=hint)
+                raise _unsupported_hosted_tool(self._model_label, feature, "tools")
 
     def _add_namespace(self, tool: Mapping[str, Json], *, is_loaded: bool) -> None:
         """Add the tools of a namespace; the description of the first one that is offered has the namespace's too."""
@@ -258,6 +261,17 @@ class _ToolCollector:
         is_sent = self._has_custom_tools and _grammar(tool) is not None
         if tool["type"] == "custom" and tool.get("format") not in (None, {"type": "text"}) and not is_sent:
             self._ignored.append("tools.format")  # the model may read a grammar, and nothing enforces it
+
+
+def _is_web_search(tool: Json) -> bool:
+    """Whether `tool` is `web_search` or one of its dated names; Codex offers it in every request."""
+    kind = tool.get("type") if isinstance(tool, Mapping) else None
+    return kind == "web_search" or (isinstance(kind, str) and kind.startswith("web_search_"))
+
+
+def _unsupported_hosted_tool(model_label: str, feature: str, param: str) -> Unsupported:
+    """Name the setting in the message, because a client of `convo serve` gets no hint."""
+    return Unsupported(model_label, f'{feature}; hosted_tools = "omit" for the provider leaves them out', param=param)
 
 
 def _is_search_by_client(tool: Json) -> bool:
@@ -436,6 +450,9 @@ def _resolve_tool_choice(
         return choice
     kind, name = choice.get("type"), choice.get("name")
     if kind == "allowed_tools":
+        search = next(filter(_is_web_search, choice.get("tools") or ()), None)
+        if search and hosted_tools == "auto":
+            raise _unsupported_hosted_tool(model_label, f"the tool choice {search['type']!r}", "tool_choice")
         allowed = frozenset(
             function_name for entry in choice.get("tools") or () for function_name in _named_functions(entry, names)
         )
@@ -447,7 +464,9 @@ def _resolve_tool_choice(
     function_name = next(iter(_named_functions(choice, names)), None) if kind != "namespace" else None
     if function_name is not None:
         return {"type": "function", "name": function_name}
-    if hosted_tools == "omit" and kind in (*HOSTED_TOOL_TYPES, "shell"):
+    if kind in (*HOSTED_TOOL_TYPES, "shell") or _is_web_search(choice):
+        if hosted_tools != "omit":
+            raise _unsupported_hosted_tool(model_label, f"the tool choice {name or kind!r}", "tool_choice")
         ignored.append("tool_choice")
         return None
     raise Unsupported(model_label, f"the tool choice {name or kind!r}", param="tool_choice")

@@ -27,11 +27,9 @@ GATEWAY_SETTINGS = """\
 [providers.chat]
 api = "chat"
 base_url = "{url}/v1"
-hosted_tools = "omit"
 [providers.claude]
 api = "anthropic"
 base_url = "{url}"
-hosted_tools = "omit"
 [providers.native]
 api = "responses"
 base_url = "{url}/v1"
@@ -274,7 +272,7 @@ CLIENTS = (
     Client(
         "Codex", "@openai/codex@0.169.0", RESPONSES, run_codex, codex_steps,
         ("toml", f"# ~/.codex/config.toml\n{CODEX_SETTINGS}"), "codex",
-        {"built-in": "does not support web_search tools"},
+        {"built-in": "does not support tools"},
     ),
     Client(
         "Claude Code", "@anthropic-ai/claude-code@2.1.330", MESSAGES, run_claude_code, claude_code_steps,

@@ -28,11 +28,9 @@ SETTINGS = """
 [providers.upstream]
 api = "chat"
 base_url = "{url}"
-hosted_tools = "omit"
 [providers.claude]
 api = "anthropic"
 base_url = "{url}"
-hosted_tools = "omit"
 [aliases]
 "{alias}" = "upstream/m"
 "{chat_alias}" = "upstream/m"

@@ -29,8 +29,9 @@ scripted model in place of the upstream checks each request: the offered tools, 
 SETTINGS = """
 ## Settings of the gateway
 
-`hosted_tools = "omit"` is needed for Codex: by default it offers `web_search`, which only a server of the Responses API
-can run. Codex and opencode choose their tools by the name of the model, so the aliases begin with a known name.
+Codex offers `web_search` in every request, which only a server of the Responses API can run; for other servers it is
+left out and reported. Codex and opencode choose their tools by the name of the model, so the aliases begin with a known
+name.
 
 """
 

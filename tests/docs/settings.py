@@ -180,9 +180,11 @@ NOTES = {
     ),
     "providers.NAME.hosted_tools": Note(
         "Tools that only OpenAI's servers run (`web_search`, `file_search`, `mcp`, ...), for a provider whose API is"
-        " `chat` or `anthropic`: `refuse` the request, or `omit` them and report them as ignored.",
+        " `chat` or `anthropic`: `refuse` the request, or `omit` them and report them as ignored. `auto` omits a web"
+        " search, which Codex offers in every request, and refuses the others, a request without other tools, and a"
+        " `tool_choice` that names one.",
         "omit",
-        "`refuse`",
+        "`auto`",
     ),
     "providers.NAME.resend_fields": Note(
         "For a provider whose API is `chat`: what its server sent for its own use and needs in the next request goes"

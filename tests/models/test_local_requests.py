@@ -22,6 +22,9 @@ def user_parts(part_type: str, **fields: Any) -> Item:
     return {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": part_type, **fields}]}
 
 
+OMIT = '; hosted_tools = "omit" for the provider leaves them out'
+
+
 @pytest.mark.parametrize(
     ("items", "parameters", "feature", "param"),
     [
@@ -34,7 +37,7 @@ def user_parts(part_type: str, **fields: Any) -> Item:
         ([HELLO, {"type": "custom_tool_call", "call_id": "c", "name": "f", "input": ""}], {}, "tool calls", "input"),
         ([HELLO], {"tools": [{"type": "function", "name": "f"}]}, "tools", "tools"),
         ([HELLO], {"tools": [{"type": "shell"}]}, "tools", "tools"),
-        ([HELLO], {"tools": [{"type": "web_search"}]}, "web_search tools", "tools"),
+        ([HELLO], {"tools": [{"type": "web_search"}]}, f"web_search tools{OMIT}", "tools"),
         ([HELLO], {"reasoning": {"effort": "low"}}, "a reasoning effort", "reasoning.effort"),
         ([HELLO], {"top_logprobs": 2}, "logprobs", "top_logprobs"),
         ([HELLO], {"include": ["message.output_text.logprobs"]}, "logprobs", "include"),

@@ -35,6 +35,9 @@ extra_fields = ["user", "top_k"]
 api = "chat"
 base_url = "{url}"
 hosted_tools = "omit"
+[providers.claude]
+api = "anthropic"
+base_url = "{url}"
 [providers.native]
 api = "responses"
 base_url = "{url}"
@@ -88,19 +91,55 @@ def test_padding_of_events_may_be_requested(gateway: RunningGateway) -> None:
 # -- hosted tools ---------------------------------------------------------------------------------
 
 
-def test_hosted_tools_are_left_out_and_named_in_a_header_and_in_the_store(
-    gateway: RunningGateway, upstream: ChatServer
-) -> None:
-    tools = [{"type": "function", "name": "f", "parameters": {}}, {"type": "web_search"}]
-    upstream.stream(delta(content="ok"), finish("stop"))
+FUNCTION: Json = {"type": "function", "name": "f", "parameters": {}}
+SEARCHES = ("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_2027_01_31")
 
-    answer = gateway.create_response({"model": "lenient/m", "input": "hi", "tools": tools})
+
+@pytest.mark.parametrize(
+    ("model", "hosted"),
+    [*((model, kind) for model in ("chat/m", "claude/claude-opus-5") for kind in SEARCHES), ("lenient/m", "mcp")],
+)
+def test_a_web_search_is_left_out_without_a_setting_and_named_in_a_header_and_in_the_store(
+    gateway: RunningGateway, upstream: ChatServer, model: str, hosted: str
+) -> None:
+    stream = message_events(text(0, "ok")) if model.startswith("claude") else [delta(content="ok"), finish("stop")]
+    upstream.stream(*stream)
+
+    answer = gateway.create_response({"model": model, "input": "hi", "tools": [FUNCTION, {"type": hosted}]})
 
     assert answer.status_code == 200
-    assert answer.headers["x-convo-ignored"] == "tools.web_search"
-    assert [tool["function"]["name"] for tool in upstream.requests[0].json["tools"]] == ["f"]
+    assert answer.headers["x-convo-ignored"] == f"tools.{hosted}"
+    assert [tool.get("function", tool)["name"] for tool in upstream.requests[0].json["tools"]] == ["f"]
     page = gateway.http.get(f"/inspect/api/conversations/{answer.json()['id']}")
-    assert "tools.web_search" in page.text
+    assert f"tools.{hosted}" in page.text
+
+
+@pytest.mark.parametrize("model", ["chat/m", "claude/claude-opus-5"])
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tools": [{"type": "web_search"}]}, "tools"),
+        ({"tools": [{"type": "web_search"}, {"type": "tool_search"}]}, "tools"),
+        ({"tools": [FUNCTION, {"type": "web_search"}, {"type": "file_search"}]}, "tools"),
+        ({"tools": [FUNCTION, {"type": "web_search"}], "tool_choice": {"type": "web_search"}}, "tool_choice"),
+        (
+            {
+                "tools": [FUNCTION, {"type": "web_search"}],
+                "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}]},
+            },
+            "tool_choice",
+        ),
+    ],
+)
+def test_other_uses_of_hosted_tools_are_refused_and_the_setting_is_named(
+    gateway: RunningGateway, upstream: ChatServer, model: str, fields: dict[str, Json], param: str
+) -> None:
+    answer = gateway.create_response({"model": model, "input": "hi", **fields})
+
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"], error["code"]) == (400, param, "unsupported")
+    assert 'hosted_tools = "omit"' in error["message"]
+    assert upstream.requests == []
 
 
 def test_a_malformed_tool_is_refused_with_its_location(gateway: RunningGateway, upstream: ChatServer) -> None:
