@@ -2,7 +2,8 @@
 
 The row has the state of the run; the conversation has its items, and its links have the response
 ids and usage. Responses are recognized in the items alone, because after a handoff with a
-summary the links are on another path than the conversation.
+summary the links are on another path than the conversation. A RunState has no instructions: its reader has
+those of the agents.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from convo.runstate.import_ import import_run_state
 from convo.runstate.run_items import ModelCall, RunTranscript, split_model_calls, split_responses
 from convo.runstate.run_state import RunState
 from convo.stores.base import AgentRun, Store
+from convo.strategies.instructions import drop_instruction_messages
 from convo.strategies.strategy import STRATEGIES
 
 
@@ -54,7 +56,8 @@ async def build_run_state(
     first_agent = import_run_state(base_state, run.graph, values).run.agent if base_state else run.graph.start
     links = [link for link in await store.links(session.id, strict=True) if link.status == "completed"]
     model_calls = _build_turns(run.graph, first_agent, run_items, links)
-    earlier_items = path.items[: len(path) - len(run_items)]
+    instructions = {session.instructions, *(link.parameters.get("instructions") for link in links)}
+    earlier_items = drop_instruction_messages(path.items[: len(path) - len(run_items)], instructions)
     transcript = RunTranscript(
         earlier_items,
         model_calls,

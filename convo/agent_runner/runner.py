@@ -33,7 +33,13 @@ from convo.agent_runner.persistence import (
     load_run,
     open_run_repository,
 )
-from convo.agent_runner.prepare import PreparedRequest, build_agent_request, build_run_input, preview_agent_request
+from convo.agent_runner.prepare import (
+    PreparedRequest,
+    RunInput,
+    build_agent_request,
+    build_run_input,
+    preview_agent_request,
+)
 from convo.agent_runner.user_code import capture, capture_async, make_failure_output
 from convo.agents.graph import AgentTool, Graph
 from convo.chat.conversation import Chat
@@ -67,6 +73,7 @@ from convo.runs.state import (
 from convo.runtime import shielded
 from convo.stores.base import AgentRun, ApprovalDecision
 from convo.strategies.selection import OwnerSelection
+from convo.strategies.strategy import ConversationState
 from convo.tools.tool import Context, InvalidArguments, output_text, read_arguments
 
 PHASES_WITHOUT_CALLS = (Phase.NEW, Phase.CHECKING_INPUT, Phase.CALLING_MODEL)
@@ -185,6 +192,13 @@ class AgentRunner:
                 hint="approve or reject them (convo approvals) and resume the run, or cancel it",
             )
 
+    def append_input(self, state: ConversationState, run_input: RunInput) -> ConversationState:
+        """Append the input of a new run, with the chat's instructions where no agent has its own, as with --tool."""
+        is_whole_history = run_input.model_items is None
+        if is_whole_history and all(agent.instructions is None for agent in self._graph.agents.values()):
+            return self.chat.append_input(state, run_input.new_items)
+        return replace(state, path=state.path.append(run_input.new_items))
+
     async def preview_request(self, items: Sequence[Item] = ()) -> PreparedRequest:
         """Return the next request as it would be with `items` as new input; nothing is stored and no tool runs.
 
@@ -223,7 +237,7 @@ class AgentRunner:
                 else prepared
             )
         run_input = await build_run_input(state, items, config)
-        new_state = replace(state, path=state.path.append(run_input.new_items))
+        new_state = self.append_input(state, run_input)
         return await preview_agent_request(
             self._graph,
             CallModel(self._graph.start, 1),
@@ -250,7 +264,7 @@ class AgentRunner:
         state = self.chat.load_state()
         check_tail = bool(state.unconfirmed_nodes)
         run_input = await build_run_input(state, items, self._config)
-        new_state = replace(state, path=state.path.append(run_input.new_items))
+        new_state = self.append_input(state, run_input)
         run, effects = step_run(create_run(self._graph, self._config.limits), RunStarted())
         await self._repository.create(run, new_state, run_input.new_items, run_input.make_view(new_state.path))
         self._loop.start(run, effects, check_tail=check_tail)

@@ -5,7 +5,7 @@ read before a turn and written after it, and edits made in between become part o
 A turn number in a handle is resolved to a position here: histories are cut between turns only.
 """
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from convo.chat.session_record import (
     make_session_name,
 )
 from convo.chat.turn import ChatTurn, RequestOptions
-from convo.compaction.window import turn_starts
+from convo.compaction.window import is_instruction, turn_starts
 from convo.errors import Conflict, ConvoError, ItemDeleted, NotCanonical, NotFound, RequestRefused, Unreadable
 from convo.history.items import Item, StreamEvent
 from convo.history.records import Link, Session, is_compaction_link
@@ -85,11 +85,14 @@ class Chat:
         state = self.load_state()
         snapshot = None if keep_on_failure else self.record.snapshot()
         check_tail = bool(state.unconfirmed_nodes)
-        new_state = replace(state, path=state.path.append(items))
-        await self.save(new_state, items)
+        await self.save(self.append_input(state, items), items)
         async with aclosing(self._run_turn(check_tail, snapshot)) as events:
             async for event in events:
                 yield event
+
+    def append_input(self, state: ConversationState, items: Sequence[Item]) -> ConversationState:
+        """Return `state` with new input, and the message with instructions that it needs."""
+        return self.options.append_input(state, items, self.session.instructions)
 
     async def save(
         self, state: ConversationState, new_items: Sequence[Item], run_update: RunUpdate = NO_UPDATE
@@ -315,7 +318,7 @@ def find_turn_end(items: Sequence[Item], turn_number: int) -> int:
     turn_number:  from 1; 0 is the beginning, -1 the end of the last turn but one
     Raises NotFound when there are fewer turns.
     """
-    ends = [*turn_starts(items), len(items)] if items else [0]
+    ends = [*_request_starts(items), len(items)] if items else [0]
     turn_count = len(ends) - 1
     index = turn_number if turn_number >= 0 else turn_count + turn_number
     if not 0 <= index <= turn_count:
@@ -349,7 +352,15 @@ async def _is_part_of_compacted_history(path: Path, compaction: Link, store: Sto
 def find_last_turn_start(state: ConversationState, last_link: Link | None) -> int:
     """Return the depth at which the last turn begins; unconfirmed items are undone before it."""
     depth = len(undo_last_turn(state, last_link).path)
-    return max((start for start in turn_starts(state.path.items) if start <= depth), default=0)
+    return max((start for start in _request_starts(state.path.items) if start <= depth), default=0)
+
+
+def _request_starts(items: Sequence[Item]) -> Iterator[int]:
+    """Yield the index at which the input of each turn begins: new instructions are sent before the user's message."""
+    for start in turn_starts(items):
+        while start and is_instruction(items[start - 1]):
+            start -= 1
+        yield start
 
 
 def get_items_up_to_turn(view: "ConversationView", turn_number: int | None) -> tuple[Item, ...]:

@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -44,7 +45,12 @@ from convo.models.errors import translate_server_key_errors
 from convo.models.factory import find_built_in_weights, make_openai_options, open_model, open_pass_through
 from convo.runtime import Clock, NewId, SystemClock, random_id
 from convo.stores.base import Store
-from convo.usage.model_info import describe_capabilities, find_shutdown
+from convo.usage.model_info import (
+    appends_instructions,
+    describe_appended_instructions,
+    describe_capabilities,
+    find_shutdown,
+)
 
 if TYPE_CHECKING:
     from convo.endpoints.remote import RemoteEndpoint
@@ -198,9 +204,13 @@ ECHO_MODEL = "scripted/echo"
 class ModelsForClients(ModelsByName):
     """`ModelsByName` for clients that have no provider key and must not read local files by naming them."""
 
-    def __init__(self, settings: Settings, clock: Clock, new_id: NewId) -> None:
+    def __init__(
+        self, settings: Settings, clock: Clock, new_id: NewId, warn: Callable[[str], None] = lambda message: None
+    ) -> None:
+        """Open no model yet. `warn` is called once with each warning for the operator of the server."""
         super().__init__(settings, clock, new_id)
         self._pass_through_clients: dict[str, PassThroughClient] = {}
+        self._warn = cache(warn)
 
     def open_pass_through(self, api: "PassThroughApi", name: str) -> "tuple[PassThroughClient, str]":
         """Return the client for requests to `api` with the model `name`, and the provider's own name for it.
@@ -235,8 +245,14 @@ class ModelsForClients(ModelsByName):
     def __call__(self, name: str) -> tuple[Model, str]:
         model, choice = self._open_model(name)
         provider_model = choice.name.model
+        warning = describe_appended_instructions(str(choice.name))
+        is_appended = choice.provider.is_openai and appends_instructions(provider_model)
         return ServerKeyModel(
-            model, choice.provider.name, requested_name=name, provider_model=provider_model
+            model,
+            choice.provider.name,
+            requested_name=name,
+            provider_model=provider_model,
+            warn_of_instructions=partial(self._warn, f"{warning}, and a client sends them so") if is_appended else None,
         ), provider_model
 
     def _open_provider_model(self, provider: Provider) -> Model:
@@ -408,17 +424,29 @@ class ServerKeyModel:
     provider:        the provider's name for error messages
     requested_name:  the model's name in the request: an alias, a bare name or provider/model
     provider_model:  the provider's own name for the model
+    warn_of_instructions:  called for a request with instructions; None if they need no warning
     """
 
-    def __init__(self, model: Model, provider: str, *, requested_name: str, provider_model: str) -> None:
+    def __init__(
+        self,
+        model: Model,
+        provider: str,
+        *,
+        requested_name: str,
+        provider_model: str,
+        warn_of_instructions: Callable[[], None] | None = None,
+    ) -> None:
         self._model, self.provider, self._requested_name, self._provider_model = (
             model,
             provider,
             requested_name,
             provider_model,
         )
+        self._warn_of_instructions = warn_of_instructions
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        if request.instructions and self._warn_of_instructions:
+            self._warn_of_instructions()
         with self._translate_errors():
             async with aclosing(self._model.respond(request)) as events:
                 async for event in events:

@@ -5,7 +5,7 @@ are not stored: a link has the input's head, the number of items sent and the pa
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from shlex import quote
 from typing import TypeAlias
 
@@ -33,10 +33,16 @@ from convo.inspect.context_window import (
 from convo.inspect.diff import SentRequest
 from convo.inspect.tree import find_branch_links
 from convo.inspect.view import ConversationView
+from convo.strategies.instructions import choose_field, drop_instruction_messages, omit_repeated_message
 from convo.strategies.requests import build_request_body
 from convo.strategies.strategy import STRATEGIES, ConversationState, RequestInput
 from convo.usage.cost import Usage
-from convo.usage.model_info import NO_WINDOW_SETTINGS, find_model_window, has_encrypted_reasoning
+from convo.usage.model_info import (
+    NO_WINDOW_SETTINGS,
+    appends_instructions,
+    find_model_window,
+    has_encrypted_reasoning,
+)
 
 NON_REPEATED_FIELDS = INTERNAL_PARAMETERS | {"instructions", "generate", "background"}
 """Fields of a request that the next request does not simply repeat."""
@@ -162,18 +168,24 @@ async def build_next_request(
     key_env: str | None = None,
     windows: Mapping[str, ContextLimits] = NO_WINDOW_SETTINGS,
     request_input: RequestInput | None = None,
+    previous_instructions: str | None = None,
 ) -> NextRequest:
     """Build the request that would send `items` next.
 
-    windows:        context windows from the settings
-    request_input:  the input, where the agents decide on it; None: the items that the owner lacks
+    windows:                context windows from the settings
+    request_input:          the input, where the agents decide on it; None: the items that the owner lacks
+    previous_instructions:  those of the turn before
     Raises Conflict when the path does not contain the confirmed head, and the errors of `count_tokens`.
     """
-    body = options.build_body(request_input or options.build_input(replace(state, path=state.path.append(items))))
+    prepended_nodes = state.prepended_nodes
+    prepended_items = [node.item for node in prepended_nodes]
+    new_input = request_input or options.build_input(options.append_input(state, items, previous_instructions))
+    body = options.build_body(new_input, prepended_items)
     http_request = endpoint.build_http_request(body) or HttpRequest("", body, {})
-    prepended_nodes = tuple(state.path.up_to(state.confirmed_head).nodes) if state.is_server_side else ()
     window = find_model_window(options.model, windows)
-    parts = request_parts([node.item for node in prepended_nodes], f"held by {state.handle}", http_request.body, window)
+    parts = request_parts(
+        prepended_items, f"held by {state.handle}", _name_instructions(http_request.body, options.instructions), window
+    )
     return NextRequest(
         handle=handle,
         strategy=state.strategy,
@@ -201,12 +213,19 @@ async def measure_context_window(
     windows, request_input:  as for `build_next_request`
     Raises the errors of `count_tokens`.
     """
-    body = options.build_body(request_input or options.build_input(state))
+    prepended_items = [node.item for node in state.prepended_nodes]
+    body = options.build_body(request_input or options.build_input(state), prepended_items)
     window = find_model_window(options.model, windows)
-    prepended_items = state.path.up_to(state.confirmed_head).items if state.is_server_side else ()
-    parts = category_parts([*prepended_items, *body["input"]], body, window)
+    named = _name_instructions({**body, "input": [*prepended_items, *body["input"]]}, options.instructions)
+    parts = category_parts(named["input"], named, window)
     token_count = await count_tokens(_select_counted_fields(body)) if state.path else None
     return sum_context_usage(parts, window, token_count)
+
+
+def _name_instructions(body: Mapping[str, Json], instructions: str | None) -> Mapping[str, Json]:
+    """Return a request with the instructions in their field, where they are a message of its input."""
+    remaining = drop_instruction_messages(body["input"], (instructions,))
+    return body if len(remaining) == len(body["input"]) else {**body, "instructions": instructions, "input": remaining}
 
 
 def _select_counted_fields(body: Mapping[str, Json]) -> dict[str, Json]:
@@ -276,15 +295,15 @@ def rebuild_request_body(link: Link, path: Path, confirmed_path: Path) -> dict[s
     """Rebuild the request of `link`, whose model received `path`; its owner already had `confirmed_path`."""
     strategy, handle = _get_request_owner(link)
     is_remote, wire_model = link.scope != EMBEDDED_SCOPE, link.model.partition("/")[2]
+    state = ConversationState(strategy, path, confirmed_path.head, handle)
+    instructions, is_appended = link.parameters.get("instructions"), appends_instructions(link.model)
     request_input = STRATEGIES[strategy].build_input(
-        ConversationState(strategy, path, confirmed_path.head, handle),
-        store=link.is_stored,
-        encrypt_reasoning=is_remote and has_encrypted_reasoning(wire_model),
+        state, store=link.is_stored, encrypt_reasoning=is_remote and has_encrypted_reasoning(wire_model)
     )
     return build_request_body(
-        request_input,
+        omit_repeated_message(request_input, state, instructions, is_appended=is_appended),
         model=wire_model if is_remote else link.model,
-        instructions=link.parameters.get("instructions"),
+        instructions=choose_field(instructions, path.items, is_appended=is_appended),
         parameters={
             name: value for name, value in client_parameters(link.parameters).items() if name != "instructions"
         },

@@ -42,6 +42,7 @@ from convo.history.records import (
 from convo.history.tree import Path
 from convo.runtime import Clock, shielded
 from convo.stores.base import Store
+from convo.strategies.instructions import build_instruction_message, choose_field, omit_repeated_message
 from convo.strategies.requests import (
     apply_cancellation,
     build_request_body,
@@ -50,6 +51,7 @@ from convo.strategies.requests import (
     reconcile,
 )
 from convo.strategies.strategy import ConversationState, RequestInput, RetryAction, last_answer_depth
+from convo.usage.model_info import appends_instructions
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -279,6 +281,7 @@ class RequestOptions:
     parameters:         further fields of every request
     store:              keep a copy at the endpoint although the client owns the history
     encrypt_reasoning:  the model reasons, and can return its reasoning encrypted
+    instructions_as_message:  new instructions become a message of the history (`convo.strategies.instructions`)
     field_sources:      the setting that sets a field, by the field: "reasoning.effort"
     ignored_settings:   the settings for all models that this model does not support, each as one sentence
     """
@@ -289,18 +292,35 @@ class RequestOptions:
     parameters: Mapping[str, Json] = field(default_factory=dict)
     store: bool = False
     encrypt_reasoning: bool = False
+    instructions_as_message: bool = False
     field_sources: Mapping[str, str] = field(default_factory=dict)
     ignored_settings: Sequence[str] = ()
 
     def build_input(self, state: ConversationState) -> RequestInput:
         """Build the input of the next request for `state`."""
-        return state.owner.build_input(state, store=self.store, encrypt_reasoning=self.encrypt_reasoning)
+        request_input = state.owner.build_input(state, store=self.store, encrypt_reasoning=self.encrypt_reasoning)
+        is_appended = appends_instructions(self.model)
+        return omit_repeated_message(request_input, state, self.instructions, is_appended=is_appended)
 
-    def build_body(self, request_input: RequestInput) -> dict[str, Json]:
-        """Build the body of a request with this input."""
+    def build_body(self, request_input: RequestInput, prepended_items: Sequence[Item] = ()) -> dict[str, Json]:
+        """Build the body of a request with this input; `prepended_items` are those that its owner has already."""
+        items, is_appended = (*prepended_items, *request_input.items), appends_instructions(self.model)
+        instructions = choose_field(self.instructions, items, is_appended=is_appended)
         return build_request_body(
-            request_input, model=self.wire_model, instructions=self.instructions, parameters=self.parameters
+            request_input, model=self.wire_model, instructions=instructions, parameters=self.parameters
         )
+
+    def append_input(
+        self, state: ConversationState, items: Sequence[Item], previous_instructions: str | None
+    ) -> ConversationState:
+        """Append new input, after a message with the instructions where the history needs one.
+
+        previous_instructions:  those of the turn before
+        """
+        message = build_instruction_message(
+            state.path.items, self.instructions, previous_instructions, as_message=self.instructions_as_message
+        )
+        return replace(state, path=state.path.append([message, *items] if message else items))
 
 
 @dataclass(slots=True)
@@ -465,7 +485,8 @@ class ChatTurn:
         )
         self.request_count += 1
         self._timing = RequestTiming(self._deps.clock.now(), self._deps.clock.monotonic())
-        return self._deps.endpoint.create(self._options.build_body(self._request_input))
+        prepended_items = [node.item for node in record.state.prepended_nodes]
+        return self._deps.endpoint.create(self._options.build_body(self._request_input, prepended_items))
 
     async def _recover_response(self) -> bool:
         """Apply the owner's items that this process missed; return whether no request is needed."""

@@ -10,6 +10,7 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from shlex import quote
 
+from convo.agent_runner.prepare import RunInput
 from convo.agent_runner.run_state import build_run_state
 from convo.agent_runner.runner import AgentRunner
 from convo.agents.agent import plain_json
@@ -223,6 +224,12 @@ class RunPresenter:
             waiting_line=output.waiting_line,
         )
         chat.notify = output.note
+        self.warn_of_instructions()
+
+    def warn_of_instructions(self) -> None:
+        """Say once what the instructions of the agents cost with the chat's model."""
+        if any(agent.instructions is not None for agent in self._setup.graph.agents.values()):
+            self._context.warn_of_agent_instructions(self.chat.options)
 
     @classmethod
     async def open(
@@ -404,7 +411,7 @@ async def run_single_message(presenter: RunPresenter, message: Item, output: Cha
     runner, chat = presenter.runner, presenter.chat
     if runner.can_resume and runner.run.calls:
         raise make_open_run_error(presenter)
-    start_count = len(chat.state.path) + 1
+    start_count = len(runner.append_input(chat.state, RunInput((message,))).path)
     async with output.waiting_line.show("starting"):
         await presenter.load_model()  # a missing model fails before anything is stored
     return await present_run(presenter, output, start_count, lambda: runner.start([message]))

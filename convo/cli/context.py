@@ -65,7 +65,7 @@ from convo.terminal.terminal import (
     wrap_text,
 )
 from convo.terminal.waiting import WaitingLine
-from convo.usage.model_info import find_price, lacks_reasoning_effort
+from convo.usage.model_info import describe_appended_instructions, find_price, lacks_reasoning_effort
 
 if TYPE_CHECKING:
     from convo.agent_runner.config import ModelRoute
@@ -500,7 +500,15 @@ class ChatContext:
             endpoint = open_chosen_endpoint(choice, self._settings, self._store)
             self._exit_stack.push_async_callback(endpoint.aclose)
             self._endpoints[name] = endpoint
-        return ModelRoute(self._make_request_options(choice, None), self._endpoints[name])
+        request_options = self._make_request_options(choice, None)
+        self.warn_of_agent_instructions(request_options)
+        return ModelRoute(request_options, self._endpoints[name])
+
+    def warn_of_agent_instructions(self, options: RequestOptions) -> None:
+        """Say once that the model bills the field `instructions`, which agents keep, with every request."""
+        if options.instructions_as_message:
+            sentence = f"warning: {describe_appended_instructions(options.model)}, and agents send them so"
+            self._note_ignored_settings([sentence])
 
     def _make_request_options(self, choice: ModelChoice, session: Session | None) -> RequestOptions:
         assert self._settings

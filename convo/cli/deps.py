@@ -12,7 +12,7 @@ from convo.config.loader import RecordedEndpoint, choose_model, use_recorded_mod
 from convo.config.sections import APIS_WITHOUT_URL
 from convo.config.settings import ModelChoice, Settings
 from convo.config.storage import Storage
-from convo.config.values import Setting, format_setting_key
+from convo.config.values import format_setting_key
 from convo.errors import DamagedRow
 from convo.history.items import Json
 from convo.history.records import Session
@@ -160,31 +160,34 @@ def make_request_options(
         describe_field_sources,
         find_request_settings,
         merge_request_parameters,
-        split_unsupported_effort,
+        split_refused_settings,
     )
-    from convo.usage.model_info import has_encrypted_reasoning, lacks_reasoning_effort
+    from convo.usage.model_info import appends_instructions, describe_refused_field, has_encrypted_reasoning
 
-    request_settings, ignored = find_request_settings(settings.entries, str(choice.name)), None
-    if lacks_reasoning_effort(choice.name.model, choice.provider.api):
-        request_settings, ignored = split_unsupported_effort(request_settings)
+    provider, model = choice.provider, choice.name.model
+
+    def describe_refusal(field: str, value: object) -> str | None:
+        return describe_refused_field(model, field, value, api=provider.api, is_openai=provider.is_openai)
+
+    request_settings, ignored = split_refused_settings(
+        find_request_settings(settings.entries, str(choice.name)), describe_refusal
+    )
     fields = merge_request_parameters(request_settings, parameters)
-    remote = choice.provider.endpoint == "remote"
+    remote = provider.endpoint == "remote"
     return RequestOptions(
         model=str(choice.name),
-        wire_model=choice.name.model if remote else str(choice.name),
+        wire_model=model if remote else str(choice.name),
         instructions=instructions,
         parameters=fields,
         store=store,
-        encrypt_reasoning=remote and has_encrypted_reasoning(choice.name.model),
+        encrypt_reasoning=remote and has_encrypted_reasoning(model),
+        instructions_as_message=provider.is_openai and appends_instructions(model),
         field_sources=describe_field_sources(request_settings, fields),
-        ignored_settings=[_describe_ignored_effort(str(choice.name), ignored.setting)] if ignored else (),
+        ignored_settings=[
+            f"{format_setting_key(setting.key)} {setting.source} is ignored: {choice.name} does not support {refusal}"
+            for setting, refusal in ignored
+        ],
     )
-
-
-def _describe_ignored_effort(model: str, setting: Setting) -> str:
-    """Describe in one sentence that the effort for all models is not sent to this one."""
-    name = format_setting_key(setting.key)
-    return f"{name} {setting.source} is ignored: {model} does not support a reasoning effort"
 
 
 def print_ignored_settings(options: "RequestOptions") -> None:

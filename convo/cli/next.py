@@ -133,6 +133,7 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
             key_env=key,
             windows=windows,
             request_input=request_input,
+            previous_instructions=get_instructions(view),
         )
     return next_request, settings
 

@@ -69,6 +69,8 @@ class ReplController(ChatContext):
         instructions = chat.options.instructions
         chat.deps, options = await self._connect(chat.session, model=model)
         chat.options = replace(options, instructions=instructions)
+        if self.presenter:
+            self.presenter.warn_of_instructions()
 
     def change_effort(self, chat: Chat, effort: str | None) -> None:
         """Use another reasoning effort from the next turn on, also with other models; None: that of the settings.
@@ -283,7 +285,15 @@ class ReplController(ChatContext):
         assert self._settings
         state, windows, counter = chat.load_state(), self._settings.windows, self._choose_token_counter(chat, endpoint)
         next_request = await build_next_request(
-            chat.session.name, state, items, options, endpoint, counter, windows=windows, request_input=request_input
+            chat.session.name,
+            state,
+            items,
+            options,
+            endpoint,
+            counter,
+            windows=windows,
+            request_input=request_input,
+            previous_instructions=chat.session.instructions,
         )
         return render_next_request(
             next_request,

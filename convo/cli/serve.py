@@ -79,7 +79,9 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
             server.open_listening_socket(serve_settings.host, serve_settings.port) as listening_socket,
             stop_event_on_signals() as stop_event,
         ):
-            models = ModelsForClients(settings, clock, random_id)
+            models = ModelsForClients(
+                settings, clock, random_id, warn=lambda message: print_notice(f"convo serve: warning: {message}")
+            )
             service = open_service(settings, store=store, clock=clock, new_id=random_id, strict=strict, models=models)
             await service.check_ready()  # also starts the recovery of work that other replicas left
             log = _print_access_line if verbose else None

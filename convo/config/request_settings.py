@@ -6,7 +6,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Any, NamedTuple
 
@@ -236,19 +236,21 @@ def _rank(is_for_model: bool, found: RequestSetting) -> tuple[bool, bool]:
     return found.setting.source.layer is Layer.PROFILE, is_for_model
 
 
-def split_unsupported_effort(
-    settings: Sequence[RequestSetting],
-) -> tuple[tuple[RequestSetting, ...], RequestSetting | None]:
-    """Split the settings of a model without efforts: those that are sent, and the effort for all models or None.
+def split_refused_settings(
+    settings: Sequence[RequestSetting], describe_refusal: Callable[[str, object], str | None]
+) -> tuple[list[RequestSetting], list[tuple[Setting, str]]]:
+    """Split the settings of a model: those that are sent, and those for all models that this one refuses.
 
-    An effort that is set for this model is sent, so that the model refuses it by name.
+    describe_refusal:  describes a field that the model refuses, as in `convo.usage.model_info`
+
+    One that is set for this model is sent, so that it is refused by name.
     """
-    unsupported = [
-        setting
-        for setting in settings
-        if setting.field == EFFORT_FIELD and setting.setting.key[0] == REQUEST_TABLE and setting.setting.value != "none"
-    ]
-    return tuple(setting for setting in settings if setting not in unsupported), next(iter(unsupported), None)
+    refusals = {
+        field: (setting, refusal)
+        for field, setting in settings
+        if setting.key[0] == REQUEST_TABLE and (refusal := describe_refusal(field, setting.value))
+    }
+    return [setting for setting in settings if setting.field not in refusals], list(refusals.values())
 
 
 def merge_request_parameters(settings: Sequence[RequestSetting], given: Mapping[str, Any]) -> dict[str, Any]:

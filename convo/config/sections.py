@@ -76,8 +76,18 @@ class Provider(NamedTuple):
     prefix_mismatch_behavior: PrefixMismatchBehavior = "drop_block"
 
     @property
+    def is_openai(self) -> bool:
+        """Whether its models are OpenAI's, by the Responses API: at OpenAI, behind a proxy of it, or on Azure."""
+        return self.api == "azure" or (self.api == "responses" and is_openai_server(self.name, self.base_url or ""))
+
+    @property
     def endpoint(self) -> EndpointKind:
         return "remote" if self.api in STATEFUL_APIS and self.owner == "provider" else "embedded"
+
+
+def is_openai_server(provider: str, base_url: str) -> bool:
+    """Whether a provider is OpenAI, or a proxy of it: the provider of that name with another URL."""
+    return provider == "openai" or urlsplit(base_url).hostname == "api.openai.com"
 
 
 def is_keyless(provider: Provider) -> bool:

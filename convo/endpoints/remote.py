@@ -144,7 +144,7 @@ class RemoteEndpoint:
         return self._options.scope
 
     async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
-        check_request_ids(body)
+        self._check_body(body)
         body = self._prepare_body(body)
         conversation = str(parse_conversation_id(body.get("conversation")) or "")
         error_context, is_honoured = self._error_context(body), False
@@ -158,7 +158,7 @@ class RemoteEndpoint:
                 yield event
 
     def build_http_request(self, body: Mapping[str, Json]) -> HttpRequest:
-        check_request_ids(body)
+        self._check_body(body)
         url, headers = build_url_and_headers(self._options, "/responses")
         return HttpRequest(url, {**self._prepare_body(body), "stream": True}, headers)
 
@@ -302,6 +302,7 @@ class RemoteEndpoint:
         return parse_models(response, self._options.provider)
 
     async def check_request(self, body: Mapping[str, Json]) -> None:
+        self._check_body(body)
         await check_provider_reachable(self, self._options.provider)
 
     async def warm(self, model: str) -> None:
@@ -386,6 +387,11 @@ class RemoteEndpoint:
                 return await apply_idle_limit(pending_response, self._limits)
         except EndpointFault as fault:
             raise _to_not_found(fault, ("conversation", conversation_id), (kind, handle)) or fault from fault.__cause__
+
+    def _check_body(self, body: Mapping[str, Json]) -> None:
+        """Raise RequestRefused for a malformed id, Unsupported for a field that the model refuses."""
+        check_request_ids(body)
+        self._options.check_fields(str(body.get("model")), body)
 
     def _prepare_body(self, body: Mapping[str, Json]) -> dict[str, Json]:
         """Remove convo's tags from encrypted items of this account's models, and omit reasoning of other models."""

@@ -257,6 +257,11 @@ def user_message(text: str, *parts: Json) -> dict[str, Json]:
     return {"type": "message", "role": "user", "content": content}
 
 
+def developer_message(text: str) -> dict[str, Json]:
+    """Return a message with instructions."""
+    return {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": text}]}
+
+
 def assistant_message(text: str) -> dict[str, Json]:
     """Return an assistant's message without id or status, as a client may write it."""
     return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}

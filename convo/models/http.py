@@ -23,13 +23,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
+from convo.config.request_settings import get_request_field
+from convo.config.sections import is_openai_server
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.config.values import Secret
-from convo.errors import EndpointFault, InvalidSettings, KeyRefused, LimitReached, StreamBroken
+from convo.errors import EndpointFault, InvalidSettings, KeyRefused, LimitReached, StreamBroken, Unsupported
 from convo.history.canonical import STRICT_JSON_DECODER
 from convo.history.items import Json
 from convo.history.records import Scope
 from convo.models.errors import ErrorContext, fault_from_response, map_provider_errors
+from convo.usage.model_info import REFUSED_FIELDS, describe_refused_field
 
 if TYPE_CHECKING:
     from httpx2 import URL, AsyncByteStream, AsyncClient, Request, Response
@@ -484,6 +487,14 @@ class OpenAIClientOptions:
     def make_error_context(self, body: Mapping[str, Json]) -> ErrorContext:
         """Return the context for errors of a request with `body`."""
         return ErrorContext(self.provider, self.base_url, model=body.get("model"), key=self.token or self.key)
+
+    def check_fields(self, model: str, fields: Mapping[str, Json]) -> None:
+        """Raise Unsupported for a field of a request that the model is known to refuse."""
+        is_openai = self.is_azure or is_openai_server(self.provider, self.base_url)
+        for field in REFUSED_FIELDS:
+            value = get_request_field(dict(fields), field)
+            if refusal := describe_refused_field(model, field, value, api="responses", is_openai=is_openai):
+                raise Unsupported(f"{self.provider}/{model}", refusal, param=field)
 
 
 def make_openai_client(

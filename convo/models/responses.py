@@ -74,6 +74,7 @@ class ResponsesModel:
         self._extra_fields = extra_fields
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        self._options.check_fields(request.model, request.parameters)
         body = {
             **self._with_deployment(
                 build_responses_body(request, self._issuer_tag(request), self._model_label(request), self._extra_fields)
@@ -111,6 +112,7 @@ class ResponsesModel:
         await asyncio.to_thread(import_module, "openai")
 
     async def check_request(self, request: ModelRequest) -> None:
+        self._options.check_fields(request.model, request.parameters)
         build_responses_body(request, self._issuer_tag(request), self._model_label(request))
         await check_provider_reachable(self, self._options.provider)
 

@@ -26,7 +26,7 @@ from convo.strategies.strategy import STRATEGIES, ConversationState, RequestInpu
 def build_request_body(
     request_input: RequestInput, *, model: str, instructions: str | None, parameters: Mapping[str, Json]
 ) -> dict[str, Json]:
-    """Build the request body. Instructions are in every request: no owner keeps them from turn to turn."""
+    """Build the request body. The field is in every request that has instructions: no owner keeps it for the next."""
     instruction_field = {"instructions": instructions} if instructions else {}
     body = {
         "model": model,

@@ -62,6 +62,11 @@ class ConversationState:
         """Whether the owner stores the history itself."""
         return self.owner.is_server_side
 
+    @property
+    def prepended_nodes(self) -> tuple[Node, ...]:
+        """The nodes that the owner prepends to a request; none where the client owns the history."""
+        return tuple(self.path.up_to(self.confirmed_head).nodes) if self.is_server_side else ()
+
 
 @dataclass(frozen=True, slots=True)
 class RequestInput:

@@ -67,6 +67,7 @@ from convo.history.records import (
 from convo.history.tree import Key, Path
 from convo.stores.base import Transaction
 from convo.strategies.branching import items_after_point, replace_history
+from convo.strategies.instructions import build_instruction_message
 from convo.strategies.strategy import ConversationState, to_resendable_items
 from convo.transfer.convert import delete_seeded_conversation, seed_conversation
 from convo.usage.cost import Usage
@@ -258,13 +259,12 @@ async def _compact_in_place(chat: Chat, prepared: PreparedCompaction, *, confirm
     returned no compaction item; the items that it added are deleted again.
     """
     handle, options = chat.session.handle or "", chat.options
-    instruction_field = {"instructions": options.instructions} if options.instructions else {}
     try:
         response = await collect_response(
             chat.deps.endpoint,
             {
                 "model": options.wire_model,
-                **instruction_field,
+                **_instruction_field(options),
                 "input": [COMPACTION_TRIGGER_ITEM],
                 "conversation": handle,
             },
@@ -396,7 +396,21 @@ async def run_compaction(
             raise
         result = await run_compaction(fallback, options, endpoint, allow_fallback=True)
         return result._replace(notes=(f"{fault.message}; compacted by {fallback.method} instead", *result.notes))
-    return CompactionOutput(plan, ((*response["output"], *plan.kept_items),), response.get("usage"))
+    window = (*response["output"], *plan.kept_items)
+    return CompactionOutput(plan, ((*_lost_instructions(options, window), *window),), response.get("usage"))
+
+
+def _instruction_field(options: RequestOptions) -> dict[str, Json]:
+    """Return the field `instructions` of a compaction; none where they are a message of the history."""
+    has_field = options.instructions and not options.instructions_as_message
+    return {"instructions": options.instructions} if has_field else {}
+
+
+def _lost_instructions(options: RequestOptions, window: Sequence[Item]) -> tuple[Item, ...]:
+    """Return the message with the instructions if the compacted history lacks it: OpenAI keeps only the user's."""
+    as_message = options.instructions_as_message
+    message = build_instruction_message(window, options.instructions, options.instructions, as_message=as_message)
+    return (message,) if message else ()
 
 
 def check_compacted(answer: Mapping[str, Json]) -> None:
@@ -407,10 +421,10 @@ def check_compacted(answer: Mapping[str, Json]) -> None:
 
 
 def _compact_body(plan: CompactionPlan, options: RequestOptions) -> dict[str, Json]:
-    instruction_field = {"instructions": options.instructions} if options.instructions else {}
+    fields = {"model": options.wire_model, **_instruction_field(options)}
     if plan.method is CompactionMethod.PREVIOUS:
-        return {"model": options.wire_model, **instruction_field, "previous_response_id": plan.previous_response_id}
-    return {"model": options.wire_model, **instruction_field, "input": list(to_resendable_items(plan.compacted_items))}
+        return {**fields, "previous_response_id": plan.previous_response_id}
+    return {**fields, "input": list(to_resendable_items(plan.compacted_items))}
 
 
 def _fallback_plan(plan: CompactionPlan, fault: EndpointFault, *, is_embedded: bool) -> CompactionPlan | None:

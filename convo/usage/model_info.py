@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from convo.config.model_lists import get_listed_shutdown_date
+from convo.config.request_settings import EFFORT_FIELD
 from convo.config.sections import ContextLimits, Price, find_model_entry
 from convo.config.settings import ModelName, Settings
 
@@ -24,6 +25,29 @@ NON_REASONING_MODELS = ("gpt-5-chat",)
 def has_encrypted_reasoning(model: str) -> bool:
     """Whether this OpenAI model can return encrypted reasoning; `model` is without the provider."""
     return model.startswith(REASONING_MODELS) and not model.startswith(NON_REASONING_MODELS)
+
+
+_GPT_MODEL = re.compile(r"(?:ft:)?gpt-(?P<major>\d)(?:\.(?P<minor>\d+))?(?![\d.])")
+"""The name of a GPT model, dated or not; Azure's gpt-35-turbo has no version in this form."""
+
+
+def _gpt_version(model: str) -> tuple[int, int]:
+    """Return the version of a GPT model, named with or without its provider; (0, 0) for another model."""
+    gpt = _GPT_MODEL.match(model.rpartition("/")[2])
+    return (int(gpt["major"]), int(gpt["minor"] or 0)) if gpt else (0, 0)
+
+
+def appends_instructions(model: str) -> bool:
+    """Whether this model appends the field `instructions` to the input and bills it uncached: GPT-6.2 and later.
+
+    Source: OpenAI, "Using GPT-6.2", November 2026
+    """
+    return _gpt_version(model) >= (6, 2)
+
+
+def describe_appended_instructions(model: str) -> str:
+    """Describe the cost of the field `instructions` with a model that appends it."""
+    return f"{model} bills top-level instructions uncached with every request"
 
 
 TEXT_ONLY_MODELS = ("local/", "deepseek/")
@@ -48,6 +72,28 @@ def lacks_reasoning_effort(model: str, api: str) -> bool:
     claude = _CLAUDE_MODEL.match(model) if api == "anthropic" else None
     is_older = claude is not None and (int(claude["major"]), int(claude["minor"] or 0)) < _REASONING_CLAUDE_VERSION
     return api == "local" or is_older
+
+
+REFUSED_FIELDS = (EFFORT_FIELD, "temperature", "top_p", "top_logprobs", "include")
+"""The fields of a request that GPT-6.2 and later models refuse, or some values of them."""
+
+
+def describe_refused_field(model: str, field: str, value: object, *, api: str, is_openai: bool) -> str | None:
+    """Describe a field of a request that this model is known to refuse; None for any other field.
+
+    model, api:  as in `lacks_reasoning_effort`
+    field:       "reasoning.effort" is the member `effort` of `reasoning`
+    is_openai:   as in `Provider`
+    """
+    if field == EFFORT_FIELD and value != "none" and lacks_reasoning_effort(model, api):
+        return "a reasoning effort"
+    if value is None or field not in REFUSED_FIELDS or not (is_openai and appends_instructions(model)):
+        return None
+    if field == EFFORT_FIELD:
+        return f"the reasoning effort {value!r}" if value in ("none", "minimal") else None
+    if field == "include":
+        return "log probabilities" if isinstance(value, list) and "message.output_text.logprobs" in value else None
+    return f"the parameter {field!r}"
 
 
 def describe_capabilities(

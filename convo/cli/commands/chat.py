@@ -109,7 +109,7 @@ class RequestFlags:
     """Fields of every request of the chat."""
 
     model: OptionalText = value_option("-m --model", "MODEL", "Model to use, as provider/model.")
-    instructions: OptionalText = value_option("-s --system", "TEXT", "Instructions to send with every request.")
+    instructions: OptionalText = value_option("-s --system", "TEXT", "Instructions for the model, in every turn.")
     attachments: OptionalTexts = value_option("-a --attach", "FILE", "File to attach; can be repeated.")
     template: OptionalText = value_option("-t --template", "NAME", "Template to use; convo templates lists them.")
     variables: OptionalTexts = value_option(

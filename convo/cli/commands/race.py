@@ -40,7 +40,7 @@ def race_command(
         str | None, typer.Option("-m", "--model", metavar="MODEL", help="Model to use, as provider/model.")
     ] = None,
     system: Annotated[
-        str | None, typer.Option("-s", "--system", metavar="TEXT", help="Instructions to send with every request.")
+        str | None, typer.Option("-s", "--system", metavar="TEXT", help="Instructions for the model, in every turn.")
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the four sessions.")] = False,
     as_json: JsonObjectOption = False,

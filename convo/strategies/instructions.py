@@ -1,0 +1,71 @@
+"""Instructions as developer messages, for models that append the field `instructions` to the input.
+
+Such a model (`convo.usage.model_info`) bills the field uncached with every request. There the instructions are an item
+of the history, before the first input, and a change appends another one: nothing before it changes, so the cache and
+the reasoning stay usable. As an item it is sent once where the endpoint owns the history, and keeps its place under
+every owner. The records go on calling the text instructions. A request whose history lacks it has the field.
+"""
+
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
+
+from convo.history.items import Item, developer_message, item_text, item_type
+from convo.strategies.strategy import ConversationState, RequestInput
+
+ENDED_INSTRUCTIONS = "The earlier instructions no longer apply."
+"""The message after which the instructions of earlier messages are removed: an owner's history cannot be edited."""
+
+
+def build_instruction_message(
+    items: Sequence[Item], instructions: str | None, previous: str | None, *, as_message: bool
+) -> Item | None:
+    """Return the developer message that precedes the next input; None if the history needs none.
+
+    previous:    the instructions of the turn before
+    as_message:  the model appends the field; for another model a message is appended only where an earlier one would
+                 contradict the field
+    """
+    if instructions == previous and not as_message:
+        return None
+    current = _find_last_instructions(items)
+    is_in_messages = previous is not None and current == previous
+    text = instructions or (ENDED_INSTRUCTIONS if is_in_messages else None)
+    return developer_message(text) if text and text != current and (as_message or is_in_messages) else None
+
+
+def choose_field(instructions: str | None, items: Sequence[Item], *, is_appended: bool) -> str | None:
+    """Return the field `instructions` of a request; None if the last developer message of its input says the same.
+
+    items:        the model's input
+    is_appended:  the model appends the field
+    """
+    is_repeated = is_appended and instructions and _find_last_instructions(items) == instructions
+    return None if is_repeated else instructions
+
+
+def omit_repeated_message(
+    request_input: RequestInput, state: ConversationState, instructions: str | None, *, is_appended: bool
+) -> RequestInput:
+    """Leave out the message with the instructions where the field has them and the client owns the history.
+
+    Of several messages all stay: their order says which instructions apply.
+    """
+    if is_appended or not instructions or state.is_server_side:
+        return request_input
+    messages = [item for item in request_input.items if _is_developer_message(item)]
+    if len(messages) != 1 or item_text(messages[0]) != instructions:
+        return request_input
+    return replace(request_input, items=tuple(item for item in request_input.items if item is not messages[0]))
+
+
+def drop_instruction_messages(items: Iterable[Item], texts: Container[str | None]) -> list[Item]:
+    """Return `items` without the messages that have one of these instructions."""
+    return [item for item in items if not (_is_developer_message(item) and item_text(item) in texts)]
+
+
+def _find_last_instructions(items: Sequence[Item]) -> str | None:
+    return next((item_text(item) for item in reversed(items) if _is_developer_message(item)), None)
+
+
+def _is_developer_message(item: Item) -> bool:
+    return item_type(item) == "message" and item.get("role") == "developer"
