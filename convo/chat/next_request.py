@@ -7,6 +7,7 @@ are not stored: a link has the input's head, the number of items sent and the pa
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
+from types import MappingProxyType
 from typing import TypeAlias
 
 from convo.chat.turn import RequestOptions
@@ -15,6 +16,8 @@ from convo.endpoints.base import INPUT_TOKENS_FIELDS, Endpoint, HttpRequest
 from convo.errors import ConvoError, ItemDeleted, NotFound
 from convo.history.items import Item, Json
 from convo.history.records import (
+    COMPARED_PARAMETER,
+    COMPARISON_FIELD,
     EMBEDDED_SCOPE,
     INTERNAL_PARAMETERS,
     Link,
@@ -34,7 +37,7 @@ from convo.inspect.diff import SentRequest
 from convo.inspect.tree import find_branch_links
 from convo.inspect.view import ConversationView
 from convo.strategies.instructions import choose_field, drop_instruction_messages, omit_repeated_message
-from convo.strategies.requests import build_request_body
+from convo.strategies.requests import add_cache_options, build_request_body
 from convo.strategies.strategy import STRATEGIES, ConversationState, RequestInput
 from convo.usage.cost import Usage
 from convo.usage.model_info import (
@@ -169,18 +172,20 @@ async def build_next_request(
     windows: Mapping[str, ContextLimits] = NO_WINDOW_SETTINGS,
     request_input: RequestInput | None = None,
     previous_instructions: str | None = None,
+    cache_options: Mapping[str, Json] = MappingProxyType({}),
 ) -> NextRequest:
     """Build the request that would send `items` next.
 
     windows:                context windows from the settings
     request_input:          the input, where the agents decide on it; None: the items that the owner lacks
     previous_instructions:  those of the turn before
+    cache_options:          those that ask for diagnostics of the cache
     Raises Conflict when the path does not contain the confirmed head, and the errors of `count_tokens`.
     """
     prepended_nodes = state.prepended_nodes
     prepended_items = [node.item for node in prepended_nodes]
     new_input = request_input or options.build_input(options.append_input(state, items, previous_instructions))
-    body = options.build_body(new_input, prepended_items)
+    body = add_cache_options(options.build_body(new_input, prepended_items), cache_options)
     http_request = endpoint.build_http_request(body) or HttpRequest("", body, {})
     window = find_model_window(options.model, windows)
     parts = request_parts(
@@ -300,7 +305,7 @@ def rebuild_request_body(link: Link, path: Path, confirmed_path: Path) -> dict[s
     request_input = STRATEGIES[strategy].build_input(
         state, store=link.is_stored, encrypt_reasoning=is_remote and has_encrypted_reasoning(wire_model)
     )
-    return build_request_body(
+    body = build_request_body(
         omit_repeated_message(request_input, state, instructions, is_appended=is_appended),
         model=wire_model if is_remote else link.model,
         instructions=choose_field(instructions, path.items, is_appended=is_appended),
@@ -308,6 +313,10 @@ def rebuild_request_body(link: Link, path: Path, confirmed_path: Path) -> dict[s
             name: value for name, value in client_parameters(link.parameters).items() if name != "instructions"
         },
     )
+    if COMPARED_PARAMETER not in link.parameters:
+        return body
+    compared_id = link.parent_id if link.parameters[COMPARED_PARAMETER] else None
+    return {**add_cache_options(body, {COMPARISON_FIELD: compared_id})}
 
 
 def _get_request_owner(link: Link) -> tuple[Strategy, str | None]:

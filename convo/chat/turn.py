@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from convo.chat.session_record import NO_UPDATE, ChatDeps, RunUpdate, SessionRecord
 from convo.endpoints.base import LIMIT_FIELD, PAGE_ITEMS, Endpoint, iter_pages
-from convo.errors import ConvoError, EndpointFault, LimitReached, StateFault, StreamBroken
+from convo.errors import ConvoError, EndpointFault, LimitReached, RequestRefused, StateFault, StreamBroken
 from convo.history.accumulator import (
     START_EVENTS,
     STREAMED_TEXT_DIFFERS,
@@ -27,15 +27,21 @@ from convo.history.accumulator import (
 from convo.history.items import Item, Json, Response, StreamEvent, is_client_output, is_user_message, item_type
 from convo.history.records import (
     ANSWERED_STATUSES,
+    COMPARED_PARAMETER,
+    COMPARISON_FIELD,
     EMBEDDED_SCOPE,
     IGNORED_PARAMETER,
     LINK_STATUSES,
     NOTICES,
     UNFINISHED_STATUSES,
+    UPSTREAM_ID,
     Link,
     LinkStatus,
+    Scope,
     Session,
     Strategy,
+    get_link_provider,
+    is_compaction_link,
     pick_reported_fields,
     strip_tool_secrets,
 )
@@ -44,6 +50,7 @@ from convo.runtime import Clock, shielded
 from convo.stores.base import Store
 from convo.strategies.instructions import build_instruction_message, choose_field, omit_repeated_message
 from convo.strategies.requests import (
+    add_cache_options,
     apply_cancellation,
     build_request_body,
     decide_retry,
@@ -272,6 +279,25 @@ NON_PARAMETER_FIELDS = frozenset({"model", "input", "previous_response_id", "con
 """Fields of a request that a link stores in other columns."""
 
 
+class CacheDiagnostics(NamedTuple):
+    """How the requests of a chat ask why the provider's cache missed.
+
+    server:      the base URL
+    from_first:  the first request asks, too: Claude compares only with a request that asked, and convo's own endpoint
+                 keeps a provider's id of the response only then
+    """
+
+    server: str
+    from_first: bool
+
+
+_REFUSING_MODELS: set[tuple[str, str]] = set()
+"""The servers and models that refused the field for diagnostics; they are not asked again in this process."""
+
+_DIAGNOSTICS_FIELDS = ("prompt_cache_options", COMPARISON_FIELD, "diagnostics")
+"""The names of that field in a refusal by OpenAI or Anthropic."""
+
+
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
     """The options of a request, without its items.
@@ -281,6 +307,7 @@ class RequestOptions:
     parameters:         further fields of every request
     store:              keep a copy at the endpoint although the client owns the history
     encrypt_reasoning:  the model reasons, and can return its reasoning encrypted
+    cache_diagnostics:  None: they do not ask
     instructions_as_message:  new instructions become a message of the history (`convo.strategies.instructions`)
     field_sources:      the setting that sets a field, by the field: "reasoning.effort"
     ignored_settings:   the settings for all models that this model does not support, each as one sentence
@@ -292,6 +319,7 @@ class RequestOptions:
     parameters: Mapping[str, Json] = field(default_factory=dict)
     store: bool = False
     encrypt_reasoning: bool = False
+    cache_diagnostics: CacheDiagnostics | None = None
     instructions_as_message: bool = False
     field_sources: Mapping[str, str] = field(default_factory=dict)
     ignored_settings: Sequence[str] = ()
@@ -309,6 +337,27 @@ class RequestOptions:
         return build_request_body(
             request_input, model=self.wire_model, instructions=instructions, parameters=self.parameters
         )
+
+    def build_comparison(self, last_link: Link | None, scope: Scope) -> Mapping[str, Json]:
+        """Return the option that asks for diagnostics of the cache; none if the next request does not ask.
+
+        last_link:  the last response of the conversation
+        scope:      of the endpoint
+        """
+        diagnostics, own_options = self.cache_diagnostics, self.parameters.get("prompt_cache_options") or {}
+        is_own = not isinstance(own_options, Mapping) or COMPARISON_FIELD in own_options
+        if diagnostics is None or is_own or (diagnostics.server, self.model) in _REFUSING_MODELS:
+            return {}
+        is_comparable = (
+            last_link is not None
+            and last_link.status == "completed"
+            and not (last_link.id.startswith("try_") or is_compaction_link(last_link))
+            and (last_link.scope, get_link_provider(last_link)) == (scope, self.model.partition("/")[0])
+            and (scope != EMBEDDED_SCOPE or UPSTREAM_ID in last_link.reported)
+        )
+        if last_link is not None and is_comparable:
+            return {COMPARISON_FIELD: last_link.id}
+        return {COMPARISON_FIELD: None} if diagnostics.from_first else {}
 
     def append_input(
         self, state: ConversationState, items: Sequence[Item], previous_instructions: str | None
@@ -398,6 +447,7 @@ class ChatTurn:
         self._ignored_fields: Sequence[str] = ()
         self._requested_state: ConversationState | None = None
         self._request_input = RequestInput((), 0, {})
+        self._comparison: Mapping[str, Json] = {}
         self._recovered_path = record.state.path
         self._timing = RequestTiming(deps.clock.now(), deps.clock.monotonic())
 
@@ -455,10 +505,12 @@ class ChatTurn:
     # -- request ------------------------------------------------------------------------------
 
     async def _stream_response(self) -> AsyncGenerator[StreamEvent, None]:
-        strategy = self._record.state.strategy
-        started = await open_with_retry(
-            self._send_request, strategy, self._deps.clock, check_tail=self._require_tail_check, notify=self._notify
-        )
+        try:
+            started = await self._open_stream()
+        except RequestRefused as refusal:
+            if not self._remember_refused_diagnostics(refusal):
+                raise
+            started = await self._open_stream()
         if started is None:
             for event in make_recovered_events(self._recovered_path, self._record.last_link):
                 yield event
@@ -470,6 +522,25 @@ class ChatTurn:
                 yield event
         if not self.link:
             raise StreamBroken("the endpoint's stream ended before the response was complete")
+
+    async def _open_stream(self) -> StartedStream | None:
+        return await open_with_retry(
+            self._send_request,
+            self._record.state.strategy,
+            self._deps.clock,
+            check_tail=self._require_tail_check,
+            notify=self._notify,
+        )
+
+    def _remember_refused_diagnostics(self, refusal: RequestRefused) -> bool:
+        """Return whether the server refused the field for diagnostics; then it is not sent again."""
+        diagnostics, text = self._options.cache_diagnostics, f"{refusal.param} {refusal.message}"
+        names_field = refusal.status == 400 and any(name in text for name in _DIAGNOSTICS_FIELDS)
+        if diagnostics is None or not self._comparison or not names_field:
+            return False
+        _REFUSING_MODELS.add((diagnostics.server, self._options.model))
+        self.request_count = 0
+        return True
 
     async def _send_request(self) -> AsyncGenerator[StreamEvent, None] | None:
         record = self._record
@@ -486,7 +557,9 @@ class ChatTurn:
         self.request_count += 1
         self._timing = RequestTiming(self._deps.clock.now(), self._deps.clock.monotonic())
         prepended_items = [node.item for node in record.state.prepended_nodes]
-        return self._deps.endpoint.create(self._options.build_body(self._request_input, prepended_items))
+        body = self._options.build_body(self._request_input, prepended_items)
+        self._comparison = self._options.build_comparison(record.last_link, self._deps.endpoint.scope)
+        return self._deps.endpoint.create(add_cache_options(body, self._comparison))
 
     async def _recover_response(self) -> bool:
         """Apply the owner's items that this process missed; return whether no request is needed."""
@@ -648,7 +721,8 @@ class ChatTurn:
             parameters=strip_tool_secrets(
                 {name: value for name, value in fields.items() if name not in NON_PARAMETER_FIELDS}
             )
-            | ({IGNORED_PARAMETER: list(self._ignored_fields)} if self._ignored_fields else {}),
+            | ({IGNORED_PARAMETER: list(self._ignored_fields)} if self._ignored_fields else {})
+            | ({COMPARED_PARAMETER: bool(self._comparison[COMPARISON_FIELD])} if self._comparison else {}),
             usage=response.get("usage"),
             error=self._make_link_error(response),
             is_stored=bool(fields.get("store", True)),

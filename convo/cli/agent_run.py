@@ -274,6 +274,7 @@ class RunPresenter:
             await self._save_state()
             if self.last_links and not self._output.as_json:
                 self._output.print_receipt(self._format_receipt, has_margin=self._progress.has_output)
+                self._context.print_lost_input(self.last_links)
 
     async def _save_state(self) -> None:
         self.state_file = await self._state_writer.save_state(self.chat, self.runner)

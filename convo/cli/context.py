@@ -55,13 +55,14 @@ from convo.terminal.answer import (
     make_answer_renderer,
 )
 from convo.terminal.prompt import EDITING_PLAIN
-from convo.terminal.status_line import LoadingTime, format_receipt
+from convo.terminal.status_line import LoadingTime, format_lost_input, format_receipt
 from convo.terminal.terminal import (
     AnswerRenderer,
     FormatReasoning,
     detect_display,
     detect_display_without_color,
     escape_control_chars,
+    truncate_text,
     wrap_text,
 )
 from convo.terminal.waiting import WaitingLine
@@ -76,6 +77,10 @@ if TYPE_CHECKING:
 
 MIN_LOADING_S = 0.05
 """Seconds; a receipt leaves out a shorter time, which a loaded model needs, too."""
+
+
+MAX_LOST_INPUT_CHARS = 200
+"""Characters of the line about lost input where the width is unknown: its text comes from a server."""
 
 
 class ForkSource(NamedTuple):
@@ -355,6 +360,16 @@ class ChatContext:
         link = get_turn_link(chat)
         assert link
         self._output.print_receipt(lambda columns: self.format_receipt(chat, link, columns=columns))
+        self.print_lost_input([link])
+
+    def print_lost_input(self, links: Sequence[Link]) -> None:
+        """Print the lost input that the provider reported last, unless the setting is off."""
+        assert self._settings
+        lines = [line for link in links if (line := format_lost_input(link.reported))]
+        if lines and self._settings.cache_diagnostics:
+            self._output.print_receipt(
+                lambda columns: truncate_text(lines[-1], columns or MAX_LOST_INPUT_CHARS), has_margin=False
+            )
 
     def format_receipt(self, chat: Chat, link: Link, calls: Sequence[Link] = (), *, columns: int | None = None) -> str:
         """Format the receipt of `link`, which may be the total of several calls, as `status_line.format_receipt`."""

@@ -155,14 +155,19 @@ def make_request_options(
     parameters:  the fields that the command sets; they override those of the settings
     store:       as in `RequestOptions`
     """
-    from convo.chat.turn import RequestOptions
+    from convo.chat.turn import CacheDiagnostics, RequestOptions
     from convo.config.request_settings import (
         describe_field_sources,
         find_request_settings,
         merge_request_parameters,
         split_refused_settings,
     )
-    from convo.usage.model_info import appends_instructions, describe_refused_field, has_encrypted_reasoning
+    from convo.usage.model_info import (
+        appends_instructions,
+        describe_refused_field,
+        has_cache_diagnostics,
+        has_encrypted_reasoning,
+    )
 
     provider, model = choice.provider, choice.name.model
 
@@ -174,6 +179,12 @@ def make_request_options(
     )
     fields = merge_request_parameters(request_settings, parameters)
     remote = provider.endpoint == "remote"
+    asks_diagnostics = settings.cache_diagnostics and has_cache_diagnostics(model)
+    diagnostics = (
+        CacheDiagnostics(str(provider.base_url), from_first=provider.is_anthropic or not remote)
+        if asks_diagnostics and (provider.is_openai or provider.is_anthropic)
+        else None
+    )
     return RequestOptions(
         model=str(choice.name),
         wire_model=model if remote else str(choice.name),
@@ -181,6 +192,7 @@ def make_request_options(
         parameters=fields,
         store=store,
         encrypt_reasoning=remote and has_encrypted_reasoning(model),
+        cache_diagnostics=diagnostics,
         instructions_as_message=provider.is_openai and appends_instructions(model),
         field_sources=describe_field_sources(request_settings, fields),
         ignored_settings=[

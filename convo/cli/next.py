@@ -18,6 +18,7 @@ from convo.chat.next_request import (
     NextRequest,
     RequestTokenCounter,
     build_next_request,
+    find_current_link,
     get_instructions,
     get_repeated_parameters,
     make_continuation_state,
@@ -134,6 +135,7 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
             windows=windows,
             request_input=request_input,
             previous_instructions=get_instructions(view),
+            cache_options=request_options.build_comparison(find_current_link(view), endpoint.scope),
         )
     return next_request, settings
 

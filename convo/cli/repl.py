@@ -294,6 +294,7 @@ class ReplController(ChatContext):
             windows=windows,
             request_input=request_input,
             previous_instructions=chat.session.instructions,
+            cache_options=options.build_comparison(chat.record.last_link, endpoint.scope),
         )
         return render_next_request(
             next_request,

@@ -331,6 +331,7 @@ def resolve_settings(sources: SettingsInputs) -> Settings:
         ),
         editing=str(tables["editing"][()]),
         answers=str(tables["answers"][()]),
+        cache_diagnostics=bool(tables["cache_diagnostics"][()]),
         configured_providers=frozenset(
             name for name, provider in providers.items() if _is_configured(provider, sources.environ)
         ),

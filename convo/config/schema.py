@@ -261,6 +261,7 @@ _PROFILE_SCHEMA: dict[str, SettingSchema] = {
     "compact_at": check_fraction_or_tokens,
     "editing": make_choice_check("emacs", "vi", "plain"),
     "answers": make_choice_check("markdown", "plain"),
+    "cache_diagnostics": check_boolean,
     "redact": check_patterns,
     "providers": KeyedTable(check_provider_name, _PROVIDER_SCHEMA),
     "aliases": KeyedTable(check_alias_name, check_text),

@@ -81,6 +81,12 @@ class Provider(NamedTuple):
         return self.api == "azure" or (self.api == "responses" and is_openai_server(self.name, self.base_url or ""))
 
     @property
+    def is_anthropic(self) -> bool:
+        """Whether its models are Anthropic's, at Anthropic or behind a proxy of it."""
+        is_own = self.name == "anthropic" or urlsplit(self.base_url or "").hostname == "api.anthropic.com"
+        return self.api == "anthropic" and is_own
+
+    @property
     def endpoint(self) -> EndpointKind:
         return "remote" if self.api in STATEFUL_APIS and self.owner == "provider" else "embedded"
 

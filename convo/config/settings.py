@@ -127,6 +127,7 @@ class Settings(NamedTuple):
     editing:               key bindings of the prompt: "emacs" or "vi"; "plain" draws nothing, for screen readers
     configured_providers:  the providers with a key, or that need none
     model_lists:           the cached lists of the providers' models; see `convo.config.model_lists`
+    cache_diagnostics:     whether chats ask why the provider's cache missed, and show the reason
     answers:               layout of responses in a terminal: "markdown", or "plain" for the unchanged text
     limits:                limits on the responses of servers
     project_notice:        the part of the project's file that is ignored; None if all of it is used
@@ -152,6 +153,7 @@ class Settings(NamedTuple):
     limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS
     project_notice: ProjectNotice | None = None
     mcp: Mapping[str, McpServer] = MappingProxyType({})
+    cache_diagnostics: bool = True
 
     def get_source(self, *key: str) -> SettingSource:
         """Return the source of the value at `key`, as in get_source("providers", "openai", "base_url")."""
@@ -167,6 +169,7 @@ def get_default_settings(providers: Mapping[str, Mapping[str, str]]) -> dict[Set
         ("compact_at",): DEFAULT_COMPACT_AT,
         ("editing",): DEFAULT_EDITING,
         ("answers",): DEFAULT_ANSWERS,
+        ("cache_diagnostics",): True,
         ("serve", "host"): serve.host,
         ("serve", "port"): serve.port,
         ("serve", "seal_key_env"): serve.seal_key_env,

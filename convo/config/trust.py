@@ -30,6 +30,7 @@ UNTRUSTED_RULES: Mapping[str, UntrustedRule] = {
     "model": UntrustedRule(True, "a well-known provider's model by name; see `_is_well_known`"),
     "editing": UntrustedRule(True, "keys of the prompt: emacs, vi or plain"),
     "answers": UntrustedRule(True, "layout of responses in the terminal: markdown or plain"),
+    "cache_diagnostics": UntrustedRule(False, "adds a field to requests"),
     "tenant": UntrustedRule(False, "selects the tenant whose conversations are read and written"),
     "compact_at": UntrustedRule(False, "a small value makes every turn pay for a compaction"),
     "redact": UntrustedRule(False, "replaces the user's own patterns, so that an export keeps secrets"),

@@ -174,6 +174,9 @@ NOTICES = "convo_notices"
 UPSTREAM_ID = "upstream_response_id"
 """The provider's own id of the response, which is kept with them; it is no field of the response resource."""
 
+COMPARISON_FIELD = "comparison_response_id"
+"""The member of `prompt_cache_options` with the response to compare with, for diagnostics; null names none."""
+
 MAX_REPORTED_BYTES = 64 * 1024
 """Bytes of one of them; of a larger one only its size is kept."""
 
@@ -211,7 +214,14 @@ RECORDING_PARAMETER = "convo.recording"
 a version of the API}. The last three are left out where they are empty, "path" also where it is the usual one.
 """
 
-INTERNAL_PARAMETERS = frozenset({IGNORED_PARAMETER, PROVIDER_PARAMETER, RECORDING_PARAMETER})
+COMPARED_PARAMETER = "convo.compared"
+"""The member of a link's parameters that says that a chat asked for diagnostics of the cache.
+
+True: the request was compared with the response before, the link's parent; False: it named none. The id is not part of
+the parameters, which are stored once for all requests that have the same.
+"""
+
+INTERNAL_PARAMETERS = frozenset({IGNORED_PARAMETER, PROVIDER_PARAMETER, RECORDING_PARAMETER, COMPARED_PARAMETER})
 """Parameters of a link that no client sent."""
 
 

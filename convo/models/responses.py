@@ -16,7 +16,7 @@ from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.errors import EndpointFault, StreamBroken, StreamCut
 from convo.history.accumulator import ITEM_EVENTS, SERVER_TERMINAL_EVENTS, START_EVENTS, TERMINAL_EVENTS
 from convo.history.items import Item, Json, StreamEvent, item_type, to_resendable
-from convo.history.records import pick_reported_fields
+from convo.history.records import COMPARISON_FIELD, UPSTREAM_ID, pick_reported_fields
 from convo.models.base import (
     ENCRYPTED_CONTENT,
     INCLUDE_ENCRYPTED_REASONING,
@@ -83,13 +83,14 @@ class ResponsesModel:
         }
         context, is_streaming = self._options.make_error_context(body), False
         issuer, reader = self._issuer_tag(request), ResponsesReader(self._new_id)
+        is_compared = COMPARISON_FIELD in (request.parameters.get("prompt_cache_options") or {})
         async with aclosing(self._get_client().stream_json("/responses", body, context, strict=True)) as values:
             async for value in values:
                 for event in reader.read(value):
                     failure = fault_from_event(event, context, is_streaming=is_streaming)
                     if failure:
                         raise failure
-                    translated = translate_event(event, issuer, request.model)
+                    translated = translate_event(event, issuer, request.model, is_compared=is_compared)
                     if translated is None:
                         continue
                     is_streaming = True
@@ -182,18 +183,23 @@ _DROPPED_FIELDS = frozenset({"sequence_number", "obfuscation"})
 _DEFAULT_ERROR = {"code": "server_error", "message": "The provider stopped the response."}
 
 
-def translate_event(event: StreamEvent, issuer: IssuerTag, model: str) -> StreamEvent | None:
-    """Return the event to pass on; None for keep-alives and the server's response events."""
+def translate_event(
+    event: StreamEvent, issuer: IssuerTag, model: str, *, is_compared: bool = False
+) -> StreamEvent | None:
+    """Return the event to pass on; None for keep-alives and the server's response events.
+
+    is_compared:  the request asks for diagnostics of the cache; the next one may name the server's id of this response
+    """
     name = event["type"]
     if name in SERVER_TERMINAL_EVENTS:
-        return _make_terminal_event(event, issuer, model)
+        return _make_terminal_event(event, issuer, model, is_compared=is_compared)
     if name in START_EVENTS or not name.startswith("response."):
         return None
     fields = {name: value for name, value in event.items() if name not in _DROPPED_FIELDS}
     return {**fields, "item": tag_encrypted_content(event["item"], issuer)} if name in ITEM_EVENTS else fields
 
 
-def _make_terminal_event(event: StreamEvent, issuer: IssuerTag, model: str) -> StreamEvent:
+def _make_terminal_event(event: StreamEvent, issuer: IssuerTag, model: str, *, is_compared: bool) -> StreamEvent:
     response = event["response"]
     status = str(event["type"]).removeprefix("response.").replace("cancelled", "failed")
     terminal_response: dict[str, Json] = {
@@ -201,7 +207,7 @@ def _make_terminal_event(event: StreamEvent, issuer: IssuerTag, model: str) -> S
         "model": _str_field(response, "model") or model,
         "output": [tag_encrypted_content(item, issuer) for item in response["output"]],
         "usage": response.get("usage") or None,
-        **pick_reported_fields(response),
+        **pick_reported_fields({**response, UPSTREAM_ID: response.get("id") if is_compared else None}),
     }
     if status == "incomplete":
         reason = _str_field(response.get("incomplete_details") or {}, "reason")
@@ -248,6 +254,8 @@ def build_responses_body(
         if name not in RESPONSE_PARAMETERS and name not in unsupported_fields and value is not None
     }
     include = _include_values(request)
+    if options := parameters.get("prompt_cache_options"):
+        parameters["prompt_cache_options"] = _with_own_comparison(options, request.comparison_id)
     return {
         **_common_fields(request, issuer, model_label),
         **parameters,
@@ -265,9 +273,19 @@ def list_ignored_responses_fields(
         for name in request.parameters
         if name in _UNSUPPORTED_EXTRA_FIELDS - frozenset(extra_fields) and request.parameters[name] is not None
     ]
+    if (request.parameters.get("prompt_cache_options") or {}).get(COMPARISON_FIELD) and not request.comparison_id:
+        names.append(f"prompt_cache_options.{COMPARISON_FIELD}")
     if any(item_type(item) == "reasoning" and not _is_reasoning_sent(item, issuer) for item in request.input):
         names.append("input.reasoning")
     return tuple(names)
+
+
+def _with_own_comparison(options: Mapping[str, Json], comparison_id: str | None) -> dict[str, Json]:
+    """Name the compared response by the server's own id; leave out one that this server did not make."""
+    if not options.get(COMPARISON_FIELD):
+        return dict(options)
+    others = {name: value for name, value in options.items() if name != COMPARISON_FIELD}
+    return {**others, COMPARISON_FIELD: comparison_id} if comparison_id else others
 
 
 def _is_reasoning_sent(item: Item, issuer: IssuerTag) -> bool:

@@ -39,6 +39,13 @@ def build_request_body(
     return {**body, "include": list(dict.fromkeys(include))} if include else body
 
 
+def add_cache_options(body: Mapping[str, Json], options: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return `body` with further `prompt_cache_options`."""
+    return (
+        {**body, "prompt_cache_options": {**(body.get("prompt_cache_options") or {}), **options}} if options else body
+    )
+
+
 def apply_cancellation(state: ConversationState, output: Sequence[Item]) -> ConversationState:
     """Return the state after a cancelled response: its partial output as incomplete items, the same confirmed head."""
     partial = ({**item, "status": "incomplete"} for item in output if to_sendable({**item, "status": "incomplete"}))

@@ -278,6 +278,26 @@ MAX_FIELD_CHARS = 200
 """Characters of a field's value in /status."""
 
 
+def format_lost_input(reported: Mapping[str, Json]) -> str:
+    """Format the lost input that a provider reported: why its cache missed, and the reasoning that it removed.
+
+    reported:  the fields of a response, as in `Link`; its text is not trusted
+
+    Returns "" if nothing is lost.
+    """
+    parts, diagnostics = [], reported.get("prompt_cache_diagnostics")
+    if isinstance(diagnostics, Mapping) and diagnostics.get("type") == "cache_miss":
+        reason = diagnostics.get("provider_reason") or diagnostics.get("reason") or "unknown reason"
+        tokens = diagnostics.get("cache_missed_tokens")
+        size = f", {format_count(tokens, 'token')}" if isinstance(tokens, int) and tokens else ""
+        parts.append(f"cache missed: {str(reason).replace('_', ' ')}{size}")
+    transformations = reported.get("input_transformations")
+    entries = transformations if isinstance(transformations, list) else ()
+    removed = sum(isinstance(entry, Mapping) and entry.get("action") == "removed" for entry in entries)
+    parts += [f"{format_count(removed, 'reasoning item')} removed"] if removed else []
+    return " · ".join(parts)
+
+
 def format_request_fields(parameters: Mapping[str, Json], field_sources: Mapping[str, str]) -> Sequence[str]:
     """Format each field of a request with its source, as in "temperature 0.2  (request.temperature from config.toml)".
 

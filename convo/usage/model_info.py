@@ -45,6 +45,14 @@ def appends_instructions(model: str) -> bool:
     return _gpt_version(model) >= (6, 2)
 
 
+def has_cache_diagnostics(model: str) -> bool:
+    """Whether the vendor of this model says why its cache missed: OpenAI for GPT-5.6 and later, Anthropic for Claude.
+
+    Sources: openai.types.responses.ResponseCreateParams, anthropic.types.MessageCreateParams
+    """
+    return model.startswith("claude") or _gpt_version(model) >= (5, 6)
+
+
 def describe_appended_instructions(model: str) -> str:
     """Describe the cost of the field `instructions` with a model that appends it."""
     return f"{model} bills top-level instructions uncached with every request"

@@ -314,7 +314,7 @@ def test_settings_keys_and_layer_names_are_stable() -> None:
     assert layers == {
         "model": "flag",
         "compact_at": "user",
-        **dict.fromkeys(("answers", "editing", "state_storage", "tenant"), "default"),
+        **dict.fromkeys(("answers", "cache_diagnostics", "editing", "state_storage", "tenant"), "default"),
         **{f"serve.{name}": "default" for name in serve.split()},
         **{f"limits.{name}": "default" for name in limits.split()},
     }

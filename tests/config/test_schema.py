@@ -378,6 +378,7 @@ ACCEPTED: dict[str, tuple[Any, ...]] = {
     "limits.answer_s": (0.001, 86400), "limits.idle_s": (0.001, 86400), "limits.event_bytes": (1024,),
     "limits.output_bytes": (1024,), "limits.body_bytes": (1024,), "compact_at": (0, 0.5, 1, 2),
     "editing": ("emacs", "vi", "plain"), "answers": ("markdown", "plain"), "tenant": ("a" * 64,),
+    "cache_diagnostics": (True, False),
     "providers.x.organisation": ("org",), "providers.x.project": ("p",), "providers.x.api_version": ("v1",),
     "providers.x.deployment": ("d",), "providers.x.keyring": (True,), "providers.x.key_env": ("KEY",),
     "providers.x.token_env": ("TOKEN",), "providers.x.owner": ("provider", "convo"),

@@ -147,3 +147,20 @@ def test_a_response_of_another_provider_or_tenant_is_not_compared_and_the_option
                 assert response.headers["x-convo-ignored"] == OPTION
                 assert "prompt_cache_diagnostics" not in response.json()
                 assert upstream.requests[-1].json["diagnostics"] == {"previous_message_id": None}
+
+
+def test_a_native_server_gets_its_own_id_and_no_id_that_it_does_not_know(tmp_path: Path) -> None:
+    with run_chat_server() as upstream:
+        toml = f'[providers.native]\napi = "responses"\nbase_url = "{upstream.url}"\n'
+        with run_gateway(tmp_path, toml=toml) as gateway:
+            asked: list[str | None] = [None]
+            for number in range(3):
+                done = {"id": f"resp_upstream_{number}", "output": [], "usage": None}
+                upstream.stream({"type": "response.completed", "response": done})
+                body = {"model": "native/m", "input": "hi", **compared(asked[-1])}
+                response = gateway.create_response(body)
+                assert "upstream" not in response.text
+                assert response.headers.get("x-convo-ignored") == (OPTION if number == 2 else None)
+                asked.append(response.json()["id"] if number == 0 else NO_ID)
+    options = [request.json["prompt_cache_options"] for request in upstream.requests]
+    assert options == [{"comparison_response_id": None}, {"comparison_response_id": "resp_upstream_0"}, {}]
