@@ -201,6 +201,7 @@ _SERVE_SCHEMA: dict[str, SettingSchema] = {
     "limits": {
         **_KEY_LIMITS_SCHEMA,
         "process_per_minute": _RATE_CHECK,
+        "process_body_bytes": make_integer_check(0),
         "keys": KeyedTable(check_key_name, AtomicTable(_KEY_LIMITS_SCHEMA, parse_key_limits_table)),
     },
     "files": {

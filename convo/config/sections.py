@@ -271,12 +271,14 @@ class ServeLimits(NamedTuple):
     concurrent:          requests of one key at once; `max_requests` limits those of all keys together
     per_minute:          requests of one key in any 60 seconds
     process_per_minute:  requests of all keys together in any 60 seconds
+    process_body_bytes:  bytes of the bodies of all running requests together; one alone may be larger
     keys:                limits of single keys, by the key's name
     """
 
     concurrent: int = 500
     per_minute: int = 0
     process_per_minute: int = 0
+    process_body_bytes: int = 128 * 1024 * 1024
     keys: Mapping[str, KeyLimits] = MappingProxyType({})
 
     def for_key(self, name: str) -> tuple[int, int]:

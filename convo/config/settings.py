@@ -190,6 +190,7 @@ def get_default_settings(providers: Mapping[str, Mapping[str, str]]) -> dict[Set
         ("serve", "limits", "concurrent"): rates.concurrent,
         ("serve", "limits", "per_minute"): rates.per_minute,
         ("serve", "limits", "process_per_minute"): rates.process_per_minute,
+        ("serve", "limits", "process_body_bytes"): rates.process_body_bytes,
         **{("serve", "files", name): value for name, value in serve.files._asdict().items()},
         ("limits", "answer_bytes"): limits.answer_bytes,
         ("limits", "answer_events"): limits.answer_events,

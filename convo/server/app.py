@@ -24,7 +24,7 @@ from convo.server.auth import Authenticator, SingleTenant
 from convo.server.http import CLIENT_CLOSED_STATUS, ClientDisconnected, HttpExchange, parse_json_object
 from convo.server.metrics import CombinedMetrics, Metrics
 from convo.server.pass_through import PassedExchange, PassThroughOpener, PassThroughTracker, relay_upstream
-from convo.server.rate_limits import RateLimits
+from convo.server.rate_limits import BodyBudget, BodyShare, RateLimits
 from convo.server.recording import GatewayRecording
 from convo.server.routes import (
     API_ROUTES,
@@ -93,6 +93,7 @@ class Gateway:
     recording:             records requests that the service does not store, if the settings ask for it
     is_shutting_down:      set by `begin_shutdown`: from then on nothing new is started
     sockets:               the open WebSockets
+    body_budget:           the bytes of all bodies
     pass_through_tracker:  the running requests that are passed through
     """
 
@@ -129,6 +130,7 @@ class Gateway:
         self._store = store
         store.admin.set_transaction_observer(self.metrics.record_store_duration)
         self.recording = GatewayRecording(store, serve, clock, report_dropped or ignore_report)
+        self.body_budget = BodyBudget(serve.limits.process_body_bytes)
         self._rate_limits = RateLimits(serve.limits, clock.monotonic)
         paths = [
             Path(path, PathHandler(self, path, methods))
@@ -165,6 +167,7 @@ class Gateway:
             send = websocket.with_http_rejection(send)
         exchange = HttpExchange(scope, receive, send, request_id=self._new_id("req"), clock=self._clock)
         scope["exchange"] = exchange
+        exchange.body_share = BodyShare(self.body_budget)
         try:
             await self._router(scope, receive, send)
         except ClientDisconnected:
@@ -177,6 +180,7 @@ class Gateway:
             self._report_fault(fault, exchange.tenant)
             await exchange.send_error(fault)
         finally:
+            exchange.body_share.release()
             if not exchange.status:
                 body = ANTHROPIC_INTERNAL_ERROR_BODY if exchange.is_anthropic else INTERNAL_ERROR_BODY
                 await exchange.send_json(body, 500, CLOSE_CONNECTION_HEADERS)
@@ -294,6 +298,7 @@ class Gateway:
             track_events=lambda body, events: self._inspector_deps.live_responses.track(
                 exchange.tenant, body, self._record_events(exchange, body, events)
             ),
+            body_share=BodyShare(self.body_budget),
             new_id=self._new_id,
         )
         connection = WebSocketConnection(receive, send, self._service.endpoint_for(exchange.tenant), deps)

@@ -102,6 +102,23 @@ def overloaded_error() -> TryLater:
     )
 
 
+def too_many_connections_error(maximum: int) -> TryLater:
+    return TryLater(
+        f"More than {maximum:,} connections are open, which the limit of open files (ulimit -n) does not allow. "
+        "Those that are idle longest are closed; please retry in a moment",
+        code="overloaded",
+        retry_after_s=OVERLOADED_RETRY_S,
+    )
+
+
+def bodies_too_large_error(max_bytes: int) -> TryLater:
+    return TryLater(
+        f"The requests that are running have bodies of {max_bytes:,} bytes together. Please retry in a moment",
+        code="overloaded",
+        retry_after_s=OVERLOADED_RETRY_S,
+    )
+
+
 def server_shutting_down_error() -> TryLater:
     return TryLater(
         "The server is shutting down. Please retry in a moment",

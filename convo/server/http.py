@@ -24,6 +24,7 @@ from convo.history.items import Json, StreamEvent
 from convo.runtime import Clock
 from convo.server import errors
 from convo.server.forms import MAX_FORM_OVERHEAD_BYTES, UploadForm, parse_upload_form
+from convo.server.rate_limits import BodyShare
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -102,6 +103,7 @@ class HttpExchange:
     route:            the template of its path, for metrics; "" until it is matched
     tenant:           the tenant of its key; "" until authenticated
     status:           of the response; 0 until it is started
+    body_share:       counts the bytes of the body; None for no limit
     connection:       reports when the client disconnects
     error_code:       of the error response
     limit_name:       the setting that ended the response early
@@ -115,6 +117,7 @@ class HttpExchange:
 
     def __init__(self, scope: "Scope", receive: "Receive", send: "Send", *, request_id: str, clock: Clock) -> None:
         self.scope, self.receive, self._send = scope, receive, send
+        self.body_share: BodyShare | None = None
         self.id, self.route, self.tenant, self.status, self.allowed_methods = request_id, "", "", 0, ""
         self.error_code = self.limit_name = ""
         self.text_differs = False
@@ -203,6 +206,8 @@ class HttpExchange:
             size += len(chunk)
             if size > max_bytes:
                 raise errors.body_too_large_error(max_bytes)
+            if self.body_share is not None:
+                self.body_share.take(len(chunk))
             chunks.append(chunk)
         return b"".join(chunks)
 

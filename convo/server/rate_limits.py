@@ -1,10 +1,11 @@
-"""Rate limits: concurrent requests and requests per minute, per key and process.
+"""Rate limits: concurrent requests and requests per minute, per key and process, and the bytes of all bodies.
 
 A minute is the last sixty seconds. A refused request does not count. Replicas do not share
 limits.
 """
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Callable
 from math import ceil
@@ -12,6 +13,7 @@ from weakref import WeakValueDictionary
 
 from convo.config.sections import ServeLimits
 from convo.errors import TryLater
+from convo.server.errors import bodies_too_large_error
 
 MINUTE_S = 60.0
 CONCURRENCY_RETRY_S = 1.0
@@ -64,6 +66,42 @@ class MinuteWindow:
             self.times.popleft()
         if 0 < limit <= len(self.times):
             raise _rate_limit_error(f"{limit} {description}", len(self.times), self.times[-limit] + MINUTE_S - now)
+
+
+UNLIMITED_BODY_BYTES = 64 * 1024
+"""A body up to this size is never refused for the large ones of others."""
+
+
+class BodyBudget:
+    """The bytes that the bodies of all running requests of one process may have together; 0: no limit.
+
+    A request takes several times its body: the bytes, the parsed values, what is sent to the model and the store.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes, self.taken_bytes = max_bytes or sys.maxsize, 0
+
+
+class BodyShare:
+    """The bytes of one request, or of one WebSocket, in the budget."""
+
+    def __init__(self, budget: BodyBudget) -> None:
+        self._budget, self._size_bytes = budget, 0
+
+    def take(self, size_bytes: int) -> None:
+        """Add received bytes. Raises TryLater (503) past the budget, unless no other request has a body."""
+        size_bytes += self._size_bytes
+        others_bytes = self._budget.taken_bytes - self._size_bytes
+        is_past = others_bytes > 0 and others_bytes + size_bytes > self._budget.max_bytes
+        if is_past and size_bytes > UNLIMITED_BODY_BYTES:
+            raise bodies_too_large_error(self._budget.max_bytes)
+        self._budget.taken_bytes, self._size_bytes = others_bytes + size_bytes, size_bytes
+
+    def release(self, size_bytes: int | None = None) -> None:
+        """Give back some bytes, or all of them."""
+        size_bytes = self._size_bytes if size_bytes is None else size_bytes
+        self._budget.taken_bytes -= size_bytes
+        self._size_bytes -= size_bytes
 
 
 def _rate_limit_error(limit: str, used: int, wait_s: float) -> TryLater:

@@ -9,7 +9,6 @@ uses the key of the upstream's provider. Browsers' requests from other origins a
 import asyncio
 import logging
 import re
-import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from convo.runtime import Clock, NewId
 from convo.server import errors
 from convo.server.auth import check_local_caller
 from convo.server.http import CLIENT_CLOSED_STATUS, ClientDisconnected, Header, HttpExchange
+from convo.server.rate_limits import BodyBudget
 from convo.server.relay_recording import (
     CREDENTIAL_HEADERS,
     ExchangeCopy,
@@ -38,9 +38,9 @@ from convo.server.relay_recording import (
 )
 from convo.server.server import (
     SHUTDOWN_NOTICE_S,
-    THREAD_SWITCH_INTERVAL_S,
     GatewayServer,
     build_uvicorn_config,
+    prepare_process,
     report_unexpected_errors,
     serve_until,
 )
@@ -594,8 +594,9 @@ async def run_relay(
     report_error: Callable[[BaseException], None], report_delay: Callable[[], Any] = lambda: None,
 ) -> None:  # fmt: skip
     """Relay until `stop_event` is set, and then until the grace time is over."""
-    sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
-    server = GatewayServer(build_uvicorn_config(relay, serve, date_header=False))
+    prepare_process()
+    budget = BodyBudget(serve.limits.process_body_bytes)
+    server = GatewayServer(build_uvicorn_config(relay, serve, budget, date_header=False))
     with report_unexpected_errors(report_error):
         async with relay:
             serve_task = await serve_until(server, listening_socket, stop_event)

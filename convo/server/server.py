@@ -8,6 +8,7 @@ stores the state of unfinished ones.
 import asyncio
 import logging
 import os
+import platform
 import socket
 import sys
 from asyncio import AbstractEventLoop, TimerHandle, Transport
@@ -27,8 +28,27 @@ from convo.runtime import random_id
 from convo.server import errors, http
 from convo.server.app import ANY_ORIGIN, Gateway
 from convo.server.http import CONNECTION_EXTENSION, ClientConnection
+from convo.server.rate_limits import BodyBudget
 
 LISTEN_BACKLOG = 2048
+
+ACCEPT_BATCH = 8
+"""Connections that one pass of the event loop accepts.
+
+asyncio accepts as many as the backlog that it was given before the first of them is counted, and when there is no free
+file descriptor it tries, and logs a traceback, as often.
+"""
+
+RESERVED_FILES = 64
+"""File descriptors that are kept for the store, and for connections that are being accepted."""
+
+MACOS_MAX_FILES = 10_240
+"""The highest limit of open files that macOS accepts, whatever its hard limit is (OPEN_MAX)."""
+
+MIN_CONNECTIONS = 8
+FULL_NOTICE_S = 60.0
+"""Seconds between two notices that there are too many connections."""
+
 IDLE_TIMEOUT_S = 75
 """Seconds that an idle connection stays open: longer than clients keep theirs, so that the client closes it."""
 
@@ -40,6 +60,13 @@ THREAD_SWITCH_INTERVAL_S = 0.0005
 
 The store's thread waits for the interpreter after each statement. With Python's default of 5 ms, a busy event loop
 delays each of some twenty statements by that time, and every response waits for its commit.
+"""
+
+M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES = -3, 128 * 1024
+"""The option of glibc's mallopt, and its own first value: larger blocks go back to the system when they are freed.
+
+Unless it is set, glibc raises it to the size of freed blocks, and keeps them: after ten bodies of 31 MB, a server kept
+200 to 900 MB for good.
 """
 
 DATE_REFRESH_S = 1.0
@@ -79,6 +106,11 @@ class GatewayServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listening_socket in sockets or ():
+            listening_socket.listen(LISTEN_BACKLOG)  # asyncio sets ACCEPT_BATCH, which is too short as a queue
 
     async def main_loop(self) -> None:
         while not await self.on_tick(0):  # updates the Date header of responses
@@ -193,8 +225,8 @@ async def run_gateway(
     report:        called with unexpected exceptions
     report_delay:  called if the shutdown takes longer, because responses still run
     """
-    sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
-    server = GatewayServer(build_uvicorn_config(gateway, serve))
+    prepare_process()
+    server = GatewayServer(build_uvicorn_config(gateway, serve, gateway.body_budget))
     with report_unexpected_errors(report):
         serve_task = await serve_until(server, listening_socket, stop_event)
         gateway.begin_shutdown()
@@ -218,13 +250,14 @@ async def _close_service(gateway: Gateway, service: EndpointService, grace_s: fl
 
 
 def build_uvicorn_config(
-    application: Callable[..., Any], serve: ServeSettings, *, date_header: bool = True
+    application: Callable[..., Any], serve: ServeSettings, body_budget: BodyBudget, *, date_header: bool = True
 ) -> uvicorn.Config:
     return uvicorn.Config(
         application,
-        http=make_http_protocol(serve),
-        ws=partial(make_websocket_protocol, serve.write_s),  # type: ignore[arg-type]  # a factory works like the class
-        ws_max_size=2 * serve.max_body_bytes,  # up to twice the limit, a message gets an error object
+        http=make_http_protocol(serve, get_max_connections()),
+        backlog=ACCEPT_BATCH,
+        ws=partial(make_websocket_protocol, serve.write_s, body_budget),  # type: ignore[arg-type]  # a factory works like the class
+        ws_max_size=serve.max_body_bytes,
         ws_ping_interval=WEBSOCKET_PING_S,
         ws_ping_timeout=WEBSOCKET_PING_S,
         ws_per_message_deflate=False,
@@ -238,11 +271,35 @@ def build_uvicorn_config(
     )
 
 
-def make_websocket_protocol(write_s: float, **options: Any) -> asyncio.Protocol:
+def prepare_process() -> None:
+    """Set what holds for the whole process of a server: thread switches, the limit of open files, freed memory."""
+    import ctypes
+
+    sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
+    with suppress(ImportError, ValueError, OSError):  # ImportError: on Windows
+        import resource
+
+        soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        limit = max(soft_limit, min(hard_limit, MACOS_MAX_FILES)) if platform.system() == "Darwin" else hard_limit
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard_limit))
+    with suppress(AttributeError, OSError, TypeError):  # another C library; TypeError: on Windows
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES)
+
+
+def get_max_connections() -> int:
+    """Return how many connections fit into the limit of open files, if each needs another one to a provider."""
+    try:
+        import resource
+    except ImportError:  # on Windows, where sockets are no files
+        return MACOS_MAX_FILES
+    return max(MIN_CONNECTIONS, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - RESERVED_FILES) // 2)
+
+
+def make_websocket_protocol(write_s: float, body_budget: BodyBudget, **options: Any) -> asyncio.Protocol:
     """Create a connection's protocol; its module is imported with the first WebSocket."""
     from convo.server.websocket_protocol import BoundedWebSocketProtocol
 
-    return BoundedWebSocketProtocol(write_s, **options)
+    return BoundedWebSocketProtocol(write_s, body_budget, **options)
 
 
 @contextmanager
@@ -276,6 +333,9 @@ MAX_BUFFERED_BYTES = 64 * 1024
 
 MAX_PIPELINED_REQUESTS = 8
 """Requests that are read before the response to an earlier one is complete."""
+
+MAX_PIPELINED_BYTES = 1024 * 1024
+"""Bytes of their bodies that are read before."""
 
 
 class BufferedTransport:
@@ -313,10 +373,32 @@ class BufferedTransport:
         self._transport.close()
 
 
+class ConnectionLimit:
+    """The limit of the open connections of one server.
+
+    idle:  the connections without a request, the one that is idle longest first. A request begins after its headers
+    """
+
+    def __init__(self, max_connections: int) -> None:
+        self.max_connections = max_connections
+        self.idle: dict[BoundedHttpProtocol, None] = {}
+        self._reported_s = -FULL_NOTICE_S
+
+    def should_report(self, now_s: float) -> bool:
+        """Return whether a minute has passed since this was last true."""
+        is_due = now_s - self._reported_s >= FULL_NOTICE_S
+        self._reported_s = now_s if is_due else self._reported_s
+        return is_due
+
+
 class BoundedHttpProtocol(HttpToolsProtocol):
-    """One connection. `serve` limits the size and time of request headers, and disconnects clients that do not read."""
+    """One connection. `serve` limits the size and time of request headers, and disconnects clients that do not read.
+
+    limit:  shared by all connections: one too many closes the one that is idle longest
+    """
 
     serve: ClassVar[ServeSettings]
+    limit: ClassVar[ConnectionLimit]
 
     _head_bytes = 0
     _head_timer: TimerHandle | None = None
@@ -332,12 +414,27 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(BufferedTransport(transport, self.loop))  # type: ignore[arg-type]  # it implements the interface without the base class
         self._start_head_timer()
+        self.limit.idle[self] = None
+        if len(self.connections) > self.limit.max_connections:
+            next(iter(self.limit.idle)).close_idle()
+
+    def close_idle(self) -> None:
+        """Close this connection, because too many are open. A client that is not yet answered gets an error."""
+        fault = errors.too_many_connections_error(self.limit.max_connections)
+        if self.limit.should_report(self.loop.time()):
+            self.logger.error(fault.message, exc_info=fault)
+        self.limit.idle.pop(self)
+        if self.cycle is None:
+            self._send_error(fault)
+        else:
+            self.transport.close()
 
     def eof_received(self) -> None:
         self.transport.flush()  # type: ignore[attr-defined]  # data buffered so far is still sent
         self._notify_disconnect()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.limit.idle.pop(self, None)
         self._stop_head_timer()
         self._stop_write_timer()
         self._notify_disconnect()
@@ -372,6 +469,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
+        self.limit.idle.pop(self, None)
         self._stop_head_timer()
         previous_cycle = self.cycle
         super().on_headers_complete()
@@ -391,6 +489,11 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
         self._resume_reading(0)
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.transport.is_closing() and self.cycle.response_complete:
+            self.limit.idle[self] = None
+
     def _resume_reading(self, size: int) -> None:
         """Continue reading after a whole request, within limits: only a socket that is read reports that it was closed.
 
@@ -399,7 +502,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self.cycle is None:
             return
         self._pipelined_bytes = self._pipelined_bytes + size if self.pipeline else 0
-        if len(self.pipeline) > MAX_PIPELINED_REQUESTS or self._pipelined_bytes > self.serve.max_body_bytes:
+        if len(self.pipeline) > MAX_PIPELINED_REQUESTS or self._pipelined_bytes > MAX_PIPELINED_BYTES:
             return
         if self.pipeline or not self.cycle.more_body:
             self.flow.resume_reading()
@@ -447,6 +550,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
-def make_http_protocol(serve: ServeSettings) -> type[BoundedHttpProtocol]:
-    """Return the protocol class with these limits."""
-    return type("BoundedHttpProtocol", (BoundedHttpProtocol,), {"serve": serve})
+def make_http_protocol(serve: ServeSettings, max_connections: int) -> type[BoundedHttpProtocol]:
+    """Return the protocol class of one server with these limits."""
+    members = {"serve": serve, "limit": ConnectionLimit(max_connections)}
+    return type("BoundedHttpProtocol", (BoundedHttpProtocol,), members)

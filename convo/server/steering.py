@@ -89,12 +89,14 @@ class TurnMessage:
     stream_id:     None if the request has none
     steers:        queued input that is in `body`
     is_automatic:  created by the server for `steers`
+    size_bytes:    of the message as it was received
     """
 
     body: Mapping[str, Json]
     stream_id: str | None
     steers: tuple[QueuedSteer, ...] = ()
     is_automatic: bool = False
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import re
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from convo.endpoints.base import Endpoint, ResponsesConnection, error_event
@@ -20,6 +20,7 @@ from convo.history.items import Json, StreamEvent
 from convo.runtime import Clock, NewId, random_id
 from convo.server import errors, http
 from convo.server.http import CLIENT_CLOSED_STATUS, FINAL_SEND_TIMEOUT_S
+from convo.server.rate_limits import BodyShare
 from convo.server.sse import StreamMetrics, to_api_event
 from convo.server.steering import STEER_MESSAGE_TYPE, ConnectionSteering, SteerLimits, TurnMessage
 
@@ -147,6 +148,7 @@ class InvalidMessage:
 
     fault: ConvoError
     stream_id: str | None
+    size_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -172,6 +174,7 @@ class WebSocketDeps:
 
     parse_message:  parses a message within the limits of a body; raises RequestRefused
     request_slot:   counts one turn as running; raises KeyRefused or TryLater if that is refused
+    body_share:     counts the bytes of the messages, each until its turn ends
     track_events:   yields the events of a turn and tracks them for the inspector
     new_id:         makes the ids of steering input
     """
@@ -181,6 +184,7 @@ class WebSocketDeps:
     metrics: TurnMetrics
     parse_message: Callable[[bytes], dict[str, Json]]
     request_slot: Callable[[], AbstractContextManager[None]]
+    body_share: BodyShare
     track_events: Callable[[Mapping[str, Json], AsyncGenerator[StreamEvent, None]], AsyncGenerator[StreamEvent, None]]
     new_id: NewId = random_id
 
@@ -206,6 +210,7 @@ class WebSocketConnection:
             await asyncio.wait({self._turns_task, receive_task}, return_when=asyncio.FIRST_COMPLETED)
             for task in (age_task, self._turns_task, receive_task):
                 task.cancel()
+        self._deps.body_share.release()
         await self._send_close()
 
     def close_after_turn(self, reason: CloseReason) -> None:
@@ -223,11 +228,13 @@ class WebSocketConnection:
     async def _run_turns(self) -> None:
         while (message := await self._next_message()) is not None:
             if isinstance(message, InvalidMessage):
+                self._deps.body_share.release(message.size_bytes)
                 await self._send_event(build_error_message(message.fault, 0, message.stream_id))
                 continue
             turn: TurnMessage | None = message
             while turn is not None:
                 turn = await self._run_turn(turn)
+            self._deps.body_share.release(message.size_bytes)
             self._next_number = 0
 
     async def _next_message(self) -> TurnMessage | InvalidMessage | None:
@@ -313,20 +320,24 @@ class WebSocketConnection:
 
     async def _queue_message(self, text: str | None) -> None:
         """Queue a message, or respond at once to one that is not queued."""
-        stream_id, max_queued = None, self._deps.limits.max_queued
+        stream_id, max_queued, size_bytes = None, self._deps.limits.max_queued, 0
         queued: TurnMessage | InvalidMessage
         try:
             raw_message = check_text_message(text)
+            self._deps.body_share.take(len(raw_message))
+            size_bytes = len(raw_message)
             message = self._deps.parse_message(raw_message)
             if message.get("type") == STEER_MESSAGE_TYPE:
                 event, stream_id = self._steering.submit(message, len(raw_message))
+                self._deps.body_share.release(size_bytes)
                 await self._send_numbered(event, stream_id)
                 return
             stream_id = parse_stream_id(message)
-            queued = self._parse_turn(message)
+            queued = replace(self._parse_turn(message), size_bytes=size_bytes)
         except ConvoError as fault:
-            queued = InvalidMessage(fault, stream_id)
+            queued = InvalidMessage(fault, stream_id, size_bytes)
         if len(self._queue) >= max_queued:
+            self._deps.body_share.release(size_bytes)
             await self._send_event(build_error_message(queue_full_error(max_queued), 0, None))
             return
         self._queue.append(queued)

@@ -12,17 +12,24 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
 
+from convo.errors import TryLater
 from convo.server import errors, http
+from convo.server.rate_limits import BodyBudget, BodyShare
 
 MAX_FRAGMENTS = 65_536
 """Frames of one message: those without data do not count for its size."""
 
 
 class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
-    """One connection; its client has `write_s` seconds to receive data that the socket's buffer cannot hold."""
+    """One connection; its client has `write_s` seconds to receive data that the socket's buffer cannot hold.
 
-    def __init__(self, write_s: float, **options: Any) -> None:
+    body_budget:  counts the bytes of a message that arrives, until the application receives it
+    """
+
+    def __init__(self, write_s: float, body_budget: BodyBudget, **options: Any) -> None:
         super().__init__(**options)
+        self._arriving = BodyShare(body_budget)
+        self._is_refused = False
         self._write_s = write_s
         self._write_timer: TimerHandle | None = None
 
@@ -33,6 +40,8 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         self.writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._arriving.release()
+        self.conn.receive_eof()  # frees the buffer with the beginning of a frame
         self._stop_write_timer()
         super().connection_lost(exc)
 
@@ -45,6 +54,13 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        try:
+            self._arriving.take(len(data))
+        except TryLater as fault:
+            self._close(CloseCode.TRY_AGAIN_LATER, fault.message)
+            return
         super().data_received(data)
         if not (self.handshake_initiated or self.transport.is_closing()):
             self._send_error()  # the headers are complete and are no handshake
@@ -58,16 +74,49 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     def handle_cont(self, event: Frame) -> None:
         if len(self.frames) < MAX_FRAGMENTS:
             super().handle_cont(event)
-        elif not self.close_sent:
-            self.conn.send_close(CloseCode.MESSAGE_TOO_BIG, f"more than {MAX_FRAGMENTS} fragments")
-            self.handle_parser_exception()
+        else:
+            self._close(CloseCode.MESSAGE_TOO_BIG, f"more than {MAX_FRAGMENTS} fragments")
+
+    def handle_parser_exception(self) -> None:
+        """Refuse a message that is still arriving: send the reason, then discard what the client sends.
+
+        uvicorn closes the socket at once. Its client, which is sending, would see a reset and not the reason.
+        """
+        assert self.conn.close_sent is not None
+        code, reason = self.conn.close_sent.code, self.conn.close_sent.reason
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.transport.flush()  # type: ignore[attr-defined]  # a BufferedTransport
+        self.transport.write_eof()
+        self.close_sent = self._is_refused = True
+        self.close_timer = self.loop.call_later(self.close_timeout, self.transport.close)
+
+    async def receive(self) -> Any:
+        event = await super().receive()
+        self._arriving.release()
+        return event
+
+    def handle_pong(self, event: Frame) -> None:
+        self._release_control_frame()
+        super().handle_pong(event)
 
     def handle_ping(self) -> None:
         """Answer a ping, unless the client does not read: its answers would fill the memory."""
+        self._release_control_frame()
         if self._write_timer is None:
             super().handle_ping()
         else:
             self.conn.data_to_send()
+
+    def _release_control_frame(self) -> None:
+        """Forget the bytes of a ping or pong, unless a message has begun."""
+        if not self.frames and self.queue.empty():
+            self._arriving.release()
+
+    def _close(self, code: CloseCode, reason: str) -> None:
+        if not self.close_sent:
+            self.conn.send_close(code, reason)
+            self.handle_parser_exception()
 
     def _send_error(self) -> None:
         """Send an HTTP error response, and close."""

@@ -15,7 +15,7 @@ from convo.cli.serve import StoreFaultPrinter, print_internal_error
 from convo.errors import StoreUnavailable
 from tests.cli.serve_process import ServeProcess, config_flags, run_serve
 from tests.cli.test_streamed_text import response_events
-from tests.command_runner import Convo
+from tests.command_runner import Convo, Start
 from tests.models.chat_server import delta, finish
 from tests.models.chat_server import run_chat_server as answering
 
@@ -58,6 +58,20 @@ def test_a_second_signal_ends_the_server_at_once(aliases: tuple[str, str]) -> No
         code = server.stop(signal.SIGTERM)
     assert code == -signal.SIGTERM
     assert stream
+
+
+def test_more_connections_than_open_files_allow_close_the_idle_ones_with_one_notice(start: Start) -> None:
+    process = start("serve", "--port", "0", "--store", "memory", shell='ulimit -Sn 100; ulimit -Hn 256; exec "$@"')
+    assert process.stderr
+    server = ServeProcess(process, process.stderr.readline())
+    address = server.http.base_url.host, server.http.base_url.port or 0
+    silent = [socket.create_connection(address) for _ in range(270)]
+    assert server.http.get("/readyz").status_code == 200
+    assert server.stop(signal.SIGTERM) == 0
+    assert server.err.startswith("convo serve: More than 96 connections are open")
+    assert server.err.count("\n") == 1
+    for connection in silent:
+        connection.close()
 
 
 def test_a_shutdown_that_waits_for_responses_is_reported(aliases: tuple[str, str]) -> None:

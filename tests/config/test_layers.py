@@ -307,7 +307,7 @@ def test_settings_keys_and_layer_names_are_stable() -> None:
     serve = (
         "host port seal_key_env max_body_bytes max_header_bytes max_depth max_items max_requests read_s write_s "
         "keepalive_s grace_s reasoning_events record record_keys record_ttl_s mcp_urls limits.concurrent "
-        "limits.per_minute limits.process_per_minute "
+        "limits.per_minute limits.process_per_minute limits.process_body_bytes "
         "files.max_file_bytes files.max_files files.max_total_bytes files.fetch_urls files.fetch_s"
     )
     limits = "answer_bytes answer_events answer_s idle_s event_bytes output_bytes body_bytes"

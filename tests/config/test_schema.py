@@ -282,6 +282,7 @@ LIMITS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         f"serve.limits.{name}": (("0", "100000"), ("-1", "100001"))
         for name in ("concurrent", "per_minute", "process_per_minute")
     },
+    "serve.limits.process_body_bytes": (("0",), ("-1",)),
     **{f"serve.limits.keys.alice.{name}": (("0", "100000"), ("-1", "100001")) for name in ("concurrent", "per_minute")},
     "serve.files.max_file_bytes": (("1024", "536870912"), ("1023", "536870913")),
     **{f"serve.files.{name}": (("0",), ("-1",)) for name in ("max_files", "max_total_bytes")},
@@ -351,6 +352,7 @@ def test_the_documented_defaults_apply_without_any_setting() -> None:
         "serve.limits.concurrent": 500,
         "serve.limits.per_minute": 0,
         "serve.limits.process_per_minute": 0,
+        "serve.limits.process_body_bytes": 128 * megabyte,
         "serve.max_body_bytes": 32 * megabyte,
         "serve.max_depth": 100,
         "serve.max_header_bytes": megabyte / 16,
@@ -374,7 +376,8 @@ ACCEPTED: dict[str, tuple[Any, ...]] = {
     "serve.write_s": (0.001, 86400), "serve.keepalive_s": (0.001, 86400), "serve.grace_s": (0.001, 86400),
     "serve.host": ("0.0.0.0",), "serve.seal_key_env": ("SEAL",), "serve.reasoning_events": ("openai", "specification"),
     "serve.limits.concurrent": (0, 100_000), "serve.limits.per_minute": (0, 100_000),
-    "serve.limits.process_per_minute": (0, 100_000), "limits.answer_bytes": (1024,), "limits.answer_events": (10,),
+    "serve.limits.process_per_minute": (0, 100_000), "serve.limits.process_body_bytes": (0,),
+    "limits.answer_bytes": (1024,), "limits.answer_events": (10,),
     "limits.answer_s": (0.001, 86400), "limits.idle_s": (0.001, 86400), "limits.event_bytes": (1024,),
     "limits.output_bytes": (1024,), "limits.body_bytes": (1024,), "compact_at": (0, 0.5, 1, 2),
     "editing": ("emacs", "vi", "plain"), "answers": ("markdown", "plain"), "tenant": ("a" * 64,),

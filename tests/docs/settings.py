@@ -278,6 +278,10 @@ NOTES = {
     "serve.limits.concurrent": Note("Requests of one key at once; WebSocket turns count. 0: no limit.", "20"),
     "serve.limits.per_minute": Note("Requests of one key in any 60 seconds. 0: no limit.", "600"),
     "serve.limits.process_per_minute": Note("Requests of all keys in any 60 seconds. 0: no limit.", "6000"),
+    "serve.limits.process_body_bytes": Note(
+        "Bytes of the bodies of all running requests together; past it, a body above 64 KB gets 503. 0: no limit.",
+        "67108864",
+    ),
     "serve.mcp_urls": Note(
         "Connect to the `server_url` of `mcp` tools in requests, at public addresses only. `false`: only to the "
         "servers under `[mcp.NAME]`.",

@@ -94,7 +94,7 @@ def test_a_head_request_gets_no_body(shared_gateway: RunningGateway) -> None:
 
 def test_an_idle_connection_outlives_the_keep_alive_of_clients(gateway: RunningGateway) -> None:
     """Node's agents keep connections for up to a minute; if the server closes first, they write to a closed socket."""
-    config = server.build_uvicorn_config(gateway.app, make_settings().serve)
+    config = server.build_uvicorn_config(gateway.app, make_settings().serve, gateway.app.body_budget)
     assert config.timeout_keep_alive > 60
 
 

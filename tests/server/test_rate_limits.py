@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 from openai import OpenAI, RateLimitError
+from websockets.exceptions import ConnectionClosedError
+from websockets.frames import CloseCode
 
 from convo.config.sections import KeyLimits, ServeLimits
 from convo.server.auth import KeysFile, create_api_key
+from tests.clock import HELD_S
 from tests.server.api_keys import bearer
 from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway
@@ -111,6 +114,30 @@ def test_turns_over_a_websocket_count_as_concurrent_requests(serve: Serve) -> No
     gateway = serve(limits=ServeLimits(concurrent=1))
     with open_stream(gateway), connect_client(gateway) as client:
         assert client.turn(input="hi")["status"] == 429
+
+
+def test_the_bodies_of_all_requests_together_have_a_limit_that_small_ones_ignore(serve: Serve) -> None:
+    gateway = serve(limits=ServeLimits(process_body_bytes=150_000))
+    gateway.script("slow", {"text": "word"}, delay_s=HELD_S)
+    large = {"model": "echo", "input": "x" * 100_000}
+    with gateway.http.stream("POST", "/v1/responses", json={**large, "model": "slow", "stream": True}) as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        with connect_client(gateway) as client, connect_client(gateway) as other:
+            refused = gateway.create_response(large)
+            assert refusal_fields(refused) == (503, "server_error", "overloaded")
+            assert refused.headers["retry-after"] == "1"
+            assert gateway.create_response(ECHO).status_code == 200
+            assert other.turn(input="hi")["status"] == "completed"
+            with pytest.raises(ConnectionClosedError) as closed:
+                client.turn(input=large["input"])
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == CloseCode.TRY_AGAIN_LATER
+            gateway.release_deltas()
+            list(lines)
+            assert other.turn(input=large["input"])["status"] == "completed"
+            assert gateway.create_response(large).status_code == 200
+    assert gateway.app.body_budget.taken_bytes == 0
 
 
 def test_a_finished_request_frees_its_slot_also_when_its_client_disconnected(serve: Serve) -> None:
