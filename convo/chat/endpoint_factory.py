@@ -305,7 +305,8 @@ def open_service(
         strict=strict,
         estimate_tokens=True,
         files=settings.serve.files,
-        mcp=McpOptions(_read_mcp_targets(settings), client_urls=settings.serve.mcp_urls),
+        mcp=McpOptions(_read_mcp_targets(settings), settings.serve.mcp_urls, settings.serve.blocked_networks),
+        blocked_networks=settings.serve.blocked_networks,
     )
 
     started_at = int(clock.now())

@@ -52,6 +52,7 @@ class ServeSettings(NamedTuple):
     limits:            limits on concurrent requests and requests per minute
     mcp_urls:          whether clients may name MCP servers by URL, at public addresses
     files:             limits on uploaded files, and whether URLs of files are fetched
+    blocked_networks:  networks to which no URL of a client may lead, besides those that are not public
     cors_origins:      origins of web pages that may call the API; "*" for any, which requires keys
     """
 
@@ -75,6 +76,7 @@ class ServeSettings(NamedTuple):
     record_ttl_s: int = 7 * 86_400
     limits: ServeLimits = ServeLimits()
     files: FileSettings = FileSettings()
+    blocked_networks: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ()
 
 

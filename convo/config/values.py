@@ -214,6 +214,19 @@ def check_origins(value: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value))
 
 
+def check_networks(value: object) -> tuple[str, ...]:
+    """Check networks, such as 203.0.113.0/24."""
+    from ipaddress import ip_network
+
+    hint = """convo config set serve.blocked_networks '["203.0.113.0/24"]'"""
+    if not isinstance(value, list | tuple) or not all(isinstance(network, str) for network in value):
+        raise InvalidValue("must be an array of networks", hint=hint)
+    try:
+        return tuple(str(ip_network(network)) for network in value)
+    except ValueError as error:
+        raise InvalidValue(f"must be an array of networks: {error}", hint=hint) from error
+
+
 class IntegerCheck:
     """Check a whole number from `minimum` to `maximum`; None: no maximum."""
 

@@ -225,6 +225,7 @@ class EndpointOptions:
     estimate_tokens:  input tokens are counted by the offline tokenizer if the model has no counter
     files:            limits on uploaded files, and whether URLs of files are fetched
     mcp:              the MCP servers that requests may use
+    blocked_networks: networks from which no file is fetched, besides those that are not public
     """
 
     is_server: bool = False
@@ -234,6 +235,7 @@ class EndpointOptions:
     estimate_tokens: bool = False
     files: FileSettings = field(default_factory=FileSettings)
     mcp: McpOptions = field(default_factory=McpOptions)
+    blocked_networks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,10 @@ class EmbeddedEndpoint:
         cipher = CompactionCipher(store, seal_key)
         options = options or EndpointOptions()
         models = ModelsWithInput(
-            models, FileResolver(store, clock, make_file_fetcher(options.files)), options.mcp, new_id
+            models,
+            FileResolver(store, clock, make_file_fetcher(options.files, options.blocked_networks)),
+            options.mcp,
+            new_id,
         )
         self._deps = EndpointDeps(store, models, clock, new_id, cipher, runs or ActiveRuns(), options, find_window)
         self._conversations = Conversations(self._deps)

@@ -47,6 +47,14 @@ def invalid_id_error(name: str, got: str) -> RequestRefused:
     )
 
 
+def invalid_file_url_error(name: str) -> RequestRefused:
+    return RequestRefused(
+        f"Invalid '{name}'. Expected a URL that begins with https://, http:// or data:",
+        code="invalid_value",
+        param=name,
+    )
+
+
 def below_minimum_error(name: str, kind: str, minimum: float, got: float) -> RequestRefused:
     """Build the error; `kind` is "integer" or "decimal"."""
     return RequestRefused(

@@ -82,10 +82,12 @@ class McpOptions:
 
     servers:      those of the operator, by label
     client_urls:  whether a client may name other servers by URL, at public addresses
+    blocked_networks:  networks that are not public, in addition
     """
 
     servers: Mapping[str, McpTarget] = field(default_factory=dict)
     client_urls: bool = False
+    blocked_networks: tuple[str, ...] = ()
 
 
 class McpResult(NamedTuple):

@@ -22,14 +22,13 @@ from convo.history.items import Item, Json, StreamEvent, is_client_call, item_ty
 from convo.models.base import HostedToolsUse, Model, ModelRequest
 from convo.responses_api import errors
 from convo.responses_api.mcp_client import (
-    MAX_RESPONSE_BYTES,
     McpConnections,
     McpOptions,
     McpResult,
     McpTarget,
     protocol_error,
 )
-from convo.responses_api.remote_files import RemoteFiles
+from convo.responses_api.remote_files import RemoteFiles, make_address_check
 from convo.responses_api.response import add_usage, build_steered_response
 from convo.responses_api.validation import (
     array_validator,
@@ -43,9 +42,6 @@ from convo.runtime import NewId
 
 MAX_CALLS = 64
 """Calls of one response; `max_tool_calls` may lower it."""
-
-CLIENT_URL_CHECK = RemoteFiles(max_bytes=MAX_RESPONSE_BYTES, timeout_s=60.0)
-"""Only its check of addresses is used; a connection has limits of its own."""
 
 MAX_HEADERS, MAX_HEADER_CHARS = 32, 8192
 
@@ -216,8 +212,9 @@ def _parse_tool(
             param=f"{location}.server_url",
             hint="the operator allows it with serve.mcp_urls = true",
         )
+    check = RemoteFiles(max_bytes=0, timeout_s=0, is_allowed=make_address_check(options.blocked_networks))
     return McpServerTool(
-        str(label), _with_client_key(McpTarget(url=str(url), address_check=CLIENT_URL_CHECK), tool, location), tool
+        str(label), _with_client_key(McpTarget(url=str(url), address_check=check), tool, location), tool
     )
 
 

@@ -9,8 +9,8 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from functools import cache, partial
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import unquote, urljoin, urlsplit
@@ -30,14 +30,32 @@ CHUNK_BYTES = 64 * 1024
 RESOLVER_THREADS = 8
 CLOUD_METADATA_HOSTS = frozenset({"metadata", "metadata.google.internal", "instance-data"})
 
-EMBEDDING_NETWORKS = (
-    IPv6Network("64:ff9b::/96"),
-    IPv6Network("64:ff9b:1::/48"),
-    IPv6Network("2002::/16"),
-    IPv6Network("2001::/32"),
-    IPv6Network("::/96"),
+BLOCKED_NETWORKS = tuple(
+    map(
+        ip_network,
+        (
+            *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+            *("168.63.129.16/32", "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24"),
+            *("192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24"),
+            *("203.0.113.0/24", "224.0.0.0/3"),
+            *(
+                "::/3",
+                "2001::/23",
+                "2001:db8::/32",
+                "2002::/16",
+                "2620:4f:8000::/48",
+                "3fff::/20",
+                "4000::/2",
+                "8000::/1",
+            ),
+        ),
+    )
 )
-"""IPv6 networks whose addresses contain an IPv4 address, which may be private: NAT64, 6to4, Teredo, compatible."""
+"""Networks that are not public: IANA's special-purpose addresses, also those with an IPv4 address in IPv6, and
+168.63.129.16, where machines in Azure get their metadata. Of IPv6 only 2000::/3 is assigned to hosts.
+
+https://www.iana.org/assignments/iana-ipv4-special-registry, https://www.iana.org/assignments/iana-ipv6-special-registry
+"""
 
 ALLOWED_MEDIA_TYPES = ("image/", "text/", "application/pdf", "application/json", "application/octet-stream")
 """Starts of media types that are accepted; a page of HTML is text."""
@@ -60,19 +78,22 @@ class FetchFile(Protocol):
 
 
 Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
 
 ResolveHost = Callable[[str, int], Sequence[str]]
 """Returns the IP addresses of a host and port; called in a thread. Raises OSError."""
 
 
-def is_public_address(address: Address) -> bool:
-    """Whether an address is public: not private, loopback, link-local (cloud metadata), multicast or reserved."""
-    if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is not None:
-            return is_public_address(address.ipv4_mapped)
-        if any(address in network for network in EMBEDDING_NETWORKS) or address.is_site_local:
-            return False
-    return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
+def is_public_address(address: Address, blocked_networks: Sequence[Network] = ()) -> bool:
+    """Whether an address is in none of `BLOCKED_NETWORKS` and of the networks that the operator adds."""
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return is_public_address(address.ipv4_mapped, blocked_networks)
+    return not any(address in network for network in (*BLOCKED_NETWORKS, *blocked_networks))
+
+
+def make_address_check(blocked_networks: Sequence[str]) -> Callable[[Address], bool]:
+    """Return the check of addresses that clients name, with the operator's `serve.blocked_networks`."""
+    return partial(is_public_address, blocked_networks=tuple(map(ip_network, blocked_networks)))
 
 
 def resolve_host(host: str, port: int) -> Sequence[str]:
@@ -173,9 +194,12 @@ class RemoteFiles:
         return FetchedFile(name[:255], media_type, bytes(content))
 
 
-def make_file_fetcher(settings: FileSettings) -> FetchFile | None:
+def make_file_fetcher(settings: FileSettings, blocked_networks: Sequence[str] = ()) -> FetchFile | None:
     """Return the function that fetches URLs of files; None if the settings do not allow it."""
-    return RemoteFiles(max_bytes=settings.max_file_bytes, timeout_s=settings.fetch_s) if settings.fetch_urls else None
+    if not settings.fetch_urls:
+        return None
+    is_allowed = make_address_check(blocked_networks)
+    return RemoteFiles(max_bytes=settings.max_file_bytes, timeout_s=settings.fetch_s, is_allowed=is_allowed)
 
 
 def _with_host(url: str, host: str) -> str:

@@ -4,6 +4,7 @@ Every known field has a validator and belongs to one table: used by the endpoint
 echoed. Unknown fields are refused by name, with the API's message, code and param.
 """
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -482,9 +483,22 @@ ITEM_REFERENCE = "item_reference"
 COMPACTION_TRIGGER = "compaction_trigger"
 """Requests a compaction now; it is not part of the history, so it is never stored."""
 
+FILE_URL_START = re.compile(r"(?:https?://|data:)", re.IGNORECASE)
+
+
+def validate_file_url(name: str, value: Json) -> None:
+    """Check the URL of an image or file: any other start may mean a file of the model's server."""
+    string_validator()(name, value)
+    if value and not FILE_URL_START.match(value):
+        raise errors.invalid_file_url_error(name)
+
+
 PART_VALIDATOR = object_validator(
     {"type": string_validator()},
-    dict.fromkeys(("text", "refusal", "image_url", "file_url", "file_data", "file_id", "filename"), string_validator()),
+    {
+        **dict.fromkeys(("text", "refusal", "file_data", "file_id", "filename"), string_validator()),
+        **dict.fromkeys(("image_url", "file_url"), validate_file_url),
+    },
 )
 
 
@@ -542,6 +556,9 @@ ITEM_VALIDATORS: Mapping[str, Validator] = {
     "additional_tools": object_validator({"tools": TOOLS_VALIDATOR}),
     "configuration_update": object_validator(
         optional={"reasoning": REASONING_VALIDATOR, "text": TEXT_VALIDATOR},
+    ),
+    "computer_call_output": object_validator(
+        optional={"output": object_validator(optional={"image_url": validate_file_url})}
     ),
     ITEM_REFERENCE: object_validator({"id": string_validator()}),
 }

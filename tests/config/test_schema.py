@@ -298,6 +298,10 @@ LIMITS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "editing": (('"emacs"', '"vi"', '"plain"'), ('"VI"', '"nano"')),
     "answers": (('"markdown"', '"plain"'), ('"html"',)),
     "serve.reasoning_events": (('"openai"', '"specification"'), ('"both"',)),
+    "serve.blocked_networks": (
+        ("[]", '["203.0.113.0/24", "2001:db8::1"]'),
+        ('"203.0.113.0/24"', "[1]", '["203.0.113.1/24"]', '["example.com"]'),
+    ),
     "serve.cors_origins": (
         ("[]", '["*"]', '["https://app.example", "http://localhost:5173", "http://[::1]:8080"]', '["app://x"]'),
         ('"*"', "[1]", '["https://a.example/"]', '["https://A.example"]', '["https://a.example:443"]', '["null"]'),

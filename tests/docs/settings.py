@@ -31,6 +31,7 @@ from convo.config.values import (
     check_boolean,
     check_folders,
     check_fraction_or_tokens,
+    check_networks,
     check_origins,
     check_patterns,
     check_port,
@@ -104,6 +105,7 @@ VALUES: dict[ValueCheck, str] = {
     check_boolean: "`true` or `false`",
     check_price: "number, 0 to 1000000000",
     check_fraction_or_tokens: "number from 0 to 1, or a whole number above 1",
+    check_networks: "array of networks, such as `203.0.113.0/24`",
     check_origins: "array of origins, such as `https://app.example`, or `*`",
     check_patterns: "array of regular expressions; none may match the empty text",
     check_parameter_value: "any value of JSON except an object",
@@ -281,6 +283,10 @@ NOTES = {
     "serve.limits.process_body_bytes": Note(
         "Bytes of the bodies of all running requests together; past it, a body above 64 KB gets 503. 0: no limit.",
         "67108864",
+    ),
+    "serve.blocked_networks": Note(
+        "Networks to which no URL of a client may lead, of an `mcp` tool or a file, besides those that are not public.",
+        '["203.0.113.0/24"]',
     ),
     "serve.mcp_urls": Note(
         "Connect to the `server_url` of `mcp` tools in requests, at public addresses only. `false`: only to the "

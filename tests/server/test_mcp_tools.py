@@ -514,10 +514,11 @@ def test_a_tool_that_cannot_be_run_is_refused_by_name(
 def test_a_server_url_of_a_client_is_never_private_also_where_urls_are_allowed(
     serve: Serve, upstream: ChatServer, mcp: Any
 ) -> None:
-    provider = f'[providers.chat]\napi = "chat"\nbase_url = "{upstream.url}"\n[serve]\nmcp_urls = true\n'
-    gateway = serve(toml=provider)
+    settings = '[serve]\nmcp_urls = true\nblocked_networks = ["8.8.4.0/24"]\n'
+    gateway = serve(toml=f'[providers.chat]\napi = "chat"\nbase_url = "{upstream.url}"\n{settings}')
     mcp.heads.clear()
-    for url in (mcp.url, mcp.url.replace("127.0.0.1", "localhost"), mcp.url.replace("127.0.0.1", "[::ffff:127.0.0.1]")):
+    urls = (mcp.url, mcp.url.replace("127.0.0.1", "localhost"), mcp.url.replace("127.0.0.1", "[::ffff:127.0.0.1]"))
+    for url in (*urls, "http://8.8.4.4/mcp"):
         error = ask(gateway, {**URL_TOOL, "server_url": url, "authorization": "s3cret"})["error"]
         assert error["code"] == "external_connector_error"
         assert "not public" in error["message"]

@@ -11,18 +11,18 @@ import pytest
 
 from convo.config.sections import FileSettings
 from convo.errors import RequestRefused
-from convo.responses_api.deps import EndpointOptions
 from convo.responses_api.files import FileResolver
 from convo.responses_api.remote_files import RemoteFiles, is_public_address, make_file_fetcher
 from convo.stores.memory import MemoryStore
 from tests.clock import FixedClock
-from tests.embedded_endpoint import make_embedded_endpoint
+from tests.server.conftest import Serve
 
 PRIVATE = [
     *("127.0.0.1", "127.9.9.9", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1"),
     *("224.0.0.1", "255.255.255.255", "192.0.2.1", "198.18.0.1", "::", "::1", "fe80::1", "fc00::1", "fec0::1"),
     *("ff02::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::"),
-    *("2001:0:1::1", "2001:db8::1", "fd00:ec2::254"),
+    *("2001:0:1::1", "2001:db8::1", "fd00:ec2::254", "168.63.129.16", "192.0.0.192", "192.88.99.1", "192.175.48.1"),
+    *("3fff::1", "2620:4f:8000::1", "5f00::1", "::ffff:168.63.129.16", "100.100.100.200"),
 ]
 
 
@@ -252,13 +252,28 @@ async def test_urls_of_a_request_are_fetched_only_if_the_setting_allows_it() -> 
     assert resolved["content"] == [{"type": "input_image", "image_url": "data:image/png;base64,cG5n"}]
 
 
-async def test_the_endpoint_refuses_a_private_url_with_its_location() -> None:
-    options = EndpointOptions(files=FileSettings(fetch_urls=True))
-    endpoint = make_embedded_endpoint(MemoryStore(), options=options)
-    part = {"type": "input_file", "file_url": "http://127.0.0.1:9/x.pdf"}
-
-    with pytest.raises(RequestRefused) as caught:
-        async for _ in endpoint.create({"model": "echo", "input": [{"role": "user", "content": [part]}]}):
-            pass
-    assert caught.value.param == "input[0].content[0].file_url"
-    await endpoint.aclose()
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://127.0.0.1:9/x.pdf", "the URL leads to an address that is not public"),
+        ("http://8.8.4.4/x.pdf", "the URL leads to an address that is not public"),
+        *(
+            (url, "Invalid 'input[0].content[0].file_url'. Expected a URL that begins with https://, http:// or data:")
+            for url in (
+                " http://example.com/",
+                "\thttp://example.com/",
+                "\0http://example.com/",
+                "file:///etc/passwd",
+                "x",
+            )
+        ),
+    ],
+)
+def test_the_gateway_refuses_a_url_that_is_not_public_with_its_location(serve: Serve, url: str, reason: str) -> None:
+    """8.8.4.4 is public, but in a network that the operator has blocked."""
+    gateway = serve(files=FileSettings(fetch_urls=True), blocked_networks=("8.8.4.0/24",))
+    content = [{"type": "input_file", "file_url": url}]
+    got = gateway.create_response({"model": "echo", "input": [{"role": "user", "content": content}]})
+    error = got.json()["error"]
+    assert (got.status_code, error["param"]) == (400, "input[0].content[0].file_url")
+    assert reason in error["message"]
