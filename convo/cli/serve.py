@@ -20,7 +20,7 @@ from convo.cli.output import print_debug_traceback, print_line, print_notice, to
 from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import ServeSettings, Settings, make_model_name_expander
 from convo.config.values import redact_secrets
-from convo.errors import DamagedRow, InvalidUsage, StoreFault
+from convo.errors import DamagedRow, InvalidUsage, StoreFault, StoreFull
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS
 from convo.runtime import SystemClock, collect_garbage_often, random_id
 from convo.stores.factory import open_store
@@ -83,7 +83,10 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
                 settings, clock, random_id, warn=lambda message: print_notice(f"convo serve: warning: {message}")
             )
             service = open_service(settings, store=store, clock=clock, new_id=random_id, strict=strict, models=models)
-            await service.check_ready()  # also starts the recovery of work that other replicas left
+            try:
+                await service.check_ready()  # also starts the recovery of work that other replicas left
+            except StoreFull as fault:  # what is stored can be read, and deleted
+                print_notice(f"convo serve: {fault.message}")
             log = _print_access_line if verbose else None
             gateway = Gateway(
                 service, serve_settings,

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from convo.config.settings import expand_built_in_name
-from convo.errors import Conflict, DamagedRow, InputFault, NotCanonical, NotFound
+from convo.errors import Conflict, DamagedRow, InputFault, NotCanonical, NotFound, StoreFull
 from convo.history.canonical import is_utf8_encodable
 from convo.history.items import Item, Json, StreamEvent
 from convo.history.records import UNFINISHED_STATUSES, Link, Session
@@ -223,7 +223,10 @@ class StoreAdmin(Protocol):
         ...
 
     async def check_ready(self) -> None:
-        """Query the database. Raises StoreFault if it cannot be reached or lacks a migration."""
+        """Query the database. Raises StoreFault if it cannot be reached, lacks a migration or has no disk space.
+
+        That a server's disk, or a quota, is full is known only from a write that failed in the last `FULL_DISK_S`.
+        """
         ...
 
     async def check_disk_space(self) -> None:
@@ -896,6 +899,18 @@ def node_not_found_error(key: Key) -> NotFound:
 
 def not_on_path_error(key: Key) -> Conflict:
     return Conflict(f"this history does not pass through {key[:12]!a}")
+
+
+FULL_DISK_S = 10.0
+"""Seconds after a write that failed for lack of space in which a store counts as full: then writes are tried again."""
+
+
+def check_not_recently_full(full_at_s: float | None) -> None:
+    """Raise StoreFull if a write failed for lack of space less than `FULL_DISK_S` ago, by the event loop's clock."""
+    from asyncio import get_running_loop
+
+    if full_at_s is not None and get_running_loop().time() - full_at_s < FULL_DISK_S:
+        raise StoreFull("the last write failed, because no disk space was left")
 
 
 def session_name_taken_error(name: str) -> Conflict:

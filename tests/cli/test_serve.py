@@ -2,6 +2,7 @@
 
 import json
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -105,6 +106,24 @@ def test_stored_responses_are_available_after_a_restart(aliases: tuple[str, str]
             server.create_response("go on", previous_response_id=response["id"])["previous_response_id"]
             == response["id"]
         )
+
+
+@pytest.mark.needs("linux")
+def test_a_server_whose_disk_is_full_is_alive_and_not_ready_until_a_write_succeeds(
+    aliases: tuple[str, str], tmp_path: Path
+) -> None:
+    with run_serve("--store", f"sqlite:{tmp_path / 'served.db'}", before=aliases) as server:
+        server.create_response("one")
+        limit = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (300, resource.RLIM_INFINITY))
+        full = server.http.post("/v1/responses", json={"model": "echo", "input": "two"})
+        ready, health = server.http.get("/readyz"), server.http.get("/healthz")
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, limit)
+        server.create_response("three")
+        ready_again = server.http.get("/readyz")
+        server.stop(signal.SIGTERM)
+    assert (full.status_code, full.json()["error"]["code"]) == (503, "store_full")
+    assert (ready.status_code, ready.json()["error"]["code"]) == (503, "not_ready")
+    assert (health.status_code, ready_again.status_code) == (200, 200)
 
 
 def test_serve_and_chat_share_the_default_store(convo: Convo, aliases: tuple[str, str]) -> None:

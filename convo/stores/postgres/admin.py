@@ -9,6 +9,7 @@ from convo.stores.base import (
     PruneResult,
     TenantStats,
     TransactionObserver,
+    check_not_recently_full,
     run_lease_name,
 )
 from convo.stores.postgres import connection, files, gc, tenant_rows
@@ -91,6 +92,7 @@ class PostgresAdmin:
             return await connection.migrate_schema(db, self._database.location)
 
     async def check_ready(self) -> None:
+        check_not_recently_full(self._database.full_at_s)
         await self._database.run(lambda db: connection.check_schema_version(db, self._database.location))
 
     async def check_disk_space(self) -> None:

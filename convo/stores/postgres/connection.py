@@ -71,6 +71,7 @@ class PostgresDatabase:
         )
         self._pool: AsyncConnectionPool[DatabaseConnection] | None = None
         self._open_lock = asyncio.Lock()
+        self.full_at_s: float | None = None
         self._closed = False
 
     async def run(
@@ -93,6 +94,9 @@ class PostgresDatabase:
         try:
             with translate_errors(self.location):
                 return await retrying(self._run_once, job, no_time_limit)
+        except StoreFull:
+            self.full_at_s = loop.time()
+            raise
         finally:
             self.observer(loop.time() - started_at)
 

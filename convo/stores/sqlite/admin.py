@@ -10,6 +10,7 @@ from convo.stores.base import (
     PruneResult,
     TenantStats,
     TransactionObserver,
+    check_not_recently_full,
     run_lease_name,
 )
 from convo.stores.sqlite import files, runs
@@ -78,6 +79,8 @@ class SqliteAdmin:
         return await self._database.migrate()
 
     async def check_ready(self) -> None:
+        check_not_recently_full(self._database.full_at_s)
+        self._database.check_disk_space()
         await self._database.read(lambda db: db.execute("SELECT n FROM tenants LIMIT 1").fetchall())
 
     async def check_disk_space(self) -> None:

@@ -153,6 +153,7 @@ class SqliteDatabase:
     busy_timeout_s:  how long a write waits for another process
     synchronous:     "FULL" makes a commit durable when it returns; the other values are for tests
     inline:          run every job in the caller's thread, without an event loop
+    full_at_s:       when the last write failed for lack of space, by the monotonic clock
     """
 
     def __init__(
@@ -172,6 +173,7 @@ class SqliteDatabase:
         self._file_identity: FileIdentity | None = None
         self._wal_identity: FileIdentity | None = None
         self._worker = None if inline else ConnectionWorker(self._run_batch)
+        self.full_at_s: float | None = None
         self._closed = False
         self._applied_migrations: Sequence[int] = ()
 
@@ -207,7 +209,12 @@ class SqliteDatabase:
             raise StoreUnavailable(f"the store {self.file} is closed")
         started_at = time.perf_counter()
         try:
-            return self._run_one(queued) if self._worker is None else await self._worker.run(queued)
+            result = self._run_one(queued) if self._worker is None else await self._worker.run(queued)
+            self.full_at_s = None if queued.is_write else self.full_at_s
+            return result
+        except StoreFull:
+            self.full_at_s = time.monotonic()
+            raise
         finally:
             self.observer(time.perf_counter() - started_at)
 

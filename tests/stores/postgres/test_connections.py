@@ -9,7 +9,15 @@ from random import Random
 import psycopg
 import pytest
 
-from convo.errors import InputFault, InvalidSettings, InvalidUsage, StoreFault, StoreReadOnly, StoreUnavailable
+from convo.errors import (
+    InputFault,
+    InvalidSettings,
+    InvalidUsage,
+    StoreFault,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 from convo.history.items import user_message
 from convo.history.tree import Path, root_key
 from convo.stores.base import AppendItems, Transaction
@@ -64,6 +72,18 @@ async def test_a_silent_server_times_out_and_is_retried_later(url: str, call: st
 
     await CALLS[call](postgres)
     await postgres.aclose()
+
+
+async def test_a_store_is_not_ready_after_a_write_for_which_the_server_had_no_disk_space(url: str) -> None:
+    database = PostgresDatabase(url)
+    store = PostgresStore(database)
+    await store.admin.migrate()
+    await store.admin.check_ready()
+    with pytest.raises(StoreFull, match="no disk space is left"):
+        await database.run(lambda db: run_pipeline(db, Statement("DO $$ BEGIN RAISE SQLSTATE '53100'; END $$")))
+    with pytest.raises(StoreFull, match="the last write failed"):
+        await store.admin.check_ready()
+    await store.aclose()
 
 
 async def test_a_full_check_has_no_statement_timeout(url: str) -> None:
