@@ -10,9 +10,10 @@ client's at a public `server_url`. A server of the Responses API gets all other 
 
 import json
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -39,6 +40,7 @@ from convo.responses_api.validation import (
     validate_object,
 )
 from convo.runtime import NewId
+from convo.stores.base import Store
 
 MAX_CALLS = 64
 """Calls of one response; `max_tool_calls` may lower it."""
@@ -399,6 +401,38 @@ class ListedTool:
         return str(self.function["name"])
 
 
+MAX_REMEMBERED_CALLS = 32
+"""Approved calls of a tenant whose results are kept in memory, until their responses are stored."""
+
+
+class ApprovedCalls:
+    """Runs each approved call of a tenant once: a request that is sent again gets the result of the first one.
+
+    The result is in the store, under an id that follows from the request for approval; or in this process, if the
+    response was not stored, because its model refused it or the client wants that. A call that was interrupted may have
+    had its effect, so it is not run again either.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._results: dict[str, McpResult] = {}
+
+    async def run(self, item: Mapping[str, Json], call: Callable[[], Awaitable[McpResult]]) -> McpResult:
+        """Return the result of `call`, or that of an earlier call with the id and the arguments of `item`."""
+        key = json.dumps([item["id"], item["server_label"], item["name"], item["arguments"]])
+        if key in self._results:
+            return self._results[key]
+        self._results[key] = protocol_error("not run again: another request has begun this call")
+        if len(self._results) > MAX_REMEMBERED_CALLS:
+            del self._results[next(iter(self._results))]
+        stored = await self._store.item(str(item["id"]))
+        if stored is None or any(stored.get(name) != value for name, value in item.items()):
+            self._results[key] = await call()
+        elif stored.get("status") in ("completed", "failed"):
+            self._results[key] = McpResult(stored.get("output"), stored.get("error"))
+        return self._results[key]
+
+
 @dataclass(slots=True)
 class _OpenCall:
     """A call that the model is writing, or has written."""
@@ -416,18 +450,21 @@ async def respond_with_mcp(
     new_id: NewId,
     max_calls: int | None,
     *,
+    approved: ApprovedCalls,
     is_steered: IsSteered,
 ) -> AsyncGenerator[StreamEvent, None]:
     """Stream one response: the model's events, with `mcp` calls run and the model asked again.
 
     history:    the input before it was translated
     max_calls:  `max_tool_calls` of the request
+    approved:   runs the calls that were approved
     is_steered: asked after calls were run: if it is true, the model is not asked again
 
     Raises the errors of `Model.respond`, and EndpointFault if a server cannot list its tools.
     """
     async with McpConnections({label: server.target for label, server in plan.servers.items()}) as connections:
-        loop = _McpLoop(model, plan, connections, new_id, min(max_calls or MAX_CALLS, MAX_CALLS), is_steered)
+        limit = min(max_calls or MAX_CALLS, MAX_CALLS)
+        loop = _McpLoop(model, plan, connections, new_id, limit, approved, is_steered)
         async with aclosing(loop.run(history)) as events:
             async for event in events:
                 yield event
@@ -443,10 +480,11 @@ class _McpLoop:
         connections: McpConnections,
         new_id: NewId,
         max_calls: int,
+        approved: ApprovedCalls,
         is_steered: IsSteered,
     ) -> None:
         self._model, self._plan, self._connections, self._new_id = model, plan, connections, new_id
-        self._is_steered = is_steered
+        self._approved, self._is_steered = approved, is_steered
         self._max_calls, self._call_count = max_calls, 0
         self._tools: dict[str, ListedTool] = {}
         self._output: list[Item] = []
@@ -539,9 +577,10 @@ class _McpLoop:
     async def _run_approved(self, request: Item) -> AsyncGenerator[StreamEvent, None]:
         """Run a call that was approved, and append its item to the output."""
         label, name = str(request.get("server_label")), str(request.get("name"))
-        function_name = make_function_name(label, name)
+        tool = self._tools.get(make_function_name(label, name))
+        round_id = self._new_round() if tool is None else _round_of(request)
         item: dict[str, Json] = {
-            "id": self._make_id("mcp", self._new_round(), _call_id_of(request)),
+            "id": self._make_id("mcp", round_id, _call_id_of(request)),
             "type": CALL,
             "server_label": label,
             "name": name,
@@ -552,11 +591,10 @@ class _McpLoop:
         self._output.append({**item, "status": "incomplete", "output": None, "error": None})
         yield {"type": "response.output_item.added", **place, "item": {**item, "status": "in_progress"}}
         yield {"type": "response.mcp_call.in_progress", **place, "item_id": item["id"]}
-        tool = self._tools.get(function_name)
         if tool is None:
             result = protocol_error("the request has no such tool")
         else:
-            result = await self._call(tool, item["arguments"])
+            result = await self._approved.run(item, partial(self._call, tool, item["arguments"]))
         done = _with_result(item, result)
         self._output[-1] = done
         for event in _result_events(done, place):

@@ -20,7 +20,7 @@ from convo.models.base import (
 from convo.responses_api.deps import ModelOpener
 from convo.responses_api.files import FileResolver
 from convo.responses_api.mcp_client import McpOptions
-from convo.responses_api.mcp_tools import McpPlan, plan_mcp, respond_with_mcp
+from convo.responses_api.mcp_tools import ApprovedCalls, McpPlan, plan_mcp, respond_with_mcp
 from convo.runtime import NewId
 
 
@@ -33,10 +33,11 @@ class ModelsWithInput:
 
     def __init__(self, models: ModelOpener, files: FileResolver, mcp: McpOptions, new_id: NewId) -> None:
         self._models, self._files, self._mcp, self._new_id = models, files, mcp, new_id
+        self._approved = ApprovedCalls(files.store)
 
     def __call__(self, name: str) -> tuple[Model, str]:
         model, provider_model = self._models(name)
-        return ModelWithInput(model, self._files, self._mcp, self._new_id), provider_model
+        return ModelWithInput(model, self._files, self._mcp, self._approved, self._new_id), provider_model
 
     async def aclose(self) -> None:
         await self._models.aclose()
@@ -46,14 +47,20 @@ class ModelWithInput:
     """Implements `Model` over another one."""
 
     def __init__(
-        self, model: Model, files: FileResolver, mcp: McpOptions, new_id: NewId, is_steered: IsSteered = _never
+        self,
+        model: Model,
+        files: FileResolver,
+        mcp: McpOptions,
+        approved: ApprovedCalls,
+        new_id: NewId,
+        is_steered: IsSteered = _never,
     ) -> None:
         self._model, self._files, self._mcp, self._new_id = model, files, mcp, new_id
-        self._is_steered = is_steered
+        self._approved, self._is_steered = approved, is_steered
 
     def with_steering(self, is_steered: IsSteered) -> "ModelWithInput":
         """Return this model for a response that makes no further model call once `is_steered` returns true."""
-        return ModelWithInput(self._model, self._files, self._mcp, self._new_id, is_steered)
+        return ModelWithInput(self._model, self._files, self._mcp, self._approved, self._new_id, is_steered)
 
     @property
     def provider(self) -> str | None:
@@ -72,6 +79,7 @@ class ModelWithInput:
                 request.input,
                 self._new_id,
                 request.parameters.get("max_tool_calls"),
+                approved=self._approved,
                 is_steered=self._is_steered,
             )
             if plan.servers

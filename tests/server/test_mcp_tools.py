@@ -385,6 +385,31 @@ def test_a_call_waits_for_approval_and_continues_after_it(
     assert mcp.calls == ["add", "fail"]  # an approval is used once
 
 
+@pytest.mark.parametrize("store", [True, False])
+def test_the_same_approval_sent_again_gets_the_output_of_the_first_request(
+    serve: Serve, upstream: ChatServer, mcp: Any, tmp_path: Path, store: bool
+) -> None:
+    """Also if the model failed after the call; and from another replica, if the response was stored."""
+    settings = f'[providers.chat]\napi = "chat"\nbase_url = "{upstream.url}"\n[mcp.math]\nurl = "{mcp.url}"\n'
+    gateway, replica = (serve(f"sqlite:{tmp_path / 'convo.db'}", toml=settings) for _ in range(2))
+    upstream.stream(call("math__add", '{"a": 2, "b": 3}'), finish("tool_calls"))
+    mcp.calls.clear()
+    tool = {"type": "mcp", "server_label": "math"}
+    first = ask(gateway, tool, store=store)
+    decision = {"type": "mcp_approval_response", "approval_request_id": first["output"][-1]["id"], "approve": True}
+    body: dict[str, Any] = {"input": [*first["output"], decision], "store": False}
+    if store:
+        body = {"input": [decision], "previous_response_id": first["id"]}
+    upstream.refuse(429, {"error": {"message": "slow down"}})
+    assert ask(gateway, tool, **body)["error"]["message"]
+    for server, answer in ((gateway, "Five."), (replica if store else gateway, "5.")):
+        upstream.stream(delta(content=answer), finish("stop"))
+        called, message = ask(server, tool, **body)["output"]
+        assert (called["type"], called["output"], called["status"]) == ("mcp_call", "5", "completed")
+        assert message["content"][0]["text"] == answer
+    assert mcp.calls == ["add"]
+
+
 def test_a_rejected_call_is_not_run_and_the_model_learns_the_reason(
     gateway: RunningGateway, upstream: ChatServer, mcp: Any
 ) -> None:
