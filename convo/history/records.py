@@ -6,7 +6,7 @@ Secrets of hosted tools (headers, tokens, URLs) are stripped from parameters bef
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NamedTuple, get_args
@@ -194,10 +194,14 @@ def pick_reported_fields(response: Mapping[str, Json]) -> dict[str, Json]:
     }
 
 
-SECRET_TOOL_FIELDS = frozenset(
-    {"authorization", "authorization_token", "headers", "api_key", "access_token", "password", "domain_secrets"}
+SECRET_FIELDS = frozenset(
+    {"authorization", "authorization_token", "headers", "extra_headers", "api_key", "access_token", "password"}
+    | {"domain_secrets"}
 )
-"""Fields of a tool that must not be in a store, a log or a response."""
+"""Fields of a tool or of a request that must not be in a store, a log or a response."""
+
+MCP_SERVERS_FIELD = "mcp_servers"
+"""The field of Anthropic's requests with servers of tools, whose URLs are in `url`."""
 
 
 IGNORED_PARAMETER = "ignored"
@@ -305,15 +309,25 @@ def _strip_tool(tool: Json) -> Json:
     return tool if is_client_tool else strip_secret_fields(tool)
 
 
-def strip_secret_fields(value: Json) -> Json:
-    """Return `value` without the fields of `SECRET_TOOL_FIELDS`, at any depth."""
-    if isinstance(value, Mapping):
-        return {
-            key: strip_server_url(member) if key == "server_url" else strip_secret_fields(member)
-            for key, member in value.items()
-            if key not in SECRET_TOOL_FIELDS
-        }
-    return [strip_secret_fields(member) for member in value] if isinstance(value, list) else value
+def strip_secret_fields(value: Json, schemas: Container[str] = (), url_field: str = "server_url") -> Json:
+    """Return `value` without credentials, at any depth.
+
+    schemas:    fields that stay as they are: JSON schemas, whose properties may have any name
+    url_field:  the field with the URL of a tool's server
+    """
+    if isinstance(value, list):
+        return [strip_secret_fields(member, schemas, url_field) for member in value]
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        name: member
+        if name in schemas
+        else strip_server_url(member)
+        if name == url_field
+        else strip_secret_fields(member, schemas, "url" if name == MCP_SERVERS_FIELD else "server_url")
+        for name, member in value.items()
+        if name not in SECRET_FIELDS
+    }
 
 
 def strip_server_url(url: Json) -> Json:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from convo.history.items import BODY_PART_TYPE, REQUEST_BODY_TYPE, Item, Json, is_item
-from convo.history.records import CLIENT_TOOL_TYPES, SECRET_TOOL_FIELDS, strip_item_secrets, strip_server_url
+from convo.history.records import CLIENT_TOOL_TYPES, SECRET_FIELDS, strip_item_secrets, strip_secret_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ MAX_SPLIT_COUNT = 8
 
 def strip_body_secrets(body: Mapping[str, Json]) -> dict[str, Json]:
     """Return `body` in a form that may be stored and shown: without the credentials of tools and servers."""
-    return {name: _strip_member(name, value) for name, value in body.items()}
+    return {name: _strip_member(name, value) for name, value in body.items() if name not in SECRET_FIELDS}
 
 
 def _strip_member(name: str, value: Json) -> Json:
@@ -63,23 +63,11 @@ def _strip_member(name: str, value: Json) -> Json:
         return value
     if name in ("tools", "functions") and isinstance(value, list):
         is_client_tool = [isinstance(tool, dict) and tool.get("type") in CLIENT_TOOL_TYPES for tool in value]
-        return [tool if is_own else _strip_fields(tool) for tool, is_own in zip(value, is_client_tool, strict=True)]
-    return _strip_fields(value)
-
-
-def _strip_fields(value: Json) -> Json:
-    """Return `value` without the fields of `SECRET_TOOL_FIELDS` at any depth, except in a JSON schema."""
-    if isinstance(value, Mapping):
-        return {
-            name: strip_server_url(member)
-            if name == "server_url"
-            else member
-            if name in DEFINITION_FIELDS
-            else _strip_fields(member)
-            for name, member in value.items()
-            if name not in SECRET_TOOL_FIELDS
-        }
-    return [_strip_fields(member) for member in value] if isinstance(value, list) else value
+        return [
+            tool if is_own else strip_secret_fields(tool, DEFINITION_FIELDS)
+            for tool, is_own in zip(value, is_client_tool, strict=True)
+        ]
+    return strip_secret_fields({name: value}, DEFINITION_FIELDS)[name]
 
 
 def split_request_body(body: Mapping[str, Json]) -> tuple[Item, ...]:

@@ -277,7 +277,7 @@ def _to_items(values: Iterable[Json]) -> tuple[Item, ...]:
 def _finish_parameters(parameters: dict[str, Json]) -> dict[str, Json]:
     """Return parameters in the form in which they may be stored."""
     stripped = strip_tool_secrets({name: value for name, value in parameters.items() if value is not None})
-    return {name: value if name == "tools" else strip_secret_fields(value) for name, value in stripped.items()}
+    return {**strip_secret_fields(stripped), **({"tools": stripped["tools"]} if "tools" in stripped else {})}
 
 
 # -- Responses ----------------------------------------------------------------------------------------

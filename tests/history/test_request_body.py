@@ -72,10 +72,11 @@ def test_credentials_of_tools_are_removed_and_schemas_are_kept() -> None:
             {"type": "function", "function": {"name": "login", "parameters": schema}},
             {"type": "mcp", "server_url": "https://u:p@mcp.example/secret?k=1", "authorization": "secret"},
         ],
-        "mcp_servers": [{"url": "https://mcp.example", "authorization_token": "secret"}],
+        "mcp_servers": [{"url": "https://u:secret@mcp.example/secret", "authorization_token": "secret"}],
         "response_format": {"type": "json_schema", "json_schema": {"name": "login", "schema": schema}},
     }
-    assert strip_body_secrets(body) == {
+    credentials = {"api_key": "secret", "extra_headers": {"Authorization": "Bearer secret"}}
+    assert strip_body_secrets({**body, **credentials}) == {
         **body,
         "tools": [*body["tools"][:2], {"type": "mcp", "server_url": "https://mcp.example"}],
         "mcp_servers": [{"url": "https://mcp.example"}],

@@ -173,7 +173,9 @@ async def test_secrets_in_headers_queries_and_tools_are_never_in_the_store(store
     headers = dict.fromkeys(
         [*names, "user-agent", "originator", "x-stainless-lang", "x-client-request-id", "openai-organization"], SECRET
     )
-    servers = [{"type": "url", "url": "https://mcp.example/sse", "name": "s", "authorization_token": SECRET}]
+    server_url = f"https://u:{SECRET}@mcp.example/{SECRET}"
+    servers = [{"type": "url", "url": server_url, "name": "s", "authorization_token": SECRET}]
+    credentials = {"api_key": SECRET, "extra_headers": {"Authorization": f"Bearer {SECRET}"}}
     tool = {
         "type": "mcp", "server_label": "s", "server_url": f"https://u:{SECRET}@mcp.example/{SECRET}?k={SECRET}",
         "authorization": SECRET, "headers": {"x": SECRET},
@@ -197,7 +199,7 @@ async def test_secrets_in_headers_queries_and_tools_are_never_in_the_store(store
     for number, (protocol, body) in enumerate(bodies.items()):
         path = {"responses": "responses", "chat_completions": "chat/completions", "messages": "messages"}[protocol]
         request = make_request(
-            body, protocol=protocol, id=f"x{number}", headers=headers, url=url.format(path),  # type: ignore[arg-type]
+            {**body, **credentials}, protocol=protocol, id=f"x{number}", headers=headers, url=url.format(path),  # type: ignore[arg-type]
         )  # fmt: skip
         await recorder.begin(request)
         await recorder.finish(request, make_response({"error": {"message": f"Wrong key {SECRET}"}}, status=401))
