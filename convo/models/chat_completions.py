@@ -23,6 +23,7 @@ from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.config.values import Secret
 from convo.errors import InputFault, StreamBroken, Unsupported
 from convo.history.items import Item, Json, StreamEvent
+from convo.history.records import SERVICE_TIER
 from convo.models.answer import AnswerTranslator, Call, PieceKind
 from convo.models.base import (
     INCLUDE_ENCRYPTED_REASONING,
@@ -212,6 +213,8 @@ class ChatChunkTranslator(AnswerTranslator):
         """Yield the terminal event. Raises StreamCut, or StreamBroken if nothing came that is an answer."""
         if not self.reader.has_choices:
             raise StreamBroken("the response has no chat completions event", hint=_BASE_URL_HINT)
+        if self.reader.service_tier is not None:
+            self._writer.reported[SERVICE_TIER] = self.reader.service_tier
         yield from self.write_end(self.reader.ending(), self.reader.usage)
 
     def _encrypted_before(self, kind: PieceKind | Literal["end"], source: object) -> Iterator[str]:

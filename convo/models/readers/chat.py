@@ -28,6 +28,7 @@ class ChatReader:
     fields:      other fields of the message, such as `reasoning_details`; the pieces of a list or text are joined
     logprobs:    of the tokens of the last chunks, in the form of the Responses API; the reader's user empties the list
     usage:       in the form of the Responses API; None if the server sent none
+    service_tier:  the tier that the server says it used, which decides the price
     error:       the chunk or choice with an error; the answer ended with it
     has_choices, has_reasoning_content:  whether a choice came, and one with the field `reasoning_content`
     other_choices:  the choices that were left out
@@ -40,6 +41,7 @@ class ChatReader:
         self.fields: dict[str, Json] = {}
         self.logprobs: list[Json] = []
         self.usage: Json = None
+        self.service_tier: str | None = None
         self.error: Json = None
         self.other_choices: set[Json] = set()
         self.has_choices = self.has_reasoning_content = False
@@ -61,6 +63,8 @@ class ChatReader:
         response_id, model, groq = chunk.get("id"), chunk.get("model"), chunk.get("x_groq")
         self.id = response_id if isinstance(response_id, str) and response_id else self.id
         self.model = model if isinstance(model, str) and model else self.model
+        if isinstance(tier := chunk.get("service_tier"), str):
+            self.service_tier = tier
         if usage := chunk.get("usage") or (isinstance(groq, dict) and groq.get("usage")):
             self.usage = read_chat_usage(usage) or self.usage
         for choice in choices if isinstance(choices, list) else ():
