@@ -182,13 +182,13 @@ PROMPT_FIELD_ORDER = (
 """The fields of a request in the order in which a model receives them; other fields follow by name."""
 
 MIN_CACHED_TOKENS, CACHE_STEP_TOKENS = 1024, 128
-"""Minimum length and step of a prefix that OpenAI caches, in tokens, for models before `OTHER_CACHE_RULE_MODELS`.
+"""Minimum length of a prefix that OpenAI caches, and its step for models before `STEPLESS_CACHE_MODELS`, in tokens.
 
 Source: https://github.com/openai/openai-cookbook, examples/Prompt_Caching_201.ipynb, 1.1
 """
 
-OTHER_CACHE_RULE_MODELS = ("openai/gpt-5.6", "openai/gpt-6")
-"""Name prefixes of models with another caching rule."""
+STEPLESS_CACHE_MODELS = ("openai/gpt-5.6", "openai/gpt-6")
+"""Name prefixes of models whose cached prefix is not rounded down to a step."""
 
 EXCERPT_CONTEXT_CHARS = 24
 """Characters shown on each side of a difference."""
@@ -308,9 +308,11 @@ def _max_cached_tokens(prefix: int, model: str) -> int:
 
     OpenAI's rule for its models; for others, the whole prefix.
     """
-    if not model.startswith("openai/") or model.startswith(OTHER_CACHE_RULE_MODELS):
+    if not model.startswith("openai/"):
         return prefix
-    return prefix // CACHE_STEP_TOKENS * CACHE_STEP_TOKENS if prefix >= MIN_CACHED_TOKENS else 0
+    if prefix < MIN_CACHED_TOKENS:
+        return 0
+    return prefix if model.startswith(STEPLESS_CACHE_MODELS) else prefix // CACHE_STEP_TOKENS * CACHE_STEP_TOKENS
 
 
 def request_diff_to_json(diff: RequestDiff) -> dict[str, Json]:

@@ -237,7 +237,7 @@ def test_requests_are_compared_as_they_were_sent(strategy: Strategy, server: Loo
 
 
 def test_the_expected_cached_tokens_are_shown_with_the_reported_ones(server: LoopbackServer, convo: Convo) -> None:
-    assert convo("chat", "-n", "mine", "-s", "word " * 2_000, "one").exit == 0
+    assert convo("chat", "-m", "openai/gpt-5.1", "-n", "mine", "-s", "word " * 2_000, "one").exit == 0
     assert convo("chat", "--from", "mine", "two").exit == 0
     diff = diff_json(convo, "--wire", "mine@1", "mine@2")
     assert diff["path"] == "input[1]"
