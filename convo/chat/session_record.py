@@ -26,7 +26,7 @@ from convo.stores.base import (
     session_name_taken_error,
 )
 from convo.stores.lease import LeaseGuard
-from convo.strategies.selection import is_session_handle
+from convo.strategies.selection import is_session_handle, parse_turn_handle
 from convo.strategies.strategy import STRATEGIES, ConversationState
 
 
@@ -222,6 +222,13 @@ async def load_last_link(store: Store, session: Session) -> Link | None:
 
 NAME_WORDS = 4
 NAME_MAX_CHARS = 40
+"""Characters of a name that is made from a message."""
+
+CHOSEN_NAME_MAX_CHARS = 200
+"""Characters of a name that a user chooses; those in a store may be longer."""
+
+RESERVED_NAMES = (".", "..", "*")
+"""Names that a shell or a command reads as a folder or as all sessions."""
 
 RESERVED_PREFIXES = (SCRATCH_PREFIX, "-", "ses_", "try_")
 """Prefixes of handles and options, not allowed in names; `owner_of_handle` knows those of endpoints and files."""
@@ -246,7 +253,12 @@ def validate_session_name(name: str) -> str:
         raise InvalidUsage(
             f"{name!r} is not a name: it begins or ends with a space, or is not printable", hint=NAME_HINT
         )
-    if name.startswith(RESERVED_PREFIXES) or not is_session_handle(name):
+    if len(name) > CHOSEN_NAME_MAX_CHARS:
+        raise InvalidUsage(
+            f"{name[:NAME_MAX_CHARS]!r}... is longer than {CHOSEN_NAME_MAX_CHARS} characters", hint=NAME_HINT
+        )
+    is_turn = parse_turn_handle(name)[1] is not None
+    if is_turn or name in RESERVED_NAMES or name.startswith(RESERVED_PREFIXES) or not is_session_handle(name):
         raise InvalidUsage(f"{name!r} is not a name: it looks like an option, an id or a file", hint=NAME_HINT)
     return name
 

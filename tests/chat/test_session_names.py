@@ -43,7 +43,7 @@ def test_a_message_with_only_an_image_has_a_name_too() -> None:
     assert make_session_name(user_message("", {"type": "input_image", "image_url": "data:"})) == "message"
 
 
-@pytest.mark.parametrize("name", ["mine", "my chat", "2", "Ünïcode", "a.b", "resp", "last", "json"])
+@pytest.mark.parametrize("name", ["mine", "my chat", "2", "Ünïcode", "a.b", "resp", "last", "json", "a" * 200, "a@b"])
 def test_an_unambiguous_name_is_accepted(name: str) -> None:
     assert validate_session_name(name) == name
 
@@ -65,6 +65,11 @@ def test_an_unambiguous_name_is_accepted(name: str) -> None:
         ("try_1", "looks like an option, an id or a file"),
         ("talk.json", "looks like an option, an id or a file"),
         ("a/b", "looks like an option, an id or a file"),
+        (".", "looks like an option, an id or a file"),
+        ("..", "looks like an option, an id or a file"),
+        ("*", "looks like an option, an id or a file"),
+        ("a@2", "looks like an option, an id or a file"),
+        ("a" * 201, "longer than 200 characters"),
     ],
 )
 def test_a_name_that_looks_like_another_handle_is_refused(name: str, reason: str) -> None:

@@ -168,6 +168,7 @@ def test_a_valid_history_is_copied_to_a_file(convo: Convo, tmp_path: Path, name:
     [
         ("taken", "convo: a session named 'taken' already exists\n  try: choose another name: --as taken-2\n"),
         ("resp_1", "convo: 'resp_1' is not a name: it looks like an option, an id or a file\n"),
+        ("a@2", "convo: 'a@2' is not a name: it looks like an option, an id or a file\n"),
         ("there.json", "convo: there.json already exists\n"),
     ],
 )
