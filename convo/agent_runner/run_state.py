@@ -19,7 +19,7 @@ from convo.runstate.import_ import import_run_state
 from convo.runstate.run_items import ModelCall, RunTranscript, split_model_calls, split_responses
 from convo.runstate.run_state import RunState
 from convo.stores.base import AgentRun, Store
-from convo.strategies.instructions import drop_instruction_messages
+from convo.strategies.instructions import ENDED_INSTRUCTIONS, drop_instruction_messages
 from convo.strategies.strategy import STRATEGIES
 
 
@@ -56,7 +56,7 @@ async def build_run_state(
     first_agent = import_run_state(base_state, run.graph, values).run.agent if base_state else run.graph.start
     links = [link for link in await store.links(session.id, strict=True) if link.status == "completed"]
     model_calls = _build_turns(run.graph, first_agent, run_items, links)
-    instructions = {session.instructions, *(link.parameters.get("instructions") for link in links)}
+    instructions = {ENDED_INSTRUCTIONS, session.instructions, *(link.parameters.get("instructions") for link in links)}
     earlier_items = drop_instruction_messages(path.items[: len(path) - len(run_items)], instructions)
     transcript = RunTranscript(
         earlier_items,

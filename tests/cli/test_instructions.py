@@ -193,20 +193,33 @@ def test_a_tool_loop_sends_the_message_and_agents_keep_the_field_with_a_warning(
         assert warnings == 1
 
 
-def test_a_run_state_has_no_message_with_instructions(convo: Convo, server: LoopbackServer) -> None:
+@pytest.mark.parametrize("owner", OWNERS)
+@pytest.mark.parametrize("is_elsewhere", [False, True], ids=["here", "on another machine"])
+def test_a_run_state_has_no_message_with_instructions(
+    convo: Convo,
+    server: LoopbackServer,
+    owner: str,
+    is_elsewhere: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     Path("desk.py").write_text(AGENT, "utf-8")
     server.replies({"text": "Hi."}, {"call": {"name": "look_up", "arguments": {"order": "A1"}}})
     flags = ["--tool", "desk.py:ask", "-m", NEW, "--state", "state.json"]
-    assert convo("chat", *flags, "-n", "mine", "-s", "Be brief.", "Hi.").exit == 0
+    assert convo("chat", *flags, owner, "-n", "mine", "-s", "Be brief.", "Hi.").exit == 0
     assert convo("chat", *flags, "-c", "-s", "Be kind.", "What did A1 cost?").exit == 3
 
     state = json.loads(Path("state.json").read_text("utf-8"))
 
     assert [item["role"] for item in state["original_input"]] == ["user", "assistant", "user"]
     assert received_instructions(server) == contents(BRIEF, KIND)
+    if is_elsewhere:
+        monkeypatch.setenv("CONVO_HOME", str(tmp_path / "elsewhere"))
     server.replies({"text": "It cost 5."})
-    assert convo("resume", "state.json", "--tool", "desk.py:ask", "--approve", "all").exit == 0
-    assert received_instructions(server) == contents(BRIEF, KIND)
+    resumed = convo("resume", "state.json", "--tool", "desk.py:ask", "-m", NEW, "--approve", "all")
+    assert resumed.exit == 0, resumed.err
+    is_lost = is_elsewhere and owner in ("--session", "--replay")  # a state has the names of the agents only
+    assert received_instructions(server) == ([] if is_lost else contents(BRIEF, KIND))
 
 
 AGENT = """from convo.agents import Agent

@@ -135,8 +135,8 @@ NOTES = {
     ),
     "answers": Note("The layout of responses in a terminal; `plain` is the unchanged text.", "plain"),
     "cache_diagnostics": Note(
-        "Ask OpenAI (GPT-5.6 and later), Azure and Anthropic in chats why their cache missed, which is free, and show the"
-        " reason and the number of removed reasoning items after the answer.",
+        "Ask OpenAI (GPT-5.6 and later), Azure and Anthropic in chats why their cache missed, which is free, and show"
+        " the reason and the number of removed reasoning items after the answer.",
         "false",
     ),
     "redact": Note("What `--redact` of `export` and `convert` redacts in addition.", '["PROJ-[0-9]+"]'),

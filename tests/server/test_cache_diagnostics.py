@@ -155,7 +155,7 @@ def test_a_native_server_gets_its_own_id_and_no_id_that_it_does_not_know(tmp_pat
         with run_gateway(tmp_path, toml=toml) as gateway:
             asked: list[str | None] = [None]
             for number in range(3):
-                done = {"id": f"resp_upstream_{number}", "output": [], "usage": None}
+                done: dict[str, Any] = {"id": f"resp_upstream_{number}", "output": [], "usage": None}
                 upstream.stream({"type": "response.completed", "response": done})
                 body = {"model": "native/m", "input": "hi", **compared(asked[-1])}
                 response = gateway.create_response(body)
