@@ -152,6 +152,15 @@ def warn_of_damaged_row(error: DamagedRow) -> None:
     logging.getLogger("convo.stores").warning("%s; it was left out", error)
 
 
+def warn_of_migration(location: str) -> None:
+    """Log, on stderr unless the program sets a handler, that a store is migrated which others have open."""
+    import logging
+
+    logging.getLogger("convo.stores").warning(
+        "convo migrates %s, which another process has open; restart it if it is of an earlier version", location
+    )
+
+
 class AbandonedRun(NamedTuple):
     """An open run that no process performs any more: the lease of its name is missing or expired."""
 

@@ -16,7 +16,7 @@ from convo.history.records import Strategy
 from convo.stores.sqlite.connection import SCHEMA_VERSION
 from tests.cli.chat_commands import stored_conversation, stored_sessions
 from tests.cli.stored_chats import DATABASE
-from tests.command_runner import Convo
+from tests.command_runner import Convo, Launch
 
 STORED = Path(__file__).parent / "stored_by_0_1"
 FILES = ("talk.json", "refund.json", "signed.json", "bot.py", "scripts/long.json", "scripts/refund.json")
@@ -46,6 +46,18 @@ def database(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     with closing(sqlite3.connect(file)) as db:
         db.executescript((STORED / "store.sql").read_text("utf-8").replace("@FOLDER@", str(tmp_path)))
     return file
+
+
+def test_a_store_that_another_process_has_open_is_migrated_with_one_line_on_stderr(
+    database: Path, launch: Launch
+) -> None:
+    with closing(sqlite3.connect(database)) as server:
+        server.execute("PRAGMA journal_mode = WAL")
+        server.execute("SELECT count(*) FROM sessions").fetchone()
+        results = [launch("sessions") for _ in range(2)]
+    warning = "restart it if it is of an earlier version"
+    assert [(got.exit, got.err.count(warning), got.err.count("\n")) for got in results] == [(0, 1, 1), (0, 0, 0)]
+    assert str(database) in results[0].err
 
 
 def schema_version(file: Path) -> int:

@@ -32,7 +32,13 @@ from convo.errors import (
     StoreUnavailable,
 )
 from convo.runtime import track_progress
-from convo.stores.base import DamagedRowObserver, TransactionObserver, ignore_transaction, warn_of_damaged_row
+from convo.stores.base import (
+    DamagedRowObserver,
+    TransactionObserver,
+    ignore_transaction,
+    warn_of_damaged_row,
+    warn_of_migration,
+)
 from convo.stores.postgres.tenant_rows import DatabaseConnection
 
 Result = TypeVar("Result")
@@ -408,9 +414,18 @@ async def migrate_schema(db: DatabaseConnection, location: str) -> Sequence[int]
         if version > SCHEMA_VERSION:
             raise StoreTooNew(location, version, SCHEMA_VERSION)
         missing = range(version + 1, SCHEMA_VERSION + 1)
+        if version and missing and await _select_number(db, COUNT_OTHER_CONNECTIONS):
+            warn_of_migration(location)
         for number in track_progress("migrations", missing):
             await db.execute(_migration_sql(number, await _select_number(db, COUNT_PARTITIONS)))
     return list(missing)
+
+
+COUNT_OTHER_CONNECTIONS = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
+"""
+"""Connections of the same role: those of others may be of other programs, and their activity is hidden."""
 
 
 async def _select_number(db: DatabaseConnection, sql: str) -> int:

@@ -23,7 +23,13 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 from convo.errors import StoreFault, StoreFull, StoreReadOnly, StoreTooNew, StoreUnavailable
 from convo.runtime import track_progress
 from convo.stores import base
-from convo.stores.base import DamagedRowObserver, TransactionObserver, ignore_transaction, warn_of_damaged_row
+from convo.stores.base import (
+    DamagedRowObserver,
+    TransactionObserver,
+    ignore_transaction,
+    warn_of_damaged_row,
+    warn_of_migration,
+)
 from convo.stores.codec import decode_json
 from convo.stores.sqlite import tenant_rows
 from convo.stores.sqlite.tenant_rows import INVALID_UTF8_MESSAGE, TenantConnection
@@ -367,6 +373,8 @@ class SqliteDatabase:
 
     def _configure(self, db: sqlite3.Connection) -> None:
         check_schema_version(db, self.file)
+        if 0 < read_schema_version(db) < SCHEMA_VERSION and _is_open_elsewhere(db):
+            warn_of_migration(str(self.file))
         db.execute(f"PRAGMA page_size = {PAGE_SIZE_BYTES}")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute(f"PRAGMA synchronous = {self._synchronous}")
@@ -552,6 +560,20 @@ def check_schema_version(db: sqlite3.Connection, file: Path) -> None:
         raise StoreTooNew(str(file), version, SCHEMA_VERSION)
     if application_id != APPLICATION_ID and (application_id or version or has_tables):
         raise StoreUnavailable(f"{file} is a database of another program", hint="set CONVO_HOME to another folder")
+
+
+def _is_open_elsewhere(db: sqlite3.Connection) -> bool:
+    """Return whether there is another connection to the file: only the last one can leave WAL mode."""
+    (timeout_ms,) = db.execute("PRAGMA busy_timeout").fetchone()
+    db.execute("PRAGMA busy_timeout = 0").fetchone()
+    try:
+        return bool(db.execute("PRAGMA journal_mode = DELETE").fetchone() == ("wal",))
+    except sqlite3.OperationalError as error:
+        if not is_busy(error):
+            raise
+        return True
+    finally:
+        db.execute(f"PRAGMA busy_timeout = {timeout_ms}").fetchone()
 
 
 def read_schema_version(db: sqlite3.Connection) -> int:

@@ -157,14 +157,16 @@ async def test_a_database_of_schema_1_keeps_its_rows_and_gains_the_missing_table
         databases.drop(database_url)
 
 
-async def test_sessions_of_schema_2_keep_their_order(url: str) -> None:
+async def test_sessions_of_schema_2_keep_their_order(url: str, caplog: pytest.LogCaptureFixture) -> None:
     """An older version of convo that is still connected may add sessions. They count as the last used."""
     async with open_postgres(url) as store:
         for name, used_at in (("early", 100.0), ("late", 300.0), ("between", 200.0)):
             await store.commit(Transaction(session=session(id=f"ses_{name}", name=name, head=ROOT, used_at=used_at)))
     execute(url, *DOWNGRADE_TO_2)
     async with open_postgres(url) as store:
-        assert list(await store.admin.migrate()) == [3, 4, 5, 6]
+        with psycopg.connect(url):
+            assert list(await store.admin.migrate()) == [3, 4, 5, 6]
+        assert ["which another process has open" in message for message in caplog.messages] == [True]
         assert [one.name for one in await store.sessions()] == ["late", "between", "early"]
         columns = "tenant, used_at, head, mark, id, name, link, record"
         values = columns.replace("used_at", "10.0").replace(" id, name", " 'ses_old', 'old'")
