@@ -181,7 +181,7 @@ async def test_secrets_in_headers_queries_and_tools_are_never_in_the_store(store
         "authorization": SECRET, "headers": {"x": SECRET},
     }  # fmt: skip
     url = f"https://user:{SECRET}@models.example/v1/{{}}?key={SECRET}#{SECRET}"
-    bodies = {
+    bodies: dict[str, dict[str, Any]] = {
         "responses": {
             "model": "m",
             "input": [{"role": "user", "content": "Hi."}, {"type": "additional_tools", "tools": [tool]}],
