@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.agent_files import agent_flags, read_from_store, stored_runs, tool_runs, two_refund_calls
+from tests.cli.agent_files import agent_flags, read_from_store, tool_runs, two_refund_calls
 from tests.cli.chat_commands import scripted_flags, stored_conversation
 from tests.cli.stored_chats import DATABASE
 from tests.command_runner import Convo, Launch
@@ -17,6 +17,8 @@ from tests.hostile_server import JSON, HostileServer, run_hostile_server
 from tests.loopback_server import LoopbackServer, raw_stream
 
 LOOK_UP_CALL = {"type": "function_call", "call_id": "c0", "name": "look_up", "arguments": '{"order": "A1"}'}
+
+ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Found."}]}
 
 BAD_ITEMS = {
     "no type": {"text": "hello"},
@@ -30,19 +32,18 @@ BAD_ITEMS = {
 
 
 @pytest.mark.parametrize("item", BAD_ITEMS.values(), ids=BAD_ITEMS)
-def test_an_item_of_a_server_without_a_type_is_refused(
+def test_an_item_of_a_server_without_a_type_is_left_out_and_reported(
     item: Any, server: LoopbackServer, convo: Convo, home: Path
 ) -> None:
-    response = {"id": "resp_1", "status": "completed", "output": [LOOK_UP_CALL, item]}
-    event = {"type": "response.completed", "response": response}
-    server.arm(raw_stream(f"data: {json.dumps(event)}\n\n".encode()))
+    for output in ([LOOK_UP_CALL, item], [ANSWER]):
+        event = {"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "output": output}}
+        server.arm(raw_stream(f"data: {json.dumps(event)}\n\n".encode()))
     got = convo("chat", *agent_flags(), "-m", "openai/any", "-n", "mine", "look up")
 
-    assert (got.exit, got.out, tool_runs()) == (1, "", [])
-    assert "convo: the endpoint's event 'response.completed' has " in got.err
+    assert (got.exit, tool_runs()) == (0, ["look_up A1"]), got.err
+    assert "note: an output item without a type was left out" in got.err
     items, _ = stored_conversation(home, "mine")
-    assert [one.get("role") for one in items] == ["user"]
-    assert [run.status for run in stored_runs(home)] != ["done"]
+    assert [one["type"] for one in items] == ["message", "function_call", "function_call_output", "message"]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from convo.history.items import Item, StreamEvent, item_text
 from convo.stores.base import Store
 from tests.loopback_server import LoopbackModels
 
-MODEL = "gpt-5-mini"
+MODEL = "gpt-6.1-terra"
 
 FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed")
 

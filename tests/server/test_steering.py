@@ -642,13 +642,13 @@ def test_input_for_a_response_that_ended_early_is_returned(gateway: RunningGatew
     upstream.stream(delta(content="A po"), finish("length"), usage_fields())
     upstream.stream(delta(content="A po"), cut=True)
     with connect_client(gateway) as client:
-        for status in ("incomplete", "failed"):
+        for reason in ("max_output_tokens", "stream_ended"):
             response = client.turn(model="chat/any", input="Write a poem.")
-            assert response["status"] == status
+            assert (response["status"], response["incomplete_details"]) == ("incomplete", {"reason": reason})
             steer(client, response["id"])
             failed = client.receive()
             assert failed["error"]["code"] == "response_not_active"
-            assert status in failed["error"]["message"]
+            assert "incomplete" in failed["error"]["message"]
 
 
 @pytest.mark.parametrize(

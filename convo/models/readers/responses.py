@@ -162,6 +162,9 @@ class ResponsesReader:
         if kind == "response.completed" and cleaned.get("status") in ("incomplete", "failed"):
             kind = f"response.{cleaned['status']}"
         output = self._finish_output(cleaned.get("output") or [], is_complete=kind == "response.completed")
+        given = response.get("output") if isinstance(response, dict) else None
+        if isinstance(given, list) and len(given) > len(cleaned["output"]):
+            cleaned[NOTICES] = ["an output item without a type was left out"]
         for place in self._places:
             if not place.is_done and place.item in output:
                 yield self._make_item_event(place, "done", place.item)
