@@ -38,7 +38,8 @@ from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import Settings
 from convo.errors import Busy, InvalidUsage, StateFault
 from convo.history.canonical import item_hash
-from convo.history.items import Item, get_call_id, is_client_output, item_type
+from convo.history.items import Item, get_call_id, item_type
+from convo.history.pairing import output_index_by_call
 from convo.history.records import Strategy
 from convo.runs.machine import step_run
 from convo.runs.serialize import PHASE_WORDS
@@ -376,9 +377,9 @@ async def _will_pause(runner: AgentRunner, requested: RequestedDecisions, out: C
 
 def _iter_answered_call_words(items: Sequence[Item]) -> Iterator[str]:
     """Yield the ids of the calls that have their output, and the names of their tools."""
-    answered_ids = {get_call_id(item) for item in items if is_client_output(item)}
-    for item in items:
-        if item_type(item) == "function_call" and get_call_id(item) in answered_ids:
+    answered = output_index_by_call(items)
+    for index, item in enumerate(items):
+        if item_type(item) == "function_call" and index in answered:
             name = str(item.get("name"))
             yield from (str(get_call_id(item)), name, f"{item.get('namespace')}.{name}")
 

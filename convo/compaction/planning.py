@@ -23,15 +23,14 @@ from convo.compaction.window import (
 from convo.errors import InvalidUsage, StateFault
 from convo.history.items import (
     MCP_APPROVAL_REQUEST,
-    MCP_APPROVAL_RESPONSE,
     Item,
-    get_call_id,
     is_client_call,
-    is_client_output,
+    is_incomplete_item,
     is_summary,
     is_user_message,
     item_type,
 )
+from convo.history.pairing import output_index_by_call, pair_id
 from convo.history.records import Strategy
 from convo.history.tree import Key, Path
 from convo.strategies.strategy import STRATEGIES
@@ -144,17 +143,18 @@ def build_replacements(plan: CompactionPlan, item_tokens: Sequence[int], summary
 
 
 def _check_no_pending_calls(items: Sequence[Item]) -> None:
-    answered = {get_call_id(item) for item in items if is_client_output(item)}
-    answered |= {item.get("approval_request_id") for item in items if item_type(item) == MCP_APPROVAL_RESPONSE}
-    for item in items:
-        if item_type(item) == MCP_APPROVAL_REQUEST and item.get("id") not in answered:
+    with_output = output_index_by_call(items)
+    for index, item in enumerate(items):
+        if index in with_output:
+            continue
+        if item_type(item) == MCP_APPROVAL_REQUEST:
             raise StateFault(
                 f"{item.get('name')} needs approval ({item.get('id')})",
                 hint="approve or reject it first, then compact",
             )
-        if is_client_call(item) and item.get("status") in (None, "completed") and get_call_id(item) not in answered:
+        if is_client_call(item) and not is_incomplete_item(item):
             raise StateFault(
-                f"call {get_call_id(item)} of {item.get('name') or item_type(item)} has no output",
+                f"call {pair_id(item)} of {item.get('name') or item_type(item)} has no output",
                 hint="send its output or run convo repair, then compact",
             )
 

@@ -19,15 +19,10 @@ from typing import NamedTuple, TypeAlias
 from convo.errors import InputFault
 from convo.history.canonical import digest
 from convo.history.items import (
-    CLIENT_OUTPUT_TYPES,
-    MCP_APPROVAL_REQUEST,
-    MCP_APPROVAL_RESPONSE,
-    OUTPUT_BY_CLIENT_CALL,
     SUMMARY_HEADING,
     Item,
     Json,
     describe_item_type,
-    get_call_id,
     is_assistant_message,
     is_summary,
     is_user_message,
@@ -36,6 +31,7 @@ from convo.history.items import (
     searchable_text,
     user_message,
 )
+from convo.history.pairing import call_index_by_output, pair_id
 
 COMPACTION_VERSION = 1
 SHORT_DIGEST_DIGITS = 16
@@ -298,36 +294,15 @@ def _is_turn_start(items: Sequence[Item], index: int) -> bool:
 def _crossing_pair_counts(items: Sequence[Item]) -> list[int]:
     """Return for each index the number of pairs with one half before it and the other after it."""
     changes = [0] * (len(items) + 2)
-    call_indexes: dict[str, int] = {}
-    for index, item in enumerate(items):
-        kind = item_type(item)
-        if kind == "reasoning" and index + 1 < len(items):
+    for index, item in enumerate(items[:-1]):
+        if item_type(item) == "reasoning":
             _add_span(changes, index, index + 1)
-        pairing_id = _pair_id(item, kind)
-        if pairing_id is None:
-            continue
-        if kind in OUTPUT_BY_CLIENT_CALL or kind == MCP_APPROVAL_REQUEST:
-            call_indexes[pairing_id] = index
-        elif pairing_id in call_indexes:
-            _add_span(changes, call_indexes[pairing_id], index)
+    for index, call_index in call_index_by_output(items).items():
+        if call_index >= 0 and pair_id(items[index]) is not None:
+            _add_span(changes, call_index, index)
     return list(accumulate(changes))
 
 
 def _add_span(changes: list[int], first: int, last: int) -> None:
     changes[first + 1] += 1
     changes[last + 1] -= 1
-
-
-def _pair_id(item: Item, kind: str) -> str | None:
-    """Return the id that pairs an item with its other half; a local shell's output has its call's id as its own."""
-    if kind == MCP_APPROVAL_REQUEST:
-        return _string_or_none(item.get("id"))
-    if kind == MCP_APPROVAL_RESPONSE:
-        return _string_or_none(item.get("approval_request_id"))
-    if kind in OUTPUT_BY_CLIENT_CALL or kind in CLIENT_OUTPUT_TYPES:
-        return get_call_id(item) or (_string_or_none(item.get("id")) if kind == "local_shell_call_output" else None)
-    return None
-
-
-def _string_or_none(value: object) -> str | None:
-    return value if isinstance(value, str) else None

@@ -1,19 +1,22 @@
-"""Pairing of calls with their outputs.
+"""Pairing of calls with their outputs, by position: the one place that knows which output belongs to which call.
 
-A call and its output share an id. A model may use an id again, so an output belongs to the last call before it with
-that id. Hosted tool searches have no id: an output belongs to the last search that has no output yet. A call made by a
-hosted program names that program.
+A call and its output share an id, but a model may use an id again: llama.cpp gives every call the same one. So an
+output belongs to a call of the last response before it that has this id; of several such calls in one response the
+first without an output. Hosted tool searches have no id: an output belongs to the last search that has no output yet.
+A call made by a hosted program names that program.
 """
 
 from collections.abc import Mapping, Sequence
 
 from convo.history.items import (
+    CLIENT_OUTPUT_TYPES,
     MCP_APPROVAL_REQUEST,
     MCP_APPROVAL_RESPONSE,
     OUTPUT_BY_CLIENT_CALL,
     Item,
     Json,
     get_call_id,
+    is_assistant_message,
     is_incomplete_item,
     item_type,
 )
@@ -29,6 +32,9 @@ RESPONSE_BY_APPROVAL_REQUEST: Mapping[str, str] = {MCP_APPROVAL_REQUEST: MCP_APP
 """A request for an approval; its id is in the response's `approval_request_id`."""
 
 OUTPUT_BY_CALL: Mapping[str, str] = {**OUTPUT_BY_CLIENT_CALL, **OUTPUT_BY_HOSTED_CALL}
+
+ALL_PAIRS: Mapping[str, str] = {**OUTPUT_BY_CALL, **RESPONSE_BY_APPROVAL_REQUEST}
+"""The output type of each call type, and the response type of each approval request."""
 
 SEARCH_CALL, SEARCH_OUTPUT = "tool_search_call", "tool_search_output"
 
@@ -52,38 +58,73 @@ def pair_id(item: Item) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def output_index_by_call(items: Sequence[Item], pairs: Mapping[str, str] = OUTPUT_BY_CALL) -> dict[int, int]:
-    """Map the index of each call to the index of its last output.
+def call_index_by_output(items: Sequence[Item]) -> dict[int, int]:
+    """Map the index of each output to the index of its call.
 
-    An output without a call has the key -1 minus the index of the first such output.
+    A further output of a call that has one belongs to the same call. Outputs without a call have -1 minus the index of
+    the first of them that has this type and id.
     """
-    calls: dict[OutputKey, int] = {}
-    searches: list[int] = []
-    output_indexes: dict[int, int] = {}
-    outputs = frozenset(pairs.values())
+    calls, call_indexes = _OpenCalls(), dict[int, int]()
     for index, item in enumerate(items):
-        kind = item_type(item)
-        if kind in pairs:
-            key = pairs[kind], pair_id(item)
-            calls[key] = index
-            if key == TOOL_SEARCH_WITHOUT_ID:
-                searches.append(index)
-        elif kind in outputs:
-            key = kind, pair_id(item)
-            if key not in calls and is_search_answer(item) and (SEARCH_OUTPUT, key[1]) in calls:
-                key = SEARCH_OUTPUT, key[1]
-            call_index = (
-                (searches.pop() if searches else -1 - index)
-                if key == TOOL_SEARCH_WITHOUT_ID
-                else calls.setdefault(key, -1 - index)
-            )
-            output_indexes[call_index] = index
-    return output_indexes
+        kind, is_end = item_type(item), False  # of a response
+        if kind in ALL_PAIRS:
+            calls.add(index, (ALL_PAIRS[kind], pair_id(item)))
+            is_end = is_incomplete_item(item)
+        elif kind in _OUTPUT_TYPES:
+            call_indexes[index] = calls.close(index, (kind, pair_id(item)))
+            is_end = call_indexes[index] >= 0 and kind in (*CLIENT_OUTPUT_TYPES, MCP_APPROVAL_RESPONSE)
+        elif kind == "message":
+            is_end = not is_assistant_message(item)
+        calls.response_number += is_end
+    return call_indexes
 
 
-def is_search_answer(item: Item) -> bool:
-    """Whether an output may answer a search that the client runs: OpenAI accepts a function's output for it."""
-    return item_type(item) == "function_call_output" and pair_id(item) is not None
+_OUTPUT_TYPES = frozenset(ALL_PAIRS.values())
+
+_ALSO_CLOSED_BY_FUNCTION_OUTPUT = (*CLIENT_OUTPUT_TYPES, SEARCH_OUTPUT)
+"""Clients answer other calls with a function's output, too: Codex so answers a local shell, and the API accepts it."""
+
+
+class _OpenCalls:
+    """The calls without an output in the part of a history that was read.
+
+    response_number:  counts the responses in that part
+    """
+
+    def __init__(self) -> None:
+        self.response_number = 0
+        self._open: dict[OutputKey, list[int]] = {}
+        self._last_response: dict[OutputKey, int] = {}
+        self._closed: dict[OutputKey, int] = {}
+
+    def add(self, index: int, key: OutputKey) -> None:
+        if self._last_response.get(key) == self.response_number or key == TOOL_SEARCH_WITHOUT_ID:
+            self._open.setdefault(key, []).append(index)
+        else:
+            self._open[key] = [index]
+        self._last_response[key] = self.response_number
+
+    def close(self, index: int, key: OutputKey) -> int:
+        """Return the index of the call of the output at `index`, or a negative number as `call_index_by_output`."""
+        if key == TOOL_SEARCH_WITHOUT_ID:
+            return self._open[key].pop() if self._open.get(key) else -1 - index
+        keys = [key]
+        if key[0] == "function_call_output" and key[1] is not None:
+            keys += [(kind, key[1]) for kind in _ALSO_CLOSED_BY_FUNCTION_OUTPUT]
+        for candidate in keys:
+            if self._open.get(candidate):
+                self._closed[candidate] = self._open[candidate].pop(0)
+                return self._closed[candidate]
+        for candidate in keys:
+            if candidate in self._closed:
+                return self._closed[candidate]
+        return self._closed.setdefault(key, -1 - index)
+
+
+def output_index_by_call(items: Sequence[Item]) -> dict[int, int]:
+    """Map the index of each call to the index of its last output; see `call_index_by_output` for negative indexes."""
+    return {call_index: index for index, call_index in call_index_by_output(items).items()}
+
 
 
 def build_required_input(item: Item) -> dict[str, Json] | None:
@@ -106,7 +147,7 @@ def build_required_input(item: Item) -> dict[str, Json] | None:
 
 def has_open_hosted_call(items: Sequence[Item]) -> bool:
     """Return whether a call that the provider runs has no output yet."""
-    with_output = output_index_by_call(items, OUTPUT_BY_HOSTED_CALL)
+    with_output = output_index_by_call(items)
     return any(
         item_type(item) in OUTPUT_BY_HOSTED_CALL and index not in with_output for index, item in enumerate(items)
     )

@@ -6,7 +6,8 @@ A call without output gets an "interrupted" output of the matching type, or is d
 
 import json
 from bisect import bisect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import dropwhile
 
 from convo.history.items import (
     MCP_APPROVAL_REQUEST,
@@ -19,17 +20,16 @@ from convo.history.items import (
     item_type,
 )
 from convo.history.pairing import (
+    ALL_PAIRS,
     OUTPUT_BY_HOSTED_CALL,
     RESPONSE_BY_APPROVAL_REQUEST,
     SEARCH_CALL,
     SEARCH_OUTPUT,
-    is_search_answer,
     pair_id,
     program_call_id,
 )
 from convo.lint.chain import continue_before
 from convo.lint.model import (
-    COUNTERPART_TYPES,
     ItemEdits,
     LintIssue,
     LintView,
@@ -48,16 +48,15 @@ def check_call_without_output(view: LintView) -> Iterator[LintIssue]:
 
     An incomplete call is reported only if the items are sent verbatim: otherwise it is not sent as a call.
 
-    An output answers one call: of several earlier calls with its id, the last. An approval request may stay
-    pending as long as no item of another type follows, a program as long as only its calls and their outputs do.
-    OpenAI accepts a search that it ran without the output.
+    An approval request may stay pending as long as no item of another type follows, a program as long as only its
+    calls and their outputs do. OpenAI accepts a search that it ran without the output.
     """
     yield from _check_split_pairs(view)
     last_index = max(
         (index for index, item in enumerate(view.items) if item_type(item) not in RESPONSE_BY_APPROVAL_REQUEST),
         default=-1,
     )
-    for index, item in view.items_of_type(*COUNTERPART_TYPES):
+    for index, item in view.items_of_type(*ALL_PAIRS):
         call_id = pair_id(item)
         if (
             index in view.output_indexes
@@ -96,41 +95,16 @@ def check_output_without_call(view: LintView) -> Iterator[LintIssue]:
 
     If a server owns items that were not read, a missing call is not reported: it may be among them.
     """
-    yield from _check_superseded_outputs(view)
-    if view.has_unread_items:
-        return
-    expected: set[tuple[str, str | None]] = set()
-    searches = 0
-    for index, item in view.items_of_type(*COUNTERPART_TYPES, *COUNTERPART_TYPES.values()):
+    for index, call_index in view.call_indexes.items():
+        item = view.items[index]
         call_id, kind = pair_id(item), item_type(item)
-        if kind in COUNTERPART_TYPES:
-            expected.add((COUNTERPART_TYPES[kind], call_id))
-            searches += kind == "tool_search_call" and call_id is None
-        elif call_id is None:
-            searches -= kind == "tool_search_output"
-            if kind == "tool_search_output" and searches < 0:
-                searches = 0
-                yield LintIssue(f"this {describe_item_type(item)} has no earlier call", index, ".call_id")
-        elif (kind, call_id) not in expected and not (is_search_answer(item) and (SEARCH_OUTPUT, call_id) in expected):
-            yield LintIssue(
-                f"this {describe_item_type(item)} has no earlier {_call_noun(item)} {call_id}",
-                index,
-                _pair_id_field(item),
-            )
-
-
-def _check_superseded_outputs(view: LintView) -> Iterator[LintIssue]:
-    """Report each output whose call has a later output; a call has one output."""
-    output_by_call = {call_index: index for call_index, index in view.output_indexes.items() if call_index >= 0}
-    current: dict[tuple[str, str], int] = {}
-    for index, item, call_id in view.paired_items:
-        kind = item_type(item)
-        if kind in COUNTERPART_TYPES:
-            current[COUNTERPART_TYPES[kind], call_id] = index
-        elif (kind, call_id) in current and output_by_call.get(current[kind, call_id]) != index:
-            yield LintIssue(
-                f"{_call_noun(item)} {call_id} also has a later {_answer_noun(item)}", index, _pair_id_field(item)
-            )
+        if call_index >= 0:
+            if call_id is not None and view.output_indexes[call_index] != index:
+                message = f"{_call_noun(item)} {call_id} also has a later {_answer_noun(item)}"
+                yield LintIssue(message, index, _pair_id_field(item))
+        elif not view.has_unread_items and (call_id is not None or kind == SEARCH_OUTPUT):
+            call = "call" if call_id is None else f"{_call_noun(item)} {call_id}"
+            yield LintIssue(f"this {describe_item_type(item)} has no earlier {call}", index, _pair_id_field(item))
 
 
 def _call_label(item: Item) -> str:
@@ -155,9 +129,9 @@ def _pair_id_field(item: Item) -> str:
 def fix_call_without_output(view: LintView, issues: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Add an "interrupted" output for each call, after the batch of calls that the call belongs to.
 
-    A call is dropped if a later call in the batch has its id: an output could not tell which of them it answers. A call
-    whose output only the provider can create is dropped as well; a program is dropped with its calls. An output that a
-    message separates from its call is moved.
+    A call is dropped if a later response in the batch has a call with its id, which the output would answer. A call
+    whose output only the provider can create is dropped as well; a program is dropped with its calls. An output that
+    a message separates from its call is moved.
     """
     if split := {index: issue.related_indexes[0] for index, issue in item_issues(issues) if issue.related_indexes}:
         moved = {index: [view.items[output_index]] for index, output_index in split.items()}
@@ -201,11 +175,15 @@ def fix_call_without_output(view: LintView, issues: Sequence[LintIssue]) -> tupl
 
 
 def _can_be_closed(view: LintView, index: int, last_index: int) -> bool:
-    """Whether convo can create an output after item `last_index` that answers only this call."""
-    call = view.items[index]
-    kind, call_id = item_type(call), pair_id(call)
+    """Whether convo can create an output after item `last_index` that answers this call."""
+    batch = view.items[index : last_index + 1]
+    kind, call_id = item_type(batch[0]), pair_id(batch[0])
+    if is_incomplete_item(batch[0]):
+        later_items: Iterable[Item] = batch[1:]
+    else:
+        later_items = dropwhile(lambda item: item_type(item) in ALL_PAIRS and not is_incomplete_item(item), batch[1:])
     return kind in INTERRUPTED_OUTPUTS and not any(
-        item_type(item) == kind and pair_id(item) == call_id for item in view.items[index + 1 : last_index + 1]
+        item_type(item) == kind and pair_id(item) == call_id for item in later_items
     )
 
 
@@ -220,7 +198,7 @@ def _program_call_indexes(view: LintView, call: Item) -> Iterator[int]:
 def _batch_ends(view: LintView) -> list[int]:
     """Return for each item the index of the last item in its batch of consecutive calls and outputs."""
     ends = list(range(len(view.items)))
-    pair_types = {*COUNTERPART_TYPES, *COUNTERPART_TYPES.values()}
+    pair_types = {*ALL_PAIRS, *ALL_PAIRS.values()}
     for index in range(len(ends) - 2, -1, -1):
         if item_type(view.items[index + 1]) in pair_types:
             ends[index] = ends[index + 1]

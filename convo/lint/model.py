@@ -19,7 +19,7 @@ from convo.history.items import (
     to_resendable,
     to_sendable,
 )
-from convo.history.pairing import OUTPUT_BY_CALL, RESPONSE_BY_APPROVAL_REQUEST, output_index_by_call, pair_id
+from convo.history.pairing import call_index_by_output
 from convo.history.records import ANSWERED_STATUSES, Link, Scope, Strategy
 from convo.inspect.view import ConversationView
 from convo.strategies.strategy import STRATEGIES
@@ -175,19 +175,14 @@ class LintView:
         return [(index, self.items[index]) for index in indexes]
 
     @cached_property
-    def paired_items(self) -> Sequence[tuple[int, Item, str]]:
-        """Calls and outputs that have a pairing id, each with its index and that id."""
-        items = self.items_of_type(*COUNTERPART_TYPES, *COUNTERPART_TYPES.values())
-        return [(index, item, pairing_id) for index, item in items if (pairing_id := pair_id(item)) is not None]
+    def call_indexes(self) -> Mapping[int, int]:
+        """The index of each output's call, by the index of the output, as `call_index_by_output`."""
+        return call_index_by_output(self.items)
 
     @cached_property
     def output_indexes(self) -> Mapping[int, int]:
-        """The index of each call's output, by the index of the call."""
-        return output_index_by_call(self.items, COUNTERPART_TYPES)
-
-
-COUNTERPART_TYPES: Mapping[str, str] = {**OUTPUT_BY_CALL, **RESPONSE_BY_APPROVAL_REQUEST}
-"""The output type of each call type, and the response type of each approval request."""
+        """The index of each call's last output, by the index of the call."""
+        return {call_index: index for index, call_index in self.call_indexes.items()}
 
 
 def lint_view_of_conversation(view: ConversationView, now: float) -> LintView:

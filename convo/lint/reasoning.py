@@ -22,9 +22,9 @@ from convo.history.items import (
     is_assistant_message,
     item_type,
 )
+from convo.history.pairing import pair_id
 from convo.history.records import EMBEDDED_SCOPE, Link
 from convo.lint.model import (
-    COUNTERPART_TYPES,
     ItemEdits,
     LintIssue,
     LintView,
@@ -294,17 +294,11 @@ def check_misplaced_compaction(view: LintView) -> Iterator[LintIssue]:
 
 def _check_compaction_in_pair(view: LintView, compaction_indexes: Sequence[int]) -> Iterator[LintIssue]:
     """Report the last compaction item between a call and its output."""
-    calls: dict[str, int] = {}
-    for index, item, pairing_id in view.paired_items if compaction_indexes else ():
-        if item_type(item) in COUNTERPART_TYPES:
-            calls[pairing_id] = index
-        elif (
-            pairing_id in calls
-            and (count := bisect_left(compaction_indexes, index))
-            and calls[pairing_id] < compaction_indexes[count - 1]
-        ):
-            message = f"the compaction item is between call {pairing_id} and its output"
-            yield LintIssue(message, compaction_indexes[count - 1], related_indexes=(calls[pairing_id], index))
+    for index, call_index in view.call_indexes.items() if compaction_indexes else ():
+        call_id, count = pair_id(view.items[index]), bisect_left(compaction_indexes, index)
+        if call_id is not None and call_index >= 0 and count and call_index < compaction_indexes[count - 1]:
+            message = f"the compaction item is between call {call_id} and its output"
+            yield LintIssue(message, compaction_indexes[count - 1], related_indexes=(call_index, index))
 
 
 def fix_misplaced_compaction(view: LintView, issues: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:

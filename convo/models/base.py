@@ -21,15 +21,8 @@ from urllib.parse import quote
 
 from convo.config.sections import PROVIDER_EXTRA_FIELDS
 from convo.errors import EndpointFault, InputFault, KeyRefused, StreamBroken, Unreachable, Unsupported
-from convo.history.items import (
-    CLIENT_OUTPUT_TYPES,
-    OUTPUT_BY_CLIENT_CALL,
-    Item,
-    Json,
-    StreamEvent,
-    get_call_id,
-    item_type,
-)
+from convo.history.items import OUTPUT_BY_CLIENT_CALL, Item, Json, StreamEvent, item_type
+from convo.history.pairing import call_index_by_output
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,20 +248,25 @@ def group_by_role(items: Iterable[Item]) -> list[RoleGroup]:
     The outputs of a group's calls come first in the next group, in the order of the calls. An output without a call
     stays in its position.
     """
-    typed = [(item_type(item), item) for item in items]
-    call_ids = {get_call_id(item) for kind, item in typed if kind in OUTPUT_BY_CLIENT_CALL}
-    outputs = {get_call_id(item): item for kind, item in typed if kind in CLIENT_OUTPUT_TYPES}
+    history = list(items)
+    call_indexes = {
+        output_index: call_index
+        for output_index, call_index in call_index_by_output(history).items()
+        if call_index >= 0 and item_type(history[call_index]) in OUTPUT_BY_CLIENT_CALL
+    }
+    output_indexes = {call_index: output_index for output_index, call_index in call_indexes.items()}
     ordered: list[tuple[bool, Item]] = []
     open_outputs: list[tuple[bool, Item]] = []  # of the calls in the open group
-    for kind, item in typed:
+    for index, item in enumerate(history):
+        kind = item_type(item)
         is_assistant = kind in _ASSISTANT_TYPES or (kind == "message" and item.get("role") == "assistant")
         if not is_assistant:
             ordered += open_outputs
             open_outputs = []
-            if kind in CLIENT_OUTPUT_TYPES and get_call_id(item) in call_ids:
+            if index in call_indexes:
                 continue
-        elif kind in OUTPUT_BY_CLIENT_CALL and get_call_id(item) in outputs:
-            open_outputs.append((False, outputs[get_call_id(item)]))
+        elif index in output_indexes:
+            open_outputs.append((False, history[output_indexes[index]]))
         ordered.append((is_assistant, item))
     ordered += open_outputs
     return [(is_assistant, [item for _, item in group]) for is_assistant, group in groupby(ordered, key=itemgetter(0))]

@@ -28,7 +28,7 @@ from typing import Literal, TypeAlias
 from convo.config.sections import HostedTools
 from convo.errors import InputFault, Unsupported
 from convo.history.items import Item, Json, get_call_id, item_type
-from convo.history.pairing import SEARCH_CALL, SEARCH_OUTPUT, is_search_answer, pair_id
+from convo.history.pairing import call_index_by_output, pair_id
 from convo.models.base import ModelRequest, list_unknown_fields, read_required_str
 
 ToolKind: TypeAlias = Literal["function", "custom", "local_shell", "shell", "apply_patch", "tool_search"]
@@ -509,16 +509,14 @@ APPLIED_ITEM_TYPES = frozenset({"additional_tools", "configuration_update"})
 
 
 def _map_items(items: Sequence[Item], names: _FunctionNames, model_label: str, *, has_custom_tools: bool) -> list[Item]:
-    searches = {pair_id(item) for item in items if item_type(item) == SEARCH_CALL} - {None}
-    paired_searches = searches & {
-        pair_id(item) for item in items if item_type(item) == SEARCH_OUTPUT or is_search_answer(item)
-    }
+    call_indexes = call_index_by_output(items)
+    paired = {*call_indexes.values(), *(index for index, call in call_indexes.items() if call >= 0)}
     mapped: list[Item] = []
-    for item in items:
+    for index, item in enumerate(items):
         kind = item_type(item)
         if kind in APPLIED_ITEM_TYPES:
             continue
-        if kind in ("tool_search_call", "tool_search_output") and pair_id(item) not in paired_searches:
+        if kind in ("tool_search_call", "tool_search_output") and (pair_id(item) is None or index not in paired):
             text = _loaded_tools_text(item, names) if kind == "tool_search_output" else _note_text(item)
             mapped.append(_note("assistant", text))
         elif kind == "custom_tool_call" and has_custom_tools:

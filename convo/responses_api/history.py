@@ -13,11 +13,9 @@ from convo.endpoints.base import ItemPage, SortOrder
 from convo.errors import NotFound, RequestRefused
 from convo.history.canonical import normalize_item
 from convo.history.items import (
-    OUTPUT_BY_CLIENT_CALL,
     Item,
     Json,
     describe_item_type,
-    get_call_id,
     is_assistant_message,
     is_client_call,
     is_client_output,
@@ -25,7 +23,7 @@ from convo.history.items import (
     item_type,
     to_sendable,
 )
-from convo.history.pairing import SEARCH_CALL, is_search_answer
+from convo.history.pairing import call_index_by_output, output_index_by_call, pair_id
 from convo.history.records import EMBEDDED_SCOPE, Link
 from convo.history.tree import Key, Path, root_key
 from convo.responses_api import errors
@@ -163,64 +161,45 @@ def _check_not_duplicate(item_id: str | None, known_ids: set[str]) -> None:
     known_ids.add(item_id)
 
 
-PAIRED_TYPES = frozenset({*OUTPUT_BY_CLIENT_CALL, *OUTPUT_BY_CLIENT_CALL.values()})
-
-
 def check_call_pairs(items: Sequence[Item]) -> None:
-    """Check that each call has one output. A `call_id` may be used again once its call has an output.
+    """Check that each call has one output.
 
     Raises RequestRefused for an output without an earlier call, a second output of one call, or a call without one.
     """
-    calls: dict[str, Item] = {}
-    answered: set[str] = set()
-    searches: set[str | None] = set()
-    for item in items:
-        if item_type(item) == SEARCH_CALL:
-            searches.add(get_call_id(item))
-        call_id = _pair_id(item) if item_type(item) in PAIRED_TYPES else None
-        if call_id is None:
+    call_indexes = call_index_by_output(items)
+    with_output: set[int] = set()
+    for index, call_index in call_indexes.items():
+        call_id, name = pair_id(items[index]), describe_item_type(items[index])
+        if call_id is None or not is_client_output(items[index]):
             continue
-        if is_client_call(item):
-            earlier_call = calls.get(call_id)
-            if earlier_call is not None and call_id not in answered and not is_incomplete_item(earlier_call):
-                raise errors.missing_tool_output_error(describe_item_type(earlier_call), call_id)
-            calls[call_id] = item
-            answered.discard(call_id)
-        elif call_id not in calls and is_search_answer(item) and call_id in searches:
-            continue
-        elif call_id not in calls:
-            raise errors.missing_tool_call_error(describe_item_type(item), call_id)
-        elif call_id in answered:
-            raise errors.duplicate_tool_output_error(describe_item_type(item), call_id)
-        else:
-            answered.add(call_id)
-    for call_id, call in calls.items():
-        if call_id not in answered and not is_incomplete_item(call):
-            raise errors.missing_tool_output_error(describe_item_type(call), call_id)
+        if call_index < 0:
+            raise errors.missing_tool_call_error(name, call_id)
+        if call_index in with_output:
+            raise errors.duplicate_tool_output_error(name, call_id)
+        with_output.add(call_index)
+    for index, item in enumerate(items):
+        call_id = pair_id(item)
+        if is_client_call(item) and call_id is not None and index not in with_output and not is_incomplete_item(item):
+            raise errors.missing_tool_output_error(describe_item_type(item), call_id)
 
 
 def remove_incomplete_items(items: Sequence[Item]) -> tuple[Item, ...]:
     """Return `items` without incomplete parts: of a partial response its text stays, a partial call is left out."""
     if not any(map(is_incomplete_item, items)):
         return tuple(items)
-    answered = {_pair_id(item) for item in items if item.get("type") in PAIRED_TYPES and is_client_output(item)}
-    parts = (_complete_part(item, answered) if is_incomplete_item(item) else item for item in items)
+    with_output = output_index_by_call(items)
+    parts = (
+        _complete_part(item, has_output=index in with_output) if is_incomplete_item(item) else item
+        for index, item in enumerate(items)
+    )
     return tuple(item for item in parts if item is not None)
 
 
-def _complete_part(item: Item, answered_ids: Collection[str | None]) -> Item | None:
+def _complete_part(item: Item, *, has_output: bool) -> Item | None:
     """Return the part of an incomplete item that can be sent; a call with an output is sent unchanged."""
     if is_client_call(item):
-        return item if _pair_id(item) in answered_ids else None
+        return item if has_output else None
     return to_sendable(item) if is_assistant_message(item) or item_type(item) == "reasoning" else item
-
-
-def _pair_id(item: Item) -> str | None:
-    """Return the id that pairs a call with its output; a local shell's output has its call's id in `id`."""
-    call_id = get_call_id(item)
-    if call_id is None and item_type(item) == "local_shell_call_output" and isinstance(item.get("id"), str):
-        return str(item["id"])
-    return call_id
 
 
 ID_PREFIXES: Mapping[str, str] = {

@@ -19,10 +19,10 @@ from convo.history.items import (
     get_call_id,
     is_assistant_message,
     is_client_call,
-    is_client_output,
     item_text,
     item_type,
 )
+from convo.history.pairing import output_index_by_call, pair_id
 from convo.runs.state import (
     PENDING_STAGES,
     TERMINAL_PHASES,
@@ -469,13 +469,9 @@ OUTCOME_UNKNOWN_MESSAGE = "The tool was started, and its outcome is unknown."
 def parse_tool_calls(run: Run, response: ModelResponded) -> tuple[ToolCall, ...] | RunFailure:
     """Parse the calls of a response, in order; return a RunFailure for a call that the run cannot perform."""
     calls: dict[str, ToolCall] = {}
-    completed_ids = {
-        get_call_id(item) for item in response.output if is_client_output(item)
-    }  # performed by the provider, such as calls of its own shell
-    for item in response.output:
-        if (not is_client_call(item) and item_type(item) != MCP_APPROVAL_REQUEST) or (
-            is_client_call(item) and get_call_id(item) in completed_ids
-        ):
+    completed = output_index_by_call(response.output)  # by the provider, such as calls of its own shell
+    for index, item in enumerate(response.output):
+        if not (is_client_call(item) or item_type(item) == MCP_APPROVAL_REQUEST) or index in completed:
             continue
         call = _parse_tool_call(run, response, item)
         if isinstance(call, RunFailure):
@@ -603,19 +599,14 @@ def build_missing_outputs(run: Run, items: Iterable[Item]) -> tuple[Item, ...]:
     items:  the items since the last model call, with its response
     """
     items = tuple(items)
-    answered = {get_call_id(item) for item in items if is_client_output(item)}
-    answered |= {item.get("approval_request_id") for item in items}
-    open_calls = (item for item in items if _answerable_id(item) and _answerable_id(item) not in answered)
-    return tuple(_build_missing_output(item, run.find_call(str(_answerable_id(item)))) for item in open_calls)
-
-
-def _answerable_id(item: Item) -> str | None:
-    return (
-        item.get("id")
-        if item_type(item) == MCP_APPROVAL_REQUEST
-        else get_call_id(item)
-        if is_client_call(item)
-        else None
+    with_output = output_index_by_call(items)
+    run_by_provider = {item.get("approval_request_id") for item in items}
+    return tuple(
+        _build_missing_output(item, run.find_call(str(pair_id(item))))
+        for index, item in enumerate(items)
+        if (is_client_call(item) or item_type(item) == MCP_APPROVAL_REQUEST)
+        and pair_id(item) not in (None, *run_by_provider)
+        and index not in with_output
     )
 
 

@@ -12,6 +12,9 @@ def item(kind: str, call_id: str | None = None, **more: Any) -> Item:
     return {"type": kind, "call_id": call_id, **more}
 
 
+OUTPUT = item("function_call_output", "c")
+
+
 @pytest.mark.parametrize(
     ("pair", "id_"),
     [
@@ -40,7 +43,17 @@ def test_a_pair_shares_an_id(pair: Item, id_: str | None) -> None:
 )
 def test_an_output_belongs_to_a_call_of_its_type(call: str, output: str) -> None:
     assert output_index_by_call([item(call, "c"), item(output, "c")]) == {0: 1}
-    assert output_index_by_call([item("shell_call", "c"), item(output, "c")]) == {-2: 1}
+    assert output_index_by_call([item("computer_call", "c"), item(output, "d")]) == {-2: 1}
+
+
+@pytest.mark.parametrize("call", ["local_shell_call", "custom_tool_call", "tool_search_call"])
+def test_the_output_of_a_function_answers_other_calls_of_a_client(call: str) -> None:
+    """Codex answers a local shell so, and pydantic-ai a tool search."""
+    function, output = item("function_call", "c"), item("function_call_output", "c")
+    assert output_index_by_call([item(call, "c"), output]) == {0: 1}
+    assert output_index_by_call([item(call, "c"), function, output, output]) == {1: 2, 0: 3}
+    assert output_index_by_call([item(call, "c"), item("custom_tool_call_output", "d")]) == {-2: 1}
+    assert output_index_by_call([item("program", "c"), output]) == {-2: 1}
 
 
 @pytest.mark.parametrize(
@@ -50,7 +63,12 @@ def test_an_output_belongs_to_a_call_of_its_type(call: str, output: str) -> None
         ([item("function_call", "c")], {}),
         ([item("function_call_output", "c"), item("function_call_output", "c")], {-1: 1}),
         ([item("function_call", "c"), *[item("function_call_output", "c")] * 2], {0: 2}),
-        ([item("function_call", "c"), item("function_call", "c"), item("function_call_output", "c")], {1: 2}),
+        ([item("function_call", "c"), item("function_call", "c"), item("function_call_output", "c")], {0: 2}),
+        ([*[item("function_call", "c")] * 2, *[item("function_call_output", "c")] * 3], {0: 2, 1: 4}),
+        ([item("function_call", "c"), {"role": "user"}, item("function_call", "c"), OUTPUT], {2: 3}),
+        ([item("function_call", "c", status="incomplete"), item("function_call", "c"), OUTPUT], {1: 2}),
+        ([item("function_call", "c"), OUTPUT, item("function_call", "c"), OUTPUT], {0: 1, 2: 3}),
+        ([item("function_call", "c"), item("reasoning"), item("function_call", "c"), OUTPUT, OUTPUT], {0: 3, 2: 4}),
         ([item("tool_search_call"), item("tool_search_call"), item("tool_search_output")], {1: 2}),
         ([item("tool_search_call"), *[item("tool_search_output")] * 2], {0: 1, -3: 2}),
         ([item("tool_search_call", "s"), item("tool_search_output"), item("tool_search_output", "s")], {-2: 1, 0: 2}),

@@ -90,11 +90,12 @@ def test_a_program_is_removed_with_its_calls() -> None:
     assert [one["type"] for one in repaired.items] == ["message", "message", "message"]
 
 
-def test_of_several_calls_with_one_id_an_output_answers_the_last() -> None:
-    three = [user(), call("a"), call("a"), call("a"), output("a"), answer()]
-    assert codes(*three) == [("call-without-output", 1), ("call-without-output", 2)]
+def test_of_several_calls_with_one_id_the_outputs_answer_each_in_order() -> None:
+    assert codes(user(), *[call("a")] * 3, *[output("a")] * 3, answer()) == []
+    three = [user(), call("a"), call("a"), call("a"), output("a", output="one"), answer()]
+    assert codes(*three) == [("call-without-output", 2), ("call-without-output", 3)]
     repaired = repair_for_file(lint_view_of_file(three)).view
-    assert [one["type"] for one in repaired.items[1:3]] == ["function_call", "function_call_output"]
+    assert [one["output"] for one in repaired.items[4:7]] == ["one", INTERRUPTED_MESSAGE, INTERRUPTED_MESSAGE]
     assert lint_history(repaired) == ()
     again = [user(), call("a"), answer(), user(), call("a"), output("a"), answer()]
     assert codes(*again) == [("call-without-output", 1)]
@@ -118,9 +119,11 @@ def test_of_several_outputs_of_one_call_the_last_stays() -> None:
     assert repaired.items == (*twice[:2], *twice[3:])
     assert lint_history(repaired) == ()
 
-    three = [user(), *[call("a")] * 3, *[output("a")] * 3, answer()]
-    repaired = repair_for_file(lint_view_of_file(three)).view
-    assert [one["type"] for one in repaired.items] == ["message", "function_call", "function_call_output", "message"]
+
+def test_a_call_is_removed_if_an_output_at_the_end_of_its_batch_would_answer_a_later_response() -> None:
+    items = [user(), call("a"), call("b"), output("b"), call("a"), output("a"), answer()]
+    assert codes(*items) == [("call-without-output", 1)]
+    assert repair_for_file(lint_view_of_file(items)).view.items == (items[0], *items[2:])
 
 
 def test_every_search_result_without_a_search_is_found() -> None:
