@@ -171,7 +171,7 @@ class ModelsByName:
         return self._models[provider.name], choice
 
     def _open_provider_model(self, provider: Provider) -> Model:
-        from convo.models.limits import LimitedModel
+        from convo.models.provider_model import ProviderModel
 
         model = open_model(
             provider,
@@ -182,7 +182,7 @@ class ModelsByName:
             new_id=self._new_id,
             limits=self._settings.limits,
         )
-        return LimitedModel(model, self._settings.limits)
+        return ProviderModel(model, self._settings.limits, is_chat=provider.api == "chat")
 
     def _resolve_name(self, name: str) -> ModelChoice:
         return resolve_model(self._settings, name, "the request")

@@ -24,6 +24,7 @@ from convo.endpoints.base import (
 )
 from convo.errors import ConvoError, EndpointFault, NotFound, RequestRefused, StateIgnored, StreamBroken, StreamCut
 from convo.history.accumulator import SERVER_TERMINAL_EVENTS
+from convo.history.call_ids import CallIdRenamer, unique_call_ids
 from convo.history.items import MAX_ID_CHARS, Item, Json, Response, StreamEvent, is_item, is_valid_id, user_message
 from convo.history.records import Scope
 from convo.models.base import (
@@ -145,6 +146,7 @@ class RemoteEndpoint:
 
     async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
         self._check_body(body)
+        renamer = _make_call_renamer(body)
         body = self._prepare_body(body)
         conversation = str(parse_conversation_id(body.get("conversation")) or "")
         error_context, is_honoured = self._error_context(body), False
@@ -155,7 +157,7 @@ class RemoteEndpoint:
         async with aclosing(events):
             async for event in events:
                 is_honoured = is_honoured or is_state_honoured(body, event)
-                yield event
+                yield renamer.rename_event(event) if renamer else event
 
     def build_http_request(self, body: Mapping[str, Json]) -> HttpRequest:
         self._check_body(body)
@@ -394,10 +396,11 @@ class RemoteEndpoint:
         self._options.check_fields(str(body.get("model")), body)
 
     def _prepare_body(self, body: Mapping[str, Json]) -> dict[str, Json]:
-        """Remove convo's tags from encrypted items of this account's models, and omit reasoning of other models."""
+        """Prepare the items of a body: ids of calls that the server accepts, no tags of convo, no foreign reasoning."""
         items = body.get("input")
-        replaced = {"input": self._restore_own_items(items, str(body.get("model")))} if isinstance(items, list) else {}
-        return {**body, **replaced}
+        if not isinstance(items, list):
+            return dict(body)
+        return {**body, "input": self._restore_own_items(unique_call_ids(items), str(body.get("model")))}
 
     def _restore_own_items(self, items: Sequence[Item], model: str = "") -> list[Item]:
         account = self._options
@@ -433,6 +436,14 @@ class RemoteEndpoint:
                 self._options, make_openai_client(self._options, http_client, self._limits), http_client, self._limits
             )
         return self._sse_client
+
+
+def _make_call_renamer(body: Mapping[str, Json]) -> CallIdRenamer | None:
+    """Return the renamer for the answer; None if the server keeps it: the next request names its calls by its ids."""
+    if body.get("store") is not False or body.get("conversation"):
+        return None
+    items = body.get("input")
+    return CallIdRenamer(items if isinstance(items, list) else ())
 
 
 def _to_not_found(fault: EndpointFault, *resource: tuple[str, str]) -> NotFound | None:

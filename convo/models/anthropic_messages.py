@@ -8,8 +8,7 @@
     any other reasoning                   omitted
     anything else                         Unsupported
 
-User and assistant messages alternate. A part with `prompt_cache_breakpoint` gets `cache_control`. A call id that the
-API would reject is replaced by its hash, in the call and in its output.
+User and assistant messages alternate. A part with `prompt_cache_breakpoint` gets `cache_control`.
 """
 
 import base64
@@ -17,7 +16,6 @@ import json
 import re
 from binascii import Error as NotBase64
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from hashlib import sha256
 
 from convo.errors import InputFault, Unsupported
 from convo.history.items import Item, Json, is_client_output, item_type
@@ -31,7 +29,6 @@ CACHE_BREAKPOINT = "prompt_cache_breakpoint"
 _CACHE_CONTROL = {"type": "ephemeral"}
 _SYSTEM_ROLES = ("system", "developer")
 THINKING_BLOCK_TYPES = ("thinking", "redacted_thinking")
-_VALID_TOOL_USE_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _BLOCK_PATH = re.compile(r"messages\.(\d{1,9})\.content\.(\d{1,9})")
 _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
@@ -151,8 +148,8 @@ def _assistant_blocks(item: Item, model_label: str) -> list[AnthropicBlock]:
         case "message":
             return _content_blocks(item.get("content"), model_label)
         case "function_call":
-            tool_use = {"id": _tool_use_id(item), "name": read_required_str(item, "name"), "input": _tool_input(item)}
-            return [{"type": "tool_use", **tool_use}]
+            call_id, name = read_required_str(item, "call_id"), read_required_str(item, "name")
+            return [{"type": "tool_use", "id": call_id, "name": name, "input": _tool_input(item)}]
         case "reasoning":
             return _decode_thinking_block(item)
     raise Unsupported(model_label, f"{item_type(item)} items", param="input")
@@ -178,15 +175,6 @@ def _tool_input(item: Item) -> Json:
     return parsed if isinstance(parsed, dict) else {"arguments": arguments}
 
 
-def _tool_use_id(item: Item) -> str:
-    call_id = read_required_str(item, "call_id")
-    return (
-        call_id
-        if _VALID_TOOL_USE_ID.fullmatch(call_id)
-        else f"call_{sha256(call_id.encode('utf-8', 'replace')).hexdigest()[:32]}"
-    )
-
-
 # -- user blocks ----------------------------------------------------------------------------------
 
 
@@ -205,7 +193,7 @@ def _tool_result_block(item: Item, model_label: str) -> AnthropicBlock:
     content = _content_blocks(item.get("output"), model_label)
     return {
         "type": "tool_result",
-        "tool_use_id": _tool_use_id(item),
+        "tool_use_id": read_required_str(item, "call_id"),
         **({"content": content} if content else {}),
         **error_fields,
     }

@@ -4,56 +4,17 @@ A response that exceeds a limit is closed, and its connection too; `LimitReached
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import aclosing
 from typing import TypeVar
 
 from convo.config.settings import ResponseLimits
 from convo.errors import LimitReached
 from convo.history.accumulator import ITEM_EVENTS, START_EVENTS, TERMINAL_EVENTS
-from convo.history.items import Item, Json, StreamEvent
-from convo.models.base import HostedToolsUse, Model, ModelRequest, get_hosted_tools, get_ignored_fields
+from convo.history.items import Json, StreamEvent
 from convo.models.http import JSON_VALUE_OVERHEAD_BYTES, TimeSlice
 
 _T = TypeVar("_T")
-
-
-class LimitedModel:
-    """A model whose responses are limited."""
-
-    def __init__(self, model: Model, limits: ResponseLimits) -> None:
-        self._model, self._limits = model, limits
-        self._is_warm = False
-
-    async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        if not self._is_warm:  # the package is imported in a thread: an import in the event loop blocks it for a second
-            await self._model.warm(request.model)
-            self._is_warm = True
-        async with aclosing(limit_response_events(self._model.respond(request), self._limits)) as events:
-            async for event in events:
-                yield event
-
-    async def warm(self, model: str) -> None:
-        await self._model.warm(model)
-
-    async def check_request(self, request: ModelRequest) -> None:
-        await self._model.check_request(request)
-
-    @property
-    def hosted_tools(self) -> HostedToolsUse:
-        return get_hosted_tools(self._model)
-
-    def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
-        return get_ignored_fields(self._model, request)
-
-    async def count(self, request: ModelRequest) -> int | None:
-        return await apply_idle_limit(self._model.count(request), self._limits)
-
-    async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
-        return await apply_idle_limit(self._model.compact(request), self._limits)
-
-    async def aclose(self) -> None:
-        await self._model.aclose()
 
 
 async def apply_idle_limit(response: Awaitable[_T], limits: ResponseLimits) -> _T:

@@ -8,25 +8,26 @@
 Every loss has a stable code; nothing is left out silently. Unconfirmed items are converted by the turn that sends them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from convo.history.call_ids import unique_call_ids
 from convo.history.items import (
     CONVO_SEAL_PREFIX,
     ENCRYPTED_FIELD,
     PROVIDER_SEAL_PREFIX,
     Item,
     Json,
-    get_call_id,
     is_client_call,
     is_client_output,
     item_type,
     to_resendable,
     to_sendable,
 )
+from convo.history.pairing import call_index_by_output, pair_id
 from convo.history.records import EMBEDDED_SCOPE, Scope, Strategy
 from convo.strategies.strategy import STRATEGIES, StateStrategy, is_complete_answer
 
@@ -117,9 +118,12 @@ def plan_transfer(items: Sequence[TransferItem], target: TransferTarget) -> Tran
     ]
     _drop_traces_without_reasoning(items, converted, collector)
     _check_call_pairs(converted, collector)
-    kept = [(entry, item) for entry, item in zip(items, converted, strict=True) if item is not None]
+    kept = [(position, item) for position, item in enumerate(converted, 1) if item is not None]
+    kept_items: Sequence[Item] = [item for _, item in kept]
+    if target.is_server_side:
+        kept_items = _make_call_ids_unique(kept, collector)
     return TransferPlan(
-        tuple(item for _, item in kept), sum(entry.is_confirmed for entry, _ in kept), collector.losses()
+        tuple(kept_items), sum(items[position - 1].is_confirmed for position, _ in kept), collector.losses()
     )
 
 
@@ -279,30 +283,34 @@ def _drop_traces_without_reasoning(
 
 def _check_call_pairs(converted: list[Item | None], collector: LossCollector) -> None:
     """Report calls without an output, and leave out outputs without a call."""
-    calls: dict[str, int] = {}
-    for position, item in enumerate(converted, 1):
-        call_id = get_call_id(item) if item else None
-        if item is None or call_id is None:
+    positions = [position for position, item in enumerate(converted, 1) if item is not None]
+    items = [item for item in converted if item is not None]
+    call_indexes = call_index_by_output(items)
+    with_output = set(call_indexes.values())
+    for index, (position, item) in enumerate(zip(positions, items, strict=True)):
+        if pair_id(item) is None:
             continue
-        if is_client_call(item):
-            calls[call_id] = position
-        elif (
-            is_client_output(item)
-            and calls.pop(call_id, None) is None
-            and not _has_call(converted[: position - 1], call_id)
-        ):
+        if is_client_output(item) and call_indexes[index] < 0:
             collector.recorder_at(position)(
                 "orphan_output", LossEffect.LEFT_OUT, "an output whose call is not in this history"
             )
             converted[position - 1] = None
-    for position in calls.values():
-        collector.recorder_at(position)(
-            "open_call", LossEffect.KEPT, "a call without an output: send the output first, or use convo repair"
-        )
+        elif is_client_call(item) and index not in with_output:
+            collector.recorder_at(position)(
+                "open_call", LossEffect.KEPT, "a call without an output: send the output first, or use convo repair"
+            )
 
 
-def _has_call(earlier_items: Iterable[Item | None], call_id: str) -> bool:
-    return any(item is not None and is_client_call(item) and get_call_id(item) == call_id for item in earlier_items)
+def _make_call_ids_unique(kept: Sequence[tuple[int, Item]], collector: LossCollector) -> Sequence[Item]:
+    """Return the items as they are sent: the server stores these ids, and later outputs have to name them."""
+    items = [item for _, item in kept]
+    renamed = unique_call_ids(items)
+    for (position, item), renamed_item in zip(kept, renamed, strict=True):
+        if renamed_item is not item:
+            collector.recorder_at(position)(
+                "call_ids", LossEffect.CHANGED, "the id of a call that has another form, or that an earlier call has"
+            )
+    return renamed
 
 
 # -- origin of encrypted content ------------------------------------------------------------------

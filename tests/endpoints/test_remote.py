@@ -73,6 +73,35 @@ async def test_events_are_passed_on_unchanged(loopback: LoopbackServer, remote: 
     assert json.dumps(got[2]) == json.dumps(strange)
 
 
+@pytest.mark.parametrize(
+    ("state", "answered_id"),
+    [
+        ({"store": False}, "c1_3"),
+        ({"store": True}, "c1"),
+        ({"store": False, "previous_response_id": "resp_0"}, "c1_3"),
+        ({"previous_response_id": "resp_0"}, "c1"),
+        ({"store": False, "conversation": "conv_1"}, "c1"),
+    ],
+)
+async def test_calls_get_unique_ids_unless_the_server_keeps_the_answer(
+    loopback: LoopbackServer, remote: RemoteEndpoint, state: dict[str, Any], answered_id: str
+) -> None:
+    """A later request names a call by the id that the server has."""
+    call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c1", "output": "ok"}
+    pending = {"type": "function_call_output", "call_id": "of the server " * 9, "output": "ok"}
+    created = {**CREATED, "response": {"id": "resp_1", **state}}
+    done = {"type": "response.output_item.done", "output_index": 0, "item": call}
+    completed = {**COMPLETED, "response": {"id": "resp_1", "status": "completed", "output": [call]}}
+    loopback.arm(raw_stream(sse(created, done, completed)))
+
+    got = await events(remote, [pending, call, result, call, result], **state)
+
+    assert [item["call_id"] for item in loopback.bodies[-1]["input"][1:]] == ["c1", "c1", "c1_2", "c1_2"]
+    assert loopback.bodies[-1]["input"][0] == pending
+    assert [got[1]["item"], *got[2]["response"]["output"]] == [{**call, "call_id": answered_id}] * 2
+
+
 TOO_BUSY = {"type": "error", "code": "rate_limit_exceeded", "message": "Slow down.", "param": None}
 
 

@@ -242,20 +242,6 @@ async def test_another_model_gets_the_calls_without_the_thinking_blocks(
     assert "thinking" not in server.requests[1].json
 
 
-async def test_a_call_of_another_provider_keeps_its_output_under_a_name_that_claude_accepts(
-    server: ChatServer, model: AnthropicModel
-) -> None:
-    server.stream(*message_events(text(0, "Four.")), end=b"")
-    call = {"type": "function_call", "call_id": "call|1:é", "name": "add", "arguments": '{"a":2}'}
-
-    await read_events(model, make_request(user_message("2+2?"), call, output("call|1:é", "4"), model=OPUS))
-
-    tool_use, tool_result = (message["content"][0] for message in server.requests[0].json["messages"][1:])
-    assert tool_use["id"] == tool_result["tool_use_id"]
-    assert tool_use["id"].replace("_", "").isalnum()
-    assert tool_use["id"].isascii()
-
-
 async def test_a_truncated_answer_is_sent_back_as_its_text(server: ChatServer, model: AnthropicModel) -> None:
     server.stream(*message_events(text(0, "Hel"), reason="max_tokens"), end=b"")
     server.stream(*message_events(text(0, "lo")), end=b"")

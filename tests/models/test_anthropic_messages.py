@@ -132,22 +132,6 @@ def test_a_text_file_that_is_not_text_is_refused(data: str) -> None:
     assert error.value.message == "a text/plain file does not contain text"
 
 
-@pytest.mark.parametrize(
-    ("call_id", "sent"),
-    [
-        ("toolu_0-A" + "x" * 55, "toolu_0-A" + "x" * 55),
-        ("x" * 65, "call_9537c5fdf120482f7d58d25e9ed583f5"),
-        ("a b", "call_c8687a08aa5d6ed2044328fa6a697ab8"),
-    ],
-)
-def test_a_call_id_is_sent_unchanged_or_as_its_hash(call_id: str, sent: str) -> None:
-    call = {"type": "function_call", "call_id": call_id, "name": "f", "arguments": None}
-
-    assert anthropic_messages(call) == [
-        {"role": "assistant", "content": [{"type": "tool_use", "id": sent, "name": "f", "input": {}}]}
-    ]
-
-
 def test_empty_text_is_omitted() -> None:
     assert anthropic_messages(user_message(""), user_message("hi"), assistant_message("")) == [
         {"role": "user", "content": [text_block("hi")]}

@@ -11,7 +11,8 @@ from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.errors import LimitReached
 from convo.history.items import Item, StreamEvent, user_message
 from convo.models.base import ModelRequest
-from convo.models.limits import LimitedModel, apply_idle_limit, limit_response_events
+from convo.models.limits import apply_idle_limit, limit_response_events
+from convo.models.provider_model import ProviderModel
 from tests.models.model_calls import collect_events
 
 
@@ -211,30 +212,30 @@ class Silent:
 REQUEST = ModelRequest("m", [user_message("hi")])
 
 
-async def test_a_limited_model_is_warmed_once_and_forwards_every_call() -> None:
+async def test_a_provider_model_is_warmed_once_and_forwards_every_call() -> None:
     model = Silent()
-    limited_model = LimitedModel(model, DEFAULT_RESPONSE_LIMITS)
+    provider_model = ProviderModel(model, DEFAULT_RESPONSE_LIMITS)
     events: list[StreamEvent] = []
 
-    await collect_events(events, limited_model, REQUEST)
-    await collect_events(events, limited_model, REQUEST)
-    await limited_model.warm("n")
-    await limited_model.check_request(REQUEST)
+    await collect_events(events, provider_model, REQUEST)
+    await collect_events(events, provider_model, REQUEST)
+    await provider_model.warm("n")
+    await provider_model.check_request(REQUEST)
 
     assert events == [delta("ab"), ending([])] * 2
-    assert (await limited_model.count(REQUEST), await limited_model.compact(REQUEST)) == (7, [user_message("short")])
-    assert limited_model.ignored_fields(REQUEST) == ("seed",)
-    await limited_model.aclose()
+    assert (await provider_model.count(REQUEST), await provider_model.compact(REQUEST)) == (7, [user_message("short")])
+    assert provider_model.ignored_fields(REQUEST) == ("seed",)
+    await provider_model.aclose()
     assert model.calls == ["warm m", "respond", "respond", "warm n", "check", "close"]
 
 
-async def test_a_limited_model_applies_its_limits_to_every_result() -> None:
-    limited_model = LimitedModel(Silent(wait_s=30), ResponseLimits(idle_s=0.01))
+async def test_a_provider_model_applies_its_limits_to_every_result() -> None:
+    provider_model = ProviderModel(Silent(wait_s=30), ResponseLimits(idle_s=0.01))
 
     for pending in (
-        collect_events([], limited_model, REQUEST),
-        limited_model.count(REQUEST),
-        limited_model.compact(REQUEST),
+        collect_events([], provider_model, REQUEST),
+        provider_model.count(REQUEST),
+        provider_model.compact(REQUEST),
     ):
         with pytest.raises(LimitReached) as error:
             await pending

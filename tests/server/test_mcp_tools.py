@@ -153,6 +153,25 @@ def test_the_next_turn_sends_the_call_as_a_function_and_lists_no_tools_again(
     assert roles == [("user", 0), ("assistant", 2), ("tool", 0), ("tool", 0), ("assistant", 0), ("user", 0)]
 
 
+def test_calls_of_one_id_keep_their_results_in_this_response_and_in_the_next(
+    gateway: RunningGateway, upstream: ChatServer
+) -> None:
+    upstream.stream(call("math__add", '{"a": 1, "b": 1}'), finish("tool_calls"))
+    script_calls(upstream, call("math__add", '{"a": 2, "b": 3}'))
+    first = ask(gateway, MATH)
+    upstream.stream(delta(content="Yes."), finish("stop"))
+    ask(gateway, MATH, previous_response_id=first["id"])
+
+    for request in upstream.requests[2:]:
+        messages = request.json["messages"]
+        made = {
+            one["id"]: one["function"]["arguments"] for message in messages for one in message.get("tool_calls", ())
+        }
+        results = {message["tool_call_id"]: message["content"] for message in messages if message["role"] == "tool"}
+        assert made == {"call_1": '{"a": 1, "b": 1}', "call_1_2": '{"a": 2, "b": 3}'}
+        assert results == {"call_1": "2", "call_1_2": "5"}
+
+
 def test_a_claude_model_gets_tool_use_and_tool_result(gateway: RunningGateway, upstream: ChatServer) -> None:
     upstream.stream(
         *message_events(tool_use(0, "toolu_1", "mcp__math__add", '{"a": 2, "b": 3}'), reason="tool_use"), end=b""

@@ -289,7 +289,7 @@ def test_a_hosted_call_of_another_server_is_lost_once() -> None:
     [
         ([CALL_FIELDS, OUTPUT, OUTPUT], []),
         ([OUTPUT, CALL_FIELDS], [("orphan_output", "left out", (1,)), ("open_call", "kept", (2,))]),
-        ([CALL_FIELDS, CALL_FIELDS], [("open_call", "kept", (2,))]),
+        ([CALL_FIELDS, CALL_FIELDS], [("open_call", "kept", (1, 2))]),
         ([CALL_FIELDS, OUTPUT, CALL_FIELDS], [("open_call", "kept", (3,))]),
         ([OUTPUT, OUTPUT], [("orphan_output", "left out", (1, 2))]),
         ([{"type": "function_call", "name": "f"}], []),
@@ -300,6 +300,17 @@ def test_a_hosted_call_of_another_server_is_lost_once() -> None:
 )
 def test_an_output_needs_its_call_before_it(items: list[Item], losses: list[tuple[str, str, tuple[int, ...]]]) -> None:
     assert loss_rows(plan_items(Strategy.SESSION, OPENAI, *items)) == losses
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_a_server_that_stores_the_history_gets_each_call_id_once(strategy: Strategy) -> None:
+    """Later requests name its calls, so the new ids are the record's, too."""
+    plan = plan_items(strategy, OPENAI, CALL_FIELDS, OUTPUT, CALL_FIELDS, OUTPUT)
+    call_id = CALL_FIELDS["call_id"]
+    is_server_side = strategy in (Strategy.CHAIN, Strategy.CONVERSATION)
+    later_id = f"{call_id}_2" if is_server_side else call_id
+    assert [item["call_id"] for item in plan.items] == [call_id, call_id, later_id, later_id]
+    assert loss_rows(plan) == ([("call_ids", "changed", (3, 4))] if is_server_side else [])
 
 
 def test_items_that_the_old_owner_has_not_confirmed_are_converted_by_their_turn() -> None:

@@ -1,0 +1,60 @@
+"""A provider's model as the rest of convo uses it: ids of calls that the server accepts, and limited responses."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+
+from convo.config.settings import ResponseLimits
+from convo.history.call_ids import CallIdRenamer, call_id_form
+from convo.history.items import Item, StreamEvent
+from convo.models.base import HostedToolsUse, Model, ModelRequest, get_hosted_tools, get_ignored_fields
+from convo.models.limits import apply_idle_limit, limit_response_events
+
+
+class ProviderModel:
+    """Implements `Model` over an adapter.
+
+    is_chat:  the server speaks chat completions
+    """
+
+    def __init__(self, model: Model, limits: ResponseLimits, *, is_chat: bool = False) -> None:
+        self._model, self._limits, self._is_chat = model, limits, is_chat
+        self._is_warm = False
+
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        if not self._is_warm:  # the package is imported in a thread: an import in the event loop blocks it for a second
+            await self._model.warm(request.model)
+            self._is_warm = True
+        renamer = self._make_renamer(request)
+        events = self._model.respond(replace(request, input=renamer.input))
+        async with aclosing(limit_response_events(events, self._limits)) as limited_events:
+            async for event in limited_events:
+                yield renamer.rename_event(event)
+
+    async def warm(self, model: str) -> None:
+        await self._model.warm(model)
+
+    async def check_request(self, request: ModelRequest) -> None:
+        await self._model.check_request(self._prepare(request))
+
+    @property
+    def hosted_tools(self) -> HostedToolsUse:
+        return get_hosted_tools(self._model)
+
+    def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
+        return get_ignored_fields(self._model, request)
+
+    async def count(self, request: ModelRequest) -> int | None:
+        return await apply_idle_limit(self._model.count(self._prepare(request)), self._limits)
+
+    async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
+        return await apply_idle_limit(self._model.compact(self._prepare(request)), self._limits)
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+    def _make_renamer(self, request: ModelRequest) -> CallIdRenamer:
+        return CallIdRenamer(request.input, call_id_form(request.model, is_chat=self._is_chat))
+
+    def _prepare(self, request: ModelRequest) -> ModelRequest:
+        return replace(request, input=self._make_renamer(request).input)
