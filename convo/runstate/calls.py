@@ -1,7 +1,8 @@
 """Tool calls of the last response of a RunState, with their stages, as a run works on them."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from convo.agents.agent import Agent
 from convo.agents.graph import Graph
@@ -17,10 +18,11 @@ from convo.history.items import (
     is_client_output,
     item_type,
 )
+from convo.history.pairing import ALL_PAIRS, call_index_by_output, pair_id
 from convo.runs.machine import parse_tool_calls
 from convo.runs.state import ModelResponded, Run, RunFailure, Stage, ToolCall
 from convo.runstate.document import PathMatch, PathSteps, format_path, get_path
-from convo.runstate.format import LEDGER_PATH, iter_actions, iter_interruptions, iter_nested_states
+from convo.runstate.format import APPROVAL_ITEM, LEDGER_PATH, iter_actions, iter_interruptions, iter_nested_states
 from convo.tools.tool import toolbox
 
 FUNCTION_ACTIONS_PATH: PathSteps = ("last_processed_response", "functions")
@@ -45,15 +47,29 @@ def answerable_call_id(item: Item) -> str | None:
     return call_id if isinstance(call_id, str) else get_call_id(item)
 
 
+def is_call_answer(raw: Item) -> bool:
+    """Return whether an item is the output of a call or the response to an approval request."""
+    return is_client_output(raw) or item_type(raw) == MCP_APPROVAL_RESPONSE
+
+
 def collect_outputs(document: Json) -> dict[str, Item]:
-    """Return the outputs in a state, by call id."""
-    raw_items = (item["raw_item"] for item in document.get("generated_items") or ())
-    outputs = {
-        answerable_call_id(raw): raw
-        for raw in raw_items
-        if is_client_output(raw) or item_type(raw) == MCP_APPROVAL_RESPONSE
+    """Return the outputs in a state, by call id; an id that was used again stands for its last call."""
+    run_items = document.get("generated_items") or ()
+    return {call_id: run_items[index]["raw_item"] for index, call_id in find_last_outputs(run_items).items()}
+
+
+def find_last_outputs(run_items: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+    """Map the indexes of outputs to their call ids, without the outputs of calls whose id a later call has."""
+    indexes = [index for index, item in enumerate(run_items) if item.get("type") != APPROVAL_ITEM]
+    raw_items = [run_items[index]["raw_item"] for index in indexes]
+    last_calls = {pair_id(raw): index for index, raw in enumerate(raw_items) if item_type(raw) in ALL_PAIRS}
+    return {
+        indexes[output_index]: str(call_id)
+        for output_index, call_index in call_index_by_output(raw_items).items()
+        if is_call_answer(raw_items[output_index])
+        and (call_id := pair_id(raw_items[output_index])) is not None
+        and last_calls.get(call_id, call_index) == call_index
     }
-    return {call_id: raw for call_id, raw in outputs.items() if call_id is not None}
 
 
 def collect_started_call_ids(document: Json) -> set[str]:

@@ -19,7 +19,12 @@ from convo.runs.state import PENDING_STAGES, NestedRun, Phase, Run, Stage, ToolC
 from convo.runstate import run_items
 from convo.runstate.agents import get_agent_identity, write_sticky_decisions
 from convo.runstate.approvals import apply_verdict, edit_arguments
-from convo.runstate.calls import answerable_call_id, find_open_nested_states, read_last_response
+from convo.runstate.calls import (
+    answerable_call_id,
+    find_last_outputs,
+    find_open_nested_states,
+    read_last_response,
+)
 from convo.runstate.format import APPROVAL_ITEM, INTERRUPTION_STEP, ApprovalVerdict, iter_interruptions
 from convo.runstate.reader import SCHEMA_VERSION_KEY, run_state_from_json
 from convo.runstate.relabel import relabel_state
@@ -257,10 +262,12 @@ def _build_run_items(
 ) -> list[Any]:
     """Build the run items of the model calls after those of the base; an output that the base has stays unchanged."""
     items: list[Any] = [item for item in base_items if item["type"] != APPROVAL_ITEM]
-    answered_ids = {get_call_id(item["raw_item"]) for item in items if is_client_output(item["raw_item"])}
+    base_ids = set(find_last_outputs(items).values()) if base else set()  # of outputs of the base's last response
+    answered_ids: set[str] = set()
     for index, model_call in enumerate(model_calls):
         speaker = GraphAgent(run.graph, model_call.agent)
         items += () if base and not index else run_items.build_response_items(speaker, model_call.output)
+        answered_ids = set() if index else base_ids
         added_items = [
             item
             for item in model_call.added_items
@@ -301,7 +308,8 @@ def _build_context(
     new_calls: Sequence[ModelCall],
     started_ids: Iterable[str],
 ) -> dict[str, Json]:
-    completed_ids = {str(get_call_id(item["raw_item"])) for item in items if is_client_output(item["raw_item"])}
+    outputs = find_last_outputs(items)
+    completed_ids = {call_id for index, call_id in outputs.items() if is_client_output(items[index]["raw_item"])}
     try:
         ledger = run_items.build_ledger(items, completed_ids)
     except ValueError as error:

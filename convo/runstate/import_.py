@@ -12,13 +12,11 @@ from convo.agents.graph import AgentTool, Graph
 from convo.errors import InvalidRunState, StateFault, Unsupported
 from convo.history.canonical import Hash, item_hash
 from convo.history.items import (
-    MCP_APPROVAL_RESPONSE,
     Item,
     Json,
     is_assistant_message,
     is_client_output,
     item_text,
-    item_type,
 )
 from convo.history.records import Strategy
 from convo.runs.machine import step_run
@@ -26,10 +24,11 @@ from convo.runs.state import ApprovalDecided, NestedRun, Phase, Run, RunLimits, 
 from convo.runstate.agents import get_agent_identity, read_sticky_decisions, resolve_agent_identities
 from convo.runstate.calls import (
     SDK_RESUME_HINT,
-    answerable_call_id,
     find_agent_mismatch,
+    find_last_outputs,
     find_open_nested_states,
     import_calls,
+    is_call_answer,
     read_last_response,
 )
 from convo.runstate.document import PathMatch, PathSteps, format_path, get_path
@@ -262,12 +261,11 @@ def iter_history(document: Json, open_call_ids: Collection[str]) -> Iterator[Pat
         yield PathMatch(("original_input",), {"role": "user", "content": original_input})
     else:
         yield from (PathMatch(("original_input", index), item) for index, item in enumerate(original_input))
-    for index, generated in enumerate(document.get(GENERATED_ITEMS) or ()):
-        raw = generated["raw_item"]
-        if generated.get("type") != APPROVAL_ITEM and not (
-            is_call_answer(raw) and answerable_call_id(raw) in open_call_ids
-        ):
-            yield PathMatch((GENERATED_ITEMS, index, "raw_item"), raw)
+    run_items = document.get(GENERATED_ITEMS) or ()
+    outputs = find_last_outputs(run_items)
+    for index, run_item in enumerate(run_items):
+        if run_item.get("type") != APPROVAL_ITEM and outputs.get(index) not in open_call_ids:
+            yield PathMatch((GENERATED_ITEMS, index, "raw_item"), run_item["raw_item"])
 
 
 def count_confirmed_items(document: Json, history: Sequence[PathMatch]) -> int:
@@ -284,11 +282,6 @@ def count_confirmed_items(document: Json, history: Sequence[PathMatch]) -> int:
         ):
             last_position = position
     return last_position or (len(history) if response_items else 0)
-
-
-def is_call_answer(raw: Item) -> bool:
-    """Return whether an item is the output of a call or the response to an approval request."""
-    return is_client_output(raw) or item_type(raw) == MCP_APPROVAL_RESPONSE
 
 
 def _item_id(raw: Item) -> str | None:

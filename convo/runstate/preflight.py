@@ -13,9 +13,9 @@ from convo.lint.calls import check_call_without_output, check_output_without_cal
 from convo.lint.items import check_malformed_item
 from convo.lint.model import LintIssue, LintView
 from convo.runs.state import Run
-from convo.runstate.calls import answerable_call_id
+from convo.runstate.calls import answerable_call_id, is_call_answer
 from convo.runstate.document import PathMatch, format_path, iter_path_matches, parse_path_pattern
-from convo.runstate.import_ import GENERATED_ITEMS, count_confirmed_items, is_call_answer, iter_history
+from convo.runstate.import_ import GENERATED_ITEMS, count_confirmed_items, iter_history
 from convo.strategies.strategy import STRATEGIES
 
 
