@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from convo.history.items import Item, Json, item_type
+from convo.history.pairing import output_index_by_call
 from convo.stores.base import AgentCall, AgentRun
 
 TIMELINE_KEY, OMITTED_COUNT_KEY = "timeline", "timeline_omitted"
@@ -108,11 +109,11 @@ def build_run_timeline(run: AgentRun, calls: Sequence[AgentCall], items: Sequenc
     members = read_timeline_members(document)
     entries = [TimelineEntry(**entry) for entry in members.get(TIMELINE_KEY, ())]
     handoff_ids = {entry.call_id for entry in entries if entry.kind == "handoff"}
-    items_by_id = {item.get("call_id"): item for item in items if item_type(item).endswith("_call")}
+    logged_items = find_logged_items(calls, items)
     for call in calls:
         _, _, call_id = call.call_id.partition("/")
         if call_id not in handoff_ids:
-            entries.append(_build_tool_entry(call, call_id, items_by_id.get(call_id, {})))
+            entries.append(_build_tool_entry(call, call_id, logged_items.get((run.id, call.call_id), {})))
     failure, agent = document.get("failure"), document.get("agent")
     message = failure.get("message") if isinstance(failure, dict) else None
     return RunTimeline(
@@ -122,6 +123,28 @@ def build_run_timeline(run: AgentRun, calls: Sequence[AgentCall], items: Sequenc
         tuple(sorted(entries, key=lambda entry: entry.started_at)),
         members.get(OMITTED_COUNT_KEY, 0),
     )
+
+
+def find_logged_items(calls: Sequence[AgentCall], items: Sequence[Item]) -> dict[tuple[str, str], Item]:
+    """Return the items of logged calls, by the id of the run and the key of the call.
+
+    Of several calls with one id, each entry of the log has the first one left that has its output.
+    """
+    outputs = output_index_by_call(items)
+    candidates: dict[Json, list[int]] = {}
+    for index, item in enumerate(items):
+        if item_type(item).endswith("_call"):
+            candidates.setdefault(item.get("call_id"), []).append(index)
+    found: dict[tuple[str, str], Item] = {}
+    for call in sorted(calls, key=lambda call: call.started_at):
+        indexes = candidates.get(call.call_id.partition("/")[2])
+        if not indexes:
+            continue
+        ended = (index for index in indexes if index in outputs and items[outputs[index]].get("output") == call.output)
+        index = next(ended, indexes[-1]) if call.has_ended else indexes[-1]
+        indexes.remove(index)
+        found[call.run_id, call.call_id] = items[index]
+    return found
 
 
 def _build_tool_entry(call: AgentCall, call_id: str, item: Item) -> TimelineEntry:

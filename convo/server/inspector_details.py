@@ -32,7 +32,7 @@ from convo.inspect.diff import (
     history_diff_to_json,
     request_diff_to_json,
 )
-from convo.inspect.run_timeline import build_run_timeline
+from convo.inspect.run_timeline import build_run_timeline, find_logged_items
 from convo.inspect.tree import find_branch_links
 from convo.inspect.view import ConversationView, sum_link_usage
 from convo.server import errors, http
@@ -262,20 +262,13 @@ async def encode_agent_runs(context: HandlerContext) -> bytes:
     )
     runs = await store.agent_runs(session_id=view.session.id, limit=MAX_RUNS) if view.session else ()
     calls = [(await store.agent_calls(run.id))[:MAX_CALLS] for run in runs]
-    by_id: dict[Json, Item] = {
-        item.get("call_id"): item for item in view.path.items if item_type(item).endswith("_call")
-    }
-    outputs: dict[Json, Item] = {
-        item.get("call_id"): item for item in view.path.items if item_type(item).endswith("_call_output")
-    }
+    logged_items = find_logged_items([call for run_calls in calls for call in run_calls], view.path.items)
     return http.serialize_strict_json(
-        {"data": [_build_run(run, run_calls, by_id, outputs) for run, run_calls in zip(runs, calls, strict=True)]}
+        {"data": [_build_run(run, run_calls, logged_items) for run, run_calls in zip(runs, calls, strict=True)]}
     )
 
 
-def _build_run(
-    run: AgentRun, calls: Sequence[AgentCall], calls_by_id: Mapping[Json, Item], outputs: Mapping[Json, Item]
-) -> Json:
+def _build_run(run: AgentRun, calls: Sequence[AgentCall], logged_items: Mapping[tuple[str, str], Item]) -> Json:
     """Describe a run; members that another version of convo stored in another form are left out."""
     document = run.document
     guardrails, used, failure = document.get("guards"), document.get("used"), document.get("failure")
@@ -300,15 +293,13 @@ def _build_run(
         "failure": _text_or_none(failure.get("message")) if isinstance(failure, dict) else None,
         "timeline": [entry._asdict() for entry in timeline.entries if entry.kind != "tool"],
         "timeline_omitted": timeline.omitted_count,
-        "calls": [_build_call(call, calls_by_id, outputs) for call in calls],
+        "calls": [_build_call(call, logged_items.get((run.id, call.call_id), {})) for call in calls],
     }
 
 
-def _build_call(call: AgentCall, calls_by_id: Mapping[Json, Item], outputs: Mapping[Json, Item]) -> Json:
+def _build_call(call: AgentCall, item: Item) -> Json:
     """Describe one call of the log; its key is the turn and the call id."""
     turn, _, call_id = call.call_id.partition("/")
-    item = calls_by_id.get(call_id, {})
-    output = outputs.get(call_id, {}).get("output", call.output)
     return {
         "call_id": call_id,
         "turn": int(turn) if turn.isdecimal() else None,
@@ -316,7 +307,7 @@ def _build_call(call: AgentCall, calls_by_id: Mapping[Json, Item], outputs: Mapp
         "arguments": _shorten(item.get("arguments", item.get("input"))),
         "started_at": call.started_at,
         "has_ended": call.has_ended,
-        "output": _shorten(output) if call.has_ended else None,
+        "output": _shorten(call.output) if call.has_ended else None,
     }
 
 

@@ -13,6 +13,7 @@ from convo.agents.graph import graph
 from convo.errors import Conflict, ConvoError, InvalidUsage, RunFailed, StateFault
 from convo.history.items import user_message
 from convo.history.records import Strategy
+from convo.inspect.run_timeline import build_run_timeline
 from convo.runs.state import ApprovalDecided, InputAdded, RunLimits
 from convo.tools.tool import Context, tool
 from tests.chat.agent_runs import (
@@ -252,3 +253,25 @@ async def test_an_approval_request_of_a_hosted_tool_is_answered_with_its_own_ite
     verdict = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": False, "reason": "no"}
     assert harness.bodies[-1]["input"][-1] == verdict
     assert other.output == "As you like."
+
+
+async def test_calls_of_two_responses_with_one_id_are_decided_run_and_shown_apart(
+    harness: ChatHarness, tool_log: ToolLog
+) -> None:
+    """As of a server that stores the history, whose ids stay."""
+    replies = [tool_calls(("c1", name)) for name in ("pay", "look", "pay")]
+    harness.model = scripted_model(harness.folder, *replies, {"text": "Paid."})
+    agent = Agent("desk", tools=tuple(tool_log.tool(name, needs_approval=True) for name in ("pay", "look")))
+    await send_message(await open_runner(harness, agent), "hello")
+    for approve in (True, False, True):
+        await (await open_runner(harness, agent)).apply_decisions(ApprovalDecided("c1", approve, "no"))
+        one = await open_runner(harness, agent)
+        await read_events(one.resume())
+    assert (one.output, tool_log.ran) == ("Paid.", ["pay", "pay"])
+    assert item_lines(await stored_items(harness))[1:-1] == [
+        *("call pay", "c1: pay done", "call look", "c1: no", "call pay", "c1: pay done")
+    ]
+    row = one.run_row
+    assert row
+    timeline = build_run_timeline(row, await harness.store.agent_calls(row.id), await stored_items(harness))
+    assert [(entry.name, entry.call_id) for entry in timeline.entries] == [("pay", "c1"), ("pay", "c1")]
