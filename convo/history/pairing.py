@@ -126,7 +126,6 @@ def output_index_by_call(items: Sequence[Item]) -> dict[int, int]:
     return {call_index: index for index, call_index in call_index_by_output(items).items()}
 
 
-
 def build_required_input(item: Item) -> dict[str, Json] | None:
     """Return the item that the client must send for `item` before the model continues, without its result.
 

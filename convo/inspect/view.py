@@ -225,7 +225,9 @@ def compute_link_stats(link: Link, path_index: PathIndex) -> LinkStats:
         input_count=path_index.depth(link.input_head),
         usage=usage,
         input_preview=_preview_or_empty(path_index.item(link.input_head)),
-        output_preview=_output_preview(link, path_index) or _error_message(link),
+        output_preview=(link.status == "failed" and _error_message(link))
+        or _output_preview(link, path_index)
+        or _error_message(link),
     )
 
 
