@@ -160,7 +160,6 @@ class ResponseEventWriter:
         self._open_part: dict[str, Json] | None = None
         self._part_list = CONTENT_PARTS
         self._delta_buffer, self._pending_surrogate = StringIO(newline=""), ""
-        self._call_ids: set[str] = set()
         self._tools = tools
         self._input_decoder: CustomInputDecoder | None = None
         self._buffered_call: tuple[ClientTool, str, str] | None = None
@@ -198,16 +197,14 @@ class ResponseEventWriter:
         """Start the call of a custom tool of the model; its input follows, as `write_arguments` gets it."""
         tool = self._tools.get(name) or ClientTool("custom", name)
         namespace = {} if tool.namespace is None else {"namespace": tool.namespace}
-        call = {"type": "custom_tool_call", "id": self._new_id("ctc"), "call_id": self._make_unused(call_id)}
+        call = {"type": "custom_tool_call", "id": self._new_id("ctc"), "call_id": call_id}
         yield from self._start_item({**call, "name": tool.name, **namespace, "input": ""})
 
     def start_function_call(self, call_id: str, name: str) -> Iterator[StreamEvent]:
         """Start the call of a function; its arguments follow. The item is the one of the function's tool.
 
-        A call id that is already used in the response is replaced. A shell, apply_patch or tool_search call is written
-        as a whole, as its arguments must be complete.
+        A shell, apply_patch or tool_search call is written as a whole, as its arguments must be complete.
         """
-        call_id = self._make_unused(call_id)
         tool = self._tools.get(name) or ClientTool("function", name)
         namespace = {} if tool.namespace is None else {"namespace": tool.namespace}
         match tool.kind:
@@ -222,11 +219,6 @@ class ResponseEventWriter:
                 yield from self._finish_item("completed")
                 self._buffered_call = tool, name, call_id
 
-    def _make_unused(self, call_id: str) -> str:
-        unused_id = self._new_id("call") if call_id in self._call_ids else call_id
-        self._call_ids.add(unused_id)
-        return unused_id
-
     def report(self, notice: str) -> None:
         """Report a part of the server's answer that was not understood, in one sentence for the user."""
         notices = self.reported.setdefault(NOTICES, [])
@@ -238,7 +230,6 @@ class ResponseEventWriter:
         self._discarded, self._output = self._output, []
         self._open_item = self._open_part = self._buffered_call = self._input_decoder = None
         self._delta_buffer, self._pending_surrogate = StringIO(newline=""), ""
-        self._call_ids.clear()
 
     def finish_incomplete_item(self) -> Iterator[StreamEvent]:
         """End the open item, which the server did not complete."""

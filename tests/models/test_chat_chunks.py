@@ -73,11 +73,11 @@ def test_calls_without_an_index_are_separated_by_their_id() -> None:
     ]
 
 
-def test_calls_with_the_same_id_get_unique_ids() -> None:
+def test_calls_with_one_id_stay_separate_calls() -> None:
     three = [tool(index, call_id="c1", name="look", arguments=f'{{"n":{index}}}') for index in range(3)]
     found = tool_calls(*three)
     assert [arguments for _, _, arguments in found] == ['{"n":0}', '{"n":1}', '{"n":2}']
-    assert [call_id for call_id, _, _ in found] == ["c1", "call_1", "call_2"]
+    assert [call_id for call_id, _, _ in found] == ["c1", "c1", "c1"]
 
 
 def test_a_call_that_repeats_its_id_and_name_is_one_call() -> None:
@@ -163,7 +163,7 @@ def whole(**message: Any) -> dict[str, Any]:
                     ],
                 )
             ],
-            [("c0", "a", "{}"), ("call_1", "a", "{}")],
+            [("c0", "a", "{}"), ("c0", "a", "{}")],
         ),
     ],
     ids=[
