@@ -128,7 +128,7 @@ class Player:
             page = self._gateway.get("/inspect/api/requests", params=query).json()
             for row in page["data"]:
                 model = row["model"].rpartition("/")[2]
-                if model.startswith("pass-"):
+                if model.startswith("pass-") and row["status"] != "in_progress":  # its end has another id
                     yield model, row["id"]
             if not page.get("next"):
                 return
