@@ -242,11 +242,14 @@ class RunLoop:
             return
         committed_step: list[tuple[Run, Sequence[RunEffect], AgentRun, RunCheckpoint]] = []
 
-        async def build_update(state: ConversationState, output: tuple[Item, ...]) -> Any:
+        async def build_update(state: ConversationState, output: tuple[Item, ...], cut_reason: str | None) -> Any:
             if not await self._tasks.guardrails_passed():
                 return None
             self._config.test_hook("before ModelResponded")
-            run, effects = step_run(self.run, agent_request.make_response_event(output))
+            event: RunEvent = agent_request.make_response_event(output)
+            if cut_reason:
+                event = EffectFailed(cut_reason, f"The response was cut ({cut_reason}), so no tool of it was run")
+            run, effects = step_run(self.run, event)
             path = input_override.path.append(output) if input_override else None
             run_update, checkpoint = self._repository.build_response_update(run, effects, state, output, path)
             assert run_update.agent_run

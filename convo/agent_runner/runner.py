@@ -72,6 +72,7 @@ from convo.runs.state import (
 )
 from convo.runtime import shielded
 from convo.stores.base import AgentRun, ApprovalDecision
+from convo.strategies.requests import build_open_call_outputs
 from convo.strategies.selection import OwnerSelection
 from convo.strategies.strategy import ConversationState
 from convo.tools.tool import Context, InvalidArguments, output_text, read_arguments
@@ -236,6 +237,7 @@ class AgentRunner:
                 if filtered_input
                 else prepared
             )
+        state = replace(state, path=state.path.append(build_open_call_outputs(state, items)))
         run_input = await build_run_input(state, items, config)
         new_state = self.append_input(state, run_input)
         return await preview_agent_request(
@@ -263,6 +265,7 @@ class AgentRunner:
             await self.stop()
         state = self.chat.load_state()
         check_tail = bool(state.unconfirmed_nodes)
+        state = self.chat.answer_open_calls(state, items)
         run_input = await build_run_input(state, items, self._config)
         new_state = self.append_input(state, run_input)
         run, effects = step_run(create_run(self._graph, self._config.limits), RunStarted())

@@ -25,11 +25,12 @@ from convo.chat.turn import ChatTurn, RequestOptions
 from convo.compaction.window import is_instruction, turn_starts
 from convo.errors import Conflict, ConvoError, ItemDeleted, NotCanonical, NotFound, RequestRefused, Unreadable
 from convo.history.items import Item, StreamEvent
+from convo.history.pairing import pair_id
 from convo.history.records import Link, Session, is_compaction_link
 from convo.history.tree import Path
 from convo.stores.base import Store
 from convo.strategies.branching import rewind_to_depth, undo_last_answer, undo_last_turn
-from convo.strategies.requests import is_unsent_request
+from convo.strategies.requests import build_open_call_outputs, is_unsent_request
 from convo.strategies.strategy import ConversationState
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class Chat:
         state = self.load_state()
         snapshot = None if keep_on_failure else self.record.snapshot()
         check_tail = bool(state.unconfirmed_nodes)
+        state = self.answer_open_calls(state, items)
         await self.save(self.append_input(state, items), items)
         async with aclosing(self._run_turn(check_tail, snapshot)) as events:
             async for event in events:
@@ -93,6 +95,14 @@ class Chat:
     def append_input(self, state: ConversationState, items: Sequence[Item]) -> ConversationState:
         """Return `state` with new input, and the message with instructions that it needs."""
         return self.options.append_input(state, items, self.session.instructions)
+
+    def answer_open_calls(self, state: ConversationState, new_items: Sequence[Item]) -> ConversationState:
+        """Return `state` with an output for each call that `new_items` leave open, and notify of it."""
+        outputs = build_open_call_outputs(state, new_items)
+        if outputs:
+            call_ids = ", ".join(str(pair_id(output)) for output in outputs)
+            self.notify(f"no tool was run for {call_ids}; the next request says so")
+        return replace(state, path=state.path.append(outputs))
 
     async def save(
         self, state: ConversationState, new_items: Sequence[Item], run_update: RunUpdate = NO_UPDATE

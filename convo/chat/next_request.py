@@ -5,7 +5,7 @@ are not stored: a link has the input's head, the number of items sent and the pa
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
 from types import MappingProxyType
 from typing import TypeAlias
@@ -37,7 +37,7 @@ from convo.inspect.diff import SentRequest
 from convo.inspect.tree import find_branch_links
 from convo.inspect.view import ConversationView
 from convo.strategies.instructions import choose_field, drop_instruction_messages, omit_repeated_message
-from convo.strategies.requests import add_cache_options, build_request_body
+from convo.strategies.requests import add_cache_options, build_open_call_outputs, build_request_body
 from convo.strategies.strategy import STRATEGIES, ConversationState, RequestInput
 from convo.usage.cost import Usage
 from convo.usage.model_info import (
@@ -184,7 +184,9 @@ async def build_next_request(
     """
     prepended_nodes = state.prepended_nodes
     prepended_items = [node.item for node in prepended_nodes]
-    new_input = request_input or options.build_input(options.append_input(state, items, previous_instructions))
+    outputs = build_open_call_outputs(state, items) if items else ()
+    answered = replace(state, path=state.path.append(outputs))
+    new_input = request_input or options.build_input(options.append_input(answered, items, previous_instructions))
     body = add_cache_options(options.build_body(new_input, prepended_items), cache_options)
     http_request = endpoint.build_http_request(body) or HttpRequest("", body, {})
     window = find_model_window(options.model, windows)

@@ -8,7 +8,7 @@ owner may have received it, its items after the confirmed head are read first an
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,7 +24,17 @@ from convo.history.accumulator import (
     StreamedTextChecksum,
     validate_stream_event,
 )
-from convo.history.items import Item, Json, Response, StreamEvent, is_client_output, is_user_message, item_type
+from convo.history.items import (
+    Item,
+    Json,
+    Response,
+    StreamEvent,
+    is_client_output,
+    is_incomplete_item,
+    is_user_message,
+    item_type,
+)
+from convo.history.pairing import open_client_calls
 from convo.history.records import (
     ANSWERED_STATUSES,
     COMPARED_PARAMETER,
@@ -51,6 +61,7 @@ from convo.stores.base import Store
 from convo.strategies.instructions import build_instruction_message, choose_field, omit_repeated_message
 from convo.strategies.requests import (
     add_cache_options,
+    answer_owned_calls,
     apply_cancellation,
     build_request_body,
     decide_retry,
@@ -398,14 +409,15 @@ class InputOverride:
     request_input: RequestInput
 
 
-ResponseHook = Callable[[ConversationState, tuple[Item, ...]], Awaitable[RunUpdate | None]]
-"""Called with a complete response and the state after it, before they are stored.
+ResponseHook = Callable[[ConversationState, tuple[Item, ...], str | None], Awaitable[RunUpdate | None]]
+"""Called with the state after a response and the response's items in it, before they are stored.
 
+The last argument is the reason why the response was cut in its calls, which are not run; None for any other response.
 Returns the update that is stored in the same transaction, or None to reject the response.
 """
 
 
-async def return_no_update(state: ConversationState, output: tuple[Item, ...]) -> RunUpdate:
+async def return_no_update(state: ConversationState, output: tuple[Item, ...], cut_reason: str | None) -> RunUpdate:
     """Return an empty update: only the response is stored."""
     return NO_UPDATE
 
@@ -508,8 +520,11 @@ class ChatTurn:
         try:
             started = await self._open_stream()
         except RequestRefused as refusal:
+            # else an undone turn, or another client, may have left a call without an output in the conversation
             if not self._remember_refused_diagnostics(refusal):
-                raise
+                if not await self._has_unknown_items():
+                    raise
+                self._require_tail_check()
             started = await self._open_stream()
         if started is None:
             for event in make_recovered_events(self._recovered_path, self._record.last_link):
@@ -542,6 +557,15 @@ class ChatTurn:
         self.request_count = 0
         return True
 
+    async def _has_unknown_items(self) -> bool:
+        """Whether the conversation is known to have items that this process does not know."""
+        state = self._record.state
+        with suppress(ConvoError):
+            return state.owner.uses_conversation and bool(
+                (await load_owner_tail(state, self._deps.endpoint, self._deps.store)).items
+            )
+        return False
+
     async def _send_request(self) -> AsyncGenerator[StreamEvent, None] | None:
         record = self._record
         await self._deps.store.admin.check_disk_space()
@@ -568,13 +592,14 @@ class ChatTurn:
         self._check_tail = False
         if not tail.items:
             return False
-        state, links = reconcile(record.state, tail.items), self._claim_links(record.state, tail)
+        state, links = answer_owned_calls(reconcile(record.state, tail.items)), self._claim_links(record.state, tail)
         last_link = links[-1] if links else None
         if last_link and state.owner.uses_response:
             state = replace(state, handle=last_link.id)
         self._recovered_path, run_update = state.path, None
         if not state.unconfirmed_nodes:
-            run_update = await self._on_response(state, state.path.items[len(trim_to_last_input(state.path)) :])
+            output = state.path.items[len(trim_to_last_input(state.path)) :]
+            run_update = await self._on_response(state, output, _find_cut_reason(output, last_link))
         await record.commit(
             _append_update_items(state, run_update), *links, last_link=last_link, run_update=run_update or NO_UPDATE
         )
@@ -640,16 +665,23 @@ class ChatTurn:
             response = {**response, "error": error}
         else:
             self._requested_state.owner.validate_response(response)
-        output = tuple(response.get("output") or ())
-        state = self._requested_state.owner.apply_response(self._requested_state, self._request_input, response)
+        output, owner = tuple(response.get("output") or ()), self._requested_state.owner
+        state = owner.apply_response(self._requested_state, self._request_input, response)
         input_path = (
             self._input_override.path if self._input_override else state.path.first(len(state.path) - len(output))
         )
-        run_update = await self._on_response(state, output)
         link = self._make_link(response, await self._choose_link_id(response), input_path, input_path.append(output))
-        if run_update is None and not state.owner.uses_conversation:
+        cut_reason = _find_cut_reason(output, link)
+        is_cut_off = cut_reason is not None and not owner.uses_conversation
+        if is_cut_off:
+            state = apply_cancellation(self._requested_state, output)
+        run_update = await self._on_response(state, () if is_cut_off else output, cut_reason)
+        if is_cut_off or (run_update is None and not owner.uses_conversation):
             self.link = link
-            await self._record.commit(self._requested_state, link, view_path=input_path.append(output))
+            state = state if run_update else self._requested_state
+            await self._record.commit(
+                state, link, run_update=run_update or NO_UPDATE, view_path=input_path.append(output)
+            )
             return
         view_path = input_path.append(output) if self._input_override else None
         try:
@@ -745,6 +777,16 @@ def append_setting_source(failure: ConvoError, field_sources: Mapping[str, str])
             failure.args = (f"{failure.message}; {field_name} is set by {source}",)
             failure.add_hint("remove that setting (convo config unset)")
             return
+
+
+def _find_cut_reason(output: Sequence[Item], link: Link | None) -> str | None:
+    """Return why no tool of a response is run: it was cut, and has calls. None for any other response."""
+    open_calls = open_client_calls(output)
+    is_cut = link is not None and link.status == "incomplete"
+    if not open_calls or not (is_cut or any(map(is_incomplete_item, open_calls))):
+        return None
+    error = (link.error if link else None) or {}
+    return str(error.get("code") or "incomplete")
 
 
 def _choose_link_status(response: Response) -> LinkStatus:

@@ -105,7 +105,7 @@ def plan_compaction(snapshot: HistorySnapshot, options: CompactionOptions) -> Co
     mode is not possible.
     """
     items = snapshot.path.items
-    _check_no_pending_calls(items)
+    _check_no_pending_calls(items, is_server_side=STRATEGIES[snapshot.strategy].is_server_side)
     cut = _compacted_count(items, options.keep_turns)
     if not any(map(_is_compactable, items[:cut])):
         raise InvalidUsage(
@@ -142,7 +142,8 @@ def build_replacements(plan: CompactionPlan, item_tokens: Sequence[int], summary
     )
 
 
-def _check_no_pending_calls(items: Sequence[Item]) -> None:
+def _check_no_pending_calls(items: Sequence[Item], *, is_server_side: bool) -> None:
+    """Raise StateFault for a call without an output. A call that was cut needs one only where the server has it."""
     with_output = output_index_by_call(items)
     for index, item in enumerate(items):
         if index in with_output:
@@ -152,10 +153,10 @@ def _check_no_pending_calls(items: Sequence[Item]) -> None:
                 f"{item.get('name')} needs approval ({item.get('id')})",
                 hint="approve or reject it first, then compact",
             )
-        if is_client_call(item) and not is_incomplete_item(item):
+        if is_client_call(item) and (is_server_side or not is_incomplete_item(item)):
             raise StateFault(
                 f"call {pair_id(item)} of {item.get('name') or item_type(item)} has no output",
-                hint="send its output or run convo repair, then compact",
+                hint="send a message or run convo repair, then compact",
             )
 
 

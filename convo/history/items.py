@@ -5,6 +5,7 @@ An unknown item type is stored, sent and shown like any other. Ids of a server a
 item again (`to_resendable`): with `store=false` the server does not know them and answers 400.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
@@ -57,8 +58,12 @@ def describe_item_type(item: Item) -> str:
 
 
 def is_incomplete_item(item: Item) -> bool:
-    """Whether the response ended before the item was complete."""
-    return item.get("status") not in (None, "completed")
+    """Whether the response ended before the item was complete.
+
+    A call of a hosted program stays in progress until it has its output.
+    """
+    complete = (None, "completed", "in_progress") if is_client_call(item) else (None, "completed")
+    return item.get("status") not in complete
 
 
 def is_item(value: Json) -> bool:
@@ -93,6 +98,16 @@ def is_user_message(item: Item) -> bool:
 def is_assistant_message(item: Item) -> bool:
     """Return whether the item is an assistant's message."""
     return item_type(item) == "message" and item.get("role") == "assistant"
+
+
+NON_MODEL_TYPES = frozenset({"compaction", COMPACTION_TRIGGER, MCP_APPROVAL_RESPONSE, "unknown"})
+
+
+def is_model_item(item: Item) -> bool:
+    """Whether a model produces items of this type."""
+    if item_type(item) == "message":
+        return item.get("role") == "assistant"
+    return item_type(item) not in NON_MODEL_TYPES and not item_type(item).endswith("_output")
 
 
 TEXT_FIELDS = ("text", "refusal", "transcript")
@@ -273,11 +288,26 @@ def to_sendable(item: Item) -> Item | None:
     A partial message becomes its text. A server accepts no partial call and no partial reasoning, so both
     are left out. A tool output is always complete, also when it reports a failure of the tool.
     """
-    if item.get("status") in (None, "completed") or is_client_output(item):
-        return item
+    if not is_incomplete_item(item) or is_client_output(item):
+        return with_json_arguments(item) if item_type(item) == "function_call" else item
     if item_type(item) == "message" and item_text(item):
         return assistant_message(item_text(item)) if item.get("role") == "assistant" else item
     return None
+
+
+def with_json_arguments(call: Item) -> Item:
+    """Return a function call whose arguments are the text of a JSON object: many servers refuse any other.
+
+    Other text is kept in its member `arguments`.
+    """
+    arguments = call.get("arguments") or "{}"
+    try:
+        is_object = isinstance(json.loads(arguments), dict)
+    except (TypeError, ValueError, RecursionError):
+        is_object = False
+    if not is_object:
+        arguments = json.dumps(arguments if isinstance(arguments, dict) else {"arguments": arguments})
+    return call if arguments == call.get("arguments") else {**call, "arguments": arguments}
 
 
 def to_resendable(item: Item) -> Item | None:
@@ -288,6 +318,7 @@ def to_resendable(item: Item) -> Item | None:
     kind = item_type(item)
     if kind == "reasoning" and not item.get(ENCRYPTED_FIELD):
         return None
+    item = with_json_arguments(item) if kind == "function_call" else item
     if "id" not in item or kind not in OPTIONAL_ID_TYPES:
         return item
     resendable = dict(item)

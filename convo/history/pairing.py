@@ -6,7 +6,8 @@ first without an output. Hosted tool searches have no id: an output belongs to t
 A call made by a hosted program names that program.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 
 from convo.history.items import (
     CLIENT_OUTPUT_TYPES,
@@ -17,6 +18,7 @@ from convo.history.items import (
     Json,
     get_call_id,
     is_assistant_message,
+    is_client_call,
     is_incomplete_item,
     item_type,
 )
@@ -142,6 +144,40 @@ def build_required_input(item: Item) -> dict[str, Json] | None:
         return None
     name = {"name": item.get("name")} if kind == "function_call" else {}
     return {"type": OUTPUT_BY_CLIENT_CALL[kind], "call_id": pair_id(item), **name}
+
+
+def open_client_calls(items: Iterable[Item]) -> list[Item]:
+    """Return the calls that the client runs, and the requests for its approval, that have no output, in order."""
+    items = tuple(items)
+    with_output = output_index_by_call(items)
+    run_by_provider = {item.get("approval_request_id") for item in items}
+    return [
+        item
+        for index, item in enumerate(items)
+        if (is_client_call(item) or item_type(item) == MCP_APPROVAL_REQUEST)
+        and pair_id(item) not in (None, *run_by_provider)
+        and index not in with_output
+    ]
+
+
+_OUTPUT_BY_ANSWERED: Mapping[str, str] = {**OUTPUT_BY_CLIENT_CALL, **RESPONSE_BY_APPROVAL_REQUEST}
+
+
+def build_text_output(call: Item, text: str) -> dict[str, Json]:
+    """Return the output of a client's call that has no other result than this text, or the rejection of a request."""
+    kind, call_id = item_type(call), pair_id(call)
+    output_fields: dict[str, Json] = {"call_id": call_id, "output": text}
+    match kind:
+        case "mcp_approval_request":
+            output_fields = {"approval_request_id": call_id, "approve": False, "reason": text}
+        case "local_shell_call":
+            output_fields = {"id": call_id, "output": json.dumps({"output": text})}
+        case "shell_call":
+            result = {"stdout": "", "stderr": text, "outcome": {"type": "exit", "exit_code": 130}}
+            output_fields["output"] = [result]
+        case "apply_patch_call":
+            output_fields["status"] = "failed"
+    return {"type": _OUTPUT_BY_ANSWERED[kind], **output_fields}
 
 
 def has_open_hosted_call(items: Sequence[Item]) -> bool:

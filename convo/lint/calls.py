@@ -4,18 +4,17 @@ A call without output gets an "interrupted" output of the matching type, or is d
 (screenshots, hosted calls).
 """
 
-import json
 from bisect import bisect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import dropwhile
 
 from convo.history.items import (
     MCP_APPROVAL_REQUEST,
     MCP_APPROVAL_RESPONSE,
     Item,
-    Json,
     describe_item_type,
     is_assistant_message,
+    is_client_call,
     is_incomplete_item,
     item_type,
 )
@@ -25,6 +24,7 @@ from convo.history.pairing import (
     RESPONSE_BY_APPROVAL_REQUEST,
     SEARCH_CALL,
     SEARCH_OUTPUT,
+    build_text_output,
     pair_id,
     program_call_id,
 )
@@ -93,6 +93,7 @@ def _check_split_pairs(view: LintView) -> Iterator[LintIssue]:
 def check_output_without_call(view: LintView) -> Iterator[LintIssue]:
     """Report each output without an earlier call, and each output that a later output of its call replaces.
 
+    A call that was cut is not sent, unless a server owns it, and so its output has no call.
     If a server owns items that were not read, a missing call is not reported: it may be among them.
     """
     for index, call_index in view.call_indexes.items():
@@ -102,9 +103,16 @@ def check_output_without_call(view: LintView) -> Iterator[LintIssue]:
             if call_id is not None and view.output_indexes[call_index] != index:
                 message = f"{_call_noun(item)} {call_id} also has a later {_answer_noun(item)}"
                 yield LintIssue(message, index, _pair_id_field(item))
+            elif _is_cut(view, call_index) and not view.has_unread_items:
+                message = f"this {describe_item_type(item)} has a {_call_noun(item)} that was cut: {call_id}"
+                yield LintIssue(message, index, _pair_id_field(item))
         elif not view.has_unread_items and (call_id is not None or kind == SEARCH_OUTPUT):
             call = "call" if call_id is None else f"{_call_noun(item)} {call_id}"
             yield LintIssue(f"this {describe_item_type(item)} has no earlier {call}", index, _pair_id_field(item))
+
+
+def _is_cut(view: LintView, index: int) -> bool:
+    return is_incomplete_item(view.items[index]) and index >= view.server_count
 
 
 def _call_label(item: Item) -> str:
@@ -152,9 +160,7 @@ def fix_call_without_output(view: LintView, issues: Sequence[LintIssue]) -> tupl
         if index in dropped:
             continue
         if _can_be_closed(view, index, insert_after[index]):
-            insertions.setdefault(insert_after[index], []).append(
-                INTERRUPTED_OUTPUTS[item_type(call)](str(pair_id(call)))
-            )
+            insertions.setdefault(insert_after[index], []).append(build_text_output(call, INTERRUPTED_MESSAGE))
             changes.append(
                 RepairChange(
                     CALL_WITHOUT_OUTPUT,
@@ -175,15 +181,21 @@ def fix_call_without_output(view: LintView, issues: Sequence[LintIssue]) -> tupl
 
 
 def _can_be_closed(view: LintView, index: int, last_index: int) -> bool:
-    """Whether convo can create an output after item `last_index` that answers this call."""
-    batch = view.items[index : last_index + 1]
-    kind, call_id = item_type(batch[0]), pair_id(batch[0])
-    if is_incomplete_item(batch[0]):
-        later_items: Iterable[Item] = batch[1:]
+    """Whether convo can create an output after item `last_index` that answers this call.
+
+    It cannot for a screenshot, for a call that the provider answers, and for one that was cut before it was complete.
+    """
+    call, batch = view.items[index], view.items[index + 1 : last_index + 1]
+    kind, call_id = item_type(call), pair_id(call)
+    is_answered_by_client = kind == MCP_APPROVAL_REQUEST or (is_client_call(call) and kind != "computer_call")
+    if is_incomplete_item(call):
+        later_items: Iterable[Item] = batch
     else:
-        later_items = dropwhile(lambda item: item_type(item) in ALL_PAIRS and not is_incomplete_item(item), batch[1:])
-    return kind in INTERRUPTED_OUTPUTS and not any(
-        item_type(item) == kind and pair_id(item) == call_id for item in later_items
+        later_items = dropwhile(lambda item: item_type(item) in ALL_PAIRS and not is_incomplete_item(item), batch)
+    return (
+        is_answered_by_client
+        and not _is_cut(view, index)
+        and not any(item_type(item) == kind and pair_id(item) == call_id for item in later_items)
     )
 
 
@@ -203,40 +215,3 @@ def _batch_ends(view: LintView) -> list[int]:
         if item_type(view.items[index + 1]) in pair_types:
             ends[index] = ends[index + 1]
     return ends
-
-
-def _output_builder(output_kind: str) -> Callable[[str], dict[str, Json]]:
-    return lambda name: {"type": output_kind, "call_id": name, "output": INTERRUPTED_MESSAGE}
-
-
-def _shell_output(name: str) -> dict[str, Json]:
-    result = {"stdout": "", "stderr": INTERRUPTED_MESSAGE, "outcome": {"type": "exit", "exit_code": 130}}
-    return {"type": "shell_call_output", "call_id": name, "output": [result]}
-
-
-def _patch_output(name: str) -> dict[str, Json]:
-    return {**_output_builder("apply_patch_call_output")(name), "status": "failed"}
-
-
-def _local_shell_output(name: str) -> dict[str, Json]:
-    return {"type": "local_shell_call_output", "id": name, "output": json.dumps({"output": INTERRUPTED_MESSAGE})}
-
-
-def _approval_response(name: str) -> dict[str, Json]:
-    return {
-        "type": "mcp_approval_response",
-        "approval_request_id": name,
-        "approve": False,
-        "reason": INTERRUPTED_MESSAGE,
-    }
-
-
-INTERRUPTED_OUTPUTS: Mapping[str, Callable[[str], dict[str, Json]]] = {
-    "function_call": _output_builder("function_call_output"),
-    "custom_tool_call": _output_builder("custom_tool_call_output"),
-    "local_shell_call": _local_shell_output,
-    "shell_call": _shell_output,
-    "apply_patch_call": _patch_output,
-    "mcp_approval_request": _approval_response,
-}
-"""The builder of an "interrupted" output, by type of the call."""

@@ -11,8 +11,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 from convo.history.items import (
-    COMPACTION_TRIGGER,
-    MCP_APPROVAL_RESPONSE,
     Item,
     Json,
     item_type,
@@ -228,18 +226,8 @@ def with_client_owner(view: LintView, strategy: Strategy = Strategy.SESSION) -> 
     return replace(view, strategy=strategy, server_count=0, has_unread_items=False, handle=None, anchor=None)
 
 
-def is_model_item(item: Item) -> bool:
-    """Whether a model produces items of this type."""
-    if item_type(item) == "message":
-        return item.get("role") == "assistant"
-    return item_type(item) not in NON_MODEL_TYPES and not item_type(item).endswith("_output")
-
-
 def without_id(item: Item) -> Item:
     return {key: value for key, value in item.items() if key != "id"}
-
-
-NON_MODEL_TYPES = frozenset({"compaction", COMPACTION_TRIGGER, MCP_APPROVAL_RESPONSE, "unknown"})
 
 
 def _find_anchor(view: ConversationView) -> tuple[str | None, Link | None]:

@@ -20,6 +20,7 @@ from convo.history.items import (
     PROVIDER_SEAL_PREFIX,
     Item,
     is_assistant_message,
+    is_model_item,
     item_type,
 )
 from convo.history.pairing import pair_id
@@ -30,7 +31,6 @@ from convo.lint.model import (
     LintView,
     RepairChange,
     apply_edits,
-    is_model_item,
     item_issues,
     without_id,
 )

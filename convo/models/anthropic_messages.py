@@ -18,7 +18,7 @@ from binascii import Error as NotBase64
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from convo.errors import InputFault, Unsupported
-from convo.history.items import Item, Json, is_client_output, item_type
+from convo.history.items import Item, Json, is_client_output, item_type, with_json_arguments
 from convo.models.base import ENCRYPTED_CONTENT, IssuerTag, group_by_role, read_required_str, untag_item
 
 AnthropicBlock = dict[str, Json]
@@ -149,7 +149,8 @@ def _assistant_blocks(item: Item, model_label: str) -> list[AnthropicBlock]:
             return _content_blocks(item.get("content"), model_label)
         case "function_call":
             call_id, name = read_required_str(item, "call_id"), read_required_str(item, "name")
-            return [{"type": "tool_use", "id": call_id, "name": name, "input": _tool_input(item)}]
+            arguments = json.loads(with_json_arguments(item)["arguments"])
+            return [{"type": "tool_use", "id": call_id, "name": name, "input": arguments}]
         case "reasoning":
             return _decode_thinking_block(item)
     raise Unsupported(model_label, f"{item_type(item)} items", param="input")
@@ -163,16 +164,6 @@ def _decode_thinking_block(item: Item) -> list[AnthropicBlock]:
     except (NotBase64, ValueError):
         return []
     return [block] if isinstance(block, dict) else []
-
-
-def _tool_input(item: Item) -> Json:
-    """Parse a call's arguments; a value that is not an object is sent in the field `arguments`, unparsed."""
-    arguments = item.get("arguments") or "{}"
-    try:
-        parsed = json.loads(arguments)
-    except (TypeError, ValueError):
-        parsed = None
-    return parsed if isinstance(parsed, dict) else {"arguments": arguments}
 
 
 # -- user blocks ----------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from convo.history.items import (
     is_client_call,
     is_user_message,
     item_type,
+    with_json_arguments,
 )
 from convo.models.base import (
     ENCRYPTED_CONTENT,
@@ -174,7 +175,7 @@ def _tool_call(item: Item, model_label: str) -> Json:
         return {"id": read_required_str(item, "call_id"), "type": "custom", "custom": custom}
     if item_type(item) != "function_call":
         raise Unsupported(model_label, f"{item_type(item)} items", param="input")
-    function = {"name": read_required_str(item, "name"), "arguments": item.get("arguments") or "{}"}
+    function = {"name": read_required_str(item, "name"), "arguments": with_json_arguments(item)["arguments"]}
     return {"id": read_required_str(item, "call_id"), "type": "function", "function": function}
 
 

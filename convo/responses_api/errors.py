@@ -170,20 +170,22 @@ def conversation_locked_error() -> TryLater:
     )
 
 
+REPAIR_HINT = "convo repair HANDLE --as NAME, for a copy that continues"
+"""The next step for a history in which the calls and the outputs are not in pairs."""
+
+
 def missing_tool_output_error(call: str, call_id: str) -> RequestRefused:
     """Build the error; `call` is in words: "function call"."""
     return RequestRefused(
         f"No tool output found for {call} {call_id}",
         param="input",
-        hint="send its output, or continue from before the call",
+        hint=f"send its output, or {REPAIR_HINT}",
     )
 
 
 def missing_tool_call_error(output: str, call_id: str) -> RequestRefused:
     """Build the error; `output` is in words: "function call output"."""
-    return RequestRefused(
-        f"No tool call found for {output} with call_id {call_id}", param="input", hint="remove the output"
-    )
+    return RequestRefused(f"No tool call found for {output} with call_id {call_id}", param="input", hint=REPAIR_HINT)
 
 
 def duplicate_tool_output_error(output: str, call_id: str) -> RequestRefused:
@@ -191,7 +193,7 @@ def duplicate_tool_output_error(output: str, call_id: str) -> RequestRefused:
     return RequestRefused(
         f"Duplicate {output} for call_id {call_id}. Each call must have exactly one output",
         param="input",
-        hint="remove one of the outputs; convo lint finds them, and convo repair fixes them",
+        hint=REPAIR_HINT,
     )
 
 

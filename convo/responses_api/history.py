@@ -20,6 +20,7 @@ from convo.history.items import (
     is_client_call,
     is_client_output,
     is_incomplete_item,
+    is_model_item,
     item_type,
     to_sendable,
 )
@@ -196,9 +197,9 @@ def remove_incomplete_items(items: Sequence[Item]) -> tuple[Item, ...]:
 
 
 def _complete_part(item: Item, *, has_output: bool) -> Item | None:
-    """Return the part of an incomplete item that can be sent; a call with an output is sent unchanged."""
+    """Return the part of an incomplete item that can be sent; a call with an output is sent as a complete one."""
     if is_client_call(item):
-        return item if has_output else None
+        return {**item, "status": "completed"} if has_output else None
     return to_sendable(item) if is_assistant_message(item) or item_type(item) == "reasoning" else item
 
 
@@ -285,9 +286,6 @@ def _cursor_index(name: str, item_id: str, ids: Sequence[str]) -> int:
         raise errors.unknown_cursor_error(name, item_id) from None
 
 
-NOT_MODEL_OUTPUT_TYPES = frozenset({"compaction", "compaction_trigger", "mcp_approval_response"})
-
-
 def check_strict_input(items: Sequence[Item], known_ids: Collection[str], history: Sequence[Item]) -> None:
     """Check `items` as the real API does; `known_ids` are the ids of the items before them.
 
@@ -315,17 +313,11 @@ def _check_reasoning(index: int, item: Item, later_items: Sequence[Item], known_
     if has_no_content and item.get("id") not in known_ids:
         raise errors.item_not_found_error(str(item.get("id")))
     next_item = next((later_item for later_item in later_items if item_type(later_item) != "reasoning"), None)
-    if next_item is None or not _is_model_output(next_item):
+    if next_item is None or not is_model_item(next_item):
         name = item.get("id") or f"input[{index}]"
         raise RequestRefused(
             f"Item '{name}' of type 'reasoning' was provided without its required following item", param="input"
         )
-
-
-def _is_model_output(item: Item) -> bool:
-    if item_type(item) == "message":
-        return is_assistant_message(item)
-    return not is_client_output(item) and item_type(item) not in NOT_MODEL_OUTPUT_TYPES
 
 
 def _check_arguments(index: int, item: Item) -> None:

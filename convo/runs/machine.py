@@ -22,7 +22,7 @@ from convo.history.items import (
     item_text,
     item_type,
 )
-from convo.history.pairing import output_index_by_call, pair_id
+from convo.history.pairing import build_text_output, open_client_calls, output_index_by_call, pair_id
 from convo.runs.state import (
     PENDING_STAGES,
     TERMINAL_PHASES,
@@ -598,28 +598,12 @@ def build_missing_outputs(run: Run, items: Iterable[Item]) -> tuple[Item, ...]:
 
     items:  the items since the last model call, with its response
     """
-    items = tuple(items)
-    with_output = output_index_by_call(items)
-    run_by_provider = {item.get("approval_request_id") for item in items}
-    return tuple(
-        _build_missing_output(item, run.find_call(str(pair_id(item))))
-        for index, item in enumerate(items)
-        if (is_client_call(item) or item_type(item) == MCP_APPROVAL_REQUEST)
-        and pair_id(item) not in (None, *run_by_provider)
-        and index not in with_output
-    )
+    open_calls = open_client_calls(items)
+    return tuple(_build_missing_output(item, run.find_call(str(pair_id(item)))) for item in open_calls)
 
 
 def _build_missing_output(item: Item, call: ToolCall | None) -> Item:
     if call is not None and call.output is not None:
         return call.output
-    if item_type(item) == MCP_APPROVAL_REQUEST:
-        return {
-            "type": MCP_APPROVAL_RESPONSE,
-            "approval_request_id": item["id"],
-            "approve": False,
-            "reason": NOT_RUN_MESSAGE,
-        }
     started = call is not None and call.stage in (Stage.RUNNING, Stage.OUTCOME_UNKNOWN, Stage.NESTED_RUN_PAUSED)
-    message = OUTCOME_UNKNOWN_MESSAGE if started else NOT_RUN_MESSAGE
-    return {"type": f"{item_type(item)}_output", "call_id": get_call_id(item), "output": message}
+    return build_text_output(item, OUTCOME_UNKNOWN_MESSAGE if started else NOT_RUN_MESSAGE)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from convo.errors import Conflict, InvalidUsage
 from convo.history.items import Item
+from convo.history.pairing import output_index_by_call
 from convo.history.records import Link
 from convo.history.tree import Path, common_prefix_length
 from convo.strategies.strategy import (
@@ -77,13 +78,18 @@ def rewind_to_depth(state: ConversationState, depth: int, next_link: Link | None
 def replace_history(state: ConversationState, point: Path, replacement: Sequence[Item]) -> ConversationState:
     """Return `state` with `replacement` in place of all items up to `point`.
 
+    An unconfirmed output whose call was replaced is left out.
+
     Raises Conflict when the history no longer begins with `point`: it was rewound or edited.
     """
     later = items_after_point(state.path, point)
     confirmed = max(0, state.path.depth(state.confirmed_head) - len(point))
     convert = state.owner.to_new_items
     path = Path(state.path.root).append([*convert(replacement), *convert(later[:confirmed])])
-    return state.owner.replace_path(state, path.append(later[confirmed:]), len(path))
+    new_path = path.append(later[confirmed:])
+    orphans = {output for call, output in output_index_by_call(new_path.items).items() if call < 0}
+    unconfirmed = [item for index, item in enumerate(new_path.items[len(path) :], len(path)) if index not in orphans]
+    return state.owner.replace_path(state, path.append(unconfirmed), len(path))
 
 
 def items_after_point(path: Path, point: Path) -> tuple[Item, ...]:

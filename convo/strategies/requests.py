@@ -13,14 +13,28 @@ from convo.history.items import (
     Item,
     Json,
     get_call_id,
+    is_model_item,
     is_user_message,
     item_type,
     to_sendable,
 )
-from convo.history.pairing import OUTPUT_BY_CALL, output_index_by_call, program_call_id
+from convo.history.pairing import (
+    OUTPUT_BY_CALL,
+    build_text_output,
+    open_client_calls,
+    output_index_by_call,
+    program_call_id,
+)
 from convo.history.records import Strategy
 from convo.history.tree import common_prefix_length, is_same_item
-from convo.strategies.strategy import STRATEGIES, ConversationState, RequestInput, RetryAction, RetryDecision
+from convo.strategies.strategy import (
+    STRATEGIES,
+    ConversationState,
+    RequestInput,
+    RetryAction,
+    RetryDecision,
+    last_user_depth,
+)
 
 
 def build_request_body(
@@ -50,6 +64,33 @@ def apply_cancellation(state: ConversationState, output: Sequence[Item]) -> Conv
     """Return the state after a cancelled response: its partial output as incomplete items, the same confirmed head."""
     partial = ({**item, "status": "incomplete"} for item in output if to_sendable({**item, "status": "incomplete"}))
     return replace(state, path=state.path.append(partial))
+
+
+NOT_RUN_MESSAGE = "The tool was not run."
+
+
+def build_open_call_outputs(state: ConversationState, new_items: Sequence[Item]) -> tuple[Item, ...]:
+    """Return an output for each call since the last user message that neither the history nor `new_items` answers.
+
+    A server refuses a message after a call without one. A call that was cut is answered only if the owner has it: it is
+    not sent otherwise.
+    """
+    owned_depth = state.path.depth(state.confirmed_head) if state.is_server_side else 0
+    start = last_user_depth(state.path)
+    nodes = enumerate(state.path.nodes[start:], start)
+    known = [node.item for depth, node in nodes if depth < owned_depth or to_sendable(node.item)]
+    answers = [item for item in new_items if not is_model_item(item)]
+    return tuple(build_text_output(call, NOT_RUN_MESSAGE) for call in open_client_calls((*known, *answers)))
+
+
+def answer_owned_calls(state: ConversationState) -> ConversationState:
+    """Return `state` with an output before its unconfirmed input for each call that only its owner knew of."""
+    unconfirmed = [node.item for node in state.unconfirmed_nodes]
+    if not unconfirmed:
+        return state
+    confirmed_path = state.path.up_to(state.confirmed_head)
+    outputs = build_open_call_outputs(replace(state, path=confirmed_path), unconfirmed)
+    return replace(state, path=confirmed_path.append((*outputs, *unconfirmed)))
 
 
 OUTPUT_TYPES = frozenset(OUTPUT_BY_CALL.values())

@@ -11,7 +11,7 @@ owner of the state; `STRATEGIES` maps the names to them.
 `confirmed_head` moves only when a response confirms it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import ClassVar
@@ -24,11 +24,13 @@ from convo.history.items import (
     is_assistant_message,
     is_client_output,
     is_compaction,
+    is_model_item,
     is_user_message,
     item_type,
     to_resendable,
     to_sendable,
 )
+from convo.history.pairing import output_index_by_call
 from convo.history.records import Link, Strategy
 from convo.history.tree import Key, Node, Path, Prefix
 
@@ -231,7 +233,8 @@ class ServerSideStrategy(StateStrategy):
         self, state: ConversationState, *, store: bool = False, encrypt_reasoning: bool = False
     ) -> RequestInput:
         nodes = state.unconfirmed_nodes
-        items = _map_not_none(to_sendable, (node.item for node in nodes))
+        forms = to_sendable_forms([node.item for node in nodes])
+        items = tuple(item for item in forms if item is not None)
         return RequestInput(items, len(nodes), self.state_fields(state.handle))
 
     def to_new_items(self, items: Iterable[Item]) -> tuple[Item, ...]:
@@ -368,9 +371,7 @@ def _resendable_items(path: Path) -> Prefix[Item]:
     depths = range(len(path), max(0, len(path) - MAX_LOOKBACK_NODES), -1)
     cached_depth = next((depth for depth in depths if path.nodes[depth - 1].key in _RESENDABLE_CACHE), 0)
     cached = _RESENDABLE_CACHE[path.nodes[cached_depth - 1].key] if cached_depth else Prefix[Item]()
-    items = cached.append(
-        _map_not_none(to_resendable, _map_not_none(to_sendable, (node.item for node in path.nodes[cached_depth:])))
-    )
+    items = cached.append(to_resendable_items([node.item for node in path.nodes[cached_depth:]]))
     _RESENDABLE_CACHE[path.head] = items
     while len(_RESENDABLE_CACHE) > MAX_CACHED_PATHS:
         del _RESENDABLE_CACHE[next(iter(_RESENDABLE_CACHE))]
@@ -379,11 +380,28 @@ def _resendable_items(path: Path) -> Prefix[Item]:
 
 def to_resendable_items(items: Iterable[Item]) -> tuple[Item, ...]:
     """Return `items` in the form in which a client sends them to an endpoint that does not have them."""
-    return _map_not_none(to_sendable, _map_not_none(to_resendable, items))
+    resendable = (to_resendable(item) for item in to_sendable_forms(tuple(items)) if item is not None)
+    return tuple(item for item in resendable if item is not None)
 
 
-def _map_not_none(convert: Callable[[Item], Item | None], items: Iterable[Item]) -> tuple[Item, ...]:
-    return tuple(converted for item in items if (converted := convert(item)) is not None)
+def to_sendable_forms(items: Sequence[Item]) -> list[Item | None]:
+    """Return each item in the form for a server that never confirmed it; None for one that is left out.
+
+    A server refuses the output of a call that is left out, and reasoning that no item of the model follows.
+    """
+    forms = [to_sendable(item) for item in items]
+    for call_index, output_index in output_index_by_call(items).items():
+        if call_index >= 0 and forms[call_index] is None:
+            forms[output_index] = None
+    is_followed = False
+    for index, item in reversed(list(enumerate(items))):
+        if forms[index] is None:
+            continue
+        if item_type(item) == "reasoning":
+            forms[index] = item if is_followed else None
+        else:
+            is_followed = is_model_item(item)
+    return forms
 
 
 # -- turns on a path ------------------------------------------------------------------------------

@@ -495,7 +495,9 @@ class RecordingHook:
     update: RunUpdate | None
     calls: list[tuple[list[str], list[str]]] = field(default_factory=list)
 
-    async def __call__(self, state: ConversationState, output: tuple[Item, ...]) -> RunUpdate | None:
+    async def __call__(
+        self, state: ConversationState, output: tuple[Item, ...], cut_reason: str | None
+    ) -> RunUpdate | None:
         self.calls.append((message_lines(state.path.items), message_lines(output)))
         return self.update
 

@@ -47,18 +47,17 @@ def test_an_unrecorded_chain_is_linted_and_continues_from_its_last_response(
     )
 
 
-def test_a_record_that_has_only_the_id_of_its_last_response_keeps_it(
-    server: LoopbackServer, convo: Convo, home: Path
+def test_a_message_continues_a_chain_of_another_client_and_answers_its_open_call(
+    server: LoopbackServer, convo: Convo
 ) -> None:
     last = create_interrupted_turn(server)
-    assert convo("chat", "--chain", "--from", last, "and now?").exit == 1
-    (record,) = stored_sessions(home)
-    assert (record.handle, record.link_id) == (last, None)
-    assert convo("lint", record.name).out.count(" has no output") == 1
-    assert convo("repair", record.name, "--as", "mended").exit == 0
-    (repaired,) = [one for one in stored_sessions(home) if one.name == "mended"]
-    assert (repaired.strategy, repaired.handle) == (Strategy.CHAIN, last)
-    assert convo("chat", "--from", "mended", "go on").exit == 0
+    got = convo("chat", "--chain", "--from", last, "and now?")
+    assert (got.exit, got.out) == (0, "Never mind.\n")
+    body = server.bodies[-1]
+    assert (body["previous_response_id"], [item["type"] for item in body["input"]]) == (
+        last,
+        ["function_call_output", "message"],
+    )
 
 
 def test_a_remote_conversation_is_repaired_into_the_local_store_without_a_write_request(

@@ -122,16 +122,16 @@ OUTPUT: Item = {"type": "function_call_output", "call_id": "call_1", "output": "
 @pytest.mark.parametrize(
     ("items", "message", "hint"),
     [
-        ([CALL], "call call_1 of look has no output", "send its output or run convo repair, then compact"),
+        ([CALL], "call call_1 of look has no output", "send a message or run convo repair, then compact"),
         (
             [{**CALL, "status": "completed"}],
             "call call_1 of look has no output",
-            "send its output or run convo repair, then compact",
+            "send a message or run convo repair, then compact",
         ),
         (
             [{"type": "computer_call", "call_id": "c"}],
             "call c of computer_call has no output",
-            "send its output or run convo repair, then compact",
+            "send a message or run convo repair, then compact",
         ),
         ([APPROVAL], "pay needs approval (mcpr_1)", "approve or reject it first, then compact"),
         (

@@ -33,7 +33,7 @@ ERRORS: list[tuple[ConvoError, str, str, int, str | None, str]] = [
         REFUSED,
         400,
         "input",
-        "send its output, or continue from before the call",
+        f"send its output, or {errors.REPAIR_HINT}",
     ),
     (
         errors.missing_tool_call_error("function call output", "call_1"),
@@ -41,7 +41,7 @@ ERRORS: list[tuple[ConvoError, str, str, int, str | None, str]] = [
         REFUSED,
         400,
         "input",
-        "remove the output",
+        errors.REPAIR_HINT,
     ),
     (
         errors.duplicate_tool_output_error("function call output", "call_1"),
@@ -49,7 +49,7 @@ ERRORS: list[tuple[ConvoError, str, str, int, str | None, str]] = [
         REFUSED,
         400,
         "input",
-        "remove one of the outputs; convo lint finds them, and convo repair fixes them",
+        errors.REPAIR_HINT,
     ),
     (
         errors.duplicate_item_error("msg_1"),

@@ -73,10 +73,10 @@ def test_an_incomplete_call_needs_no_output_and_is_omitted() -> None:
     assert remove_incomplete_items([incomplete, user_item("go on")]) == (user_item("go on"),)
 
 
-def test_an_incomplete_call_with_an_output_is_sent_with_it() -> None:
+def test_an_incomplete_call_with_an_output_is_sent_with_it_as_a_complete_one() -> None:
     pair = (call(status="incomplete"), output())
     check_call_pairs(pair)
-    assert remove_incomplete_items(pair) == pair
+    assert remove_incomplete_items(pair) == (call(status="completed"), output())
 
 
 @pytest.mark.parametrize(

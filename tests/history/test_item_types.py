@@ -110,8 +110,8 @@ def test_the_heading_of_stored_summaries_stays() -> None:
     ],
 )
 def test_an_id_is_left_out_only_where_it_is_optional(kind: str, keeps_id: bool) -> None:
-    item = {"type": kind, "id": "x_1"}
-    assert to_resendable(item) == (item if keeps_id else {"type": kind})
+    item = {"type": kind, "id": "x_1", "arguments": "{}"}
+    assert to_resendable(item) == (item if keeps_id else {"type": kind, "arguments": "{}"})
     assert item["id"] == "x_1"
 
 

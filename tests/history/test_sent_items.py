@@ -2,11 +2,11 @@
 
 import pytest
 
-from convo.history.items import Item, assistant_message, to_resendable, to_sendable, user_message
+from convo.history.items import Item, Json, assistant_message, to_resendable, to_sendable, user_message
 
 DONE = {**assistant_message("whole"), "id": "msg_1", "status": "completed"}
 INCOMPLETE = {**assistant_message("half an ans"), "id": "msg_2", "status": "incomplete"}
-CALL: Item = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": '{"a'}
+CALL: Item = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": '{"a": 1}'}
 
 
 def test_a_partial_answer_is_sent_as_its_text() -> None:
@@ -36,6 +36,7 @@ def test_an_incomplete_item_without_text_is_omitted(item: Item) -> None:
         {"type": "apply_patch_call_output", "call_id": "c", "status": "failed", "output": "no such file"},
         {"type": "function_call_output", "call_id": "c", "status": "incomplete", "output": "42"},
         {"type": "something_new", "deep": {"er": [1]}},
+        {**CALL, "status": "in_progress", "caller": {"type": "program", "caller_id": "p"}},
     ],
 )
 def test_a_complete_item_is_sent_unchanged(item: Item) -> None:
@@ -47,6 +48,25 @@ def test_a_complete_item_is_sent_unchanged(item: Item) -> None:
 )
 def test_an_item_of_the_local_history_is_sent_without_its_id(item: Item) -> None:
     assert to_resendable(item) == {key: value for key, value in item.items() if key != "id"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sent"),
+    [
+        ('{"a', '{"arguments": "{\\"a"}'),
+        ("[1]", '{"arguments": "[1]"}'),
+        ({"a": 1}, '{"a": 1}'),
+        ("", "{}"),
+        (None, "{}"),
+        (' {"a":1}', ' {"a":1}'),
+    ],
+)
+def test_arguments_are_sent_as_a_json_object(arguments: Json, sent: str) -> None:
+    call = {**CALL, "arguments": arguments}
+    for send in (to_sendable, to_resendable):
+        form = send(call)
+        assert form
+        assert form["arguments"] == sent
 
 
 def test_an_item_that_needs_its_id_keeps_it() -> None:

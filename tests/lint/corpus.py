@@ -89,6 +89,18 @@ CORPUS = [
         (("output-without-call", 0),),
     ),
     BrokenHistory(
+        "a tool ran although its response was cut in the call, and a session sends neither",
+        make_lint_view(SESSION, turn([user()], [call(status="incomplete")]), unconfirmed=[output(), user()]),
+        (("output-without-call", 2),),
+        refused=False,
+    ),
+    BrokenHistory(
+        "a tool ran although its response was cut in the call, in a file that is sent as it is",
+        lint_view_of_file([user(), call(status="incomplete"), output(), user()]),
+        (("output-without-call", 2),),
+        refused=False,
+    ),
+    BrokenHistory(
         "an output precedes its call",
         lint_view_of_file([user(), output("c1"), call("c1"), answer()]),
         (("output-without-call", 1), ("call-without-output", 2)),
@@ -142,9 +154,10 @@ CORPUS = [
         (("reasoning-without-follower", 1), ("reasoning-without-follower", 2)),
     ),
     BrokenHistory(
-        "reasoning whose next item a session lost",
+        "reasoning whose next item a session lost, which the session does not send",
         make_lint_view(SESSION, turn([user()], [sealed_reasoning()]), turn([user()], [answer()])),
         (("reasoning-without-follower", 1),),
+        refused=False,
     ),
     BrokenHistory(
         "the answer after encrypted reasoning lost its id, and the reasoning has one",

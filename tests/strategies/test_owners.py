@@ -175,14 +175,14 @@ def test_a_path_that_cannot_be_shortened_has_no_message() -> None:
         )
 
 
-def test_resendable_items_are_complete_and_without_ids() -> None:
+def test_resendable_items_are_complete_in_pairs_and_without_ids() -> None:
     items: list[Item] = [
         {**PARTIAL, "id": "msg_1"},
         {**CALL, "id": "fc_1", "status": "incomplete"},
         {"type": "reasoning", "id": "rs_1", "summary": []},
         {**OUTPUT, "id": "fco_1"},
     ]
-    assert to_resendable_items(items) == (ANSWER, OUTPUT)
+    assert to_resendable_items(items) == (ANSWER,)
 
 
 # -- the body of a request -------------------------------------------------------------------------
