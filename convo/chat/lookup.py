@@ -151,13 +151,17 @@ async def load_last_recorded_session(store: Store) -> Session:
 async def load_last_answered_session(store: Store) -> Session:
     """Return the session used last that has a response or other history; if none has, the session used last.
 
-    A session whose first turn failed has its unconfirmed input alone.
+    A session whose first turn failed has its unconfirmed input alone, and a link; without a link it was killed, and
+    counts.
     Raises NotFound when there is no session.
     """
     for session in await store.sessions():
         if not _is_own_chat(session):
             continue
-        if session.link_id or session.confirmed_head != root_key(store.tenant) or await _has_answer(store, session):
+        root = root_key(store.tenant)
+        if session.link_id or session.confirmed_head != root or await _has_answer(store, session):
+            return session
+        if session.head != root and not await store.links(session.id):
             return session
     return await load_last_used_session(store)
 

@@ -1,7 +1,8 @@
 """One request and its response, and the order of commits.
 
 The input is committed before the request; the link, the output, the head and the confirmed head in one
-transaction before the last event is yielded. A cancelled response is stored as unconfirmed items.
+transaction before the last event is yielded. A cancelled response is stored as unconfirmed items, and so is the text
+of a running one, at most once a second: a kill keeps it.
 A request is retried only until the first output event, and only where the strategy allows it; where the
 owner may have received it, its items after the confirmed head are read first and a missed response is recovered.
 """
@@ -14,12 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from convo.chat.session_record import NO_UPDATE, ChatDeps, RunUpdate, SessionRecord
 from convo.endpoints.base import LIMIT_FIELD, PAGE_ITEMS, Endpoint, iter_pages
-from convo.errors import ConvoError, EndpointFault, LimitReached, RequestRefused, StateFault, StreamBroken
+from convo.errors import ConvoError, EndpointFault, LimitReached, RequestRefused, StateFault, StoreFault, StreamBroken
 from convo.history.accumulator import (
     START_EVENTS,
     STREAMED_TEXT_DIFFERS,
     STREAMED_TEXT_DIFFERS_MESSAGE,
     TERMINAL_EVENTS,
+    TEXT_DELTAS,
     ResponseAccumulator,
     StreamedTextChecksum,
     validate_stream_event,
@@ -286,6 +288,9 @@ def _make_drift_fault(state: ConversationState) -> StateFault:
 
 INTERRUPTED_ERROR = {"code": "interrupted", "message": "interrupted before the response was complete"}
 
+TEXT_COMMIT_INTERVAL_S = 1.0
+"""Seconds between two commits of the text of a running response; the first text is committed at once."""
+
 NON_PARAMETER_FIELDS = frozenset({"model", "input", "previous_response_id", "conversation", "store", "include"})
 """Fields of a request that a link stores in other columns."""
 
@@ -462,6 +467,7 @@ class ChatTurn:
         self._comparison: Mapping[str, Json] = {}
         self._recovered_path = record.state.path
         self._timing = RequestTiming(deps.clock.now(), deps.clock.monotonic())
+        self._next_text_commit_ticks = 0.0
 
     async def events(self) -> AsyncGenerator[StreamEvent, None]:
         """Yield the events of the response, the last one after the commit.
@@ -638,6 +644,8 @@ class ChatTurn:
         self._ignored_fields = event.get(IGNORED_PARAMETER) or self._ignored_fields
         if self._accumulator.has_output_events and self._timing.first_output_ticks is None:
             self._timing.first_output_ticks = self._deps.clock.monotonic()
+        if event["type"] in TEXT_DELTAS:
+            await self._commit_text()
         if event["type"] in TERMINAL_EVENTS:
             limit = event.get(LIMIT_FIELD)
             if limit and event["type"] != "response.failed":
@@ -650,6 +658,14 @@ class ChatTurn:
             for notice in event["response"].get(NOTICES) or ():
                 self._notify(f"note: {notice}")
             await self._complete(event["response"], limit)
+
+    async def _commit_text(self) -> None:
+        """Commit the text so far, as for a response that was stopped; a store that fails now may work at its end."""
+        if self._requested_state is None or self._deps.clock.monotonic() < self._next_text_commit_ticks:
+            return
+        with suppress(StoreFault):
+            await self._record.commit(apply_cancellation(self._requested_state, self._accumulator.output))
+        self._next_text_commit_ticks = self._deps.clock.monotonic() + TEXT_COMMIT_INTERVAL_S
 
     async def _complete(self, response: Response, limit: Mapping[str, Json] | None) -> None:
         if not response.get("output") and not limit:  # the output was streamed, and is missing in the last event

@@ -41,7 +41,7 @@ from convo.config.settings import ModelChoice, Settings
 from convo.config.storage import EPHEMERAL_STORE_TYPES
 from convo.config.values import Layer, describe_percent_as_tokens, suggest_fraction_command
 from convo.errors import Busy, Conflict, ConvoError, InvalidUsage, ModelMissing, NotFound
-from convo.history.items import Json
+from convo.history.items import Item, Json, is_incomplete_item, is_user_message
 from convo.history.records import Link, Session, Strategy
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
@@ -277,7 +277,11 @@ class ChatContext:
             chat = await fork_session(session, request_options, deps)
             await self._acquire_lease(chat)
         await chat.refresh()
-        chat.load_state()
+        state = chat.load_state()
+        last_item: Item = state.path.nodes[-1].item if state.unconfirmed_nodes else {}
+        if options.continue_last and (is_incomplete_item(last_item) or is_user_message(last_item)):
+            problem = "message has no response" if is_user_message(last_item) else "answer was interrupted"
+            self._output.note(f"continuing {chat.session.name!r}; its last {problem}")
         self._note_new_file(chat.session)
         return chat
 

@@ -85,7 +85,7 @@ async def test_an_answer_that_is_stored_during_an_interruption_is_confirmed(
     strategy: Strategy, harness: ChatHarness, hooked_store: HookedStore
 ) -> None:
     chat = await harness.open(strategy, name="mine")
-    last = 3 if strategy is Strategy.CONVERSATION else 2
+    last = 4 if strategy is Strategy.CONVERSATION else 3  # after the message, a conversation, and the first text
     await cancel_during_commit(hooked_store, last, lambda: send(chat, "one"))
 
     assert chat.turn
@@ -108,7 +108,7 @@ async def test_a_second_ctrl_c_does_not_interrupt_the_commit(harness: ChatHarnes
                 return
 
     await read_a_piece()
-    await cancel_during_commit(hooked_store, 2, events.aclose)
+    await cancel_during_commit(hooked_store, 3, events.aclose)
     assert [item["status"] for item in chat.state.path.items if item["role"] == "assistant"] == ["incomplete"]
     assert chat.turn
     assert chat.turn.link

@@ -190,11 +190,21 @@ OUTPUT: Item = {"type": "function_call_output", "call_id": "c", "output": "1"}
         ([{"type": "reasoning", "summary": []}], True),
     ],
 )
-async def test_a_session_without_a_response_is_skipped(store: Store, items: list[Item], is_answered: bool) -> None:
+async def test_a_session_whose_request_has_no_response_is_skipped(
+    store: Store, items: list[Item], is_answered: bool
+) -> None:
     await add_session(store, "old", user_message("x"), assistant_message("y"), used_at=1.0)
     await add_session(store, "mine", *items, used_at=2.0)
+    await add_link(store, "try_1", session_id="ses_mine")
     await add_session(store, "@scratch", user_message("x"), assistant_message("y"), used_at=3.0)
     assert (await load_last_answered_session(store)).name == ("mine" if is_answered else "old")
+
+
+async def test_a_session_that_was_killed_before_its_first_response_is_not_skipped(store: Store) -> None:
+    await add_session(store, "old", user_message("x"), assistant_message("y"), used_at=1.0)
+    await add_session(store, "mine", user_message("hi"), used_at=2.0)
+    await add_session(store, "empty", used_at=3.0)
+    assert (await load_last_answered_session(store)).name == "mine"
 
 
 async def test_a_link_or_a_confirmed_history_makes_a_session_answered(store: Store) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from pathlib import Path as FilePath
 from typing import Any, cast
 
 import pytest
@@ -72,10 +73,12 @@ def ended(text: str | None = "hello", kind: str = "completed", **fields: Json) -
 class EventEndpoint:
     """A server that sends `streams`, one for each request; each event takes a second.
 
+    event_s:       seconds that each event takes
     newest_items:  of its conversation, newest first
     """
 
     streams: list[Sequence[StreamEvent | BaseException]]
+    event_s: float = 1
     clock: FixedClock = field(default_factory=FixedClock)
     scope: Scope = REMOTE
     bodies: list[Mapping[str, Json]] = field(default_factory=list)
@@ -93,7 +96,7 @@ class EventEndpoint:
         self.bodies.append(body)
         try:
             for event in self.streams.pop(0):
-                self.clock.advance(1)
+                self.clock.advance(self.event_s)
                 if isinstance(event, BaseException):
                     raise event
                 yield event
@@ -130,11 +133,13 @@ async def open_remote_chat(
     options: RequestOptions | None = None,
     scope: Scope = REMOTE,
     store: Store | None = None,
+    file: FilePath | None = None,
 ) -> RemoteChat:
     store, endpoint = store or MemoryStore(), EventEndpoint(list(streams), scope=scope)
     deps = ChatDeps(store, cast(Endpoint, endpoint), endpoint.clock, counting_ids())
     options = options or RequestOptions("far/m", "m")
-    chat = await open_chat(OwnerSelection(strategy), None, options, deps, name="mine")
+    selection = OwnerSelection(strategy, str(file) if strategy is Strategy.REPLAY else None)
+    chat = await open_chat(selection, None, options, deps, name="mine")
     remote_chat = RemoteChat(chat, endpoint, store, [])
     chat.notify = remote_chat.notices.append
     return remote_chat
@@ -298,6 +303,25 @@ async def test_a_response_id_that_the_endpoint_used_before_is_replaced() -> None
 # -- responses without an end ----------------------------------------------------------------------
 
 PARTIAL = {**assistant_message("hel"), "status": "incomplete"}
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_the_text_of_a_running_response_is_stored_at_most_once_a_second(
+    strategy: Strategy, tmp_path: FilePath
+) -> None:
+    events = [created(), *map(delta, "hello"), ended()]
+    remote = await open_remote_chat(strategy, events, file=tmp_path / "talk.json")
+    remote.endpoint.event_s = 0.4
+    stored = []
+    async for _ in remote.chat.send([user_message("hi")]):
+        session = await remote.store.session("mine")
+        assert session
+        stored.append([item_text(item) for item in (await remote.store.path(session.head)).items])
+        assert not (tmp_path / "talk.json").exists()
+    texts = ["h", "h", "h", "hell", "hell", "hello"]
+    assert stored == [["hi"], *(["hi", text] for text in texts)]
+    (stats,) = await remote.store.admin.tenant_stats()
+    assert stats.row_counts["items"] == 2
 
 
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN, Strategy.CONVERSATION])

@@ -1,18 +1,24 @@
 """`convo chat -c` is killed at random moments, and the next command finds a consistent store.
 
 After every kill the test lists the sessions, inspects the conversation and completes one more turn.
-At the end every response that was reported as completed is stored, and no message is stored twice.
+At the end every response that was reported as completed is stored, and no message is stored twice. A chat that is
+killed in mid-stream keeps the text that it showed.
 """
 
 import json
+import subprocess
+import time
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from convo.history.items import item_text
 from convo.history.records import Strategy
-from tests.cli.chat_commands import scripted_flags
+from tests.cli.chat_commands import ECHO, scripted_flags
 from tests.cli.command_kills import Kills, check_store, store_params, stored_sessions, temporary_files
 from tests.command_runner import Convo
+from tests.fork_server import ConvoProcess
 from tests.loopback_server import LoopbackServer
 from tests.request_items import message_lines
 
@@ -93,6 +99,46 @@ def test_after_forty_killed_commands_the_next_one_succeeds(strategy: Strategy, s
     confirmed, items = kill_turns(40, strategy, store_url, convo, *scripted_flags(SLOW_ANSWER, chunk=4, delay_s=0.01))
     assert confirmed >= 40
     assert items >= 2 * confirmed
+
+
+LONG_ANSWER = "Word by word, as people do when they explain, and on and on. " * 3
+
+
+def kill_while_streaming(times: int, strategy: Strategy, store_url: str, convo: Convo) -> None:
+    """Kill `times` new conversations after their first words; `-c` continues each, and its text is kept."""
+    model, rng = scripted_flags({"text": LONG_ANSWER}, {"text": "More."}, chunk=3, delay_s=0.02), Random(strategy)
+    assert convo("chat", *ECHO, "-n", "older", "hello").exit == 0
+    for number in range(times):
+        name, pipe = f"talk{number}", subprocess.PIPE
+        with ConvoProcess(["chat", f"--{strategy}", "-n", name, *model, "explain"], stdout=pipe, stderr=pipe) as child:
+            assert child.stdout
+            assert child.stdout.read(1) == "W"
+            time.sleep(rng.uniform(0, 1.1))
+            child.kill()
+            child.communicate()
+        assert child.returncode == -9
+        _, items, _ = stored_sessions(store_url)[name]
+        assert [item.get("status") for item in items] == [None, "incomplete"]
+        assert LONG_ANSWER.startswith(item_text(items[1]))
+
+        got = convo("chat", "-c", "go on")
+        assert (got.exit, got.out) == (0, "More.\n"), got.err
+        assert f"continuing {name!r}; its last answer was interrupted\n" in got.err
+        messages = ["user: explain", f"assistant: {item_text(items[1])}", "user: go on", "assistant: More."]
+        assert message_lines(stored_sessions(store_url)[name][1]) == messages
+    check_store(convo)
+
+
+@pytest.mark.parametrize(("strategy", "store_url"), store_params(Strategy, alternating=True), indirect=["store_url"])
+def test_a_chat_killed_in_mid_stream_keeps_its_text(strategy: Strategy, store_url: str, convo: Convo) -> None:
+    kill_while_streaming(1, strategy, store_url, convo)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("strategy", "store_url"), store_params(Strategy), indirect=["store_url"])
+def test_a_hundred_chats_killed_in_mid_stream_keep_their_text(strategy: Strategy, store_url: str, convo: Convo) -> None:
+    """13 of each strategy on each store."""
+    kill_while_streaming(13, strategy, store_url, convo)
 
 
 @pytest.mark.full(every_commit=True)

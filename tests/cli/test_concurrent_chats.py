@@ -80,7 +80,7 @@ def test_a_fork_of_an_open_session_continues_from_the_confirmed_items(
     assert (fork.exit, fork.out) == (0, "another way\n")
     history = ["user: hi", "assistant: Hello."]
     assert stored_messages(home, "mine-2") == [*history, "user: another way", "assistant: another way"]
-    assert stored_messages(home, "mine") == [*history, "user: go on"]
+    assert stored_messages(home, "mine")[:3] == [*history, "user: go on"]
 
 
 @pytest.mark.parametrize("command", [["rm", "mine", "--yes"], ["rename", "mine", "yours"]])
@@ -217,7 +217,7 @@ def test_of_many_concurrent_chats_each_stores_a_whole_turn_or_fails_with_an_erro
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_after_a_killed_process_the_session_is_free_at_once_and_its_message_is_kept(
+def test_after_a_killed_process_the_session_is_free_at_once_and_its_message_and_its_text_are_kept(
     strategy: Strategy, start: Start, launch: Launch, convo: Convo, home: Path
 ) -> None:
     start_session(convo, strategy, *slow_model())
@@ -228,11 +228,8 @@ def test_after_a_killed_process_the_session_is_free_at_once_and_its_message_is_k
     got = launch("chat", "--from", "mine", "and now?")
 
     assert (got.exit, got.out) == (0, "Fine.\n")
-    assert stored_messages(home, "mine") == [
-        "user: hi",
-        "assistant: Hello.",
-        "user: go on",
-        "user: and now?",
-        "assistant: Fine.",
-    ]
+    *history, partial, second_message, answer = stored_messages(home, "mine")
+    assert history == ["user: hi", "assistant: Hello.", "user: go on"]
+    assert partial.startswith("assistant: one ")
+    assert (second_message, answer) == ("user: and now?", "assistant: Fine.")
     assert launch("sessions", "rm", "mine", "--yes").exit == 0
