@@ -257,7 +257,8 @@ class AgentRunner:
         """Start a run with new input.
 
         Raises StateFault when an open run has calls without an output: call `apply_decisions` and `resume`, or `stop`.
-        Raises RunFailed when a guardrail, the limit of turns or user code ended the run.
+        Raises RunFailed when a guardrail, the limit of turns, user code or a response that was cut in its calls ended
+        the run.
         Raises the errors of the endpoint and the store; the run then stays open, and `resume` sends the request again.
         """
         self._check_accepts_input()

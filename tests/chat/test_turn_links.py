@@ -24,6 +24,7 @@ from convo.errors import (
     ConvoError,
     EndpointFault,
     LimitReached,
+    RequestRefused,
     StateFault,
     StateIgnored,
     StoreFull,
@@ -37,6 +38,7 @@ from convo.history.tree import Path, root_key
 from convo.stores.base import AgentRun, AppendItems, Store, Transaction
 from convo.stores.memory import MemoryStore
 from convo.stores.sqlite.admin import SqliteAdmin
+from convo.strategies.requests import NOT_RUN_MESSAGE
 from convo.strategies.selection import OwnerSelection
 from convo.strategies.strategy import ConversationState, RequestInput
 from tests.chat.conftest import ChatHarness, send
@@ -796,3 +798,22 @@ async def test_the_response_to_a_request_of_a_killed_process_has_a_link() -> Non
     assert await remote.store.link("try_1") == remote.link
     assert remote.chat.turn
     assert (remote.chat.turn.request_count, len(remote.endpoint.bodies)) == (0, 1)
+
+
+async def test_a_refusal_of_a_conversation_with_unknown_items_is_corrected_with_them() -> None:
+    """The endpoint has the call of a turn that was stopped and undone."""
+    call: Item = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}"}
+    refusal = RequestRefused("No tool output found for function call c")
+    remote = await open_remote_chat(Strategy.CONVERSATION, [refusal], [created(), ended()], [refusal])
+    remote.endpoint.newest_items = [call, user_message("undone")]
+    await remote.send("go on")
+    output = {"type": "function_call_output", "call_id": "c", "output": NOT_RUN_MESSAGE}
+    assert [body["input"] for body in remote.endpoint.bodies] == [
+        [user_message("go on")],
+        [output, user_message("go on")],
+    ]
+
+    remote.endpoint.newest_items = [answer("hello")]
+    with pytest.raises(RequestRefused):
+        await remote.send("more")
+    assert len(remote.endpoint.bodies) == 3

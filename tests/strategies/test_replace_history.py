@@ -47,6 +47,14 @@ def test_a_conversation_has_the_confirmed_items_without_ids() -> None:
     assert [node.item for node in after.unconfirmed_nodes] == [user_message("3")]
 
 
+def test_an_output_whose_call_is_replaced_is_left_out() -> None:
+    call: Item = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "status": "incomplete"}
+    output: Item = {"type": "function_call_output", "call_id": "c", "output": "not run"}
+    point = Path(ROOT).append([user_message("one"), call])
+    before = ConversationState(Strategy.SESSION, point.append([output, user_message("two")]), point.head)
+    assert replace_history(before, point, [SUMMARY]).path.items == (SUMMARY, user_message("two"))
+
+
 @pytest.mark.parametrize(
     "point",
     [
