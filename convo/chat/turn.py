@@ -669,7 +669,9 @@ class ChatTurn:
 
     async def _complete(self, response: Response, limit: Mapping[str, Json] | None) -> None:
         if not response.get("output") and not limit:  # the output was streamed, and is missing in the last event
-            response = {**response, "output": self._accumulator.output}
+            is_complete = response.get("status") in (None, "completed")
+            output = self._accumulator.output if is_complete else self._accumulator.incomplete_output
+            response = {**response, "output": output}
         self.response = response
         if self._requested_state is None:
             self.link = self._record.last_link

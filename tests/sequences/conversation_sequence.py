@@ -53,9 +53,6 @@ def refund(order: str) -> str:
 
 DESK = graph(Agent("desk", tools=(tool(look_up), refund)))
 
-REUSES_CALL_IDS = False
-"""Whether a server gives several calls one id, as llama.cpp and small models of Mistral do."""
-
 TEXTS = ("", "", "Yes.", "It took five days, and then it came.")
 ARGUMENTS = ('{"order": "A1"}', '{"order": "A1"}', "", "{}", '{"order": ', "[1]", "no JSON", '{"order": 5}')
 NAMES = ("look_up", "look_up", "look_up", "refund", "refund", "unknown")
@@ -118,11 +115,13 @@ class ConversationSequence:
 
     def make_answer(self) -> Answer:
         rng = self.rng
+        # llama.cpp and small models of Mistral do; a server that keeps the history knows its own ids
+        reuses_ids = self.server.api != "responses" or self.strategy not in (Strategy.CHAIN, Strategy.CONVERSATION)
         if rng.random() < 0.15:
             return Answer(status=rng.choice((400, 503)))
         call_count = rng.choice((0, 0, 1, 1, 2)) if self.has_tools or rng.random() < 0.1 else 0
         calls = [
-            (f"call_{rng.randrange(3 if REUSES_CALL_IDS else 10**12)}", rng.choice(NAMES), rng.choice(ARGUMENTS))
+            (f"call_{rng.randrange(3 if reuses_ids else 10**12)}", rng.choice(NAMES), rng.choice(ARGUMENTS))
             for _ in range(call_count)
         ]
         end = rng.choice(("complete", "complete", "complete", "length", "content_filter"))
