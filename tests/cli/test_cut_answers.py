@@ -22,8 +22,7 @@ APIS = ("chat", "anthropic", "responses")
 OWNERS = ("session", "replay", "chain", "conversation")
 CUT_CALL = (("c1", "look_up", '{"order": '),)
 REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
-ENDS = [(api, end) for api in APIS for end in REASONS if (api, end) != ("anthropic", "content_filter")]
-"""Claude's refusal is a complete answer with a text of its own."""
+ENDS = [(api, end) for api in APIS for end in REASONS]
 
 STUCK_ITEMS: list[dict[str, Any]] = [
     {"type": "message", "role": "user", "content": "What did it cost?"},
@@ -59,7 +58,7 @@ def test_no_tool_of_a_cut_answer_runs_and_the_next_turn_is_accepted(
     arguments = ("--tool", "desk.py:look_up", "-m", "up/m", f"--{owner}", "-n", "mine")
     assert convo("chat", *arguments, "Hello.").exit == 0
     got = convo("chat", "--from", "mine", "What did it cost?")
-    assert (got.exit, got.out) == (1, "Let me look.\n")
+    assert (got.exit, got.out.splitlines()[0]) == (1, "Let me look.")  # Claude adds that it will not answer
     assert f"incomplete ({REASONS[end]})" in got.err
     assert f"convo: The response was cut ({REASONS[end]}), so no tool of it was run" in got.err
     first, cut = stored_conversation(home, "mine")[1]

@@ -104,6 +104,8 @@ class MessagesReader:
     def ending(self) -> Ending | None:
         """Return how the answer ended; None for a stream that was cut."""
         calls = [block.call for block in self.blocks if block.call is not None]
+        if calls and self.message.get("stop_reason") == "refusal":  # none of them may run
+            return Ending("incomplete", "content_filter", "refusal")
         has_whole_calls = all(call.is_closed() or not call.arguments for call in calls)
         return read_ending(self.message.get("stop_reason"), is_whole=self._is_whole, has_whole_calls=has_whole_calls)
 
