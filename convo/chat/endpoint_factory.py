@@ -252,7 +252,7 @@ class ModelsForClients(ModelsByName):
             choice.provider.name,
             requested_name=name,
             provider_model=provider_model,
-            warn_of_instructions=partial(self._warn, f"{warning}, and a client sends them so") if is_appended else None,
+            warn_of_instructions=partial(self._warn, f"{warning}; a client uses them") if is_appended else None,
         ), provider_model
 
     def _open_provider_model(self, provider: Provider) -> Model:

@@ -151,8 +151,8 @@ async def load_last_recorded_session(store: Store) -> Session:
 async def load_last_answered_session(store: Store) -> Session:
     """Return the session used last that has a response or other history; if none has, the session used last.
 
-    A session whose first turn failed has its unconfirmed input alone, and a link; without a link it was killed, and
-    counts.
+    A session whose first turn failed has only unconfirmed input, and a link: it is skipped. Without a link its process
+    was killed: it is returned.
     Raises NotFound when there is no session.
     """
     for session in await store.sessions():

@@ -526,7 +526,7 @@ class ChatContext:
     def warn_of_agent_instructions(self, options: RequestOptions) -> None:
         """Say once that the model bills the field `instructions`, which agents keep, with every request."""
         if options.instructions_as_message:
-            sentence = f"warning: {describe_appended_instructions(options.model)}, and agents send them so"
+            sentence = f"warning: {describe_appended_instructions(options.model)}; agents always use them"
             self._note_ignored_settings([sentence])
 
     def _make_request_options(self, choice: ModelChoice, session: Session | None) -> RequestOptions:

@@ -1,7 +1,7 @@
 """Settings from the configuration file of Plano, formerly archgw.
 
-The YAML is translated into the document of a settings file, which `convo.config.schema` checks as any other. What convo
-has no setting for is listed, so that the user hears of it. The YAML package is an extra and is imported on first use.
+The YAML is translated into the document of a settings file, which `convo.config.schema` checks as any other. Keys
+without a setting in convo are listed for a notice to the user. The YAML package is an extra, imported on first use.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Pairing of calls with their outputs, by position: the one place that knows which output belongs to which call.
+"""Pairing of calls with their outputs, by position and id. All other modules pair with the functions here.
 
 A call and its output share an id, but a model may use an id again: llama.cpp gives every call the same one. So an
 output belongs to a call of the last response before it that has this id; of several such calls in one response the

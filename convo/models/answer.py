@@ -1,4 +1,4 @@
-"""One answer of a server that is no Responses server, from its pieces to events of the Responses API.
+"""Translate the pieces of one answer of chat completions or Messages to events of the Responses API.
 
 A reader of a protocol (`readers.chat`, `readers.messages`) yields pieces in the order in which they arrived. Calls may
 alternate, and text may stand between the pieces of a call. Events of one item may not, so `AnswerTranslator` holds a
@@ -79,7 +79,7 @@ class Piece(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Part:
-    """A text or a call; `held` is the text that waits until the parts before it have ended."""
+    """A text or a call; `held` is its text until the parts before it have ended."""
 
     kind: PieceKind
     source: object

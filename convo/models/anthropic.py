@@ -266,7 +266,7 @@ class AnthropicEventTranslator(AnswerTranslator):
         self._writer.model = model if isinstance(model, str) else self._writer.model
 
     def finish(self) -> Iterator[StreamEvent]:
-        """Yield the terminal event. Raises StreamCut, or StreamBroken if nothing came that can be kept."""
+        """Yield the terminal event. Raises StreamCut, or StreamBroken if no part of the answer can be kept."""
         message, left_out = self.reader.message, {block.type for block in self.reader.blocks} - _TRANSLATED_BLOCKS
         if not message:
             raise StreamBroken("the response has no event of the Messages API", hint="check the provider's base_url")

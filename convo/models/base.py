@@ -119,7 +119,7 @@ class HasProvider(Protocol):
 
 
 HostedToolsUse: TypeAlias = Literal["run", "auto", "refuse", "omit"]
-"""Use of hosted tools: the model's server runs them, or the adapter treats them as the setting says."""
+"""Use of hosted tools: the model's server runs them ("run"), or as the setting `hosted_tools`."""
 
 
 @runtime_checkable

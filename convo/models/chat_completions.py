@@ -210,7 +210,7 @@ class ChatChunkTranslator(AnswerTranslator):
         self._writer.model = self.reader.model or self._writer.model
 
     def finish(self) -> Iterator[StreamEvent]:
-        """Yield the terminal event. Raises StreamCut, or StreamBroken if nothing came that is an answer."""
+        """Yield the terminal event. Raises StreamCut, or StreamBroken if no chunk had a choice."""
         if not self.reader.has_choices:
             raise StreamBroken("the response has no chat completions event", hint=_BASE_URL_HINT)
         if self.reader.service_tier is not None:

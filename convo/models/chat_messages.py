@@ -11,8 +11,8 @@
 Tool messages must follow the message with the calls directly. DeepSeek rejects a turn with calls and no
 `reasoning_content`: there every message of such a turn has it, empty if another model made the call.
 
-Some servers refuse the next request without fields of their answer (Gemini's signatures of calls), or think anew
-(OpenRouter, Kimi). What arrived of these fields travels as encrypted content of a reasoning item before the message or
+Some servers need fields of their answer in the next request: without them Gemini refuses it (signatures of calls), and
+OpenRouter and Kimi reason again. The fields are stored as encrypted content of a reasoning item before the message or
 call, tagged with its issuer: base64 of NUL and a JSON object, or of the text of `reasoning_content` alone.
 """
 

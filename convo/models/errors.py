@@ -75,7 +75,7 @@ _PREFIX_MISMATCH_MESSAGE = re.compile(r"bound to a different conversation")
 """Claude's refusal of thinking whose prefix has changed."""
 
 _RETURNED_FIELD_MESSAGE = re.compile(r"thought_signature|reasoning_content|reasoning_details")
-"""Refusals of a request without fields of an earlier answer; they travel in reasoning items."""
+"""Refusals of a request without fields of an earlier answer; they are stored in reasoning items."""
 
 _STATUS_BY_ERROR_TYPE = {
     "invalid_request_error": 400,

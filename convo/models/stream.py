@@ -74,8 +74,8 @@ class Ending(NamedTuple):
     """How an answer ended.
 
     reason:      of an incomplete answer: "max_output_tokens" or "content_filter"
-    word:        the server's own word for the end
-    is_unknown:  convo does not know that word, or there was none
+    word:        the finish reason or stop reason as the server sent it
+    is_unknown:  convo does not know that reason, or there was none
     """
 
     status: Literal["completed", "incomplete", "failed"]
@@ -95,16 +95,16 @@ _ENDINGS: Mapping[str, Ending] = {
     **dict.fromkeys(("error", "network_error", "insufficient_system_resource", "abort"), _FAILED),
     "malformed_function_call": _FAILED,
 }
-"""The words of servers for the end of an answer, in lower case."""
+"""Finish reasons and stop reasons of all servers, in lower case."""
 
 
 def read_ending(word: Json, *, is_whole: bool, has_whole_calls: bool) -> Ending | None:
-    """Read a server's word for the end of an answer: a finish reason, or a stop reason; null and "" are none.
+    """Parse a finish reason or a stop reason; null and "" are none.
 
-    is_whole:         the answer has an end apart from that word: [DONE], a last usage, or it is a whole body
+    is_whole:         the answer has another end: [DONE], a last usage, or it is a whole body
     has_whole_calls:  the arguments of every call are complete
 
-    Returns None for an answer that was cut: without a word and an end.
+    Returns None for an answer that was cut: it has neither a reason nor another end.
     """
     name = word if isinstance(word, str) else str(word or "")
     if not name and not is_whole:
@@ -226,7 +226,7 @@ class ResponseEventWriter:
             notices.append(notice)
 
     def restart(self) -> None:
-        """Discard the items so far. New items of the same types have their places and ids in the events."""
+        """Discard the items so far. New items of the same types get their output indexes and ids."""
         self._discarded, self._output = self._output, []
         self._open_item = self._open_part = self._buffered_call = self._input_decoder = None
         self._delta_buffer, self._pending_surrogate = StringIO(newline=""), ""

@@ -82,7 +82,7 @@ class McpOptions:
 
     servers:      those of the operator, by label
     client_urls:  whether a client may name other servers by URL, at public addresses
-    blocked_networks:  networks that are not public, in addition
+    blocked_networks:  networks to which no URL of a client may lead, besides those that are not public
     """
 
     servers: Mapping[str, McpTarget] = field(default_factory=dict)

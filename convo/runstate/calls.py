@@ -53,7 +53,7 @@ def is_call_answer(raw: Item) -> bool:
 
 
 def collect_outputs(document: Json) -> dict[str, Item]:
-    """Return the outputs in a state, by call id; an id that was used again stands for its last call."""
+    """Return the outputs in a state, by call id; an id that was used again belongs to its last call."""
     run_items = document.get("generated_items") or ()
     return {call_id: run_items[index]["raw_item"] for index, call_id in find_last_outputs(run_items).items()}
 

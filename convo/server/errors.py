@@ -113,7 +113,7 @@ def too_many_connections_error(maximum: int) -> TryLater:
 
 def bodies_too_large_error(max_bytes: int) -> TryLater:
     return TryLater(
-        f"The requests that are running have bodies of {max_bytes:,} bytes together. Please retry in a moment",
+        f"The bodies of all running requests together would exceed {max_bytes:,} bytes. Please retry in a moment",
         code="overloaded",
         retry_after_s=OVERLOADED_RETRY_S,
     )

@@ -63,10 +63,10 @@ delays each of some twenty statements by that time, and every response waits for
 """
 
 M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES = -3, 128 * 1024
-"""The option of glibc's mallopt, and its own first value: larger blocks go back to the system when they are freed.
+"""The option of glibc's mallopt, and its initial value: larger blocks are returned to the system when freed.
 
 Unless it is set, glibc raises it to the size of freed blocks, and keeps them: after ten bodies of 31 MB, a server kept
-200 to 900 MB for good.
+200 to 900 MB.
 """
 
 DATE_REFRESH_S = 1.0
@@ -272,7 +272,7 @@ def build_uvicorn_config(
 
 
 def prepare_process() -> None:
-    """Set what holds for the whole process of a server: thread switches, the limit of open files, freed memory."""
+    """Configure the process of a server: thread switch interval, limit of open files, release of freed memory."""
     import ctypes
 
     sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)

@@ -109,7 +109,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             self.conn.data_to_send()
 
     def _release_control_frame(self) -> None:
-        """Forget the bytes of a ping or pong, unless a message has begun."""
+        """Release the bytes of a ping or pong, unless a message has begun."""
         if not self.frames and self.queue.empty():
             self._arriving.release()
 

@@ -3,7 +3,7 @@
 Such a model (`convo.usage.model_info`) bills the field uncached with every request. There the instructions are an item
 of the history, before the first input, and a change appends another one: nothing before it changes, so the cache and
 the reasoning stay usable. As an item it is sent once where the endpoint owns the history, and keeps its place under
-every owner. The records go on calling the text instructions. A request whose history lacks it has the field.
+every owner. The stored records still have the text as `instructions`. A request whose history lacks it has the field.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -13,7 +13,7 @@ from convo.history.items import Item, developer_message, item_text, item_type
 from convo.strategies.strategy import ConversationState, RequestInput
 
 ENDED_INSTRUCTIONS = "The earlier instructions no longer apply."
-"""The message after which the instructions of earlier messages are removed: an owner's history cannot be edited."""
+"""Text of the message that removes earlier instructions: the history of an owner cannot be edited."""
 
 
 def build_instruction_message(

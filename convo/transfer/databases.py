@@ -5,7 +5,7 @@
     llm older     conversations -> responses -> tool_calls, tool_results, prompt_fragments, prompt_attachments
 
 A conversation found in both layouts of llm is read from the newer one. Reasoning without text and calls
-marked `server_executed` are left out. A row that cannot be read spoils its conversation only.
+marked `server_executed` are left out. A row that cannot be read affects its conversation only.
 """
 
 import base64

@@ -241,7 +241,7 @@ def _find_gguf_window(model: str) -> ModelWindow | None:
 
 
 class Shutdown(NamedTuple):
-    """The date from which a model is not served, as YYYY-MM-DD, and the model that its vendor names in its place."""
+    """The date from which a model is not served, as YYYY-MM-DD, and the replacement that its vendor names."""
 
     date: str
     replacement: str | None = None

@@ -18,7 +18,7 @@ Examples:
   convo import state.json                    the items of a paused run; convo resume continues the run itself
 
 The file is not changed. A conversation that was imported before is skipped; --as NAME imports it again. In a database,
-a row that cannot be read spoils its conversation only; the exit code is 2 then.
+a row that cannot be read affects its conversation only; the exit code is 2 then.
 The new sessions are in the local store; convo convert changes their strategy.
 """
 

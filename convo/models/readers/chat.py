@@ -1,6 +1,6 @@
 """Read an answer of chat completions: its chunks, or its whole body, in any form that a server was seen to send.
 
-Everything is read by what arrives, not by who sent it. An odd field is skipped and costs itself, never the answer.
+The form of the data decides, not the name of the server. An invalid field is skipped, and the rest is kept.
 
     content            text, a list of parts (Mistral: text and thinking), or null
     reasoning_content  reasoning; also `reasoning`, `thinking`, and the texts of `reasoning_details`

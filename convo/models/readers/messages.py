@@ -1,7 +1,7 @@
 """Read an answer of Anthropic's Messages API, its events or its whole body, in any form that a server was seen to send.
 
-An odd field or event is skipped and costs itself, never the answer. Some proxies begin a second message before the
-first one ended: only the second counts.
+An invalid field or event is skipped, and the rest is kept. Some proxies begin a second message before the first one
+ended: only the second counts.
 """
 
 import json

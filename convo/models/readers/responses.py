@@ -1,7 +1,7 @@
 """Read an answer of the Responses API: its events, or its whole body, in any form that a server was seen to send.
 
-The events that come out are in the API's order and have the fields that convo reads. An odd field or event is skipped
-and costs itself, never the answer:
+The events that are yielded are in the API's order and have the fields that convo reads. An invalid field or event is
+skipped, and the rest is kept:
 
     text without item events (proxies), no item at the end    the item is added, and is in the final output
     two items with one output_index (open-responses-server)   the second one gets the next index
@@ -27,7 +27,7 @@ from convo.runtime import NewId
 
 
 @dataclass(slots=True, eq=False)
-class _Place:
+class _OutputItem:
     """An item of the output: its index, its id in all events, the item as far as its events say, and its open text."""
 
     index: int
@@ -51,8 +51,8 @@ class ResponsesReader:
         is_whole:  the events begin with the first one; otherwise no item is added for a text without one
         """
         self._new_id, self._is_whole = new_id, is_whole
-        self._places: list[_Place] = []
-        self._place_by_index: dict[Json, _Place] = {}
+        self._places: list[_OutputItem] = []
+        self._place_by_index: dict[Json, _OutputItem] = {}
         self._started: dict[str, Json] = {}
 
     def read(self, value: Json) -> Iterator[StreamEvent]:
@@ -111,18 +111,18 @@ class ResponsesReader:
             place.deltas.clear()
         yield {**event, "output_index": place.index, "item": self._with_id(item, place)}
 
-    def _find_place(self, index: Json, item: Item, *, is_done: bool) -> _Place | None:
-        """Return the place that an item event is about; None if it begins an item."""
+    def _find_place(self, index: Json, item: Item, *, is_done: bool) -> _OutputItem | None:
+        """Return the place of the item that an event continues; None if the event begins an item."""
         place = self._place_by_index.get(index) if type(index) is int else None
         if place is None and is_done:
             open_places = (place for place in reversed(self._places) if not place.is_done)
             place = next((place for place in open_places if _is_same(place.item, item)), None)
         return None if place is None or place.is_done or item_type(place.item) != item_type(item) else place
 
-    def _add_place(self, index: Json, item: Item) -> _Place:
+    def _add_place(self, index: Json, item: Item) -> _OutputItem:
         used = {place.index for place in self._places}
         free = max(used, default=-1) + 1
-        place = _Place(index if type(index) is int and index not in used and index >= 0 else free, item)
+        place = _OutputItem(index if type(index) is int and index not in used and index >= 0 else free, item)
         self._places.append(place)
         self._place_by_index[place.index] = place
         if type(index) is int:
@@ -183,7 +183,7 @@ class ResponsesReader:
                 unused.remove(place)
                 place.item = item = self._with_id(item, place)
             elif self._new_id is not None:
-                item = self._with_id(item, _Place(position, item))
+                item = self._with_id(item, _OutputItem(position, item))
             output.append((place.index if place else position, item))
         final_types = {item_type(item) for item in final}
         for place in unused:
@@ -196,8 +196,8 @@ class ResponsesReader:
                 output.append((place.index, place.item))
         return [item for _, item in sorted(output, key=lambda entry: entry[0])]
 
-    def _with_id(self, item: Item, place: _Place) -> Item:
-        """Return the item with the id of its place: the first one that came, or a new one."""
+    def _with_id(self, item: Item, place: _OutputItem) -> Item:
+        """Return the item with one id for all its events: the first that the server sent, or a new one."""
         item_id = item.get("id")
         if self._new_id is None:
             return item
@@ -206,7 +206,7 @@ class ResponsesReader:
             place.id = place.id or self._new_id(_ID_PREFIXES.get(item_type(place.item), "item"))
         return item if item_id == place.id else {**item, "id": place.id}
 
-    def _make_item_event(self, place: _Place, kind: str, item: Item) -> StreamEvent:
+    def _make_item_event(self, place: _OutputItem, kind: str, item: Item) -> StreamEvent:
         fields = {"output_index": place.index, "item": self._with_id(item, place)}
         return {"type": f"response.output_item.{kind}", **fields}
 
@@ -237,8 +237,8 @@ def _is_same(first: Item, second: Item) -> bool:
     return item_type(first) == item_type(second) and first.get("id") == second.get("id")
 
 
-def _close_item(place: _Place, *, is_complete: bool) -> Item:
-    """Return the item of a place whose end did not come, with the text of its deltas."""
+def _close_item(place: _OutputItem, *, is_complete: bool) -> Item:
+    """Return an item whose last event is missing, with the text of its deltas."""
     is_cut = item_type(place.item) == "function_call" and not is_json(place.arguments)
     item: dict[str, Json] = {**place.item, "status": "completed" if is_complete and not is_cut else "incomplete"}
     texts: dict[str, list[str]] = {}

@@ -170,7 +170,7 @@ class PostgresStore:
         await self._run(gc.remove_session, session_id)
 
     async def remove_link(self, link_id: str) -> None:
-        """Delete a response; an unstored, empty link stays in place of Plano's, so that it is not copied again."""
+        """Delete a response. For one of Plano an empty, unstored link remains, so that it is not copied again."""
         await self._run(gc.remove_link, link_id)
         change = await self._find_plano_response(link_id)
         if change is not None:
