@@ -670,8 +670,8 @@ class ChatTurn:
     async def _complete(self, response: Response, limit: Mapping[str, Json] | None) -> None:
         if not response.get("output") and not limit:  # the output was streamed, and is missing in the last event
             is_complete = response.get("status") in (None, "completed")
-            output = self._accumulator.output if is_complete else self._accumulator.incomplete_output
-            response = {**response, "output": output}
+            received = self._accumulator.output if is_complete else self._accumulator.incomplete_output
+            response = {**response, "output": received}
         self.response = response
         if self._requested_state is None:
             self.link = self._record.last_link
