@@ -116,7 +116,7 @@ class ConversationSequence:
     def make_answer(self) -> Answer:
         rng = self.rng
         # llama.cpp and small models of Mistral do; a server that keeps the history knows its own ids
-        reuses_ids = self.server.api != "responses" or self.strategy not in (Strategy.CHAIN, Strategy.CONVERSATION)
+        reuses_ids = self.server.api != "responses"
         if rng.random() < 0.15:
             return Answer(status=rng.choice((400, 503)))
         call_count = rng.choice((0, 0, 1, 1, 2)) if self.has_tools or rng.random() < 0.1 else 0
