@@ -126,7 +126,13 @@ def _parse_yaml(raw: bytes, location: str) -> dict[Any, Any]:
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise InvalidSettings(f"{location}{line}: is not YAML: {error.problem}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # their messages may repeat a key of the file
+    except (
+        yaml.YAMLError,
+        ValueError,
+        AttributeError,
+        KeyError,
+        RecursionError,
+    ) as error:  # their messages may repeat a key of the file
         raise InvalidSettings(f"{location}: is not YAML") from error
     if not isinstance(document, dict):
         raise InvalidSettings(f"{location}: is not a configuration of Plano: it must be a mapping")

@@ -66,6 +66,7 @@ class _CallIds:
         self._form = form
         self._uses = Counter[str]()
         self._used: set[str] = set()
+        self._next_numbers = Counter[str]()  # by the part before the number
 
     def add(self, call_id: str) -> str:
         """Add a call, and return the id that is sent for it."""
@@ -74,21 +75,22 @@ class _CallIds:
         while True:
             self._uses[base] += 1
             if self._uses[base] > 1:
-                name = self._form.fit(_with_number(base, self._uses[base]))
+                name = self._form.fit(self._with_number(base))
             if name not in self._used:
                 self._used.add(name)
+                if match := _NUMBERED_ID.fullmatch(name):
+                    self._next_numbers[match[1]] = max(self._next_numbers[match[1]], int(match[2]) + 1)
                 return name
+
+    def _with_number(self, base: str) -> str:
+        """Return the id for a later use. Ids that end with ":0" are counted on, as Kimi does."""
+        match = _NUMBERED_ID.fullmatch(base)
+        return f"{match[1]}{self._next_numbers[match[1]]}" if match else f"{base}_{self._uses[base]}"
 
     def add_from_answer(self, call_id: str) -> str:
         """Add a call of the answer; the first use of an id stays as it is, also if it is not sent so."""
         name = self.add(call_id)
         return call_id if name == self._form.fit(call_id) else name
-
-
-def _with_number(call_id: str, number: int) -> str:
-    """Return the id for a later use, from 2 on. Ids that end with ":0" are counted on, as Kimi does."""
-    match = _NUMBERED_ID.fullmatch(call_id)
-    return f"{match[1]}{int(match[2]) + number - 1}" if match else f"{call_id}_{number}"
 
 
 def unique_call_ids(items: Sequence[Item], form: CallIdForm = ANY_SERVER) -> Sequence[Item]:

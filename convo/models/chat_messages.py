@@ -21,6 +21,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from convo.errors import InputFault, Unsupported
+from convo.history.canonical import STRICT_JSON_DECODER
 from convo.history.items import (
     CLIENT_OUTPUT_TYPES,
     Item,
@@ -117,7 +118,8 @@ def _decode_returned_fields(encrypted: str) -> dict[str, dict[str, Json]]:
     """Decode the result of `encode_returned_fields`; {} if it was modified."""
     try:
         text = b64decode(encrypted, validate=True).decode("utf-8", "surrogatepass")
-        decoded = json.loads(text[1:]) if text.startswith("\0") else {"message": {REASONING_CONTENT: text}}
+        is_json = text.startswith("\0")
+        decoded = STRICT_JSON_DECODER.decode(text[1:]) if is_json else {"message": {REASONING_CONTENT: text}}
     except (ValueError, RecursionError):
         return {}
     names = {"message": (REASONING_CONTENT, *RETURNED_MESSAGE_FIELDS), "call": RETURNED_CALL_FIELDS}

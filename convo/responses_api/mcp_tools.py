@@ -416,21 +416,33 @@ class ApprovedCalls:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._results: dict[str, McpResult] = {}
+        self._running: set[str] = set()
 
     async def run(self, item: Mapping[str, Json], call: Callable[[], Awaitable[McpResult]]) -> McpResult:
         """Return the result of `call`, or that of an earlier call with the id and the arguments of `item`."""
         key = json.dumps([item["id"], item["server_label"], item["name"], item["arguments"]])
         if key in self._results:
             return self._results[key]
-        self._results[key] = protocol_error("not run again: another request has begun this call")
+        begun = protocol_error("not run again: another request has begun this call")
+        if key in self._running:
+            return begun
+        self._running.add(key)
+        try:
+            stored = await self._store.item(str(item["id"]))
+        except BaseException:
+            self._running.discard(key)  # nothing was run
+            raise
+        if stored is None or any(stored.get(name) != value for name, value in item.items()):
+            result = await call()
+        elif stored.get("status") in ("completed", "failed"):
+            result = McpResult(stored.get("output"), stored.get("error"))
+        else:
+            result = begun
+        self._running.discard(key)
+        self._results[key] = result
         if len(self._results) > MAX_REMEMBERED_CALLS:
             del self._results[next(iter(self._results))]
-        stored = await self._store.item(str(item["id"]))
-        if stored is None or any(stored.get(name) != value for name, value in item.items()):
-            self._results[key] = await call()
-        elif stored.get("status") in ("completed", "failed"):
-            self._results[key] = McpResult(stored.get("output"), stored.get("error"))
-        return self._results[key]
+        return result
 
 
 @dataclass(slots=True)

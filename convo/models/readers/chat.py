@@ -45,11 +45,10 @@ class ChatReader:
         self.error: Json = None
         self.other_choices: set[Json] = set()
         self.has_choices = self.has_reasoning_content = False
-        self._call_by_index: dict[int, Call] = {}
+        self._calls: dict[object, Call] = {}  # the last one by id, by index, and by both
         self._finish_reason: Json = None
         self._choice_index: Json = None
-        self._has_output = False
-        self._is_whole = False
+        self._has_delta = self._is_whole = False
 
     def read(self, chunk: Json) -> Iterator[Piece]:
         """Read one chunk, a whole body, or the text [DONE] that ends a stream."""
@@ -94,11 +93,13 @@ class ChatReader:
         if isinstance(logprobs, dict) and isinstance(tokens := logprobs.get("content"), list):
             self.logprobs += [read_logprob(token) for token in tokens if isinstance(token, dict)]
         delta, message = choice.get("delta"), choice.get("message")
-        if isinstance(delta, dict):
-            yield from self.read_message(delta)
-        if isinstance(message, dict) and not self._has_output:  # Perplexity sends a delta and the whole message
-            self._is_whole = self._is_whole or is_whole or delta is None
-            yield from self.read_message(message)
+        for piece in self.read_message(delta) if isinstance(delta, dict) else ():
+            self._has_delta = True
+            yield piece
+        if isinstance(message, dict):  # Perplexity sends a delta and the whole message so far
+            self._is_whole = self._is_whole or is_whole
+            calls = {name: message.get(name) for name in ("tool_calls", "function_call")}
+            yield from self.read_message(message if not self._has_delta else {} if self.calls else calls)
         self._finish_reason = choice.get("finish_reason") or self._finish_reason
 
     def read_message(self, message: Mapping[str, Json]) -> Iterator[Piece]:
@@ -112,16 +113,13 @@ class ChatReader:
         content = message.get("content")
         if isinstance(content, str):
             if content:
-                self._has_output = True
                 yield Piece("text", content)
         elif content:
             for kind, text in read_parts(content, "text"):
-                self._has_output = True
                 yield Piece(kind, text)
         if isinstance(refusal := message.get("refusal"), str) and refusal:
-            self._has_output = True
             yield Piece("refusal", refusal)
-        calls, touched = message.get("tool_calls"), list[Call]()
+        calls, touched = message.get("tool_calls"), set[Call]()
         for piece in calls if isinstance(calls, list) else [calls]:
             if isinstance(piece, dict):
                 yield from self._read_call(piece, touched)
@@ -129,7 +127,7 @@ class ChatReader:
         if isinstance(legacy, dict) and any(legacy.values()):
             yield from self._read_call({"index": 0, "function": legacy}, touched)
 
-    def _read_call(self, piece: Mapping[str, Json], touched: list[Call]) -> Iterator[Piece]:
+    def _read_call(self, piece: Mapping[str, Json], touched: set[Call]) -> Iterator[Piece]:
         """Read a piece of a call; `touched` are the calls that other pieces of the same list belong to."""
         custom, function = piece.get("custom"), piece.get("function")
         is_custom = isinstance(custom, dict) and any(custom.values())
@@ -145,15 +143,16 @@ class ChatReader:
             call = Call(name=inherited, index=index, is_custom=is_custom)
             self.calls.append(call)
             if index is not None:
-                self._call_by_index[index] = call
-        self._has_output = True
+                self._calls[index] = call
         call.id, call.name, call.is_custom = call.id or call_id, call.name or name, call.is_custom or is_custom
+        if call.id:
+            self._calls[call.id] = self._calls[call.id, call.index] = call
         call.add(text)
         call.fields |= {key: value for key, value in piece.items() if key not in _CALL_FIELDS and value is not None}
-        touched.append(call)
+        touched.add(call)
         yield Piece("call", text, call)
 
-    def _find_call(self, call_id: str, index: int | None, name: str, text: str, touched: list[Call]) -> Call | None:
+    def _find_call(self, call_id: str, index: int | None, name: str, text: str, touched: set[Call]) -> Call | None:
         """Return the call that a piece continues, found by its id, else its index, else the last one.
 
         None if the piece begins a call: it has another name, or follows a closed JSON object. Some servers repeat the
@@ -161,27 +160,26 @@ class ChatReader:
         own.
         """
         if not call_id and not name:
-            found = None if index is None else self._call_by_index.get(index)
+            found = None if index is None else self._calls.get(index)
             call = found or (self.calls[-1] if self.calls else None)
             starts_object = text.lstrip().startswith("{")
             return None if call is None or (starts_object and not call.is_custom and call.is_closed()) else call
-        with_id = [call for call in self.calls if call_id and call.id == call_id]
-        with_index = [call for call in self.calls if index is not None and call.index == index]
-        is_unnumbered = not call_id and index is None
-        both = [call for call in with_id if call in with_index]
-        candidates = both or with_id or with_index or (self.calls if is_unnumbered else [])
-        if not candidates:
+        both = self._calls.get((call_id, index)) if call_id else None
+        call = both or self._calls.get(call_id) or self._calls.get(index)
+        if call is None and not call_id and index is None and self.calls:
+            call = self.calls[-1]
+        if call is None:
             return None
-        call = candidates[-1]
+        has_id = bool(call_id) and call.id == call_id
         is_named_again = bool(name) and (
             call in touched
             or call.name not in ("", name)
             or (call_id and call.id not in ("", call_id))
-            or (call in with_id and not both and None not in (index, call.index))
+            or (has_id and not both and None not in (index, call.index))
         )
         if is_named_again:
             return None
-        follows = bool(text.strip()) or (bool(name) and call not in with_id)
+        follows = bool(text.strip()) or (bool(name) and not has_id)
         return None if follows and not call.is_custom and call.is_closed() else call
 
 

@@ -73,7 +73,8 @@ class MessagesReader:
         """Read one event, or a whole body. The source of a piece is its block of thinking, or its call."""
         if not isinstance(event, dict) or (self._is_whole and event.get("type") != "message_delta"):
             return
-        index, is_body = event.get("index"), isinstance(event.get("content"), list)
+        index = event["index"] if type(event.get("index")) is int else None
+        is_body = isinstance(event.get("content"), list)
         match event.get("type") or (is_body and "message"):
             case "message_start":
                 yield from self._start_message(event.get("message"))

@@ -19,7 +19,7 @@ from convo.history.accumulator import (
     SERVER_TERMINAL_EVENTS,
     START_EVENTS,
 )
-from convo.history.items import Item, Json, StreamEvent, is_item, item_type
+from convo.history.items import Item, Json, StreamEvent, get_call_id, is_item, item_type
 from convo.history.records import NOTICES
 from convo.models.http import DONE_MARKER
 from convo.models.stream import is_json, is_token_count
@@ -35,6 +35,7 @@ class _OutputItem:
     id: str | None = None
     is_done: bool = False
     deltas: list[tuple[str, str]] = field(default_factory=list)
+    part_types: set[str] = field(default_factory=set)
 
     @property
     def arguments(self) -> str:
@@ -150,8 +151,9 @@ class ResponsesReader:
             if part_type != "arguments":  # a part of a call without its name
                 yield event
             return
-        if part_type and (text_field == "delta" or all(kind != part_type for kind, _ in place.deltas)):
+        if part_type and (text_field == "delta" or part_type not in place.part_types):
             place.deltas.append((part_type, str(text)))
+            place.part_types.add(part_type)
         item_id = self._with_id({"id": event.get("item_id")}, place)["id"]
         yield {**event, "output_index": place.index, **({"item_id": item_id} if item_id else {})}
 
@@ -185,9 +187,9 @@ class ResponsesReader:
             elif self._new_id is not None:
                 item = self._with_id(item, _OutputItem(position, item))
             output.append((place.index if place else position, item))
-        final_types = {item_type(item) for item in final}
+        final_types, final_calls = {item_type(item) for item in final}, {get_call_id(item) for item in final}
         for place in unused:
-            if item_type(place.item) in final_types:
+            if item_type(place.item) in final_types and get_call_id(place.item) in (None, *final_calls):
                 continue
             if not place.is_done:
                 place.item = _close_item(place, is_complete=is_complete)
