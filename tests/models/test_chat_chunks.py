@@ -193,6 +193,22 @@ def test_content_is_read_as_text_or_as_parts(content: Any, expected: str) -> Non
         assert [part["text"] for item in items for part in item["content"]] == [*filter(None, [expected]), "Yes."]
 
 
+def message_chunk(**message: Any) -> dict[str, Any]:
+    return {"choices": [{"message": message}]}
+
+
+def test_messages_in_place_of_deltas_are_read_once() -> None:
+    call = {"tool_calls": [{"id": "c0", "function": {"name": "a", "arguments": "{}"}}]}
+    both = {"choices": [{"delta": {"content": "lo"}, "message": {"content": "Hello"}}]}
+    for chunks in (
+        [message_chunk(content="Hel"), message_chunk(content="lo"), message_chunk(**call)],
+        [delta(content="Hello"), message_chunk(content="Hello", **call)],
+        [delta(content="Hel"), both, message_chunk(content="Hello", **call)],
+    ):
+        message, kept = output(*chunks)
+        assert (message["content"][0]["text"], kept["call_id"]) == ("Hello", "c0")
+
+
 @pytest.mark.parametrize("reason", ["stop", "tool_calls", "eos_token", "stop_sequence", "end", "complete", "STOP"])
 def test_an_answer_with_a_normal_finish_reason_is_completed(reason: str) -> None:
     assert read(delta(content="Yes."), finish(reason))[-1]["type"] == "response.completed"
