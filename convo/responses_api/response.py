@@ -15,6 +15,7 @@ from convo.history.items import Item, Json, Response, StreamEvent, is_client_cal
 from convo.history.records import (
     DEFAULT_SERVICE_TIER,
     IGNORED_PARAMETER,
+    NOTICES,
     SERVICE_TIER,
     UPSTREAM_ID,
     Link,
@@ -322,7 +323,9 @@ def build_failed_event(fault: ConvoError, output: Sequence[Item]) -> StreamEvent
 def build_cut_event(cut: ConvoError, output: Sequence[Item]) -> StreamEvent:
     """Build the terminal event of a response whose stream ended in the middle; `output` is its partial output."""
     error = {"code": STREAM_CUT_REASON, "message": cut.message}
-    response = {"output": list(output), "error": error, "incomplete_details": {"reason": STREAM_CUT_REASON}}
+    notices = [f"{cut.message}; the part that arrived is kept"]
+    reason = {"incomplete_details": {"reason": STREAM_CUT_REASON}}
+    response = {"output": list(output), "error": error, NOTICES: notices, **reason}
     return {"type": "response.incomplete", "response": response}
 
 

@@ -221,8 +221,12 @@ class RunPrinter(AnswerPrinter):
 
     def _record_last_message(self, event: StreamEvent) -> None:
         """Record the text of the last message: it is the final output, except where a tool's output is."""
-        if event["type"] == "response.output_item.done" and item_type(event["item"]) == "message":
-            self._last_text = item_text(event["item"])
+        items = [event["item"]] if event["type"] == "response.output_item.done" else []
+        if event["type"] == "response.incomplete":  # an item that was cut has no end of its own
+            items = event["response"].get("output") or []
+        for item in items:
+            if item_type(item) == "message":
+                self._last_text = item_text(item)
 
     def _print_final_output(self, output: Json) -> None:
         """Print the final output unless the last message is its text."""

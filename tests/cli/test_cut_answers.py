@@ -77,6 +77,17 @@ def test_no_tool_of_a_cut_answer_runs_and_the_next_turn_is_accepted(
     }[owner]
 
 
+@pytest.mark.parametrize("server", ["chat"], indirect=True)
+def test_the_text_of_a_stream_that_breaks_off_is_printed_once_and_the_end_is_explained(
+    server: StrictServer, convo: Convo
+) -> None:
+    server.answers.append(Answer("Half of an answer.", sent_part=0.6))
+    got = convo("chat", "--tool", "desk.py:look_up", "-m", "up/m", "Hello.")
+    assert (got.exit, got.out.count("Half")) == (1, 1), got
+    assert "note: " in got.err
+    assert "; the part that arrived is kept" in got.err
+
+
 NOT_RUN = "The run ended before this tool was called."
 
 
