@@ -23,7 +23,6 @@ from convo.history.accumulator import (
     TERMINAL_EVENTS,
     TEXT_DELTAS,
     ResponseAccumulator,
-    StreamedTextChecksum,
     validate_stream_event,
 )
 from convo.history.items import (
@@ -459,7 +458,7 @@ class ChatTurn:
         self._record, self._options, self._deps = record, options, deps
         self._check_tail, self._notify = check_tail, notify
         self._input_override, self._on_response = input_override, on_response
-        self._accumulator, self._streamed_text = ResponseAccumulator(), StreamedTextChecksum()
+        self._accumulator = ResponseAccumulator()
         self._has_text_mismatch = False
         self._ignored_fields: Sequence[str] = ()
         self._requested_state: ConversationState | None = None
@@ -640,7 +639,6 @@ class ChatTurn:
 
     async def _process_event(self, event: StreamEvent) -> None:
         self._accumulator.add(validate_stream_event(event))
-        self._streamed_text.add(event)
         self._ignored_fields = event.get(IGNORED_PARAMETER) or self._ignored_fields
         if self._accumulator.has_output_events and self._timing.first_output_ticks is None:
             self._timing.first_output_ticks = self._deps.clock.monotonic()
@@ -651,7 +649,7 @@ class ChatTurn:
             if limit and event["type"] != "response.failed":
                 self._notify(f"{limit['message']}; raise it: convo config set {limit['name']} VALUE")
             self._has_text_mismatch = not limit and (
-                STREAMED_TEXT_DIFFERS in event or self._streamed_text.has_different_text(event)
+                STREAMED_TEXT_DIFFERS in event or self._accumulator.has_different_text(event)
             )
             if self._has_text_mismatch:
                 self._notify(f"warning: {STREAMED_TEXT_DIFFERS_MESSAGE}")

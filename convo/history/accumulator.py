@@ -1,14 +1,13 @@
 """Accumulation of a response stream: the output so far, and validation of its events.
 
 The final payload of a stream is stored. `ResponseAccumulator` replaces it when the stream was cut off, or when
-the final payload has no output. `validate_stream_event` comes first: it checks only the fields that are read here, and
-raises StreamBroken. Event types that nothing here reads pass unchecked.
+the final payload has no output. `find_event_fault` comes first: it checks only the fields that are read here.
+Event types that nothing here reads pass unchecked.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping
 from io import StringIO
-from typing import Any
+from typing import TypeAlias
 from zlib import crc32
 
 from convo.errors import StreamBroken
@@ -22,6 +21,8 @@ SERVER_TERMINAL_EVENTS = TERMINAL_EVENTS | {"response.cancelled"}
 
 START_EVENTS = frozenset({"response.created", "response.queued", "response.in_progress"})
 """The events before the first output event."""
+
+EVENTS_WITH_RESPONSE = START_EVENTS | SERVER_TERMINAL_EVENTS
 
 ITEM_EVENTS = frozenset({"response.output_item.added", "response.output_item.done"})
 """The events that contain an output item."""
@@ -38,6 +39,8 @@ DELTA_TARGETS = {
 TEXT_DELTAS = frozenset({"response.output_text.delta", "response.refusal.delta"})
 """Delta events of a message."""
 
+_TEXT_TARGETS = frozenset(DELTA_TARGETS[kind] for kind in TEXT_DELTAS)
+
 PART_ADDED_EVENTS = {"response.content_part.added": "content", "response.reasoning_summary_part.added": "summary"}
 """Events that start a part, and the list of the item that contains it."""
 
@@ -48,35 +51,6 @@ STREAMED_TEXT_DIFFERS = "streamed_text_differs"
 STREAMED_TEXT_DIFFERS_MESSAGE = "the text that was streamed differs from the final text, which was kept"
 
 
-class StreamedTextChecksum:
-    """Compares the text of a response's deltas with the text of its terminal event; it stores checksums only."""
-
-    def __init__(self) -> None:
-        self._checksums: dict[Json, int] = {}
-        self._total_checksum = 0
-
-    def add(self, event: StreamEvent) -> None:
-        """Add the delta of an event, if it is text of a message."""
-        delta = event.get("delta")
-        if event["type"] in TEXT_DELTAS and isinstance(delta, str):
-            index, text = event.get("output_index"), delta.encode("utf-8", "surrogatepass")
-            self._checksums[index] = crc32(text, self._checksums.get(index, 0))
-            self._total_checksum = crc32(text, self._total_checksum)
-
-    def has_different_text(self, event: StreamEvent) -> bool:
-        """Return whether text was streamed and the terminal event of a successful response has another text.
-
-        Some servers give every delta the same index, so several messages are compared as one text too.
-        """
-        response = event.get("response")
-        output = response.get("output") if isinstance(response, Mapping) else None
-        if event["type"] == "response.failed" or not self._checksums or not isinstance(output, list) or not output:
-            return False
-        texts = [text.encode("utf-8", "surrogatepass") for text in map(_message_text, output) if text]
-        has_same_messages = sorted(map(crc32, texts)) == sorted(self._checksums.values())
-        return not has_same_messages and crc32(b"".join(texts)) != self._total_checksum
-
-
 def _message_text(item: Json) -> str:
     """Return the text of a message, its refusals included."""
     content = item.get("content") if isinstance(item, Mapping) and item.get("type") == "message" else None
@@ -84,25 +58,33 @@ def _message_text(item: Json) -> str:
     return "".join(str(part.get("text") or part.get("refusal") or "") for part in parts)
 
 
+_Target: TypeAlias = tuple[str, str, str]
+
+_ARGUMENTS: _Target = ("", "", "arguments")
+"""The place of a call's arguments, as in `DELTA_TARGETS`."""
+
+
 class ResponseAccumulator:
     """Collects the valid events of one response.
 
     Deltas are written to a buffer until the text is read: a response may have very many, and adding
-    to a string copies it each time.
+    to a string copies it each time. Of text that an item or a further part completes, a checksum is kept.
     """
 
     def __init__(self) -> None:
         self.response_id: str | None = None
         self.has_output_events = False
         self._items: dict[int, dict[str, Json]] = {}
-        self._buffers: defaultdict[tuple[int, str, str], StringIO] = defaultdict(lambda: StringIO(newline=""))
+        self._buffers: dict[tuple[int, _Target], StringIO] = {}
         self._done_indexes: set[int] = set()
+        self._checksums: dict[int, int] = {}
+        self._total_checksum = 0
 
     @property
     def output(self) -> list[Item]:
         """The items so far, in the order of the response."""
-        for key in self._buffers:
-            self._flush_buffer(*key)
+        for key, buffer in self._buffers.items():
+            self._store_text(*key, buffer)
         return [self._items[index] for index in sorted(self._items)]
 
     @property
@@ -121,13 +103,29 @@ class ResponseAccumulator:
             if is_done or to_sendable(item) or (item_type(item) == "reasoning" and item_text(item))
         ]
 
-    def _flush_buffer(self, index: int, list_name: str, field: str) -> None:
-        container = self._items[index][list_name][-1] if list_name else self._items[index]
-        container[field] = self._buffers[index, list_name, field].getvalue()
+    def has_different_text(self, event: StreamEvent) -> bool:
+        """Return whether text was streamed and the terminal event of a successful response has another text.
+
+        Some servers give every delta the same index, so several messages are compared as one text too.
+        """
+        for key in list(self._buffers):
+            self._close_buffer(*key)
+        response = event.get("response")
+        output = response.get("output") if isinstance(response, Mapping) else None
+        if event["type"] == "response.failed" or not self._checksums or not isinstance(output, list) or not output:
+            return False
+        texts = [text.encode("utf-8", "surrogatepass") for text in map(_message_text, output) if text]
+        has_same_messages = sorted(map(crc32, texts)) == sorted(self._checksums.values())
+        return not has_same_messages and crc32(b"".join(texts)) != self._total_checksum
 
     def add(self, event: StreamEvent) -> None:
         """Add one event; events without output change nothing."""
         kind = event["type"]
+        target = DELTA_TARGETS.get(kind)
+        if target is not None:
+            buffer = self._buffers.get((event["output_index"], target))
+            (buffer or self._open_buffer(event["output_index"], target)).write(event["delta"])
+            return
         if kind in START_EVENTS:
             self.response_id = event["response"].get("id") or self.response_id
             return
@@ -138,33 +136,48 @@ class ResponseAccumulator:
                 self._done_indexes.add(event["output_index"])
         elif kind in PART_ADDED_EVENTS:
             self._add_part(event["output_index"], dict(event["part"]), PART_ADDED_EVENTS[kind])
-        elif kind in DELTA_TARGETS:
-            self._add_delta(event, *DELTA_TARGETS[kind])
         elif kind == "response.function_call_arguments.delta":
-            self._items.setdefault(event["output_index"], {"type": "function_call"})
-            self._buffers[event["output_index"], "", "arguments"].write(event["delta"])
+            buffer = self._buffers.get((event["output_index"], _ARGUMENTS))
+            (buffer or self._open_buffer(event["output_index"], _ARGUMENTS)).write(event["delta"])
 
     def _set_item(self, index: int, item: dict[str, Json]) -> None:
         lists = {name: list(item[name]) for name in ("content", "summary") if isinstance(item.get(name), list)}
-        self._items[index] = {**item, **lists}
         for key in [key for key in self._buffers if key[0] == index]:
-            del self._buffers[key]
+            self._close_buffer(*key)
+        self._items[index] = {**item, **lists}
 
     def _add_part(self, index: int, part: dict[str, Json], name: str) -> None:
         parts = self._part_list(index, name)
-        for field in ("text", "refusal"):  # the previous part is complete
-            if (index, name, field) in self._buffers:
-                self._flush_buffer(index, name, field)
-                del self._buffers[index, name, field]
+        for key in [key for key in self._buffers if key[0] == index and key[1][0] == name]:
+            self._close_buffer(*key)  # the previous part is complete
         parts.append(part)
 
-    def _add_delta(self, event: StreamEvent, name: str, part: str, field: str) -> None:
-        place = event["output_index"], name, field
-        if place not in self._buffers:
-            parts = self._part_list(event["output_index"], name)
+    def _open_buffer(self, index: int, target: _Target) -> StringIO:
+        name, part, field = target
+        self.has_output_events = True
+        if not name:
+            self._items.setdefault(index, {"type": "function_call"})
+        else:
+            parts = self._part_list(index, name)
             if not parts or not isinstance(parts[-1], dict):
                 parts.append({"type": part, field: ""})
-        self._buffers[place].write(event["delta"])
+        buffer = self._buffers[index, target] = StringIO(newline="")
+        return buffer
+
+    def _close_buffer(self, index: int, target: _Target) -> None:
+        text = self._store_text(index, target, self._buffers.pop((index, target)))
+        if target in _TEXT_TARGETS:
+            encoded = text.encode("utf-8", "surrogatepass")
+            self._checksums[index] = crc32(encoded, self._checksums.get(index, 0))
+            self._total_checksum = crc32(encoded, self._total_checksum)
+
+    def _store_text(self, index: int, target: _Target, buffer: StringIO) -> str:
+        """Set the text of the deltas in the open part, or in the call; return it."""
+        name, _, field = target
+        container = self._items[index][name][-1] if name else self._items[index]
+        text = buffer.getvalue()
+        container[field] = text
+        return text
 
     def _part_list(self, index: int, name: str) -> list[dict[str, Json]]:
         """Return the list `name` of an item: "content" of a message, or "summary" of reasoning."""
@@ -220,33 +233,40 @@ ITEM_FIELDS: Mapping[str, FieldTypes] = {"type": (str, NONE_TYPE), "id": (str, N
 
 def validate_stream_event(event: StreamEvent) -> StreamEvent:
     """Return `event` if the fields that convo reads are valid. Raises StreamBroken."""
-    kind = event.get("type")
-    if not isinstance(kind, str):
-        raise StreamBroken("the endpoint sent an event without a type")
-    _check_fields(event, EVENT_FIELDS.get(kind, {}), kind)
-    if kind in ITEM_EVENTS:
-        _check_fields(event["item"], ITEM_FIELDS, kind)
-        _check_item_type(event["item"], kind)
-    response = event.get("response")
-    if kind in START_EVENTS | SERVER_TERMINAL_EVENTS and isinstance(response, dict):
-        _check_fields(response, RESPONSE_FIELDS, kind)
-        _check_fields(response.get("usage") or {}, USAGE_FIELDS, kind)
-        for item in response.get("output") or ():
-            _check_fields(item, ITEM_FIELDS, kind)
-            _check_item_type(item, kind)
+    fault = find_event_fault(event)
+    if fault is not None:
+        raise StreamBroken(fault)
     return event
 
 
-def _check_item_type(item: Json, kind: str) -> None:
-    """Check that an output item has a type: without one it could be stored, but not sent, exported or resumed."""
-    if kind in EVENT_FIELDS and not is_item(item):
-        raise StreamBroken(f"the endpoint's event {kind!r} has an output item without a type")
+def find_event_fault(event: StreamEvent) -> str | None:
+    """Return what is wrong with the fields of `event` that convo reads; None if nothing is."""
+    kind = event.get("type")
+    if not isinstance(kind, str):
+        return "the endpoint sent an event without a type"
+    for field, types in EVENT_FIELDS.get(kind, {}).items():
+        if not isinstance(event.get(field), types):
+            return f"the endpoint's event {kind!r} has no valid {field!r}"
+    if kind in ITEM_EVENTS:
+        return _find_item_fault(event["item"], kind)
+    if kind in EVENTS_WITH_RESPONSE:
+        response = event["response"]
+        fault = _find_field_fault(response, RESPONSE_FIELDS, kind)
+        fault = fault or _find_field_fault(response.get("usage") or {}, USAGE_FIELDS, kind)
+        item_faults = (_find_item_fault(item, kind) for item in ([] if fault else response.get("output") or ()))
+        return fault or next(filter(None, item_faults), None)
+    return None
 
 
-def _check_fields(value: Any, fields: Mapping[str, FieldTypes], kind: str) -> None:
+def _find_item_fault(item: Json, kind: str) -> str | None:
+    """Also an item without a type has a fault: it could be stored, but not sent, exported or resumed."""
+    fault = _find_field_fault(item, ITEM_FIELDS, kind)
+    has_type = fault is not None or is_item(item)
+    return fault if has_type else f"the endpoint's event {kind!r} has an output item without a type"
+
+
+def _find_field_fault(value: Json, fields: Mapping[str, FieldTypes], kind: str) -> str | None:
     if not isinstance(value, dict):
-        raise StreamBroken(f"the endpoint's event {kind!r} has a member that is not an object")
-    for field, types in fields.items():
-        field_value: Json = value.get(field)
-        if not isinstance(field_value, types):
-            raise StreamBroken(f"the endpoint's event {kind!r} has no valid {field!r}")
+        return f"the endpoint's event {kind!r} has a member that is not an object"
+    wrong = next((field for field, types in fields.items() if not isinstance(value.get(field), types)), None)
+    return f"the endpoint's event {kind!r} has no valid {wrong!r}" if wrong is not None else None

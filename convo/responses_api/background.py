@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import count
 
 from convo.errors import Conflict, ConvoError, NotFound, StoreFault
-from convo.history.accumulator import TERMINAL_EVENTS, ResponseAccumulator
+from convo.history.accumulator import TERMINAL_EVENTS, ResponseAccumulator, find_event_fault
 from convo.history.items import Item, StreamEvent
 from convo.history.records import UNFINISHED_STATUSES, Link
 from convo.responses_api import errors, response
@@ -24,7 +24,6 @@ from convo.responses_api.turn import (
     EventSequencer,
     PreparedTurn,
     ResponseStream,
-    accumulate_event,
     build_link,
     commit_turn,
     prepare_turn,
@@ -107,6 +106,7 @@ class BackgroundRun:
                 event = await stream.read_first()
                 self._first_token_s = self._deps.clock.monotonic() - self._started_s
                 while event["type"] not in TERMINAL_EVENTS:
+                    stream.add(event)
                     self._event_log.append(event)
                     event = await stream.read_next(event)
                 return stream.build_result(event)
@@ -194,7 +194,8 @@ def _items_from_events(events: Sequence[StreamEvent]) -> list[Item]:
     """Return the items of an unfinished response, from its events."""
     accumulator = ResponseAccumulator()
     for event in events:
-        accumulate_event(accumulator, event)
+        if find_event_fault(event) is None:
+            accumulator.add(event)
     return accumulator.incomplete_output
 
 

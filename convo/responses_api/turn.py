@@ -8,13 +8,13 @@ of the response that was sent.
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, aclosing, suppress
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from itertools import count
 
 from convo.endpoints.base import IsSteered
 from convo.errors import Conflict, ConvoError, LimitReached, NotFound, StoreFault, StreamBroken, StreamCut, TryLater
-from convo.history.accumulator import TERMINAL_EVENTS, ResponseAccumulator, StreamedTextChecksum, validate_stream_event
+from convo.history.accumulator import TERMINAL_EVENTS, ResponseAccumulator, find_event_fault
 from convo.history.items import Item, Json, StreamEvent, is_valid_id, item_type
 from convo.history.pairing import build_required_input, has_open_hosted_call
 from convo.history.records import (
@@ -177,37 +177,33 @@ EVENTS_PER_LOOP_PASS = 64
 
 
 class ResponseStream:
-    """The events of one response; `finished_items` are the complete items so far.
+    """The events of one response, and what they contain.
 
-    is_sent_only:  `items_so_far` counts only events passed to `mark_sent`; else every event that arrived
-    is_hidden:     the reader gets only the last event, so `items_so_far` is empty until then
+    finished_items:  the complete items of the events that were read
+    accumulator:     the events passed to `add`
+    is_hidden:       the reader gets only the last event, so `items_so_far` is empty until then
     """
 
-    def __init__(
-        self, events: AsyncGenerator[StreamEvent, None], *, is_sent_only: bool = False, is_hidden: bool = False
-    ) -> None:
-        self._events, self._is_sent_only, self._is_hidden = events, is_sent_only, is_hidden
+    def __init__(self, events: AsyncGenerator[StreamEvent, None], *, is_hidden: bool = False) -> None:
+        self._events, self._is_hidden = events, is_hidden
         self.finished_items: list[Item] = []
+        self.accumulator = ResponseAccumulator()
         self._open_indexes: set[Json] = set()
-        self._accumulator, self._streamed_text = ResponseAccumulator(), StreamedTextChecksum()
         self._event_count = 0
 
     def items_so_far(self) -> list[Item]:
         """Return the finished items, and those with partial text as incomplete."""
-        return [] if self._is_hidden else self.received_items()
+        return [] if self._is_hidden else self.accumulator.incomplete_output
 
-    def received_items(self) -> list[Item]:
-        """Return the same items, whether or not the reader has received them."""
-        return self._accumulator.incomplete_output
-
-    def mark_sent(self, event: StreamEvent) -> None:
-        """Count `event` as sent to the reader."""
-        accumulate_event(self._accumulator, event)
+    def add(self, event: StreamEvent) -> None:
+        """Count `event` as received by the reader; an invalid one is passed on to it and adds nothing."""
+        if find_event_fault(event) is None:
+            self.accumulator.add(event)
 
     async def read_first(self) -> StreamEvent:
         """Return the first event. Raises StreamBroken if there is none, and the errors of the model."""
         try:
-            return self._record(await anext(self._events))
+            return await anext(self._events)
         except StopAsyncIteration:
             raise StreamBroken("the model's response ended before its first event") from None
 
@@ -222,16 +218,16 @@ class ResponseStream:
         if self._event_count % EVENTS_PER_LOOP_PASS == 0:
             await asyncio.sleep(0)
         try:
-            return self._record(await anext(self._events))
+            return await anext(self._events)
         except StopAsyncIteration:
             cut = StreamCut("the model's response ended before it was complete")
-            return response.build_cut_event(cut, self.received_items())
+            return response.build_cut_event(cut, self.accumulator.incomplete_output)
         except StreamCut as cut:
-            return response.build_cut_event(cut, self.received_items())
+            return response.build_cut_event(cut, self.accumulator.incomplete_output)
         except LimitReached as limit:
-            return response.build_limit_event(limit, self.received_items())
+            return response.build_limit_event(limit, self.accumulator.incomplete_output)
         except ConvoError as fault:
-            return response.build_failed_event(fault, self.received_items())
+            return response.build_failed_event(fault, self.accumulator.incomplete_output)
 
     def can_end_before(self, event: StreamEvent) -> bool:
         """Whether the response can end between its finished items and `event`, and a user message continue it.
@@ -254,21 +250,9 @@ class ResponseStream:
         is_complete = "limit" not in (result.error or {})
         return (
             response.with_text_differs_error(result)
-            if is_complete and self._streamed_text.has_different_text(event)
+            if is_complete and self.accumulator.has_different_text(event)
             else result
         )
-
-    def _record(self, event: StreamEvent) -> StreamEvent:
-        self._streamed_text.add(event)
-        if not self._is_sent_only:
-            accumulate_event(self._accumulator, event)
-        return event
-
-
-def accumulate_event(accumulator: ResponseAccumulator, event: StreamEvent) -> None:
-    """Add `event` to the accumulator; an invalid event is passed on to the reader and adds nothing."""
-    with suppress(StreamBroken):
-        accumulator.add(validate_stream_event(event))
 
 
 class EventSequencer:
@@ -316,10 +300,7 @@ class ResponseTurn:
             turn = await prepare_turn(self._request, self._deps, exit_stack, self._last, self._is_steered)
             foreground.conversation_id = self._request.conversation_id
             model_events = await exit_stack.enter_async_context(aclosing(stream_model_events(turn)))
-            is_streamed = turn.request.stream
-            stream = ResponseStream(
-                model_events, is_sent_only=is_server and is_streamed, is_hidden=is_server and not is_streamed
-            )
+            stream = ResponseStream(model_events, is_hidden=is_server and not turn.request.stream)
             try:
                 event = await foreground.wait(stream.read_first())
                 link = self._build_link(turn, has_answered=True)
@@ -328,9 +309,11 @@ class ResponseTurn:
                 yield self._sequencer(created_event)
                 yield self._sequencer({"type": "response.in_progress", "response": created_event["response"]})
                 while event["type"] not in TERMINAL_EVENTS:
+                    if not is_server:
+                        stream.add(event)
                     yield self._sequencer(event)
-                    if is_server and is_streamed:
-                        stream.mark_sent(event)
+                    if is_server:  # a client may disconnect before it has received the event
+                        stream.add(event)
                     event = await foreground.wait(stream.read_next(event))
                     if self._is_steered is not None and self._is_steered() and stream.can_end_before(event):
                         event = response.build_steered_event(stream.finished_items)
@@ -430,7 +413,9 @@ class ResponseTurn:
 
 async def _drain_finished_response(stream: ResponseStream, event: StreamEvent) -> TurnResult | None:
     """Return the model's result if it has already sent all of its response; `event` is the last one that was read."""
+    unsent = []
     while event["type"] not in TERMINAL_EVENTS:
+        unsent.append(event)
         next_event = asyncio.ensure_future(stream.read_next(event))
         try:
             for _ in range(DRAIN_LOOP_PASSES):
@@ -444,6 +429,8 @@ async def _drain_finished_response(stream: ResponseStream, event: StreamEvent) -
         if next_event.cancelled():
             return None
         event = next_event.result()
+    for unsent_event in unsent:
+        stream.add(unsent_event)
     result = stream.build_result(event)
     return result if result.is_confirmed else None
 

@@ -9,13 +9,14 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from io import StringIO
 from types import TracebackType
 from typing import Protocol, Self
 
 from convo.endpoints.base import LIMIT_FIELD, error_event
 from convo.errors import ConvoError
-from convo.history.accumulator import START_EVENTS, STREAMED_TEXT_DIFFERS, TERMINAL_EVENTS, ResponseAccumulator
-from convo.history.items import Json, StreamEvent, item_text, user_message
+from convo.history.accumulator import DELTA_TARGETS, START_EVENTS, STREAMED_TEXT_DIFFERS, TERMINAL_EVENTS
+from convo.history.items import Json, StreamEvent, user_message
 from convo.history.records import IGNORED_PARAMETER
 from convo.server import errors, http
 from convo.server.http import CLIENT_CLOSED_STATUS, ClientDisconnected, HttpExchange
@@ -246,11 +247,11 @@ class CancelOnDisconnect:
 
 @dataclass
 class LiveResponse:
-    """One response in progress; `title` is the first words of its user message."""
+    """One response in progress; `title` is the first words of its user message, `text` that of all its items so far."""
 
     response: Mapping[str, Json]
     title: str = ""
-    accumulator: ResponseAccumulator = field(default_factory=ResponseAccumulator)
+    text: StringIO = field(default_factory=lambda: StringIO(newline=""))
 
     def is_continuation_of(self, link_ids: frozenset[str], conversation_id: str | None) -> bool:
         """Whether it continues one of these links, or this conversation."""
@@ -265,7 +266,7 @@ class LiveResponse:
             "previous_response_id": self.response.get("previous_response_id"),
             "status": "in_progress",
             "model": self.response.get("model"),
-            "text": join_output_text(self.accumulator),
+            "text": self.text.getvalue(),
         }
 
     def to_row(self) -> dict[str, Json]:
@@ -281,7 +282,7 @@ class LiveResponse:
             "client": None,
             **dict.fromkeys(("latency_s", "input_tokens", "cached_tokens", "output_tokens", "cost_usd")),
             "previous_response_id": self.response.get("previous_response_id"),
-            "text": join_output_text(self.accumulator),
+            "text": self.text.getvalue(),
         }
 
 
@@ -387,7 +388,10 @@ class LiveResponses:
             async with aclosing(events):
                 async for event in events:
                     if live_response is not None:
-                        live_response.accumulator.add(event)
+                        if event["type"] in DELTA_TARGETS:
+                            live_response.text.write(event["delta"])
+                        elif event["type"] == "response.output_item.added" and live_response.text.tell():
+                            live_response.text.write("\n")
                     elif event["type"] in START_EVENTS and event["response"].get("store") is not False:
                         live_response = LiveResponse(event["response"], request_title(request.get("input")))
                         self._by_tenant.setdefault(tenant, {})[live_response.response["id"]] = live_response
@@ -409,8 +413,3 @@ def request_title(request_input: Json) -> str:
     """Return the first words of the user message in the input of a request."""
     items = request_input if isinstance(request_input, list) else [user_message(str(request_input or ""))]
     return choose_title(item for item in reversed(items) if isinstance(item, dict))
-
-
-def join_output_text(accumulator: ResponseAccumulator) -> str:
-    """Join the text of all output items so far."""
-    return "\n".join(filter(None, (item_text(item) for item in accumulator.output)))

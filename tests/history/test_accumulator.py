@@ -3,7 +3,7 @@
 import pytest
 
 from convo.errors import StreamBroken
-from convo.history.accumulator import ResponseAccumulator, StreamedTextChecksum, validate_stream_event
+from convo.history.accumulator import ResponseAccumulator, validate_stream_event
 from convo.history.items import Json, StreamEvent
 from convo.models.stream import ResponseEventWriter, make_usage
 from tests.clock import counting_ids
@@ -127,7 +127,7 @@ def test_a_cancelled_response_must_be_an_object() -> None:
 
 def differs(streamed: list[tuple[int, str]], *final: str) -> bool:
     """Return whether the messages `final` differ from the deltas `streamed`, pairs of `output_index` and text."""
-    text, event_type = StreamedTextChecksum(), "response.output_text.delta"
+    text, event_type = ResponseAccumulator(), "response.output_text.delta"
     for index, delta in streamed:
         text.add({"type": event_type, "output_index": index, "content_index": 0, "delta": delta})
     parts = [[{"type": "output_text", "text": final_text}] for final_text in final]
@@ -379,8 +379,7 @@ def test_a_complete_item_replaces_its_parts() -> None:
 )
 @pytest.mark.parametrize("delta", ["output_text", "refusal"])
 def test_only_the_text_of_messages_is_compared(kind: str, response: Json, expected: bool, delta: str) -> None:
-    text = StreamedTextChecksum()
+    text = ResponseAccumulator()
     text.add(text_delta(0, "sunny", delta))
     text.add(text_delta(0, "thinking", "reasoning_text"))
-    text.add({"type": "response.output_text.delta", "output_index": 0, "delta": None})
     assert text.has_different_text({"type": f"response.{kind}", "response": response}) is expected

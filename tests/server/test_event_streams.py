@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from convo.errors import StreamBroken, TryLater
-from convo.history.accumulator import ResponseAccumulator
 from convo.history.items import StreamEvent
 from convo.server import http, sse
 from convo.server.http import ClientDisconnected, HttpExchange
@@ -319,13 +318,13 @@ def test_a_live_response_belongs_to_the_conversation_that_it_continues(
     assert live.is_continuation_of(frozenset({"resp_0"}), "conv_1") is continues
 
 
-def test_the_texts_of_all_items_are_joined_by_lines() -> None:
-    accumulator = ResponseAccumulator()
-    for index, text in enumerate(("one", "", "two")):
-        content = [{"type": "output_text", "text": text}]
-        item = {"type": "message", "id": f"msg_{index}", "role": "assistant", "content": content}
-        accumulator.add({"type": "response.output_item.done", "output_index": index, "item": item})
-    assert sse.join_output_text(accumulator) == "one\ntwo"
+async def test_the_texts_of_all_items_are_joined_by_lines() -> None:
+    live = LiveResponses()
+    tracked = live.track("alice", {}, events_of(CREATED, ADDED, DELTA, ADDED, DELTA, COMPLETED))
+    for _ in range(5):
+        await anext(tracked)
+    assert [response.to_row()["text"] for response in live.for_tenant("alice")] == ["Hel\nHel"]
+    await tracked.aclose()
 
 
 @pytest.mark.parametrize("interval_s", [None, 0.01])
