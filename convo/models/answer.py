@@ -9,6 +9,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from io import StringIO
 from typing import Literal, NamedTuple, TypeAlias
 
 from convo.errors import StreamCut
@@ -28,16 +29,17 @@ class Call:
         self.id, self.name, self.index, self.is_custom = call_id, name, index, is_custom
         self.fields: dict[str, Json] = {}
         self.is_stopped = False
-        self._pieces: list[str] = []
-        self._scanned_count, self._rest = 0, ""
+        self._arguments, self._unscanned = StringIO(newline=""), StringIO(newline="")
+        self._rest = ""
         self._depth, self._is_in_text, self._has_object = 0, False, False
 
     @property
     def arguments(self) -> str:
-        return "".join(self._pieces)
+        return self._arguments.getvalue()
 
     def add(self, text: str) -> None:
-        self._pieces.append(text)
+        self._arguments.write(text)
+        self._unscanned.write(text)
 
     def is_closed(self) -> bool:
         """Whether the call is complete: its arguments end with a closed JSON object, or the server said so.
@@ -46,8 +48,8 @@ class Call:
         """
         if self.is_stopped or self.is_custom:
             return self.is_stopped
-        text = self._rest + "".join(self._pieces[self._scanned_count :])
-        self._scanned_count = len(self._pieces)
+        text = self._rest + self._unscanned.getvalue()
+        self._unscanned = StringIO(newline="")
         self._rest = "\\" if (len(text) - len(text.rstrip("\\"))) % 2 else ""
         for sign in _JSON_SIGNS.findall(text.removesuffix(self._rest) if self._rest else text):
             if sign == '"':

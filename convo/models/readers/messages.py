@@ -5,7 +5,9 @@ ended: only the second counts.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from io import StringIO
 
 from convo.history.items import Json
 from convo.models.answer import Call, Piece
@@ -24,7 +26,7 @@ class Block:
         self.call = Call(_str(fields.get("id")), _str(fields.get("name"))) if self.type == "tool_use" else None
         self.is_stopped = False
         self._fields = dict(fields)
-        self._pieces: dict[str, list[str]] = {}
+        self._texts: defaultdict[str, StringIO] = defaultdict(lambda: StringIO(newline=""))
 
     def add(self, delta: Mapping[str, Json]) -> None:
         """Add the fields of a delta: texts are appended, a citation is added to the list."""
@@ -34,11 +36,11 @@ class Block:
                     self._fields["citations"] = []
                 self._fields["citations"].append(value)
             elif name != "type" and isinstance(value, str):
-                self._pieces.setdefault(name, []).append(value)
+                self._texts[name].write(value)
 
     def to_fields(self) -> dict[str, Json]:
         """Return the block as a whole body has it; arguments that are no JSON stay text."""
-        fields = {name: _str(self._fields.get(name)) + "".join(pieces) for name, pieces in self._pieces.items()}
+        fields = {name: _str(self._fields.get(name)) + text.getvalue() for name, text in self._texts.items()}
         arguments = fields.pop("partial_json", "")
         if arguments:
             try:

@@ -11,6 +11,7 @@ skipped, and the rest is kept:
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 
 from convo.history.accumulator import (
     DELTA_TARGETS,
@@ -28,18 +29,22 @@ from convo.runtime import NewId
 
 @dataclass(slots=True, eq=False)
 class _OutputItem:
-    """An item of the output: its index, its id in all events, the item as far as its events say, and its open text."""
+    """An item of the output.
+
+    id:     the same one in all its events
+    item:   the item, as far as its events say
+    texts:  its texts by the type of the part, until the item is done
+    """
 
     index: int
     item: Item
     id: str | None = None
     is_done: bool = False
-    deltas: list[tuple[str, str]] = field(default_factory=list)
-    part_types: set[str] = field(default_factory=set)
+    texts: dict[str, StringIO] = field(default_factory=dict)
 
     @property
     def arguments(self) -> str:
-        return "".join(text for part_type, text in self.deltas if part_type == "arguments")
+        return self.texts["arguments"].getvalue() if "arguments" in self.texts else ""
 
 
 class ResponsesReader:
@@ -66,6 +71,15 @@ class ResponsesReader:
         if not isinstance(value, dict):
             return
         kind = value.get("type")
+        if isinstance(kind, str) and kind in DELTA_TARGETS:  # most events: one more delta of a text that has begun
+            index, delta = value.get("output_index"), value.get("delta")
+            place = self._place_by_index.get(index) if type(index) is int else None
+            if place is not None and place.index == index and place.id in (None, value.get("item_id")):
+                text = place.texts.get(DELTA_TARGETS[kind][1])
+                if text is not None and isinstance(delta, str):
+                    text.write(delta)
+                    yield value
+                    return
         if not isinstance(kind, str):
             if value.get("object") == "response" or isinstance(value.get("output"), list):
                 yield from self._read_body(value)
@@ -109,7 +123,7 @@ class ResponsesReader:
         place.item = item
         if is_done:
             place.is_done = True
-            place.deltas.clear()
+            place.texts.clear()
         yield {**event, "output_index": place.index, "item": self._with_id(item, place)}
 
     def _find_place(self, index: Json, item: Item, *, is_done: bool) -> _OutputItem | None:
@@ -151,9 +165,8 @@ class ResponsesReader:
             if part_type != "arguments":  # a part of a call without its name
                 yield event
             return
-        if part_type and (text_field == "delta" or part_type not in place.part_types):
-            place.deltas.append((part_type, str(text)))
-            place.part_types.add(part_type)
+        if part_type and (text_field == "delta" or part_type not in place.texts):
+            place.texts.setdefault(part_type, StringIO(newline="")).write(str(text))
         item_id = self._with_id({"id": event.get("item_id")}, place)["id"]
         yield {**event, "output_index": place.index, **({"item_id": item_id} if item_id else {})}
 
@@ -193,7 +206,7 @@ class ResponsesReader:
                 continue
             if not place.is_done:
                 place.item = _close_item(place, is_complete=is_complete)
-            if place.is_done or place.deltas:
+            if place.is_done or place.texts:
                 place.item = self._with_id(place.item, place)
                 output.append((place.index, place.item))
         return [item for _, item in sorted(output, key=lambda entry: entry[0])]
@@ -243,12 +256,11 @@ def _close_item(place: _OutputItem, *, is_complete: bool) -> Item:
     """Return an item whose last event is missing, with the text of its deltas."""
     is_cut = item_type(place.item) == "function_call" and not is_json(place.arguments)
     item: dict[str, Json] = {**place.item, "status": "completed" if is_complete and not is_cut else "incomplete"}
-    texts: dict[str, list[str]] = {}
-    for part_type, delta in place.deltas:
-        texts.setdefault(part_type, []).append(delta)
-    item |= {"arguments": place.arguments} if texts.pop("arguments", None) else {}
-    for part_type, deltas in texts.items():
-        name, text = "summary" if part_type == "summary_text" else "content", "".join(deltas)
+    for part_type, buffer in place.texts.items():
+        if part_type == "arguments":
+            item["arguments"] = buffer.getvalue()
+            continue
+        name, text = "summary" if part_type == "summary_text" else "content", buffer.getvalue()
         extra: dict[str, Json] = {"annotations": [], "logprobs": []} if part_type == "output_text" else {}
         text_field = "refusal" if part_type == "refusal" else "text"
         item[name] = [{"type": part_type, text_field: text, **extra}]
