@@ -161,15 +161,14 @@ class EmbeddedEndpoint:
     def scope(self) -> Scope:
         return EMBEDDED_SCOPE
 
-    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
+    def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
         self._deps.runs.check_open()
         request = self._parse_request(body)
-        if request.background:
-            run = await background.start_background_run(request, self._deps)
-            events = follow_response(run.link.id, self._deps)
-        else:
-            events = ResponseTurn(request, self._deps).events()
-        async with aclosing(events):
+        return self._create_in_background(request) if request.background else ResponseTurn(request, self._deps).events()
+
+    async def _create_in_background(self, request: ResponseRequest) -> AsyncGenerator[StreamEvent, None]:
+        run = await background.start_background_run(request, self._deps)
+        async with aclosing(follow_response(run.link.id, self._deps)) as events:
             async for event in events:
                 yield event
 

@@ -127,11 +127,13 @@ class SSEWriter:
         self._next_sequence_number, self._is_quiet = event["sequence_number"] + 1, False
         if self._exchange.connection.closed:
             raise ClientDisconnected
-        for name, limit in self._exchange.record_limit(event):
-            await self._exchange.send_chunk(b": %b %b\n\n" % (name, limit))
-        event = to_api_event(event)
+        is_last = event["type"] in TERMINAL_EVENTS
+        if is_last:
+            for name, limit in self._exchange.record_limit(event):
+                await self._exchange.send_chunk(b": %b %b\n\n" % (name, limit))
+            event = to_api_event(event)
         await self._exchange.send_chunk(encode_sse_event(event))
-        if event["type"] in TERMINAL_EVENTS:
+        if is_last:
             self._metrics.record_response(event["response"])
 
     async def write_error(self, fault: ConvoError) -> None:
@@ -169,7 +171,7 @@ def to_api_event(event: StreamEvent) -> StreamEvent:
 
 
 def encode_sse_event(event: StreamEvent) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), http.serialize_strict_json(event))
+    return f"event: {event['type']}\ndata: {http.JSON_ENCODER.encode(event)}\n\n".encode()
 
 
 def record_ignored_fields(event: StreamEvent, exchange: HttpExchange) -> StreamEvent:
