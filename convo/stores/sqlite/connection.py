@@ -335,9 +335,12 @@ class SqliteDatabase:
 
     def check_disk_space(self) -> None:
         """Check that the disk has space for a response. Raises StoreFull."""
-        existing_folder = next((folder for folder in self.file.absolute().parents if folder.exists()), Path("/"))
         with translate_errors(self.file):
-            stats = os.statvfs(existing_folder)
+            try:
+                stats = os.statvfs(self.file)
+            except FileNotFoundError:
+                folders = self.file.absolute().parents
+                stats = os.statvfs(next((folder for folder in folders if folder.exists()), Path("/")))
         free = stats.f_bavail * stats.f_frsize
         if free < MIN_FREE_BYTES:
             raise StoreFull(

@@ -136,6 +136,8 @@ def test_a_turn_needs_eight_megabytes_on_the_disk(monkeypatch: pytest.MonkeyPatc
     free_blocks = 8000
 
     def statvfs(folder: Path) -> SimpleNamespace:
+        if not folder.exists():
+            raise FileNotFoundError(folder)
         asked.append(folder)
         return SimpleNamespace(f_bavail=free_blocks, f_bfree=10**9, f_frsize=1000, f_bsize=10**9)
 
