@@ -152,12 +152,12 @@ class RemoteEndpoint:
         error_context, is_honoured = self._error_context(body), False
         raw_events = self._stream_json("/responses", {**body, "stream": True}, error_context)
         events = limit_response_events(
-            self._stream_response(raw_events, error_context, ("conversation", conversation)), self._limits
+            self._stream_response(raw_events, error_context, ("conversation", conversation)), self._limits, renamer
         )
         async with aclosing(events):
             async for event in events:
                 is_honoured = is_honoured or is_state_honoured(body, event)
-                yield renamer.rename_event(event) if renamer else event
+                yield event
 
     def build_http_request(self, body: Mapping[str, Json]) -> HttpRequest:
         self._check_body(body)
@@ -331,9 +331,8 @@ class RemoteEndpoint:
         reader = ResponsesReader(is_whole=is_whole)
         async with aclosing(self._check_events(raw_events, reader, error_context, resource)) as events:
             async for event in events:
-                failure = fault_from_event(event, error_context, is_streaming=is_started)
-                if failure:
-                    raise failure
+                if event["type"] == "error":
+                    raise fault_from_event(event, error_context, is_streaming=is_started)
                 is_started = True
                 yield event
                 if event["type"] in SERVER_TERMINAL_EVENTS:

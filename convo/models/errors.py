@@ -273,10 +273,8 @@ def fault_from_stream_error(body: Json, context: ErrorContext, *, is_streaming: 
     return StreamBroken(message, code=_error_code(error), param=error.get("param"))
 
 
-def fault_from_event(event: StreamEvent, context: ErrorContext, *, is_streaming: bool) -> EndpointFault | None:
-    """Build the error for an event: nested as in the specification, or flat as the package reads it; else None."""
-    if event["type"] != "error":
-        return None
+def fault_from_event(event: StreamEvent, context: ErrorContext, *, is_streaming: bool) -> EndpointFault:
+    """Build the error for an `error` event: nested as in the specification, or flat as the package reads it."""
     nested = event.get("error")
     return fault_from_stream_error(
         nested if isinstance(nested, Mapping) else dict(event, type=None), context, is_streaming=is_streaming

@@ -19,6 +19,7 @@ from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from io import BytesIO
+from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
@@ -104,28 +105,69 @@ class SSEClient:
         strict: bool = False,
         headers: Mapping[str, str] = _NO_HEADERS,
     ) -> AsyncGenerator[Json, None]:
-        """Yield the JSON values of the server's stream. Sends a POST with `body`, a GET if it is None.
+        """Yield the JSON values of the server's stream, and `DONE_MARKER` where the server sends it.
+
+        Sends a POST with `body`, a GET if it is None. A response that begins with a brace is one JSON value: the answer
+        of a server that does not stream, or an error.
 
         headers: in addition to the client's own, which they replace
         strict:  reject NaN and numbers beyond a double: the values are stored as items, which have a canonical form
 
         Raises EndpointFault.
         """
-        with map_provider_errors(context):
+        errors, decoder = map_provider_errors(context), STRICT_JSON_DECODER if strict else JSON_DECODER
+        sse_decoder, is_first, count = SSEDecoder(self._limits.event_bytes), True, 0
+        with errors:
             response = await self._http_client.send(self._build_request(path, body, query, headers), stream=True)
-        try:
-            if not response.is_success:
-                with map_provider_errors(context):
+            try:
+                if not response.is_success:
                     await response.aread()
-                raise fault_from_response(response, context)
-            async with aclosing(
-                _iter_json_values(response, context, self._limits, STRICT_JSON_DECODER if strict else JSON_DECODER)
-            ) as values:
-                async for value in values:
-                    yield value
-        finally:
-            with map_provider_errors(context, is_streaming=True):
-                await response.aclose()
+                    raise fault_from_response(response, context)
+                async with aclosing(response.aiter_bytes()) as pieces:
+                    time_slice, waits_from = TimeSlice(), monotonic()
+                    async for piece in pieces:
+                        if len(piece) <= SMALL_READ_BYTES:
+                            time_slice.end += monotonic() - waits_from
+                        if is_first and piece.strip():
+                            is_first = False
+                            if piece.lstrip().startswith((b"{", b"[")):
+                                yield await self._read_json(piece, pieces, decoder)
+                                return
+                        for part in _split_chunk(piece):
+                            events = sse_decoder.feed(part)
+                            if monotonic() > time_slice.end:
+                                await time_slice.checkpoint()
+                            for data in events:
+                                if data.startswith(DONE_MARKER):
+                                    await _drain_response(pieces, context)
+                                    yield DONE_MARKER
+                                    return
+                                value = (
+                                    decoder.decode(data)
+                                    if len(data) < LARGE_EVENT_BYTES
+                                    else await parse_large_json(data, self._limits.event_bytes, decoder)
+                                )
+                                errors.is_streaming = True
+                                count += 1
+                                if count > self._limits.answer_events:
+                                    raise LimitReached("answer_events", self._limits.answer_events)
+                                yield value
+                                if monotonic() > time_slice.end:
+                                    await time_slice.checkpoint()
+                        waits_from = monotonic()
+            finally:
+                with map_provider_errors(context, is_streaming=True):
+                    await response.aclose()
+
+    async def _read_json(self, start: bytes, pieces: AsyncIterator[bytes], decoder: json.JSONDecoder) -> Json:
+        """Read a body that is one JSON value, and begins with `start`. Raises LimitReached, ValueError."""
+        body = BytesIO()
+        body.write(start)
+        async for piece in pieces:
+            body.write(piece)
+            if body.tell() > self._limits.event_bytes:
+                raise LimitReached("event_bytes", self._limits.event_bytes)
+        return await parse_large_json(body.getvalue().decode(), self._limits.event_bytes, decoder)
 
     @asynccontextmanager
     async def send_bytes(
@@ -198,7 +240,7 @@ class SSEDecoder:
     def __init__(self, max_bytes: int = DEFAULT_RESPONSE_LIMITS.event_bytes) -> None:
         """Buffer at most `max_bytes` bytes of one event."""
         self._max_event_bytes = max_bytes
-        self._partial_line, self._data = BytesIO(), BytesIO()
+        self._partial_line, self._data = bytearray(), bytearray()
         self._ended_with_cr, self._is_first_line = False, True
 
     def feed(self, chunk: bytes) -> list[str]:
@@ -206,98 +248,37 @@ class SSEDecoder:
         if self._ended_with_cr and chunk.startswith(b"\n"):  # the second half of a CRLF that was split
             chunk = chunk[1:]
         self._ended_with_cr = chunk.endswith(b"\r")
-        events = []
+        events, partial_line, event_data = [], self._partial_line, self._data
         for line in chunk.splitlines(keepends=True):
             if not line.endswith((b"\n", b"\r")):
-                self._partial_line.write(line)
+                partial_line += line
                 continue
-            if self._partial_line.tell():
-                line = _take_buffer(self._partial_line) + line
+            if partial_line:
+                line = bytes(partial_line) + line
+                partial_line.clear()
             if self._is_first_line:
                 line, self._is_first_line = line.removeprefix(BOM_UTF8), False
             line = line.rstrip(b"\r\n")
             if line.startswith(b"data:"):
-                self._data.write(line[5:].removeprefix(b" ") + b"\n")
-            elif not line and self._data.tell():
-                events.append(_take_buffer(self._data)[:-1].decode())
-        if self._partial_line.tell() + self._data.tell() > self._max_event_bytes:
+                event_data += line[5:].removeprefix(b" ") + b"\n"
+            elif not line and event_data:
+                del event_data[-1]
+                events.append(event_data.decode())
+                event_data.clear()
+        if len(partial_line) + len(event_data) > self._max_event_bytes:
             raise LimitReached("event_bytes", self._max_event_bytes)
         return events
-
-
-def _take_buffer(buffer: BytesIO) -> bytes:
-    content = buffer.getvalue()
-    buffer.seek(0)
-    buffer.truncate()
-    return content
-
-
-async def _iter_json_values(
-    response: "Response", context: ErrorContext, limits: ResponseLimits, decoder: json.JSONDecoder
-) -> AsyncGenerator[Json, None]:
-    """Yield the JSON values of a stream, and `DONE_MARKER` where the server sends it. Raises EndpointFault.
-
-    A body that begins with a brace is one JSON value: the answer of a server that does not stream, or an error.
-    """
-    sse_decoder, event_count = SSEDecoder(limits.event_bytes), 0
-    mapped_errors, time_slice = map_provider_errors(context), TimeSlice()
-    is_first = True
-    async with aclosing(response.aiter_bytes()) as pieces:
-        while True:
-            with mapped_errors:
-                piece = await anext(pieces, None)
-            if is_first and piece and piece.strip():
-                is_first = False
-                if piece.lstrip().startswith((b"{", b"[")):
-                    with mapped_errors:
-                        yield await parse_large_json(
-                            await _read_whole(piece, pieces, limits), limits.event_bytes, decoder
-                        )
-                    return
-            for part in _split_chunk(piece):
-                with mapped_errors:
-                    events = sse_decoder.feed(part)
-                await time_slice.checkpoint()
-                for data in events:
-                    if data.startswith(DONE_MARKER):
-                        await _drain_response(pieces, context)
-                        yield DONE_MARKER
-                        return
-                    with mapped_errors:
-                        is_small = len(data) < LARGE_EVENT_BYTES
-                        value = (
-                            decoder.decode(data)
-                            if is_small
-                            else await parse_large_json(data, limits.event_bytes, decoder)
-                        )
-                    mapped_errors.is_streaming = True
-                    event_count += 1
-                    if event_count > limits.answer_events:
-                        raise LimitReached("answer_events", limits.answer_events)
-                    yield value
-                    await time_slice.checkpoint()
-            if piece is None:
-                return
-
-
-async def _read_whole(start: bytes, pieces: AsyncIterator[bytes], limits: ResponseLimits) -> str:
-    """Read the rest of a body that is not a stream. Raises LimitReached."""
-    body = BytesIO()
-    body.write(start)
-    async for piece in pieces:
-        body.write(piece)
-        if body.tell() > limits.event_bytes:
-            raise LimitReached("event_bytes", limits.event_bytes)
-    return body.getvalue().decode()
 
 
 READ_CHUNK_BYTES = 8 * 1024
 """Bytes of a stream that are parsed before other tasks may run."""
 
 
-def _split_chunk(chunk: bytes | None) -> list[bytes]:
-    if chunk is None:
-        return [b""]
+SMALL_READ_BYTES = 2 * 1024
+"""Bytes; the wait for a read of up to so many does not count for the time slice: its events take a part of one only."""
+
+
+def _split_chunk(chunk: bytes) -> list[bytes]:
     return (
         [chunk]
         if len(chunk) <= READ_CHUNK_BYTES
@@ -324,14 +305,14 @@ class TimeSlice:
     """
 
     def __init__(self) -> None:
-        self._clock = asyncio.get_running_loop().time
-        self._slice_start = self._clock()
+        self.end = monotonic() + TIME_SLICE_S
 
     async def checkpoint(self) -> None:
-        """Wait for a turn if the time slice is used up. Waiting for the network counts too and costs a pass."""
-        if self._clock() - self._slice_start > TIME_SLICE_S:
-            await _ROUND_ROBINS.setdefault(asyncio.get_running_loop(), RoundRobin()).wait_turn()
-            self._slice_start = self._clock()
+        """Wait for a turn if the time slice is used up; a caller may add the time that it waited to `end`."""
+        if monotonic() > self.end:
+            loop = asyncio.get_running_loop()
+            await (_ROUND_ROBINS.get(loop) or _ROUND_ROBINS.setdefault(loop, RoundRobin())).wait_turn()
+            self.end = monotonic() + TIME_SLICE_S
 
 
 class RoundRobin:

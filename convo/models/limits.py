@@ -4,6 +4,7 @@ A response that exceeds a limit is closed, and its connection too; `LimitReached
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import aclosing
 from typing import TypeVar
@@ -11,6 +12,7 @@ from typing import TypeVar
 from convo.config.settings import ResponseLimits
 from convo.errors import LimitReached
 from convo.history.accumulator import ITEM_EVENTS, START_EVENTS, TERMINAL_EVENTS
+from convo.history.call_ids import CallIdRenamer
 from convo.history.items import Json, StreamEvent
 from convo.models.http import JSON_VALUE_OVERHEAD_BYTES, TimeSlice
 
@@ -30,64 +32,115 @@ async def apply_idle_limit(response: Awaitable[_T], limits: ResponseLimits) -> _
 
 
 async def limit_response_events(
-    events: AsyncGenerator[StreamEvent, None], limits: ResponseLimits
+    events: AsyncGenerator[StreamEvent, None], limits: ResponseLimits, renamer: CallIdRenamer | None = None
 ) -> AsyncGenerator[StreamEvent, None]:
     """Yield the events of one response as long as they stay within `limits`; close them at the end.
+
+    renamer:  gives the calls the ids that clients see
 
     Raises LimitReached.
     """
     clock, size, count = asyncio.get_running_loop().time, OutputSize(), 0
-    deadline = clock() + limits.answer_s
-    idle_deadline = clock() + limits.idle_s
+    timer = _ReadTimer(clock() + limits.answer_s, clock() + limits.idle_s)
     async with aclosing(events):
-        while True:
-            timeout = asyncio.timeout_at(min(deadline, idle_deadline))
-            try:
-                async with timeout:
+        try:
+            while True:
+                task = timer.task = asyncio.current_task()
+                assert task is not None
+                if timer.handle is None:
+                    timer.start()
+                cancellations = task.cancelling()
+                try:
                     event = await anext(events, None)
-            except TimeoutError as error:
-                if not timeout.expired():
+                except BaseException as error:
+                    if timer.limit and task.uncancel() <= cancellations and isinstance(error, asyncio.CancelledError):
+                        raise LimitReached(timer.limit, getattr(limits, timer.limit)) from error
                     raise
-                limit = "answer_s" if deadline <= idle_deadline else "idle_s"
-                raise LimitReached(limit, getattr(limits, limit)) from error
-            if event is None:
-                return
-            count += 1
-            if count > limits.answer_events:
-                raise LimitReached("answer_events", limits.answer_events)
-            if event["type"].startswith("response.") and event["type"] not in START_EVENTS:
-                idle_deadline = clock() + limits.idle_s
-                await size.add_event(event)
-                if size.size_bytes > limits.output_bytes:
-                    raise LimitReached("output_bytes", limits.output_bytes)
-            yield event
+                timer.task = None
+                if timer.limit:  # the event came before the cancellation
+                    task.uncancel()
+                    timer.limit = None
+                if event is None:
+                    return
+                count += 1
+                if count > limits.answer_events:
+                    raise LimitReached("answer_events", limits.answer_events)
+                kind = event["type"]
+                if kind.startswith("response.") and kind not in START_EVENTS:
+                    timer.idle_deadline = clock() + limits.idle_s
+                    delta = event.get("delta")
+                    if type(delta) is str and kind.endswith(".delta"):  # the commonest events
+                        index = event.get("output_index")
+                        size.item_bytes[index if type(index) is int else -1] += len(delta)
+                        size.size_bytes += len(delta)
+                    else:
+                        await size.add_event(event)
+                    if size.size_bytes > limits.output_bytes:
+                        raise LimitReached("output_bytes", limits.output_bytes)
+                if renamer is not None and ("item" in event or "response" in event):
+                    event = renamer.rename_event(event)
+                yield event
+        finally:
+            if timer.handle is not None:
+                timer.handle.cancel()
+
+
+class _ReadTimer:
+    """Cancels the task that reads an event at the deadlines of its stream, in seconds on the loop's clock.
+
+    One timer serves all events: if a deadline has moved when it fires, it is set again.
+
+    task:   the reader; None while an event is being used, which takes no time of the limits
+    limit:  the limit for which the reader was cancelled
+    """
+
+    def __init__(self, deadline: float, idle_deadline: float) -> None:
+        self._deadline, self.idle_deadline = deadline, idle_deadline
+        self.task: asyncio.Task[object] | None = None
+        self.handle: asyncio.TimerHandle | None = None
+        self.limit: str | None = None
+
+    def start(self) -> None:
+        self.handle = asyncio.get_running_loop().call_at(min(self._deadline, self.idle_deadline), self._fire)
+
+    def _fire(self) -> None:
+        self.handle = None
+        if self.task is None:
+            return  # the next read starts it
+        if asyncio.get_running_loop().time() < min(self._deadline, self.idle_deadline):
+            self.start()
+        else:
+            self.limit = "answer_s" if self._deadline <= self.idle_deadline else "idle_s"
+            self.task.cancel()
 
 
 class OutputSize:
-    """Measures the size of a response's items: one byte a character, plus an overhead for each value."""
+    """Measures the size of a response's items: one byte a character, plus an overhead for each value.
+
+    item_bytes: by `output_index`; events without a valid one are of the item -1
+    """
 
     def __init__(self) -> None:
         self.size_bytes = 0
-        self._item_sizes: dict[int, int] = {}
+        self.item_bytes: defaultdict[int, int] = defaultdict(int)
 
     async def add_event(self, event: StreamEvent) -> None:
         event_type, index = event["type"], event.get("output_index")
         index = index if isinstance(index, int) else -1
         if event_type.endswith(".delta"):
-            delta = event.get("delta")
-            self._add(index, len(delta) if isinstance(delta, str) else await measure_json_bytes(delta))
+            added_bytes = await measure_json_bytes(event.get("delta"))
         elif event_type in ITEM_EVENTS:
-            self._add(index, await measure_json_bytes(event.get("item")) - self._item_sizes.get(index, 0))
+            added_bytes = await measure_json_bytes(event.get("item")) - self.item_bytes[index]
         elif event_type == "response.content_part.added":
-            self._add(index, await measure_json_bytes(event.get("part")))
-        elif event_type in TERMINAL_EVENTS:
-            response = event.get("response")
-            output = response.get("output") if isinstance(response, Mapping) else None
-            self.size_bytes = max(self.size_bytes, await measure_json_bytes(output))
-
-    def _add(self, index: int, size: int) -> None:
-        self._item_sizes[index] = self._item_sizes.get(index, 0) + size
-        self.size_bytes += size
+            added_bytes = await measure_json_bytes(event.get("part"))
+        else:
+            if event_type in TERMINAL_EVENTS:
+                response = event.get("response")
+                output = response.get("output") if isinstance(response, Mapping) else None
+                self.size_bytes = max(self.size_bytes, await measure_json_bytes(output))
+            return
+        self.item_bytes[index] += added_bytes
+        self.size_bytes += added_bytes
 
 
 async def measure_json_bytes(value: Json) -> int:

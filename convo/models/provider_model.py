@@ -21,15 +21,19 @@ class ProviderModel:
         self._model, self._limits, self._is_chat = model, limits, is_chat
         self._is_warm = False
 
-    async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        if not self._is_warm:  # the package is imported in a thread: an import in the event loop blocks it for a second
-            await self._model.warm(request.model)
-            self._is_warm = True
+    def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        if not self._is_warm:
+            return self._warm_and_respond(request)
         renamer = self._make_renamer(request)
-        events = self._model.respond(replace(request, input=renamer.input))
-        async with aclosing(limit_response_events(events, self._limits)) as limited_events:
-            async for event in limited_events:
-                yield renamer.rename_event(event)
+        return limit_response_events(self._model.respond(replace(request, input=renamer.input)), self._limits, renamer)
+
+    async def _warm_and_respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        """Import the package in a thread, then respond: an import in the event loop blocks it for a second."""
+        await self._model.warm(request.model)
+        self._is_warm = True
+        async with aclosing(self.respond(request)) as events:
+            async for event in events:
+                yield event
 
     async def warm(self, model: str) -> None:
         await self._model.warm(model)

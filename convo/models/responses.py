@@ -87,9 +87,8 @@ class ResponsesModel:
         async with aclosing(self._get_client().stream_json("/responses", body, context, strict=True)) as values:
             async for value in values:
                 for event in reader.read(value):
-                    failure = fault_from_event(event, context, is_streaming=is_streaming)
-                    if failure:
-                        raise failure
+                    if event["type"] == "error":
+                        raise fault_from_event(event, context, is_streaming=is_streaming)
                     translated = translate_event(event, issuer, request.model, is_compared=is_compared)
                     if translated is None:
                         continue
@@ -178,7 +177,7 @@ async def _drain_events(values: AsyncGenerator[Json, None]) -> None:
                 pass
 
 
-_DROPPED_FIELDS = frozenset({"sequence_number", "obfuscation"})
+_DROPPED_FIELDS = ("sequence_number", "obfuscation")
 
 _DEFAULT_ERROR = {"code": "server_error", "message": "The provider stopped the response."}
 
@@ -195,8 +194,12 @@ def translate_event(
         return _make_terminal_event(event, issuer, model, is_compared=is_compared)
     if name in START_EVENTS or not name.startswith("response."):
         return None
-    fields = {name: value for name, value in event.items() if name not in _DROPPED_FIELDS}
-    return {**fields, "item": tag_encrypted_content(event["item"], issuer)} if name in ITEM_EVENTS else fields
+    fields = dict(event)
+    for dropped in _DROPPED_FIELDS:
+        fields.pop(dropped, None)
+    if name in ITEM_EVENTS:
+        fields["item"] = tag_encrypted_content(event["item"], issuer)
+    return fields
 
 
 def _make_terminal_event(event: StreamEvent, issuer: IssuerTag, model: str, *, is_compared: bool) -> StreamEvent:

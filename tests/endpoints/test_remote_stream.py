@@ -90,4 +90,3 @@ def test_an_event_is_passed_on_unchanged() -> None:
     event = {"type": "response.tea", "cups": 9007199254740993, "lid": None}
     [read] = ResponsesReader().read(event)
     assert read is event
-    assert fault_from_event(event, CONTEXT, is_streaming=False) is None

@@ -1,9 +1,10 @@
 """A response is measured event by event and closed at the limit."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import Any
+from contextvars import Context
+from typing import Any, TypeVarTuple
 
 import pytest
 
@@ -52,13 +53,23 @@ SIZES: list[tuple[list[StreamEvent], int]] = [
 ]
 
 
+Arguments = TypeVarTuple("Arguments")
+
+
 class SteppedLoop(asyncio.SelectorEventLoop):
     """An event loop whose clock changes only by `advance`."""
 
     now_s = 0.0
+    timer_count = 0
 
     def time(self) -> float:
         return self.now_s
+
+    def call_at(
+        self, when: float, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        self.timer_count += 1
+        return super().call_at(when, callback, *args, context=context)
 
     async def advance(self, seconds: float) -> None:
         """Add `seconds` to the time and run the timers that are due."""
@@ -159,6 +170,57 @@ def test_the_limit_of_the_whole_response_counts_from_its_start() -> None:
     assert forwarded == 2
     assert limit_error is not None
     assert (limit_error.limit, limit_error.maximum) == ("limits.answer_s", 10)
+
+
+def test_all_events_between_two_deadlines_share_one_timer() -> None:
+    with asyncio.Runner(loop_factory=SteppedLoop) as runner:
+        runner.run(read(ResponseLimits(idle_s=10), *(delta("a"), 4.0) * 5))
+        loop = runner.get_loop()
+    assert isinstance(loop, SteppedLoop)
+    assert loop.timer_count == 3  # at 10 s, at 18 s because of the event at 8 s, and at 26 s
+
+
+@pytest.mark.parametrize(("pause", "is_refused"), [((), False), ((0.0,), True)])
+def test_the_time_in_which_an_event_is_used_ends_a_read_only_if_it_waits(
+    pause: tuple[float, ...], is_refused: bool
+) -> None:
+    async def use_slowly() -> list[StreamEvent]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SteppedLoop)
+        source = stream(delta("a"), *pause, ending([]))
+        events = []
+        async with aclosing(limit_response_events(source, ResponseLimits(idle_s=10))) as limited_events:
+            async for event in limited_events:
+                events.append(event)
+                await loop.advance(20)
+        return events
+
+    with asyncio.Runner(loop_factory=SteppedLoop) as runner:
+        if is_refused:
+            with pytest.raises(LimitReached, match=r"limits\.idle_s"):
+                runner.run(use_slowly())
+        else:
+            assert len(runner.run(use_slowly())) == 2
+
+
+async def test_a_cancellation_from_outside_at_the_limit_stays_one() -> None:
+    closed = asyncio.Event()
+
+    async def silent() -> AsyncGenerator[StreamEvent, None]:
+        try:
+            yield delta("a")
+            reader.cancel()
+            await asyncio.sleep(30)
+        finally:
+            closed.set()
+
+    async def read_all() -> None:
+        _ = [event async for event in limit_response_events(silent(), ResponseLimits(idle_s=0.0))]
+
+    reader = asyncio.create_task(read_all())
+    with pytest.raises(asyncio.CancelledError):
+        await reader
+    assert closed.is_set()
 
 
 async def test_a_timeout_of_the_source_is_passed_on_unchanged() -> None:
