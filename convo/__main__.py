@@ -11,10 +11,10 @@ import sys
 
 from convo import __version__
 
-GC_THRESHOLD = 50_000
-"""New objects before a garbage collection. Imports make many objects and drop none; collecting
-after every 700 of them, the default, takes a twentieth of a short command's time. Commands that
-run for hours collect more often, see `convo.runtime.collect_garbage_often`.
+GC_THRESHOLD = 200_000
+"""New objects before a garbage collection. Imports make many objects and drop none: a collection of
+the first 50,000 takes a twentieth of a short command's time, and 50,000 is what `convo inspect` makes.
+Commands that run for hours collect more often, see `convo.runtime.collect_garbage_often`.
 """
 
 

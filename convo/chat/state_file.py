@@ -1,7 +1,8 @@
 """Read and write RunState files.
 
 Files are written atomically with mode 0600: a state has the whole history and the application's context.
-At most one byte more than a state may have is read.
+At most one byte more than a state may have is read. The reader and the writer of states are imported with the
+first state: commands look whether a handle names a state, and most handles do not.
 """
 
 import json
@@ -9,15 +10,14 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from convo.chat.files import PRIVATE_MODE, format_os_error, resolve_links, write_atomic
 from convo.errors import InvalidRunState, InvalidUsage, NotFound, StoreFault, StoreReadOnly, Unreadable
 from convo.history.items import Json
-from convo.runstate.document import MAX_STATE_BYTES
-from convo.runstate.reader import parse_run_state
-from convo.runstate.run_state import RunState
-from convo.runstate.writer import serialize_run_state
+
+if TYPE_CHECKING:
+    from convo.runstate.run_state import RunState
 
 STATE_FIELDS = ("$schemaVersion", "current_agent", "current_turn", "currentAgent")
 """Fields of every state, by which one that lacks some of them is still recognized."""
@@ -31,7 +31,7 @@ STATE_START = re.compile(
 """The beginning of a state, also of a truncated one; `RunState.to_string` writes the version first."""
 
 
-def load_state_file(path: str) -> RunState:
+def load_state_file(path: str) -> "RunState":
     """Return the state in a file.
 
     Raises NotFound, Unreadable, and InvalidRunState with the file name in front.
@@ -39,8 +39,10 @@ def load_state_file(path: str) -> RunState:
     return parse_state_bytes(read_state_bytes(path), path)
 
 
-def parse_state_bytes(data: bytes, name: str) -> RunState:
+def parse_state_bytes(data: bytes, name: str) -> "RunState":
     """Parse a state. Raises InvalidRunState with `name` in front."""
+    from convo.runstate.reader import parse_run_state
+
     try:
         return parse_run_state(data)
     except InvalidRunState as error:
@@ -65,6 +67,8 @@ def read_state_bytes(path: str) -> bytes:
 
 def read_state_stream(stream: BinaryIO) -> bytes:
     """Read a stream, at most one byte more than a state may have."""
+    from convo.runstate.document import MAX_STATE_BYTES
+
     return stream.read(MAX_STATE_BYTES + 1)
 
 
@@ -85,11 +89,13 @@ def is_state_like(data: bytes) -> bool:
     return isinstance(document, dict) and not document.keys().isdisjoint(STATE_FIELDS)
 
 
-def save_state_file(state: RunState, path: str) -> None:
+def save_state_file(state: "RunState", path: str) -> None:
     """Replace the content of a file by `state`, atomically, with mode 0600.
 
     Raises InvalidUsage, StoreReadOnly, StoreFull, StoreFault, Unreadable; the file is then unchanged.
     """
+    from convo.runstate.writer import serialize_run_state
+
     write_atomic(check_state_path(path), serialize_run_state(state), mode=PRIVATE_MODE)
 
 

@@ -8,10 +8,10 @@ agent run is part of the view.
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from convo.chat.files import ReplayFile
-from convo.chat.item_file import read_item_file
 from convo.chat.lookup import (
     find_session_by_handle,
     load_link,
@@ -21,13 +21,10 @@ from convo.chat.lookup import (
     resolve_handle,
     to_absolute_path,
 )
-from convo.chat.session_record import describe_session_writer
-from convo.endpoints.base import PAGE_ITEMS, Endpoint, list_all_items
 from convo.errors import AmbiguousHandle, ConvoError, InvalidRunState, ItemDeleted, NotFound, Unreadable
 from convo.history.items import Json, Response
 from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, Link, Session, Strategy
 from convo.history.tree import Key, Path, root_key
-from convo.inspect.diff import describe_drift
 from convo.inspect.run_timeline import RunTimeline, build_run_timeline
 from convo.inspect.tree import ancestor_ids, build_remote_chain, order_by_conversation
 from convo.inspect.view import ConversationView, OpenRun, PathIndex
@@ -35,6 +32,9 @@ from convo.runtime import report_progress
 from convo.stores.base import AgentRun, Store, load_conversation
 from convo.strategies.selection import owner_of_handle
 from convo.strategies.strategy import STRATEGIES
+
+if TYPE_CHECKING:
+    from convo.endpoints.base import Endpoint
 
 
 async def load_handle_view(
@@ -89,6 +89,8 @@ async def load_file_view(store: Store, file_path: str) -> ConversationView:
     session = await find_session_by_handle(store, to_absolute_path(file_path))
     if session:
         return replace(await load_session_view(store, session), handle=file_path)
+    from convo.chat.item_file import read_item_file
+
     path = Path(root_key(store.tenant)).append(read_item_file(file_path).items)
     path_index = PathIndex(path.root)
     path_index.add(path)
@@ -239,8 +241,7 @@ SESSION_LOADERS: dict[str, Callable[[Store, str], Awaitable[Session]]] = {
 # -- the state in a record, compared with its owner where that needs no request --------------------
 
 
-@dataclass(frozen=True)
-class RecordedState:
+class RecordedState(NamedTuple):
     """The state in a session record.
 
     notes:            differences from the owner, for the user
@@ -269,14 +270,16 @@ async def _load_replay_state(store: Store, session: Session) -> RecordedState:
     """Return the state of a replayed conversation; the file owns it, so edits of the file win over the record."""
     state, file = await _load_session_state(store, session), ReplayFile(session.handle or "")
     if not file.exists():
-        return replace(state, notes=(f"{file.path} does not exist; this is its recorded content",))
+        return state._replace(notes=(f"{file.path} does not exist; this is its recorded content",))
     try:
         items = file.read()
     except Unreadable as error:
-        return replace(state, notes=(f"{error.message}; this is its recorded content",))
+        return state._replace(notes=(f"{error.message}; this is its recorded content",))
     file_path = Path(state.path.root).append(items)
     if file_path.head in (session.file_head or state.path.root, state.path.head):
         return state
+    from convo.inspect.diff import describe_drift
+
     difference = describe_drift(state.path.items, items, "the file")
     return RecordedState(file_path, file_path.head, (f"{difference}: it was edited",) if difference else ())
 
@@ -287,10 +290,12 @@ async def _load_conversation_state(store: Store, session: Session) -> RecordedSt
         return state
     conversation = await store.conversation(session.handle)
     if conversation is None:
-        return replace(state, notes=(f"{session.handle} no longer exists; this is the local copy",))
+        return state._replace(notes=(f"{session.handle} no longer exists; this is the local copy",))
+    from convo.inspect.diff import describe_drift
+
     owner_path = await store.path(conversation.head)
     difference = describe_drift(state.path.up_to(state.confirmed_head).items, owner_path.items, "the conversation")
-    return replace(state, notes=(difference,) if difference else ())
+    return state._replace(notes=(difference,) if difference else ())
 
 
 STATE_LOADERS: dict[Strategy, Callable[[Store, Session], Awaitable[RecordedState]]] = {
@@ -413,7 +418,7 @@ NOT_FOUND_STATUS = 404
 """The status for an object that an endpoint does not have, or no longer."""
 
 
-async def fetch_remote_view(endpoint: Endpoint, handle: str, *, root: Key, provider: str) -> ConversationView:
+async def fetch_remote_view(endpoint: "Endpoint", handle: str, *, root: Key, provider: str) -> ConversationView:
     """Fetch the view of `resp_...` or `conv_...` from `endpoint`.
 
     root:      the root of the keys of the items
@@ -425,7 +430,9 @@ async def fetch_remote_view(endpoint: Endpoint, handle: str, *, root: Key, provi
     return await _fetch_chain(endpoint, handle, root, provider)
 
 
-async def _fetch_conversation(endpoint: Endpoint, handle: str, root: Key) -> ConversationView:
+async def _fetch_conversation(endpoint: "Endpoint", handle: str, root: Key) -> ConversationView:
+    from convo.endpoints.base import PAGE_ITEMS, list_all_items
+
     await endpoint.retrieve_conversation(handle)
     items = await list_all_items(
         lambda after: endpoint.list_conversation_items(handle, after=after, limit=PAGE_ITEMS, order="asc")
@@ -447,7 +454,9 @@ async def _fetch_conversation(endpoint: Endpoint, handle: str, root: Key) -> Con
     )
 
 
-async def _fetch_chain(endpoint: Endpoint, handle: str, root: Key, provider: str) -> ConversationView:
+async def _fetch_chain(endpoint: "Endpoint", handle: str, root: Key, provider: str) -> ConversationView:
+    from convo.endpoints.base import PAGE_ITEMS, list_all_items
+
     responses, notes = await _fetch_response_and_previous(endpoint, handle)
     context = await list_all_items(
         lambda after: endpoint.list_input_items(handle, after=after, limit=PAGE_ITEMS, order="asc")
@@ -467,7 +476,7 @@ async def _fetch_chain(endpoint: Endpoint, handle: str, root: Key, provider: str
     )
 
 
-async def _fetch_response_and_previous(endpoint: Endpoint, handle: str) -> tuple[list[Response], tuple[str, ...]]:
+async def _fetch_response_and_previous(endpoint: "Endpoint", handle: str) -> tuple[list[Response], tuple[str, ...]]:
     """Fetch the response and those before it, oldest first, and a note if the chain was not read from its start."""
     responses = {handle: await endpoint.retrieve(handle)}
     before = responses[handle].get("previous_response_id")
@@ -519,6 +528,8 @@ async def _to_open_run(store: Store, session: Session, row: AgentRun) -> OpenRun
         return None
     if row.status == "paused":
         return OpenRun(row.id, _get_pending_ids(row.document), is_paused=True)
+    from convo.chat.session_record import describe_session_writer
+
     return OpenRun(row.id, process=await describe_session_writer(store, session))
 
 

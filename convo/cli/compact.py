@@ -20,13 +20,12 @@ from convo.cli.deps import choose_session_model, endpoint_session, make_request_
 from convo.cli.output import print_line, print_notice
 from convo.compaction.planning import CompactionOptions
 from convo.config.loader import SettingFlags, load_settings
-from convo.config.settings import Settings
+from convo.config.settings import EDITING_PLAIN, Settings
 from convo.errors import Busy, NotFound
 from convo.history.items import Json
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
 from convo.strategies.selection import is_session_handle, select_owner
-from convo.terminal.prompt import EDITING_PLAIN
 from convo.terminal.report_views import render_compaction, render_compaction_preview
 from convo.terminal.terminal import detect_display
 from convo.terminal.waiting import WaitingLine

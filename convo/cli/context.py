@@ -37,7 +37,7 @@ from convo.cli.deps import (
 from convo.cli.output import print_notice
 from convo.cli.run_options import AgentSource, RunFlags
 from convo.config.loader import ACTIVE_PROFILE, choose_model
-from convo.config.settings import ModelChoice, Settings
+from convo.config.settings import EDITING_PLAIN, ModelChoice, Settings
 from convo.config.storage import EPHEMERAL_STORE_TYPES
 from convo.config.values import Layer, describe_percent_as_tokens, suggest_fraction_command
 from convo.errors import Busy, Conflict, ConvoError, InvalidUsage, ModelMissing, NotFound
@@ -54,7 +54,6 @@ from convo.terminal.answer import (
     format_reasoning_line,
     make_answer_renderer,
 )
-from convo.terminal.prompt import EDITING_PLAIN
 from convo.terminal.status_line import LoadingTime, format_lost_input, format_receipt
 from convo.terminal.terminal import (
     AnswerRenderer,

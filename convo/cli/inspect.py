@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from shlex import quote
+from typing import TYPE_CHECKING
 
 from convo.chat.files import resolve_links, write_atomic
 from convo.chat.lookup import to_absolute_path
@@ -26,9 +27,7 @@ from convo.cli.state_input import print_rendered, render_run_state_in_format
 from convo.config.loader import load_settings
 from convo.errors import InvalidUsage
 from convo.history.records import UNFINISHED_STATUSES, Link
-from convo.inspect.serialize import conversation_to_json
 from convo.inspect.view import ConversationView
-from convo.runstate.run_state import RunState
 from convo.runtime import SystemClock
 from convo.terminal.inspect_view import (
     build_tree_rows,
@@ -39,12 +38,14 @@ from convo.terminal.inspect_view import (
     render_path_items,
     render_token_chart,
 )
-from convo.terminal.prompt import DUMB_TERMINALS
-from convo.terminal.terminal import DisplayOptions, detect_display, format_count, table_lines
+from convo.terminal.terminal import DUMB_TERMINALS, DisplayOptions, detect_display, format_count, table_lines
+
+if TYPE_CHECKING:
+    from convo.runstate.run_state import RunState
 
 
 def print_views(
-    views: Sequence[ConversationView | RunState],
+    views: "Sequence[ConversationView | RunState]",
     handles: Sequence[str],
     output_format: str,
     *,
@@ -57,15 +58,17 @@ def print_views(
     """
     display = detect_display(sys.stdout, os.environ)._replace(has_all_columns=all_columns)
     texts = (
-        render_run_state_in_format(view, handle, output_format, display)
-        if isinstance(view, RunState)
-        else VIEW_RENDERERS[output_format](view, display)
+        VIEW_RENDERERS[output_format](view, display)
+        if isinstance(view, ConversationView)
+        else render_run_state_in_format(view, handle, output_format, display)
         for view, handle in zip(views, handles, strict=True)
     )
     print_rendered(texts, output_format, paged=paged)
 
 
 def _render_json(view: ConversationView, display: DisplayOptions) -> str:
+    from convo.inspect.serialize import conversation_to_json
+
     return json.dumps(conversation_to_json(view))
 
 
@@ -86,7 +89,7 @@ VIEW_RENDERERS: dict[str, Callable[[ConversationView, DisplayOptions], str]] = {
 }
 
 
-def write_html_page(views: Sequence[ConversationView | RunState], handles: Sequence[str], file: Path | None) -> None:
+def write_html_page(views: "Sequence[ConversationView | RunState]", handles: Sequence[str], file: Path | None) -> None:
     """Write a page about `views` to a private file, or to stdout.
 
     Raises InvalidUsage for a paused run or for the file of a conversation itself, and StoreReadOnly, StoreFull or

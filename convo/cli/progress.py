@@ -180,7 +180,8 @@ def forbid_progress() -> Iterator[None]:
 def _can_show(settings: "Settings") -> bool:
     if not (_is_allowed.get() and sys.stderr.isatty()) or _is_pipe(sys.stdout):
         return False
-    from convo.terminal.prompt import DUMB_TERMINALS, EDITING_PLAIN
+    from convo.config.settings import EDITING_PLAIN
+    from convo.terminal.terminal import DUMB_TERMINALS
 
     return settings.editing != EDITING_PLAIN and os.environ.get("TERM", "dumb") not in DUMB_TERMINALS
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 
-from convo.chat.conversation import find_turn_end
 from convo.chat.lookup import has_handle, load_sent_body, split_turn_suffix
 from convo.chat.view_loader import fetch_remote_view, load_file_view, load_handle_view
 from convo.cli.deps import endpoint_session, make_recorded_endpoint, open_configured_store, read_from_store
@@ -24,7 +23,6 @@ from convo.config.values import Layer, SettingSource
 from convo.errors import InvalidUsage, ItemDeleted, NotFound, Unreachable, WrongOwner
 from convo.history.records import Scope
 from convo.history.tree import root_key
-from convo.inspect.diff import describe_drift
 from convo.inspect.tree import find_branch_links
 from convo.inspect.view import ConversationView
 from convo.stores.base import Store
@@ -114,6 +112,8 @@ class HandleResolver:
         view = await self._resolve_conversation(base_handle)
         if view.unreadable_head:
             raise ItemDeleted(view.unreadable_head)
+        from convo.chat.conversation import find_turn_end
+
         path = view.path.first(find_turn_end(view.path.items, turn))
         if not view.links and view.session is None and not STRATEGIES[view.strategy].is_server_side:
             return replace(view, handle=handle, path=path, confirmed_head=path.head)
@@ -159,6 +159,8 @@ class HandleResolver:
         except Unreachable as failure:
             print_notice(f"{failure.message}; showing the local mirror")
             return mirror
+        from convo.inspect.diff import describe_drift
+
         drift = describe_drift(mirror.path.up_to(mirror.confirmed_head).items, owner_view.path.items, "the endpoint")
         return replace(owner_view, notes=(*owner_view.notes, drift or "the local mirror is the same"))
 

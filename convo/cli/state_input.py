@@ -9,21 +9,21 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from convo.chat.files import format_os_error
 from convo.chat.state_file import is_state_like, parse_state_bytes, read_state_bytes, read_state_stream
 from convo.errors import AmbiguousHandle, InvalidUsage, Unreadable
-from convo.runstate.reader import run_state_summary_to_json
-from convo.runstate.run_state import RunState
-from convo.runstate.writer import serialize_run_state
 from convo.terminal.pager import print_paged
-from convo.terminal.run_state_view import render_paused_state
 from convo.terminal.terminal import DisplayOptions, detect_display
+
+if TYPE_CHECKING:
+    from convo.runstate.run_state import RunState
 
 STDIN_HANDLE = "-"
 
 
-def find_run_state(handle: str, config: Path | None) -> RunState | None:
+def find_run_state(handle: str, config: Path | None) -> "RunState | None":
     """Return the state that a handle of `convo inspect` names; None for another handle.
 
     Raises InvalidRunState or Unreadable for a state that cannot be read.
@@ -39,7 +39,7 @@ def find_run_state(handle: str, config: Path | None) -> RunState | None:
 
 def print_run_states(
     handles: Sequence[str],
-    states: Mapping[str, RunState | None],
+    states: "Mapping[str, RunState | None]",
     output_format: str,
     *,
     paged: bool = True,
@@ -68,12 +68,16 @@ def print_rendered(texts: Iterable[str], output_format: str, *, paged: bool) -> 
         sys.stdout.write(text)
 
 
-def render_run_state_in_format(state: RunState, handle: str, output_format: str, display: DisplayOptions) -> str:
+def render_run_state_in_format(state: "RunState", handle: str, output_format: str, display: DisplayOptions) -> str:
     """Render one state: its screen, its items, the document, or a summary for a program."""
     match output_format:
         case "--json":
+            from convo.runstate.reader import run_state_summary_to_json
+
             return json.dumps(run_state_summary_to_json(state))
         case "--raw":
+            from convo.runstate.writer import serialize_run_state
+
             return serialize_run_state(state).rstrip("\n")
         case "--items":
             from convo.terminal.inspect_view import render_item
@@ -83,10 +87,12 @@ def render_run_state_in_format(state: RunState, handle: str, output_format: str,
             return "\n\n".join(
                 render_item(position, item, is_unconfirmed=False, display=display) for position, item in items
             )
+    from convo.terminal.run_state_view import render_paused_state
+
     return render_paused_state(state, "piped state" if handle == STDIN_HANDLE else handle, display)
 
 
-def read_piped_state() -> RunState:
+def read_piped_state() -> "RunState":
     """Read the piped state. Raises InvalidUsage without one, and InvalidRunState or Unreadable."""
     if sys.stdin.isatty():
         raise InvalidUsage("- means a piped state, but stdin is a terminal", hint="cat STATE.json | convo inspect -")

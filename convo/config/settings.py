@@ -108,7 +108,7 @@ DEFAULT_COMPACT_AT = 0.8
 """Fraction of the context window; the rest has room for a long response."""
 
 
-DEFAULT_EDITING = "emacs"
+DEFAULT_EDITING, EDITING_VI, EDITING_PLAIN = "emacs", "vi", "plain"
 DEFAULT_ANSWERS = "markdown"
 
 

@@ -14,9 +14,15 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from convo.errors import Interrupted
 from convo.history.items import Item, StreamEvent, is_user_message, item_type
-from convo.terminal.prompt import DUMB_TERMINALS
 from convo.terminal.signals import on_signal
-from convo.terminal.terminal import AnswerRenderer, DisplayOptions, detect_display, format_count, truncate_text
+from convo.terminal.terminal import (
+    DUMB_TERMINALS,
+    AnswerRenderer,
+    DisplayOptions,
+    detect_display,
+    format_count,
+    truncate_text,
+)
 from convo.terminal.theme import detect_reflow
 from convo.usage.counting import estimate_tokens
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from shlex import quote
+from typing import TYPE_CHECKING
 
-from convo.chat.next_request import NextRequest
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS, STREAMED_TEXT_DIFFERS_MESSAGE
 from convo.history.items import (
     Item,
@@ -86,6 +86,9 @@ from convo.terminal.terminal import (
     unconfirmed_rows,
 )
 from convo.terminal.usage_views import context_table_lines, format_cost_of_totals, reported_rows
+
+if TYPE_CHECKING:
+    from convo.chat.next_request import NextRequest
 
 NO_CHART_TEXT = "no request reported its input tokens"
 
@@ -766,7 +769,7 @@ MAX_INDENTED_ITEMS = 100
 
 
 def render_next_request(
-    request: NextRequest,
+    request: "NextRequest",
     display: DisplayOptions,
     *,
     max_prepended: int | None = None,
@@ -790,7 +793,7 @@ def render_next_request(
     return display.translate_box_chars("\n".join(lines))
 
 
-def format_request_target(request: NextRequest) -> str:
+def format_request_target(request: "NextRequest") -> str:
     """Return the line that names the target of the request."""
     return f"POST {request.url}" if request.url else "to convo's own endpoint, in this process"
 
@@ -806,7 +809,7 @@ def _format_request_body(body: Mapping[str, Json]) -> str:
     return "{\n" + ",\n".join(f"  {json.dumps(name)}: {value}" for name, value in fields.items()) + "\n}"
 
 
-def _prepended_lines(request: NextRequest, display: DisplayOptions, max_prepended: int | None) -> Iterator[str]:
+def _prepended_lines(request: "NextRequest", display: DisplayOptions, max_prepended: int | None) -> Iterator[str]:
     if not request.prepended_nodes:
         yield "no server-side context"
         return

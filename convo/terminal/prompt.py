@@ -15,9 +15,11 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
+from convo.config.settings import EDITING_PLAIN, EDITING_VI
 from convo.errors import Interrupted, InvalidUsage
 from convo.terminal.message_queue import EMPTY_MESSAGE, MessageQueue, TypedMessage
 from convo.terminal.signals import on_signal
+from convo.terminal.terminal import DUMB_TERMINALS
 
 if TYPE_CHECKING:
     from convo.terminal.picker import PickerEntries
@@ -111,13 +113,6 @@ def filter_suggestions(suggestions: Sequence[Suggestion], prefix: str) -> list[S
 
 
 PROMPT = "> "
-
-DUMB_TERMINALS = ("dumb", "unknown")
-"""Values of TERM for terminals without cursor control."""
-
-
-EDITING_VI, EDITING_PLAIN = "vi", "plain"
-"""Values of the setting `editing`; any other value is the editor with its usual keys."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from convo.history.records import Link
 from convo.runtime import collect_garbage_often
 from convo.terminal.answer import consume_interruptibly
 from convo.terminal.message_queue import EMPTY_MESSAGE, TypedMessage
-from convo.terminal.prompt import DUMB_TERMINALS, PROMPT, PromptReader
+from convo.terminal.prompt import PROMPT, PromptReader
 from convo.terminal.signals import on_signal, restore_before_default_action
 from convo.terminal.slash_commands import (
     describe_missing_files,
@@ -45,6 +45,7 @@ from convo.terminal.slash_commands import (
 from convo.terminal.status_line import StatusLine, StatusLineState
 from convo.terminal.statuses import format_failure
 from convo.terminal.terminal import (
+    DUMB_TERMINALS,
     AnswerPrinter,
     AnswerRenderer,
     DisplayOptions,

@@ -22,6 +22,9 @@ from convo.terminal.theme import ColorSystemName, detect_color_system, detect_li
 if TYPE_CHECKING:
     from convo.terminal.waiting import WaitingLine
 
+DUMB_TERMINALS = ("dumb", "unknown")
+"""Values of TERM for terminals without cursor control."""
+
 BOX_CHARS = "│├└┌─╭╮╰╯●○→…█▓▒░✓✗⊘‖"
 """Non-ASCII characters of the screens; an encoding that lacks one of them gets the ASCII forms."""
 

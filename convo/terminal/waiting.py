@@ -12,8 +12,8 @@ from importlib import import_module
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, TextIO
 
-from convo.terminal.prompt import DUMB_TERMINALS
 from convo.terminal.terminal import (
+    DUMB_TERMINALS,
     DisplayOptions,
     detect_display,
     escape_control_chars,
