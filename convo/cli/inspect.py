@@ -6,7 +6,6 @@ process continues the conversation: in place in a terminal, elsewhere one line f
 is shown without a store.
 """
 
-import asyncio
 import json
 import os
 import shutil
@@ -188,6 +187,8 @@ async def watch_handle(handle: str, config: Path | None, *, until_idle: bool) ->
 
 async def _show_until_key(views: AsyncGenerator[ConversationView, None], *, until_idle: bool) -> None:
     """Show the views until a quit key is pressed."""
+    import asyncio
+
     from convo.terminal.raw_terminal import on_key
 
     painter, loop = ScreenPainter(), asyncio.get_running_loop()

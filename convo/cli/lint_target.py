@@ -4,7 +4,6 @@ From a stored conversation, an endpoint, a file or stdin. A file that no session
 supported form, a request, or a paused run.
 """
 
-import asyncio
 import os
 import sys
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from convo.chat.lookup import find_session_by_handle, to_absolute_path
 from convo.chat.state_file import is_state_like, parse_state_bytes
 from convo.chat.view_loader import OPEN_RUN_STATUSES
 from convo.cli.deps import read_from_store
-from convo.cli.resolve import LookupOptions, is_path_like, is_unknown_file, resolve_handles
+from convo.cli.resolve import LookupOptions, is_path_like, is_unknown_file, load_views
 from convo.cli.state_input import STDIN_HANDLE, find_run_state
 from convo.config.loader import load_settings
 from convo.errors import InvalidUsage, ItemDeleted, Unreadable
@@ -85,7 +84,7 @@ def load_lint_target(handle: str, lookup: LookupOptions) -> LintTarget:
         return _target_from_state(handle, state)
     if _is_unrecorded_file(handle, lookup):
         return _target_from_file(handle, read_item_file(handle))
-    (conversation,) = asyncio.run(resolve_handles([handle], lookup))
+    (conversation,) = load_views([handle], lookup)
     if conversation.unreadable_head:
         raise ItemDeleted(conversation.unreadable_head)
     view = lint_view_of_conversation(conversation, SystemClock().now())

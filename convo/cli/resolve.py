@@ -56,6 +56,24 @@ class LookupOptions:
     with_body: bool = False
 
 
+class _EndpointNeeded(Exception):
+    """An endpoint has to be called, which needs an event loop."""
+
+
+def load_views(handles: Sequence[str], options: LookupOptions) -> list[ConversationView]:
+    """Resolve every handle as `resolve_handles`, without an event loop where the store and files have them all.
+
+    Raises the errors of `resolve_handles`.
+    """
+    settings = load_settings(options.config)
+    try:
+        return read_from_store(settings, lambda store: _resolve_all(handles, settings, store, options, can_call=False))
+    except _EndpointNeeded:
+        import asyncio
+
+        return asyncio.run(resolve_handles(handles, options))
+
+
 async def resolve_handles(handles: Sequence[str], options: LookupOptions) -> list[ConversationView]:
     """Resolve every handle before returning, so that nothing is printed if one fails.
 
@@ -63,9 +81,16 @@ async def resolve_handles(handles: Sequence[str], options: LookupOptions) -> lis
     """
     settings = load_settings(options.config)
     async with open_configured_store(settings) as store:
-        resolver = HandleResolver(settings, store, options)
-        with show_progress("reading", settings):
-            return [await resolver.resolve(handle) for handle in handles]
+        return await _resolve_all(handles, settings, store, options)
+
+
+async def _resolve_all(
+    handles: Sequence[str], settings: Settings, store: Store, options: LookupOptions, *, can_call: bool = True
+) -> list[ConversationView]:
+    """Resolve the handles. Without `can_call`, raises _EndpointNeeded in place of a call."""
+    resolver = HandleResolver(settings, store, options, can_call=can_call)
+    with show_progress("reading", settings):
+        return [await resolver.resolve(handle) for handle in handles]
 
 
 def print_newest_handles(prefix: str, config: Path | None) -> None:
@@ -95,8 +120,8 @@ async def render_handle(store: Store, handle: str) -> str:
 class HandleResolver:
     """Resolves handles in one store, and at an endpoint if that was requested."""
 
-    def __init__(self, settings: Settings, store: Store, options: LookupOptions) -> None:
-        self._settings, self._store, self._options = settings, store, options
+    def __init__(self, settings: Settings, store: Store, options: LookupOptions, *, can_call: bool = True) -> None:
+        self._settings, self._store, self._options, self._can_call = settings, store, options, can_call
 
     async def resolve(self, handle: str) -> ConversationView:
         """Return the view of `handle`, from here or from its endpoint, with the user's own prices.
@@ -173,6 +198,8 @@ class HandleResolver:
         return await self._fetch_view(self._choose_owner(mirror), handle, mirror.scope)
 
     async def _fetch_view(self, model: ModelChoice, handle: str, scope: Scope | None = None) -> ConversationView:
+        if not self._can_call:
+            raise _EndpointNeeded
         async with endpoint_session(model, self._settings, self._store) as endpoint:
             if scope not in (None, endpoint.scope):
                 raise WrongOwner(

@@ -151,14 +151,12 @@ def inspect_command(
     if all(states.values()) and output.html is None:
         print_run_states(handles, states, output_format, paged=not display.no_pager, all_columns=display.full)
         return
-    import asyncio
-
     from convo.cli.inspect import print_views
-    from convo.cli.resolve import LookupOptions, resolve_handles
+    from convo.cli.resolve import LookupOptions, load_views
 
     store_handles = [handle for handle in handles if not states[handle]]
     lookup = LookupOptions(config, provider, remote, with_body=output.raw)
-    resolved = iter(asyncio.run(resolve_handles(store_handles, lookup)))
+    resolved = iter(load_views(store_handles, lookup))
     views = [states[handle] or next(resolved) for handle in handles]
     if output.html is not None:
         from convo.cli.inspect import write_html_page
