@@ -19,7 +19,6 @@ from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from io import BytesIO
-from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
@@ -124,10 +123,11 @@ class SSEClient:
                     await response.aread()
                     raise fault_from_response(response, context)
                 async with aclosing(response.aiter_bytes()) as pieces:
-                    time_slice, waits_from = TimeSlice(), monotonic()
+                    time_slice, clock = TimeSlice(), asyncio.get_running_loop().time
+                    waits_from = clock()
                     async for piece in pieces:
                         if len(piece) <= SMALL_READ_BYTES:
-                            time_slice.end += monotonic() - waits_from
+                            time_slice.end += clock() - waits_from
                         if is_first and piece.strip():
                             is_first = False
                             if piece.lstrip().startswith((b"{", b"[")):
@@ -135,7 +135,7 @@ class SSEClient:
                                 return
                         for part in _split_chunk(piece):
                             events = sse_decoder.feed(part)
-                            if monotonic() > time_slice.end:
+                            if clock() > time_slice.end:
                                 await time_slice.checkpoint()
                             for data in events:
                                 if data.startswith(DONE_MARKER):
@@ -152,9 +152,9 @@ class SSEClient:
                                 if count > self._limits.answer_events:
                                     raise LimitReached("answer_events", self._limits.answer_events)
                                 yield value
-                                if monotonic() > time_slice.end:
+                                if clock() > time_slice.end:
                                     await time_slice.checkpoint()
-                        waits_from = monotonic()
+                        waits_from = clock()
             finally:
                 with map_provider_errors(context, is_streaming=True):
                     await response.aclose()
@@ -302,17 +302,20 @@ class TimeSlice:
     """Yields to the event loop when a stream has run for a time slice.
 
     Only one busy stream runs in each pass of the event loop: ten streams delay other tasks no more than one.
+
+    end:  of the slice, on the loop's clock; a stream may add the time for which it waited
     """
 
     def __init__(self) -> None:
-        self.end = monotonic() + TIME_SLICE_S
+        self._clock = asyncio.get_running_loop().time
+        self.end = self._clock() + TIME_SLICE_S
 
     async def checkpoint(self) -> None:
-        """Wait for a turn if the time slice is used up; a caller may add the time that it waited to `end`."""
-        if monotonic() > self.end:
+        """Wait for a turn if the time slice is used up."""
+        if self._clock() > self.end:
             loop = asyncio.get_running_loop()
             await (_ROUND_ROBINS.get(loop) or _ROUND_ROBINS.setdefault(loop, RoundRobin())).wait_turn()
-            self.end = monotonic() + TIME_SLICE_S
+            self.end = self._clock() + TIME_SLICE_S
 
 
 class RoundRobin:
