@@ -25,7 +25,7 @@ import pytest
 from convo.endpoints.base import Endpoint, error_event, error_object
 from convo.errors import ConvoError, KeyRefused
 from convo.history.items import Item, StreamEvent
-from convo.models.base import HostedToolsUse, Model, ModelRequest
+from convo.models.base import Model, ModelRequest
 from convo.models.scripted import ScriptedModel
 from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import SystemClock, random_id
@@ -43,7 +43,7 @@ KEY = "test-key"
 WRONG_KEY = "test-wrong-key"
 
 
-class LoopbackModels:
+class LoopbackModels(Model):
     """Models for any name: `scripted/...` uses the script in its name, every other name the script that was set last.
 
     requests:  requests to the model, oldest first
@@ -54,6 +54,7 @@ class LoopbackModels:
         self.clock = ReplyClock()
         self._folder, self._script = folder, "echo"
         self._model = ScriptedModel(self.clock, random_id)
+        self.hosted_tools = self._model.hosted_tools
 
     def replies(self, *replies: Mapping[str, Any], **more: Any) -> None:
         """Use this script from now on (see `convo.models.scripted`); `more`: chunk, delay_s.
@@ -71,10 +72,6 @@ class LoopbackModels:
     def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         self.requests.append(request)
         return self._model.respond(request)
-
-    @property
-    def hosted_tools(self) -> HostedToolsUse:
-        return self._model.hosted_tools
 
     async def warm(self, model: str) -> None:
         await self._model.warm(model)

@@ -31,14 +31,11 @@ from convo.errors import ConvoError, EndpointFault, InvalidSettings, ModelMissin
 from convo.history.items import Item, Json, StreamEvent
 from convo.history.records import EMBEDDED_SCOPE, Scope
 from convo.models.base import (
-    HostedToolsUse,
     ListedModels,
     Model,
     ModelLister,
     ModelRequest,
     fetch_models,
-    get_hosted_tools,
-    get_ignored_fields,
     hide_issuer_model,
 )
 from convo.models.errors import translate_server_key_errors
@@ -419,7 +416,7 @@ class LazyEndpoint:
             await self._endpoint.aclose()
 
 
-class ServerKeyModel:
+class ServerKeyModel(Model):
     """`model` as the clients of a server see it.
 
     provider:        the provider's name for error messages
@@ -437,13 +434,10 @@ class ServerKeyModel:
         provider_model: str,
         warn_of_instructions: Callable[[], None] | None = None,
     ) -> None:
-        self._model, self.provider, self._requested_name, self._provider_model = (
-            model,
-            provider,
-            requested_name,
-            provider_model,
-        )
+        self._model, self._requested_name, self._provider_model = model, requested_name, provider_model
         self._warn_of_instructions = warn_of_instructions
+        self.provider: str = provider
+        self.hosted_tools = model.hosted_tools
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         if request.instructions and self._warn_of_instructions:
@@ -472,12 +466,8 @@ class ServerKeyModel:
             return items
         return [hide_issuer_model(item) for item in items]
 
-    @property
-    def hosted_tools(self) -> HostedToolsUse:
-        return get_hosted_tools(self._model)
-
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
-        return get_ignored_fields(self._model, request)
+        return self._model.ignored_fields(request)
 
     async def aclose(self) -> None:
         await self._model.aclose()

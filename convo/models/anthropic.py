@@ -20,7 +20,7 @@ from convo.config.sections import HostedTools, PrefixMismatchBehavior
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.config.values import Secret
 from convo.errors import EndpointFault, InputFault, ModelMissing, StreamBroken, Unsupported
-from convo.history.items import Item, Json, StreamEvent, item_type
+from convo.history.items import Json, StreamEvent, item_type
 from convo.history.records import UPSTREAM_ID
 from convo.models.answer import AnswerTranslator, Piece
 from convo.models.anthropic_messages import (
@@ -39,6 +39,7 @@ from convo.models.base import (
     UNSUPPORTED_STATUSES,
     IssuerTag,
     ListedModels,
+    Model,
     ModelRequest,
     check_provider_reachable,
     is_issued_by,
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
 _PACKAGE = "anthropic"
 
 
-class AnthropicModel:
+class AnthropicModel(Model):
     """The models of one account; `http_client` is a transport to use instead of the package's own."""
 
     def __init__(
@@ -89,11 +90,12 @@ class AnthropicModel:
         self._provider, self._base_url, self._key = provider, base_url.removesuffix("/v1"), key
         self._new_id, self._http_client, self._limits = new_id, http_client, limits
         self._client: SSEClient | None = None
-        self._extra_fields, self._hosted_tools = extra_fields, hosted_tools
+        self._extra_fields = extra_fields
+        self.hosted_tools: HostedTools = hosted_tools
         self._prefix_mismatch_behavior = prefix_mismatch_behavior
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        mapped = map_request(request, self._model_label(request), self._hosted_tools)
+        mapped = map_request(request, self._model_label(request), self.hosted_tools)
         body = {**self._build_mapped_body(mapped.request), "stream": True}
         writer = ResponseEventWriter(self._new_id, request.model, summarized=request.wants_summary, tools=mapped.tools)
         issuer = self._issuer_tag(request)
@@ -138,10 +140,6 @@ class AnthropicModel:
             raise
         return parse_token_count(response)
 
-    async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
-        """Return None: Claude's own compaction is not released yet."""
-        return None
-
     async def list_models(self) -> ListedModels:
         with map_provider_errors(self._error_context({})):
             response = await self._get_client().client.get("/v1/models?limit=1000", cast_to=object)
@@ -152,14 +150,10 @@ class AnthropicModel:
 
     def build_body(self, request: ModelRequest) -> dict[str, Json]:
         """Build the body of a request, without `stream`. Raises Unsupported or InputFault."""
-        return self._build_mapped_body(map_request(request, self._model_label(request), self._hosted_tools).request)
-
-    @property
-    def hosted_tools(self) -> HostedTools:
-        return self._hosted_tools
+        return self._build_mapped_body(map_request(request, self._model_label(request), self.hosted_tools).request)
 
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
-        return list_ignored_anthropic_fields(request, self._issuer_tag(request), self._extra_fields, self._hosted_tools)
+        return list_ignored_anthropic_fields(request, self._issuer_tag(request), self._extra_fields, self.hosted_tools)
 
     def _build_mapped_body(self, request: ModelRequest) -> dict[str, Json]:
         body = _build_body(request, self._issuer_tag(request), self._model_label(request), self._extra_fields)

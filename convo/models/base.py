@@ -1,4 +1,4 @@
-"""The `Model` protocol and the functions that all adapters share.
+"""The base class `Model` and the functions that all adapters share.
 
 A model receives the whole history with each request and keeps no state, so every state strategy works with every model.
 The module also groups items by role, names the request fields that an adapter ignores, reads a provider's list of
@@ -51,8 +51,12 @@ class ModelRequest:
         return bool(reasoning.get("summary") or reasoning.get("generate_summary"))
 
 
-class Model(Protocol):
-    """A stateless model adapter.
+HostedToolsUse: TypeAlias = Literal["run", "auto", "refuse", "omit"]
+"""Use of hosted tools: the model's server runs them ("run"), or as the setting `hosted_tools`."""
+
+
+class Model:
+    """A stateless model adapter, or a model over another one.
 
     An adapter yields events in the Responses API's order: each item is added before its parts and done after them,
     every output item has an id, and no event has a `sequence_number` (the owner of the response counts). The last event
@@ -62,16 +66,29 @@ class Model(Protocol):
     An adapter raises Unsupported for a request that it cannot honour, before it sends anything, and maps every error of
     a provider or package to `convo.errors`. Closing the generator cancels the request immediately. The caller reads the
     generator to its end or closes it.
+
+    provider:      the provider's name in the settings; None if the model does not know it
+    hosted_tools:  the use of hosted tools, among them `mcp`; a server that runs them may know file ids
     """
 
-    def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]: ...
+    provider: str | None = None
+    hosted_tools: HostedToolsUse = "refuse"
+
+    def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        raise NotImplementedError
+
+    def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
+        """Return the fields of the request that the model ignores; empty where it sends them all.
+
+        Each is named once, as `list_ignored_parameters` and `list_ignored_item_fields` do.
+        """
+        return ()
 
     async def warm(self, model: str) -> None:
         """Do the preparation that the first request to `model` would wait for; send no request.
 
         Raises the errors that this first request would raise.
         """
-        ...
 
     async def check_request(self, request: ModelRequest) -> None:
         """Raise the errors of a request that are known without a response; nothing is billed.
@@ -81,11 +98,10 @@ class Model(Protocol):
 
         Raises Unsupported, ModelMissing, Unreadable, Unreachable, KeyRefused or RequestRefused.
         """
-        ...
 
     async def count(self, request: ModelRequest) -> int | None:
         """Return the exact number of input tokens, or None where the provider cannot count them in advance."""
-        ...
+        return None
 
     async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
         """Return the compacted input as the provider's own compaction makes it; None where it has none.
@@ -94,55 +110,10 @@ class Model(Protocol):
 
         Raises RequestRefused where the provider has no compaction for this model; the caller may summarize instead.
         """
-        ...
+        return None
 
     async def aclose(self) -> None:
         """Close connections and stop processes. The model is not used afterwards."""
-        ...
-
-
-@runtime_checkable
-class ReportsIgnoredFields(Protocol):
-    """A model that reports the request fields it ignores."""
-
-    def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
-        """Return each ignored field once, named as `list_ignored_parameters` and `list_ignored_item_fields` do."""
-        ...
-
-
-@runtime_checkable
-class HasProvider(Protocol):
-    """A model that knows its provider's name in the settings."""
-
-    @property
-    def provider(self) -> str: ...
-
-
-HostedToolsUse: TypeAlias = Literal["run", "auto", "refuse", "omit"]
-"""Use of hosted tools: the model's server runs them ("run"), or as the setting `hosted_tools`."""
-
-
-@runtime_checkable
-class HasHostedTools(Protocol):
-    """A model that says how it treats hosted tools."""
-
-    @property
-    def hosted_tools(self) -> HostedToolsUse: ...
-
-
-def get_hosted_tools(model: object) -> HostedToolsUse:
-    """Return the use of hosted tools, among them `mcp`; a server that runs them may know file ids."""
-    return model.hosted_tools if isinstance(model, HasHostedTools) else "refuse"
-
-
-def get_provider_name(model: object) -> str | None:
-    """Return the name of the model's provider, or None where it is unknown."""
-    return model.provider if isinstance(model, HasProvider) else None
-
-
-def get_ignored_fields(model: object, request: ModelRequest) -> tuple[str, ...]:
-    """Return the fields of the request that `model` ignores; empty where it sends them all."""
-    return model.ignored_fields(request) if isinstance(model, ReportsIgnoredFields) else ()
 
 
 REACHABLE_TIMEOUT_S = 10.0

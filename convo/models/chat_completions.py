@@ -11,7 +11,7 @@ a part of the text.
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from importlib import import_module
@@ -22,7 +22,7 @@ from convo.config.sections import PROVIDER_EXTRA_FIELDS, CustomTools, HostedTool
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.config.values import Secret
 from convo.errors import InputFault, StreamBroken, Unsupported
-from convo.history.items import Item, Json, StreamEvent
+from convo.history.items import Json, StreamEvent
 from convo.history.records import SERVICE_TIER
 from convo.models.answer import AnswerTranslator, Call, PieceKind
 from convo.models.base import (
@@ -33,6 +33,7 @@ from convo.models.base import (
     RESPONSE_PARAMETERS,
     IssuerTag,
     ListedModels,
+    Model,
     ModelRequest,
     check_provider_reachable,
     is_issued_by,
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
     from httpx2 import AsyncClient
 
 
-class ChatModel:
+class ChatModel(Model):
     """The models of one server. `defaults` are fields of the body that apply unless the request sets them."""
 
     def __init__(
@@ -88,7 +89,8 @@ class ChatModel:
         self._provider, self._base_url, self._key = provider, base_url, key
         self._new_id, self._http_client, self._defaults = new_id, http_client, defaults or {}
         self._limits, self._dialect = limits, detect_chat_dialect(provider, base_url, extra_fields)
-        self._hosted_tools, self._custom_tools, self._resend_fields = hosted_tools, custom_tools, resend_fields
+        self.hosted_tools: HostedTools = hosted_tools
+        self._custom_tools, self._resend_fields = custom_tools, resend_fields
         self._client: SSEClient | None = None
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
@@ -116,14 +118,6 @@ class ChatModel:
         self.build_body(request)
         await check_provider_reachable(self, self._provider)
 
-    async def count(self, request: ModelRequest) -> int | None:
-        """Return None: chat completions cannot count tokens."""
-        return None
-
-    async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
-        """Return None: chat completions has no compaction."""
-        return None
-
     async def list_models(self) -> ListedModels:
         return parse_models(await self.request_json("/models"), self._provider)
 
@@ -134,16 +128,12 @@ class ChatModel:
         """Build the body of a request, without the fields for streaming."""
         return self._build_mapped_body(self._map_request(request))
 
-    @property
-    def hosted_tools(self) -> HostedTools:
-        return self._hosted_tools
-
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
         return list_ignored_chat_fields(
             request,
             self._dialect,
             self._issuer_tag(request),
-            self._hosted_tools,
+            self.hosted_tools,
             has_custom_tools=self._has_custom_tools(request),
         )
 
@@ -158,7 +148,7 @@ class ChatModel:
         return map_request(
             request,
             self._model_label(request),
-            self._hosted_tools,
+            self.hosted_tools,
             has_custom_tools=self._has_custom_tools(request),
         )
 

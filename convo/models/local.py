@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from importlib import import_module
@@ -39,8 +39,8 @@ from convo.errors import (
     Unsupported,
     WindowExceeded,
 )
-from convo.history.items import Item, Json, StreamEvent, is_client_call, is_client_output
-from convo.models.base import ModelRequest
+from convo.history.items import Json, StreamEvent, is_client_call, is_client_output
+from convo.models.base import Model, ModelRequest
 from convo.models.chat_completions import ChatDialect, ChatModel, build_chat_body, list_ignored_chat_fields
 from convo.models.chat_messages import list_media_types
 from convo.models.tool_mapping import map_request
@@ -286,7 +286,7 @@ def check_local_request(request: ModelRequest, model_label: str, hosted_tools: H
     build_chat_body(request, model_label)
 
 
-class LocalModel:
+class LocalModel(Model):
     """All local models, with one process for each set of weights in use.
 
     weights_folder:  the folder of the downloaded weights
@@ -303,7 +303,7 @@ class LocalModel:
         hosted_tools: HostedTools = "refuse",
     ) -> None:
         self._weights_folder, self._new_id, self._loopback, self._limits = weights_folder, new_id, loopback, limits
-        self._hosted_tools = hosted_tools
+        self.hosted_tools: HostedTools = hosted_tools
         self._engines: dict[Path, LocalEngine] = {}
         self._verified_files: set[Path] = set()
 
@@ -317,7 +317,7 @@ class LocalModel:
 
         Raises Unsupported, ModelMissing or Unreadable.
         """
-        check_local_request(request, f"local/{self.get_engine(request.model).name}", self._hosted_tools)
+        check_local_request(request, f"local/{self.get_engine(request.model).name}", self.hosted_tools)
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         engine, chat, request = await self._start_engine(request)
@@ -345,17 +345,9 @@ class LocalModel:
         _, chat, request = await self._start_engine(request)
         return await _count_input_tokens(chat, request)
 
-    @property
-    def hosted_tools(self) -> HostedTools:
-        return self._hosted_tools
-
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
         dialect = ChatDialect(has_reasoning=False, extra_fields=_ENGINE_EXTRA_FIELDS)
-        return list_ignored_chat_fields(request, dialect, hosted_tools=self._hosted_tools)
-
-    async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
-        """Return None: the engine has no compaction."""
-        return None
+        return list_ignored_chat_fields(request, dialect, hosted_tools=self.hosted_tools)
 
     async def aclose(self) -> None:
         while self._engines:
@@ -388,8 +380,8 @@ class LocalModel:
         engine = self.get_engine(request.model)
         request = replace(request, model=engine.name)
         label = f"local/{request.model}"
-        check_local_request(request, label, self._hosted_tools)
-        return engine, await engine.connect(), map_request(request, label, self._hosted_tools).request
+        check_local_request(request, label, self.hosted_tools)
+        return engine, await engine.connect(), map_request(request, label, self.hosted_tools).request
 
 
 async def _count_input_tokens(chat: ChatModel, request: ModelRequest) -> int:

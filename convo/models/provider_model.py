@@ -7,18 +7,19 @@ from dataclasses import replace
 from convo.config.settings import ResponseLimits
 from convo.history.call_ids import CallIdRenamer, call_id_form
 from convo.history.items import Item, StreamEvent
-from convo.models.base import HostedToolsUse, Model, ModelRequest, get_hosted_tools, get_ignored_fields
+from convo.models.base import Model, ModelRequest
 from convo.models.limits import apply_idle_limit, limit_response_events
 
 
-class ProviderModel:
-    """Implements `Model` over an adapter.
+class ProviderModel(Model):
+    """A model over an adapter.
 
     is_chat:  the server speaks chat completions
     """
 
     def __init__(self, model: Model, limits: ResponseLimits, *, is_chat: bool = False) -> None:
         self._model, self._limits, self._is_chat = model, limits, is_chat
+        self.hosted_tools = model.hosted_tools
         self._is_warm = False
 
     def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
@@ -41,12 +42,8 @@ class ProviderModel:
     async def check_request(self, request: ModelRequest) -> None:
         await self._model.check_request(self._prepare(request))
 
-    @property
-    def hosted_tools(self) -> HostedToolsUse:
-        return get_hosted_tools(self._model)
-
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
-        return get_ignored_fields(self._model, request)
+        return self._model.ignored_fields(request)
 
     async def count(self, request: ModelRequest) -> int | None:
         return await apply_idle_limit(self._model.count(self._prepare(request)), self._limits)

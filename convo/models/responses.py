@@ -26,6 +26,7 @@ from convo.models.base import (
     HostedToolsUse,
     IssuerTag,
     ListedModels,
+    Model,
     ModelRequest,
     check_provider_reachable,
     has_issuer_tag,
@@ -57,8 +58,10 @@ _DRAIN_TIMEOUT_S = 1.0
 """Seconds to wait for the end of the body after the last event."""
 
 
-class ResponsesModel:
+class ResponsesModel(Model):
     """The models of one account; `http_client` is a transport to use instead of the package's own."""
+
+    hosted_tools: HostedToolsUse = "run"
 
     def __init__(
         self,
@@ -100,10 +103,6 @@ class ResponsesModel:
                     yield translated
         kind = StreamCut if is_streaming else StreamBroken
         raise kind(f"{context.provider} ended the stream before the response was complete")
-
-    @property
-    def hosted_tools(self) -> HostedToolsUse:
-        return "run"
 
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
         return list_ignored_responses_fields(request, self._issuer_tag(request), self._extra_fields)

@@ -26,7 +26,7 @@ from pathlib import Path
 from convo.errors import StreamBroken, Unreadable
 from convo.history.canonical import describe_json_error
 from convo.history.items import Item, Json, StreamEvent, is_client_output, is_user_message, item_text, searchable_text
-from convo.models.base import HostedToolsUse, ModelRequest
+from convo.models.base import HostedToolsUse, Model, ModelRequest
 from convo.models.errors import ErrorContext, fault_from_status
 from convo.models.stream import ResponseEventWriter, make_usage
 from convo.runtime import Clock, NewId
@@ -94,8 +94,11 @@ def _find_reply_problem(reply: Json, number: int) -> str | None:
     return None
 
 
-class ScriptedModel:
+class ScriptedModel(Model):
     """Replays scripts; each file is read once."""
+
+    hosted_tools: HostedToolsUse = "run"
+    """As a server of the Responses API does, a script gets every tool and item unchanged."""
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         self._clock, self._new_id = clock, new_id
@@ -118,11 +121,6 @@ class ScriptedModel:
         for event in _terminal_events(writer, reply, _reply_usage(request, writer, reply)):
             yield event
 
-    @property
-    def hosted_tools(self) -> HostedToolsUse:
-        """Return "run": as a server of the Responses API does, a script gets every tool and item unchanged."""
-        return "run"
-
     async def warm(self, model: str) -> None:
         """Load the script. Raises Unreadable."""
         self._load_script(ModelRequest(model, ()))
@@ -133,10 +131,6 @@ class ScriptedModel:
 
     async def count(self, request: ModelRequest) -> int:
         return _count_words(request.input, request.instructions)
-
-    async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
-        """Return None: scripts have no compaction."""
-        return None
 
     async def aclose(self) -> None:
         self._scripts.clear()

@@ -40,6 +40,9 @@ MAX_FETCHED_URLS = 20
 CONTENT_FIELDS = ("content", "output")
 """Fields of items that may be lists of parts."""
 
+FILE_PARTS = ("input_image", "input_file")
+"""Types of parts that may be files."""
+
 DEFAULT_MEDIA_TYPE = "application/octet-stream"
 
 
@@ -144,10 +147,20 @@ class FileResolver:
 
         Raises RequestRefused with the location of the part.
         """
-        if not any(self._is_resolvable(part) for item in items for part in iter_parts(item)):
+        if not self.has_files(items):
             return items
         budget = _Budget()
         return [await self._resolve_item(item, f"input[{n}]", budget, keep_unknown) for n, item in enumerate(items)]
+
+    def has_files(self, items: Sequence[Item]) -> bool:
+        """Whether an item has a file to put inline."""
+        for item in items:
+            for field in CONTENT_FIELDS:
+                parts = item.get(field)
+                for part in parts if isinstance(parts, list) else ():
+                    if isinstance(part, dict) and part.get("type") in FILE_PARTS and self._is_resolvable(part):
+                        return True
+        return False
 
     def _is_resolvable(self, part: Json) -> bool:
         return bool(find_file_id(part)) or (self.fetch is not None and find_url(part) is not None)
@@ -224,13 +237,9 @@ class _Budget:
             )
 
 
-def iter_parts(item: Item) -> Sequence[Json]:
-    return [part for field in CONTENT_FIELDS if isinstance(parts := item.get(field), list) for part in parts]
-
-
 def find_file_id(part: Json) -> str | None:
     """Return the file id of an image or file without its content; None for every other part."""
-    if not isinstance(part, Mapping) or part.get("type") not in ("input_image", "input_file"):
+    if not isinstance(part, Mapping) or part.get("type") not in FILE_PARTS:
         return None
     file_id = part.get("file_id")
     return file_id if isinstance(file_id, str) and file_id and not part.get("file_data") else None

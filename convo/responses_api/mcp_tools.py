@@ -10,7 +10,7 @@ client's at a public `server_url`. A server of the Responses API gets all other 
 
 import json
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -143,6 +143,15 @@ class McpPlan:
     servers: Mapping[str, McpServerTool]
 
 
+def has_mcp(request: ModelRequest) -> bool:
+    """Whether a request has `mcp` tools or items."""
+    return any(map(_is_mcp, request.parameters.get("tools") or ())) or _has_mcp_items(request.input)
+
+
+def _has_mcp_items(items: Iterable[Item]) -> bool:
+    return any(str(item.get("type")).startswith(MCP_ITEM_PREFIX) for item in items)
+
+
 def plan_mcp(request: ModelRequest, options: McpOptions, hosted_tools: HostedToolsUse) -> McpPlan:
     """Separate the `mcp` tools that are run here from a request.
 
@@ -163,7 +172,7 @@ def plan_mcp(request: ModelRequest, options: McpOptions, hosted_tools: HostedToo
             )
         else:
             servers[server.label] = server
-    has_items = any(str(item.get("type")).startswith(MCP_ITEM_PREFIX) for item in request.input)
+    has_items = _has_mcp_items(request.input)
     if not servers and not has_items:
         return McpPlan(request, servers)
     parameters = dict(request.parameters)

@@ -9,18 +9,11 @@ from dataclasses import replace
 
 from convo.endpoints.base import IsSteered
 from convo.history.items import Item, StreamEvent
-from convo.models.base import (
-    HostedToolsUse,
-    Model,
-    ModelRequest,
-    get_hosted_tools,
-    get_ignored_fields,
-    get_provider_name,
-)
+from convo.models.base import Model, ModelRequest
 from convo.responses_api.deps import ModelOpener
 from convo.responses_api.files import FileResolver
 from convo.responses_api.mcp_client import McpOptions
-from convo.responses_api.mcp_tools import ApprovedCalls, McpPlan, plan_mcp, respond_with_mcp
+from convo.responses_api.mcp_tools import ApprovedCalls, McpPlan, has_mcp, plan_mcp, respond_with_mcp
 from convo.runtime import NewId
 
 
@@ -43,8 +36,8 @@ class ModelsWithInput:
         await self._models.aclose()
 
 
-class ModelWithInput:
-    """Implements `Model` over another one."""
+class ModelWithInput(Model):
+    """A model over another one."""
 
     def __init__(
         self,
@@ -57,20 +50,18 @@ class ModelWithInput:
     ) -> None:
         self._model, self._files, self._mcp, self._new_id = model, files, mcp, new_id
         self._approved, self._is_steered = approved, is_steered
+        self.provider, self.hosted_tools = model.provider, model.hosted_tools
 
     def with_steering(self, is_steered: IsSteered) -> "ModelWithInput":
         """Return this model for a response that makes no further model call once `is_steered` returns true."""
         return ModelWithInput(self._model, self._files, self._mcp, self._approved, self._new_id, is_steered)
 
-    @property
-    def provider(self) -> str | None:
-        return get_provider_name(self._model)
+    def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        if has_mcp(request) or self._files.has_files(request.input):
+            return self._respond_completed(request)
+        return self._model.respond(request)
 
-    @property
-    def hosted_tools(self) -> HostedToolsUse:
-        return get_hosted_tools(self._model)
-
-    async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+    async def _respond_completed(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         plan = await self._plan(request)
         responding = (
             respond_with_mcp(
@@ -103,15 +94,13 @@ class ModelWithInput:
         return await self._model.compact((await self._plan(request)).request)
 
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
-        plan = plan_mcp(request, self._mcp, get_hosted_tools(self._model))
-        return get_ignored_fields(self._model, plan.request)
+        return self._model.ignored_fields(plan_mcp(request, self._mcp, self.hosted_tools).request)
 
     async def aclose(self) -> None:
         await self._model.aclose()
 
     async def _plan(self, request: ModelRequest) -> McpPlan:
         """Complete a request. Raises RequestRefused for a file or an `mcp` tool that cannot be used."""
-        hosted_tools = get_hosted_tools(self._model)
-        items = await self._files.resolve(request.input, keep_unknown=hosted_tools == "run")
+        items = await self._files.resolve(request.input, keep_unknown=self.hosted_tools == "run")
         completed = request if items is request.input else replace(request, input=items)
-        return plan_mcp(completed, self._mcp, hosted_tools)
+        return plan_mcp(completed, self._mcp, self.hosted_tools)

@@ -29,7 +29,6 @@ from convo.history.records import (
     strip_tool_secrets,
 )
 from convo.history.tree import Path
-from convo.models.base import get_ignored_fields, get_provider_name
 from convo.responses_api import response
 from convo.responses_api.compaction import CompactionInput, build_response_model_request, respond_with_compaction
 from convo.responses_api.deps import EndpointDeps, conversation_write_lock
@@ -108,7 +107,7 @@ async def prepare_turn(
     if is_steered is not None and isinstance(model, ModelWithInput):
         model = model.with_steering(is_steered)
     model_request = build_response_model_request(request, remove_incomplete_items(items), name)
-    provider = get_provider_name(model) or request.model.partition("/")[0]
+    provider = model.provider or request.model.partition("/")[0]
     comparison_id = await _find_comparison_id(request, provider, deps.store)
     if comparison_id is not None:
         model_request = replace(model_request, comparison_id=comparison_id)
@@ -141,12 +140,12 @@ def build_link(turn: PreparedTurn, *, response_id: str, created_at: float, first
     request, parameters = turn.request, strip_tool_secrets(turn.request.parameters)
     if turn.compaction is not None:
         model = turn.compaction.model
-        ignored = list(get_ignored_fields(model, turn.compaction.request))
+        ignored = list(model.ignored_fields(turn.compaction.request))
         if request.include_obfuscation:
             ignored.append("stream_options.include_obfuscation")
         if ignored:
             parameters[IGNORED_PARAMETER] = ignored
-        provider = get_provider_name(model)
+        provider = model.provider
         if provider and not request.model.startswith(f"{provider}/"):
             parameters[PROVIDER_PARAMETER] = provider
     return Link(

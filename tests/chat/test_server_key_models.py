@@ -8,7 +8,7 @@ import pytest
 from convo.chat.endpoint_factory import ServerKeyModel
 from convo.errors import ConvoError, EndpointFault, KeyRefused, RequestRefused, TryLater, Unsupported
 from convo.history.items import Item, StreamEvent, user_message
-from convo.models.base import ModelRequest, make_issuer_tag, tag_encrypted_content
+from convo.models.base import Model, ModelRequest, make_issuer_tag, tag_encrypted_content
 from tests.models.model_calls import read_events
 
 REQUEST = ModelRequest("secret-model", [user_message("hi")])
@@ -16,7 +16,7 @@ TAG = make_issuer_tag("far", "secret-model", "https://far.example")
 REASONING_ITEM = tag_encrypted_content({"type": "reasoning", "encrypted_content": "gAAAA"}, TAG)
 
 
-class StubModel:
+class StubModel(Model):
     """A model that yields these events and then raises, if there is an error."""
 
     def __init__(self, *events: StreamEvent, error: ConvoError | None = None) -> None:
@@ -53,7 +53,7 @@ class StubModel:
         self.is_closed = True
 
 
-def server_key_model(model: Any, requested_name: str = "alias") -> ServerKeyModel:
+def server_key_model(model: Model, requested_name: str = "alias") -> ServerKeyModel:
     return ServerKeyModel(model, "far", requested_name=requested_name, provider_model="secret-model")
 
 

@@ -21,7 +21,7 @@ from tests.clock import FixedClock, counting_ids
 from tests.endpoints.endpoint_calls import MODEL
 
 
-class GatedModel:
+class GatedModel(Model):
     """A model that streams one word, and the rest after `gate` is set.
 
     first:   a complete item to stream before the first word
@@ -55,18 +55,6 @@ class GatedModel:
                 yield event
         finally:
             self.closed.set()
-
-    async def warm(self, model: str) -> None: ...
-
-    async def check_request(self, request: ModelRequest) -> None: ...
-
-    async def count(self, request: ModelRequest) -> int | None:
-        return None
-
-    async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
-        return None
-
-    async def aclose(self) -> None: ...
 
 
 def open_gated_model() -> GatedModel:

@@ -24,7 +24,7 @@ TRIGGER = {"type": "compaction_trigger"}
 SUMMARY_TEXT = f"{SUMMARY_HEADING}\n\n{SUMMARY}"
 
 
-class SummarizingModel:
+class SummarizingModel(Model):
     """A model for every name: it replies with a summary to a summary request, else with the number of input items.
 
     summary:  the reply to a summary request
@@ -61,12 +61,6 @@ class SummarizingModel:
         for event in answer.write_completed(USAGE):
             yield event
 
-    async def warm(self, model: str) -> None:
-        """Do nothing: the model needs no preparation."""
-
-    async def check_request(self, request: ModelRequest) -> None:
-        """Accept every request."""
-
     async def count(self, request: ModelRequest) -> int | None:
         return sum(len(item_text(item).split()) for item in request.input)
 
@@ -76,9 +70,6 @@ class SummarizingModel:
         if self.provider_compaction is not None:
             self.compactions.append(request)
         return self.provider_compaction
-
-    async def aclose(self) -> None:
-        """Do nothing: the model has no resources."""
 
     def last_input(self) -> list[str]:
         """Return the text of each item of the last request that was not a summary request."""

@@ -11,7 +11,7 @@ import pytest
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.errors import LimitReached
 from convo.history.items import Item, StreamEvent, user_message
-from convo.models.base import ModelRequest
+from convo.models.base import Model, ModelRequest
 from convo.models.limits import apply_idle_limit, limit_response_events
 from convo.models.provider_model import ProviderModel
 from tests.models.model_calls import collect_events
@@ -237,7 +237,7 @@ async def test_a_timeout_of_the_source_is_passed_on_unchanged() -> None:
         await apply_idle_limit(answer(), DEFAULT_RESPONSE_LIMITS)
 
 
-class Silent:
+class Silent(Model):
     """A model that waits before every result; `calls` has the calls that reached it."""
 
     def __init__(self, wait_s: float = 0.0) -> None:
