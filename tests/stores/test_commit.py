@@ -1,5 +1,6 @@
 """A transaction is stored completely or not at all, on every store."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -318,6 +319,57 @@ async def read_state(store: Store, head: Key) -> object:
         await store.conversation("conv_1"),
         await store.search_items("half"),
     )
+
+
+# -- concurrent commits ---------------------------------------------------------------------------
+
+
+def new_response(number: int, tenant: str = "local", after: Key | None = None) -> Transaction:
+    """Build the transaction of a response of its own, with a question of its own and an answer that all share."""
+    path = Path(after or root_key(tenant)).append([user_message(f"question {number}"), assistant_message("yes")])
+    response = link(f"resp_{number}", path.nodes[0].key, path.head, parameters={"n": number % 3})
+    return Transaction((AppendItems(path.root, path.items),), (response,))
+
+
+async def test_of_concurrent_commits_only_the_invalid_ones_fail(store: Store) -> None:
+    changes = [new_response(number) for number in range(20)]
+    changes[3] = new_response(3, after=UNKNOWN_KEY)
+    changes[7] = Transaction(changes[7].appends, (replace(changes[7].links[0], input_head=UNKNOWN_KEY),))
+    changes[11] = Transaction(session=session(head=ROOT), expected_session_head=UNKNOWN_KEY)
+    results = await asyncio.gather(*map(store.commit, changes), return_exceptions=True)
+
+    failed = {number: type(result) for number, result in enumerate(results) if result is not None}
+    assert failed == {3: NotFound, 7: NotFound, 11: Conflict}
+    for number, change in enumerate(changes):
+        stored = await store.link(f"resp_{number}")
+        assert stored == (None if number in failed else change.links[0])
+        assert stored is None or await texts(store, stored.head) == [f"question {number}", "yes"]
+
+
+@pytest.mark.parametrize("cancelled", [0, 1, 9])
+async def test_a_cancelled_commit_does_not_affect_those_that_wait_with_it(store: Store, cancelled: int) -> None:
+    commits = [asyncio.ensure_future(store.commit(new_response(number))) for number in range(10)]
+    await asyncio.sleep(0)
+    commits[cancelled].cancel()
+    results = await asyncio.gather(*commits, return_exceptions=True)
+
+    assert {number for number, result in enumerate(results) if result is not None} <= {cancelled}
+    for number in set(range(10)) - {cancelled}:
+        assert await store.link(f"resp_{number}") == new_response(number).links[0]
+    await store.commit(new_response(cancelled))
+
+
+async def test_concurrent_commits_of_tenants_stay_apart(store: Store) -> None:
+    tenants = ("local", "guest")
+    await asyncio.gather(
+        *(store.for_tenant(tenant).commit(new_response(number, tenant)) for number in range(10) for tenant in tenants)
+    )
+    for tenant in tenants:
+        for number in range(10):
+            stored = await store.for_tenant(tenant).link(f"resp_{number}")
+            assert stored == new_response(number, tenant).links[0]
+            with pytest.raises(NotFound):
+                await store.for_tenant("third").path(stored.head)
 
 
 # -- garbage collection ---------------------------------------------------------------------------

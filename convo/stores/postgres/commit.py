@@ -2,7 +2,8 @@
 
 Plan: keys follow from items, so all nodes are known before the database is asked. Read: begin, lock the tenant
 and read what the plan needs. Write: insert in a fixed order, so that writers do not deadlock, and commit. Tenant
-locks are shared; a transaction that may leave nodes unreferenced is repeated with an exclusive lock.
+locks are shared; a transaction that may leave nodes unreferenced is repeated with an exclusive lock. Plans that only
+add items and links can be merged into one transaction.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -135,6 +136,30 @@ def plan_commit(transaction: Transaction) -> CommitPlan:
     """Plan the nodes of a transaction. Raises NotCanonical and NotFound."""
     base.check_stored_names(transaction)
     return CommitPlan(transaction, _plan_nodes(transaction.appends))
+
+
+MAX_MERGED_BYTES = 256 * 1024
+"""Bytes of the items of a transaction that is merged with others: a statement of PostgreSQL has at most 1 GB."""
+
+
+def can_merge(plan: CommitPlan) -> bool:
+    """Return whether the transaction only adds items and links, and is small."""
+    change = plan.transaction
+    return (
+        change == Transaction(change.appends, change.links)
+        and sum(len(planned.body) for planned in plan.planned_nodes.values()) <= MAX_MERGED_BYTES
+    )
+
+
+def merge_plans(plans: Sequence[CommitPlan]) -> CommitPlan | None:
+    """Merge transactions of one tenant; None if two of them write one link, so that the second may release nodes."""
+    changes = [plan.transaction for plan in plans]
+    links = {link.id: link for change in changes for link in change.links}
+    if len(links) < sum(len(change.links) for change in changes):
+        return None
+    appends = tuple(append for change in changes for append in change.appends)
+    planned_nodes = {key: planned for plan in plans for key, planned in plan.planned_nodes.items()}
+    return CommitPlan(Transaction(appends, tuple(links[id_] for id_ in sorted(links))), planned_nodes)
 
 
 def _plan_nodes(appends: Iterable[AppendItems]) -> dict[Key, PlannedNode]:
@@ -416,7 +441,7 @@ async def apply_transaction(t: TenantConnection, plan: CommitPlan, *, exclusive:
 def _build_writes(t: TenantConnection, plan: CommitPlan, reads: CommitReads) -> Iterator[Statement]:
     change = plan.transaction
     yield from _build_node_inserts(t, plan, reads)
-    yield from _build_link_upserts(t, change, reads)
+    yield from links.build_link_upserts(t, change.links, reads.link_statuses)
     if change.session:
         yield from records.build_session_upsert(t, change.session, exists=reads.session_exists)
     if change.conversation:
@@ -513,14 +538,6 @@ def hash_terms(t: TenantConnection, terms: str) -> set[int]:
 
 
 # -- records --------------------------------------------------------------------------------------
-
-
-def _build_link_upserts(t: TenantConnection, transaction: Transaction, reads: CommitReads) -> Iterator[Statement]:
-    statuses = dict(reads.link_statuses)
-    for link in transaction.links:
-        yield from links.build_link_upsert(t, link, statuses.get(link.id))
-        if statuses.get(link.id, "queued") in UNFINISHED_STATUSES:
-            statuses[link.id] = link.status
 
 
 def _nodes_with_own_ids(plan: CommitPlan, head: Key, reads: CommitReads) -> tuple[list[tuple[UUID, int | None]], bool]:

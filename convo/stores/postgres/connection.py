@@ -81,11 +81,16 @@ class PostgresDatabase:
         self._closed = False
 
     async def run(
-        self, job: Callable[[DatabaseConnection], Awaitable[Result]], *, no_time_limit: bool = False
+        self,
+        job: Callable[[DatabaseConnection], Awaitable[Result]],
+        *,
+        no_time_limit: bool = False,
+        queued_at: float | None = None,
     ) -> Result:
         """Run `job` on a connection and return its result; after a conflict with another writer all of it is repeated.
 
         no_time_limit:  for jobs that read every row
+        queued_at:      when the job began to wait, by the clock of the event loop; None: now
 
         Raises StoreFault and the errors of `job`.
         """
@@ -96,7 +101,7 @@ class PostgresDatabase:
             reraise=True,
         )
         loop = asyncio.get_running_loop()
-        started_at = loop.time()
+        queued_at = queued_at or loop.time()
         try:
             with translate_errors(self.location):
                 return await retrying(self._run_once, job, no_time_limit)
@@ -104,7 +109,7 @@ class PostgresDatabase:
             self.full_at_s = loop.time()
             raise
         finally:
-            self.observer(loop.time() - started_at)
+            self.observer(loop.time() - queued_at)
 
     async def _run_once(self, job: Callable[[DatabaseConnection], Awaitable[Result]], no_time_limit: bool) -> Result:
         async with self.pooled_connection() as db:

@@ -4,10 +4,13 @@ JSON that many links repeat is stored once in `repeated`. Links refer to their p
 be a response of another endpoint. Functions named `build_` return statements, for the pipeline of a commit.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
+from itertools import chain
 from uuid import UUID
 
 from convo.errors import DamagedRow, NotFound
+from convo.history.items import Json
 from convo.history.records import ANSWERED_STATUSES, UNFINISHED_STATUSES, Link, LinkStatus, Session
 from convo.history.tree import Key
 from convo.stores import base
@@ -291,8 +294,7 @@ ON CONFLICT DO NOTHING
 LINK_COLUMNS = """
 id, parent, session, saw, head, sent, route, status, created_at, previous, seconds, first_token_s, parameters,
     usage, error, sent_body"""
-LINK_PLACEHOLDERS = "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17"
-INSERT_LINK = f"INSERT INTO convo.links (tenant, {LINK_COLUMNS}) VALUES ($1, {LINK_PLACEHOLDERS})"
+LINK_WIDTH = LINK_COLUMNS.count(",") + 1
 UPDATE_FINAL_LINK = """
 UPDATE convo.links SET session = coalesce(nullif(session, ''), $3), parent = coalesce(nullif(parent, ''), $4),
     first_token_s = coalesce(first_token_s, $5)
@@ -300,7 +302,20 @@ WHERE tenant = $1 AND id = $2
 """
 """The columns that `merge_link` may fill in for a final link."""
 
-UPDATE_LINK = f"UPDATE convo.links SET ({LINK_COLUMNS}) = ROW ({LINK_PLACEHOLDERS}) WHERE tenant = $1 AND id = $2"
+
+def _link_placeholders(row: int = 0) -> str:
+    first = 2 + row * LINK_WIDTH
+    return ", ".join(f"${number}" for number in range(first, first + LINK_WIDTH))
+
+
+UPDATE_LINK = f"UPDATE convo.links SET ({LINK_COLUMNS}) = ROW ({_link_placeholders()}) WHERE tenant = $1 AND id = $2"
+
+
+@cache
+def _insert_links_sql(count: int) -> str:
+    """Return the statement for `count` links; arrays for `unnest` would cost one link ten times as much."""
+    rows = ", ".join(f"($1, {_link_placeholders(row)})" for row in range(count))
+    return f"INSERT INTO convo.links (tenant, {LINK_COLUMNS}) VALUES {rows}"
 
 
 async def select_link(t: TenantConnection, link_id: str) -> Link | None:
@@ -364,55 +379,73 @@ def link_from_row(row: Row) -> Link:
     return decode_link((*ids, *columns[:6], previous, *columns[7:]))
 
 
-def build_link_upsert(t: TenantConnection, link: Link, stored_status: LinkStatus | None) -> Iterable[Statement]:
-    """Write a link and its shared JSON, by the rules of `merge_link`. Raises NotCanonical."""
-    if stored_status is not None and stored_status not in UNFINISHED_STATUSES:
-        values = (
-            tenant_rows.escape_optional_name(link.session_id),
-            tenant_rows.escape_optional_name(link.parent_id),
-            link.first_token_s,
-        )
-        yield t.statement(UPDATE_FINAL_LINK, tenant_rows.escape_name(link.id), *values)
-        return
-    route, figures = encode_route(link)
-    repeated = {
-        "route": encode_json(route),
-        **({"parameters": encode_json(link.parameters)} if link.parameters else {}),
-    }
-    hashes = {kind: tenant_rows.json_uuid(body) for kind, body in repeated.items()}
-    previous = encode_previous_response_id(link)
-    yield t.statement(
-        INSERT_JSON, *_sort_json_columns(repeated, hashes, tenant_rows.escape_optional_name(link.conversation_id))
+def build_link_upserts(
+    t: TenantConnection, new: Iterable[Link], stored_statuses: Mapping[str, LinkStatus]
+) -> Iterable[Statement]:
+    """Write links and their shared JSON, by the rules of `merge_link`. Raises NotCanonical.
+
+    new:  written in order; the same link may occur twice
+    """
+    statuses, shared_json = dict(stored_statuses), dict[UUID, tuple[str, str | None]]()
+    inserted: list[tuple[object, ...]] = []
+    updates: list[Statement] = []
+    for link in new:
+        stored_status = statuses.get(link.id)
+        if stored_status is not None and stored_status not in UNFINISHED_STATUSES:
+            updates.append(_build_final_link_update(t, link))
+            continue
+        row = _link_row(link, shared_json)
+        if stored_status is None:
+            inserted.append(row)
+        else:
+            updates.append(t.statement(UPDATE_LINK, *row))
+        statuses[link.id] = link.status
+    if shared_json:
+        in_order = [
+            (json_id, *shared_json[json_id]) for json_id in sorted(shared_json)
+        ]  # so that writers never deadlock
+        yield t.statement(INSERT_JSON, *to_columns(in_order, 3))
+    if inserted:
+        yield t.statement(_insert_links_sql(len(inserted)), *chain.from_iterable(inserted))
+    yield from updates
+
+
+def _build_final_link_update(t: TenantConnection, link: Link) -> Statement:
+    return t.statement(
+        UPDATE_FINAL_LINK,
+        tenant_rows.escape_name(link.id),
+        tenant_rows.escape_optional_name(link.session_id),
+        tenant_rows.escape_optional_name(link.parent_id),
+        link.first_token_s,
     )
-    yield t.statement(
-        UPDATE_LINK if stored_status else INSERT_LINK,
-        *(
-            tenant_rows.escape_name(link.id),
-            tenant_rows.escape_optional_name(link.parent_id),
-            tenant_rows.escape_optional_name(link.session_id),
-        ),
-        *(
-            tenant_rows.node_id(link.input_head),
-            tenant_rows.node_id(link.head),
-            link.sent_count,
-            hashes["route"],
-            link.status,
-            link.created_at,
-        ),
-        *(
-            previous if previous == SAME_AS_PARENT else tenant_rows.escape_optional_name(previous),
-            link.duration_s,
-            link.first_token_s,
-        ),
-        *(hashes.get("parameters"), figures, encode_error(link)),
+
+
+def _link_row(link: Link, shared_json: dict[UUID, tuple[str, str | None]]) -> tuple[object, ...]:
+    """Return the columns of a link; add the JSON that it shares, with the conversation of a route."""
+
+    def share(value: Json, conversation: str | None = None) -> UUID:
+        body = encode_json(value)
+        json_id = tenant_rows.json_uuid(body)
+        shared_json[json_id] = (body, conversation)
+        return json_id
+
+    route, figures = encode_route(link)
+    previous = encode_previous_response_id(link)
+    return (
+        tenant_rows.escape_name(link.id),
+        tenant_rows.escape_optional_name(link.parent_id),
+        tenant_rows.escape_optional_name(link.session_id),
+        tenant_rows.node_id(link.input_head),
+        tenant_rows.node_id(link.head),
+        link.sent_count,
+        share(route, tenant_rows.escape_optional_name(link.conversation_id)),
+        link.status,
+        link.created_at,
+        previous if previous == SAME_AS_PARENT else tenant_rows.escape_optional_name(previous),
+        link.duration_s,
+        link.first_token_s,
+        share(link.parameters) if link.parameters else None,
+        figures,
+        encode_error(link),
         tenant_rows.node_id(link.body_head) if link.body_head else None,
     )
-
-
-def _sort_json_columns(
-    repeated: dict[str, str], hashes: dict[str, UUID], conversation: str | None
-) -> tuple[list[UUID], list[str], list[str | None]]:
-    """Sort the rows in the same order for every writer, so that two never deadlock."""
-    kinds = sorted(repeated, key=lambda kind: str(hashes[kind]))
-    conversations = [conversation if kind == "route" else None for kind in kinds]
-    return [hashes[kind] for kind in kinds], [repeated[kind] for kind in kinds], conversations

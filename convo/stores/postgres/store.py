@@ -1,15 +1,18 @@
 """`Store` over one PostgreSQL database.
 
 Each method is one job on a pooled connection, over the rows of one tenant. A commit is tried with a shared lock
-first, then with an exclusive one.
+first, then with an exclusive one. Commits of a tenant that arrive while another one of it runs share the next
+transaction; if that fails, each is tried in its own. A single commit never waits.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
-from typing import Concatenate, ParamSpec, TypeVar
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from convo.config.settings import LOCAL_TENANT, expand_built_in_name
-from convo.errors import DamagedRow
+from convo.errors import ConvoError, DamagedRow
 from convo.history.items import Item, StreamEvent
 from convo.history.records import Link, Session
 from convo.history.tree import Key, Path
@@ -31,15 +34,35 @@ from convo.stores.postgres import commit, files, gc, leases, records, request_ch
 from convo.stores.postgres import records as links
 from convo.stores.postgres import runs as agents
 from convo.stores.postgres.admin import PostgresAdmin
-from convo.stores.postgres.commit import CommitPlan, plan_commit
+from convo.stores.postgres.commit import CommitPlan, can_merge, merge_plans, plan_commit
 from convo.stores.postgres.connection import PostgresDatabase
 from convo.stores.postgres.plano import has_plano_table, select_plano_response
-from convo.stores.postgres.tenant_rows import TenantConnection
+from convo.stores.postgres.tenant_rows import DatabaseConnection, TenantConnection
 from convo.stores.request_charts import RequestCharts
 from convo.stores.request_list import RequestPage, RequestQuery
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
+
+
+MAX_COMMITS_PER_BATCH = 64
+"""With more, only the first of them would wait longer."""
+
+
+class QueuedCommit(NamedTuple):
+    """A commit that waits since `queued_at`; `is_committed` is False if it must be committed alone."""
+
+    plan: CommitPlan
+    queued_at: float
+    is_committed: asyncio.Future[bool]
+
+
+@dataclass(slots=True)
+class CommitQueue:
+    """The commits of a tenant that wait for a running one, and the task of that one, which needs a reference."""
+
+    waiting: list[QueuedCommit] = field(default_factory=list)
+    task: asyncio.Task[None] | None = None
 
 
 class PostgresStore:
@@ -48,9 +71,12 @@ class PostgresStore:
     def __init__(self, database: PostgresDatabase, tenant: str = "local") -> None:
         self.tenant = tenant
         self.database = database
+        self._commit_queues: dict[str, CommitQueue] = {}
 
     def for_tenant(self, tenant: str) -> "PostgresStore":
-        return PostgresStore(self.database, tenant)
+        store = PostgresStore(self.database, tenant)
+        store._commit_queues = self._commit_queues
+        return store
 
     @property
     def admin(self) -> PostgresAdmin:
@@ -61,15 +87,57 @@ class PostgresStore:
 
     async def commit(self, transaction: Transaction) -> None:
         plan = plan_commit(transaction)
-        needs_exclusive = bool(transaction.erased_nodes or transaction.removed_link_id)
-        if needs_exclusive or not await self._try_commit(plan, exclusive=False):
+        if not can_merge(plan):
+            await self._commit_alone(plan)
+        elif queue := self._commit_queues.get(self.tenant):
+            loop = asyncio.get_running_loop()
+            queued = QueuedCommit(plan, loop.time(), loop.create_future())
+            queue.waiting.append(queued)
+            if not await queued.is_committed:
+                await self._commit_alone(plan)
+        else:
+            self._commit_queues[self.tenant] = CommitQueue()
+            try:
+                await self._commit_alone(plan)
+            finally:
+                self._start_next_batch()
+
+    def _start_next_batch(self) -> None:
+        """Commit what waits in a task of its own: a caller may be cancelled without harm to the others."""
+        queue = self._commit_queues[self.tenant]
+        waiting = [queued for queued in queue.waiting if not queued.is_committed.done()]
+        batch, queue.waiting = waiting[:MAX_COMMITS_PER_BATCH], waiting[MAX_COMMITS_PER_BATCH:]
+        if batch:
+            queue.task = asyncio.create_task(self._commit_batch(batch))
+        else:
+            del self._commit_queues[self.tenant]
+
+    async def _commit_batch(self, batch: Sequence[QueuedCommit]) -> None:
+        is_committed = False
+        try:
+            plan = merge_plans([queued.plan for queued in batch])
+            with suppress(ConvoError):  # each is tried again alone, and raises its own error
+                is_committed = plan is not None and await self._try_commit(plan, queued_at=batch[0].queued_at)
+        finally:
+            for queued in batch:
+                if not queued.is_committed.done():
+                    queued.is_committed.set_result(is_committed)
+            self._start_next_batch()
+
+    async def _commit_alone(self, plan: CommitPlan) -> None:
+        change = plan.transaction
+        needs_exclusive = bool(change.erased_nodes or change.removed_link_id)
+        if needs_exclusive or not await self._try_commit(plan):
             await self._try_commit(plan, exclusive=True)
 
-    async def _try_commit(self, plan: CommitPlan, *, exclusive: bool) -> bool:
+    async def _try_commit(self, plan: CommitPlan, *, exclusive: bool = False, queued_at: float | None = None) -> bool:
         known_tenants, tenant = self.database.known_tenants, self.tenant
-        is_committed = await self._run(
-            lambda t: commit.apply_transaction(t, plan, exclusive=exclusive, tenant_exists=tenant in known_tenants)
-        )
+
+        async def apply(db: DatabaseConnection) -> bool:
+            t, is_known = TenantConnection.from_name(db, tenant), tenant in known_tenants
+            return await commit.apply_transaction(t, plan, exclusive=exclusive, tenant_exists=is_known)
+
+        is_committed = await self.database.run(apply, queued_at=queued_at)
         if is_committed:
             known_tenants.add(tenant)
         return is_committed

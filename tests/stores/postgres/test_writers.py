@@ -9,7 +9,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from convo.errors import Busy, Conflict, NotFound
+from convo.errors import Busy, Conflict, InputFault, NotFound, StoreFull
 from convo.history.items import assistant_message, user_message
 from convo.history.tree import Path, root_key
 from convo.stores.base import AppendItems, Conversation, Transaction
@@ -113,22 +113,83 @@ async def test_of_concurrent_requests_for_a_lease_one_succeeds(url: str) -> None
     assert sum(isinstance(one, Busy) for one in results) == 7
 
 
-async def test_writers_that_share_items_in_any_order_do_not_deadlock(url: str) -> None:
+@pytest.mark.parametrize("shared", ["items", "items of sessions", "parameters"])
+async def test_writers_that_share_rows_in_any_order_do_not_deadlock(url: str, shared: str) -> None:
     rng = random.Random(3)
     items = [user_message(f"item {number}") for number in range(20)]
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(SLOW_INSERTS)
 
-    async def write_session(store: PostgresStore, number: int) -> None:
-        path = Path(ROOT).append(rng.sample(items, len(items)))
-        await store.commit(
-            Transaction(
-                (AppendItems(ROOT, path.items),), session=session(id=f"ses_{number}", name=f"{number}", head=path.head)
-            )
-        )
+    def build_change(number: int) -> Transaction:
+        new = [user_message(f"{number}")] if shared == "parameters" else rng.sample(items, len(items))
+        path = Path(ROOT).append(new)
+        change = Transaction((AppendItems(ROOT, path.items),))
+        if shared == "items of sessions":
+            return replace(change, session=session(id=f"ses_{number}", name=f"{number}", head=path.head))
+        return replace(change, links=(link(f"resp_{number}", path.head, parameters={"n": rng.randrange(40)}),))
 
+    numbers = rng.sample(range(60), 60)
     async with replicas(url, 6) as stores:
-        await asyncio.gather(*(write_session(stores[number % 6], number) for number in range(30)))
-        assert len(await stores[0].sessions()) == 30
-    assert row_counts(url)[1] == 20
+        await asyncio.gather(*(store.commit(new_response(f"resp_of_{n}")) for n, store in enumerate(stores)))
+        await asyncio.gather(*(stores[number % 6].commit(build_change(number)) for number in numbers))
+    assert row_counts(url)[1] == 8 + (60 if shared == "parameters" else 20)
+    with psycopg.connect(url, autocommit=True) as db:
+        while db.execute(OTHER_CONNECTIONS).fetchone():  # a connection reports its deadlocks when it ends
+            pass
+        assert db.execute(DEADLOCKS).fetchone() == (0,)
+
+
+SLOW_INSERTS = """
+CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.002); RETURN new; END $$;
+CREATE TRIGGER slow BEFORE INSERT ON convo.items FOR EACH ROW EXECUTE FUNCTION slow();
+CREATE TRIGGER slow BEFORE INSERT ON convo.repeated FOR EACH ROW EXECUTE FUNCTION slow();
+"""
+"""Without them two writers rarely insert at the same moment."""
+
+OTHER_CONNECTIONS = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+
+
+def new_response(response_id: str) -> Transaction:
+    path = SHARED.append([user_message(response_id)])
+    return Transaction((AppendItems(ROOT, path.items),), (link(response_id, path.head),))
+
+
+async def test_commits_that_wait_share_a_transaction(url: str) -> None:
+    durations: list[float] = []
+    async with replicas(url, 1) as (store,):
+        store.admin.set_transaction_observer(durations.append)
+        await asyncio.gather(*(store.commit(new_response(f"resp_{number}")) for number in range(16)))
+        assert len(durations) == 2
+        assert row_counts(url) == [18, 18]
+
+
+async def test_two_waiting_commits_of_one_response_leave_no_unreferenced_rows(url: str) -> None:
+    started, ended = new_response("resp_1"), new_response("resp_2")
+    started = replace(started, links=(replace(started.links[0], status="in_progress"),))
+    ended = replace(ended, links=(replace(ended.links[0], id="resp_1"),))
+    async with replicas(url, 1) as (store,):
+        await asyncio.gather(*map(store.commit, (new_response("resp_0"), ended, started)))
+        assert await store.link("resp_1") == ended.links[0]
+    assert unreferenced_rows(url) == []
+
+
+async def test_a_commit_that_the_database_refuses_costs_only_itself(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(REFUSE_RESPONSE)
+    long_id = "".join(chr(random.Random(number).randrange(0x4E00, 0x9FFF)) for number in range(9000))
+    names = ["resp_1", "resp_2", long_id, "resp_full", "resp_3"]
+    async with replicas(url, 1) as (store,):
+        results = await asyncio.gather(*(store.commit(new_response(name)) for name in names), return_exceptions=True)
+        assert [result and type(result) for result in results] == [None, None, InputFault, StoreFull, None]
+        assert [bool(await store.link(name)) for name in names] == [True, True, False, False, True]
+    assert unreferenced_rows(url) == []
+
+
+REFUSE_RESPONSE = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE SQLSTATE '53100'; END $$;
+CREATE TRIGGER refuse BEFORE INSERT ON convo.links FOR EACH ROW WHEN (new.id = 'resp_full') EXECUTE FUNCTION refuse();
+"""
 
 
 async def test_garbage_collection_keeps_the_nodes_that_another_writer_builds_on(url: str) -> None:
