@@ -413,7 +413,7 @@ class RunLoop:
         repository, path = self._repository, self._chat.state.path
         view, input_head = repository.view, repository.checkpoint.input_head
         if view:
-            input_items = view.path.items[: view.initial_count]
+            input_items: Sequence[Item] = view.path.items[: view.initial_count]
         else:
             input_items = path.items[: path.depth(input_head)] if path.contains(input_head) else path.items
         return Context(agent, "", "", self._config.values, tuple(self.usages), tuple(input_items))

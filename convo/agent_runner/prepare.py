@@ -241,7 +241,7 @@ async def preview_agent_request(
     last_link:  the link that the owner confirmed last
     Raises the errors of `prepare_agent_request`.
     """
-    context = Context(effect.agent, "", "", config.values, input=state.path.items)
+    context = Context(effect.agent, "", "", config.values, input=tuple(state.path.items))
     agent_request = await build_agent_request(graph, effect, base_route, config, context, session_id)
     input_override = _make_input_override(
         agent_request, state, _drop_foreign_reasoning(agent_request, state, view, last_link)

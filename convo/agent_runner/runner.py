@@ -445,7 +445,7 @@ class AgentRunner:
             if outcome.exception is not None:
                 return ToolReturned(call.id, make_failure_output(tool, outcome.exception))
             if nested_runner.can_resume:
-                return NestedRunPaused(call.id, NestedRun(nested_runner.run, chat.state.path.items))
+                return NestedRunPaused(call.id, NestedRun(nested_runner.run, tuple(chat.state.path.items)))
             serialized = capture(tool.serialize or output_text, nested_runner.output)
             return ToolReturned(
                 call.id,

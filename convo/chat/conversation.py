@@ -373,7 +373,7 @@ def _request_starts(items: Sequence[Item]) -> Iterator[int]:
         yield start
 
 
-def get_items_up_to_turn(view: "ConversationView", turn_number: int | None) -> tuple[Item, ...]:
+def get_items_up_to_turn(view: "ConversationView", turn_number: int | None) -> Sequence[Item]:
     """Return the items up to the end of a turn; all of them for None. Raises NotFound."""
     items = view.path.items
     return items if turn_number is None else items[: find_turn_end(items, turn_number)]

@@ -6,18 +6,38 @@ immutable; appending shares the list and costs only the new elements.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from operator import is_
-from typing import NamedTuple, NewType, TypeVar, overload
+from typing import Any, NamedTuple, NewType, TypeVar, overload
 
 from convo.errors import Conflict
 from convo.history.canonical import Hash, digest, item_hash
 from convo.history.items import Item
 
 Element = TypeVar("Element")
+Result = TypeVar("Result")
+
+
+class _SharedList(list[Element]):
+    """The list of several prefixes, with the sequences that were derived from it."""
+
+    __slots__ = ("derived",)
+
+    def __init__(self, elements: Iterable[Element] = ()) -> None:
+        super().__init__(elements)
+        self.derived: dict[Hashable, _Derived] = {}
+
+
+class _Derived(NamedTuple):
+    """A sequence derived from a shared list: `ends[n]` is the number of results of its first n elements."""
+
+    arguments: tuple[Hashable, ...]
+    step: Callable[[Any], Iterable[Any]]
+    results: _SharedList[Any]
+    ends: list[int]
 
 
 class Prefix(Sequence[Element]):
@@ -26,8 +46,26 @@ class Prefix(Sequence[Element]):
     __slots__ = ("_count", "_shared")
 
     def __init__(self, elements: Iterable[Element] = ()) -> None:
-        self._shared = list(elements)
+        self._shared = _SharedList(elements)
         self._count = len(self._shared)
+
+    def derive(
+        self, make_step: Callable[..., Callable[[Element], Iterable[Result]]], *arguments: Hashable
+    ) -> "Prefix[Result]":
+        """Return what a step returns for each element; longer sequences with the same list add only new elements.
+
+        make_step:  returns a step, which is called with one element after the other and may keep a state
+        arguments:  of `make_step`; the results with the last ones are kept
+        """
+        # taken out while it changes: a step may raise, and another thread derives its own
+        derived = self._shared.derived.pop(make_step, None)
+        if derived is None or derived.arguments != arguments:
+            derived = _Derived(arguments, make_step(*arguments), _SharedList(), [0])
+        for element in self._shared[len(derived.ends) - 1 : self._count]:
+            derived.results.extend(derived.step(element))
+            derived.ends.append(len(derived.results))
+        self._shared.derived[make_step] = derived
+        return Prefix._from_shared(derived.results, derived.ends[self._count])
 
     def first(self, count: int) -> "Prefix[Element]":
         """Return the first `count` elements, or all where there are fewer."""
@@ -44,7 +82,7 @@ class Prefix(Sequence[Element]):
             shared.extend(new)
         tail = shared[self._count : end]
         if len(tail) < len(new) or not all(map(is_, tail, new)):
-            shared = [*shared[: self._count], *new]
+            shared = _SharedList([*shared[: self._count], *new])
         return self._from_shared(shared, end)
 
     def shared_element(self, index: int) -> Element | None:
@@ -52,7 +90,7 @@ class Prefix(Sequence[Element]):
         return self._shared[index] if index < len(self._shared) else None
 
     @staticmethod
-    def _from_shared(shared: list[Element], count: int) -> "Prefix[Element]":
+    def _from_shared(shared: _SharedList[Element], count: int) -> "Prefix[Element]":
         prefix: Prefix[Element] = Prefix.__new__(Prefix)
         prefix._shared, prefix._count = shared, count
         return prefix
@@ -116,9 +154,9 @@ class Path:
     def head(self) -> Key:
         return self.nodes[-1].key if self.nodes else self.root
 
-    @property
-    def items(self) -> tuple[Item, ...]:
-        return tuple(node.item for node in self.nodes)
+    @cached_property
+    def items(self) -> Prefix[Item]:
+        return Prefix(node.item for node in self.nodes)
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -131,7 +169,9 @@ class Path:
             head = child_key(head, item_hash(item))
             existing = self.nodes.shared_element(index)
             new.append(existing if existing and existing.key == head else Node(head, item))
-        return Path(self.root, self.nodes.append(new))
+        path = Path(self.root, self.nodes.append(new))
+        path.__dict__["items"] = self.items.append(node.item for node in new)  # shares what was derived from them
+        return path
 
     def depth(self, key: Key) -> int:
         """Return the number of nodes up to and including `key`; 0 for the root.

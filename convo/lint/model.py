@@ -188,7 +188,7 @@ def lint_view_of_conversation(view: ConversationView, now: float) -> LintView:
     is_server_side = STRATEGIES[view.strategy].is_server_side
     handle, anchor = _find_anchor(view) if STRATEGIES[view.strategy].uses_response else (None, None)
     return LintView(
-        items=view.path.items,
+        items=tuple(view.path.items),
         strategy=view.strategy,
         server_count=view.path.depth(view.confirmed_head) if is_server_side else 0,
         scope=view.scope,

@@ -16,6 +16,7 @@ from convo.errors import Busy, StoreFault, TryLater
 from convo.models.base import Model
 from convo.responses_api import errors
 from convo.responses_api.encryption import CompactionCipher
+from convo.responses_api.history import HistoryCache
 from convo.responses_api.mcp_client import McpOptions
 from convo.responses_api.truncation import WindowLookup
 from convo.runtime import Clock, NewId, process_identity, shielded
@@ -244,6 +245,7 @@ class EndpointDeps:
 
     cipher:       encrypts and decrypts compaction items for the store's tenant
     runs:         the active runs of this process
+    histories:    the histories that this process read or wrote last
     find_window:  returns the context window of a model
     """
 
@@ -255,6 +257,7 @@ class EndpointDeps:
     runs: ActiveRuns = field(default_factory=ActiveRuns)
     options: EndpointOptions = field(default_factory=EndpointOptions)
     find_window: WindowLookup = find_model_window
+    histories: HistoryCache = field(default_factory=HistoryCache)
 
 
 WRITE_LEASE_TTL_S = 6.0

@@ -25,6 +25,7 @@ from convo.responses_api.deps import ActiveRuns, EndpointDeps, EndpointOptions, 
 from convo.responses_api.encryption import CompactionCipher
 from convo.responses_api.files import FileResolver, Files
 from convo.responses_api.history import (
+    HistoryCache,
     LoadedHistory,
     check_call_pairs,
     get_polling_end,
@@ -129,6 +130,7 @@ class EmbeddedEndpoint:
     """The endpoint over one tenant's store. Closing it closes the models, not the store.
 
     runs:         the active runs, if other endpoints of the process share them
+    histories:    the cached histories, if other endpoints of the process share them
     options:      by default those of the chat's own endpoint
     seal_key:     encrypts compaction items; without one the database's own key does
     find_window:  returns the context window of a model
@@ -142,6 +144,7 @@ class EmbeddedEndpoint:
         new_id: NewId,
         *,
         runs: ActiveRuns | None = None,
+        histories: HistoryCache | None = None,
         options: EndpointOptions | None = None,
         seal_key: Secret | None = None,
         find_window: WindowLookup = find_model_window,
@@ -154,7 +157,17 @@ class EmbeddedEndpoint:
             options.mcp,
             new_id,
         )
-        self._deps = EndpointDeps(store, models, clock, new_id, cipher, runs or ActiveRuns(), options, find_window)
+        self._deps = EndpointDeps(
+            store,
+            models,
+            clock,
+            new_id,
+            cipher,
+            runs or ActiveRuns(),
+            options,
+            find_window,
+            histories or HistoryCache(),
+        )
         self._conversations = Conversations(self._deps)
 
     @property
@@ -206,6 +219,7 @@ class EmbeddedEndpoint:
         link = await self._load_link(response_id)
         if link.status in UNFINISHED_STATUSES:
             await self._cancel_run(response_id)
+        self._deps.histories.remove(self._deps.store.tenant, response_id)
         await self._deps.store.remove_link(response_id)
 
     async def list_input_items(
@@ -241,7 +255,7 @@ class EmbeddedEndpoint:
 
         Raises the errors of `load_request_history` and `select_new_items`.
         """
-        history = await load_request_history(request, self._deps.store)
+        history = await load_request_history(request, self._deps.store, self._deps.histories)
         referenced = await resolve_references(request.items, history.item_ids, self._deps.store)
         return history.path.append(select_new_items(request.items, history.item_ids, referenced)).items
 
@@ -377,7 +391,7 @@ class EmbeddedService:
         self._store, self._models, self._clock, self._new_id = store, models, clock, new_id
         self._fetch_models, self._options, self._ttl_s = fetch_models, options, ttl_s
         self._seal_key = seal_key
-        self._runs = ActiveRuns()
+        self._runs, self._histories = ActiveRuns(), HistoryCache()
         self._endpoints: dict[str, EmbeddedEndpoint] = {}
         self._pruned_at: dict[str, float] = {}
         self._sweep_task: asyncio.Task[None] | None = None
@@ -394,6 +408,7 @@ class EmbeddedService:
                 self._clock,
                 self._new_id,
                 runs=self._runs,
+                histories=self._histories,
                 options=self._options,
                 seal_key=self._seal_key,
             )
@@ -462,7 +477,8 @@ class EmbeddedService:
             if ttl_s is None or now - self._pruned_at.get(tenant, -math.inf) < prune_interval_s(ttl_s):
                 continue
             self._pruned_at[tenant] = now
-            await self._store.admin.prune(tenant, self._clock.now() - ttl_s, dry_run=False)
+            if any(await self._store.admin.prune(tenant, self._clock.now() - ttl_s, dry_run=False)):
+                self._histories.clear()
 
     async def _sweep_forever(self) -> None:
         for number in count():

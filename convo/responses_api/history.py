@@ -6,8 +6,9 @@ sent to the model. An item without an id is listed under an id built from its tr
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from sys import getsizeof
 
 from convo.endpoints.base import ItemPage, SortOrder
 from convo.errors import NotFound, RequestRefused
@@ -48,15 +49,65 @@ class LoadedHistory:
     conversation: Conversation | None = None
 
 
-async def load_request_history(request: ResponseRequest, store: Store) -> LoadedHistory:
+MAX_CACHED_BYTES = 32 * 1024 * 1024
+"""Estimated memory of the histories that a process keeps: 20 chains of 1,000 short messages."""
+
+ITEM_OVERHEAD_BYTES = 1500
+"""Memory of an item besides its text, which is in memory twice: as an object, and encoded for the model."""
+
+
+class HistoryCache:
+    """The histories at the end of recent turns, by tenant and the response or conversation that continues them.
+
+    The store checks each before it is used: another process may have deleted an item, or changed the conversation.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, str], tuple[LoadedHistory, int]] = {}
+        self._bytes = 0
+
+    def find(self, tenant: str, handle: str) -> LoadedHistory | None:
+        entry = self._entries.get((tenant, handle))
+        return entry[0] if entry else None
+
+    def add(self, tenant: str, handle: str, history: LoadedHistory) -> None:
+        """Keep a history, and drop the least recently added ones above the limit."""
+        self.remove(tenant, handle)
+        size = sum(history.path.items.derive(_make_size_step))
+        if size > MAX_CACHED_BYTES:
+            return
+        self._entries[tenant, handle] = history, size
+        self._bytes += size
+        while self._bytes > MAX_CACHED_BYTES:
+            self.remove(*next(iter(self._entries)))
+
+    def remove(self, tenant: str, handle: str) -> None:
+        entry = self._entries.pop((tenant, handle), None)
+        self._bytes -= entry[1] if entry else 0
+
+    def clear(self) -> None:
+        self._entries, self._bytes = {}, 0
+
+
+def _make_size_step() -> Callable[[Item], tuple[int]]:
+    return lambda item: (ITEM_OVERHEAD_BYTES + 2 * getsizeof(repr(item)),)
+
+
+async def load_request_history(
+    request: ResponseRequest, store: Store, cache: HistoryCache | None = None
+) -> LoadedHistory:
     """Load the history that `request` continues.
 
     Raises RequestRefused if there is no such previous response, NotFound if there is no such conversation, and
     ItemDeleted if an item of that history was deleted.
     """
+    handle = request.conversation_id or request.previous_response_id
+    cached = cache.find(store.tenant, handle) if cache and handle else None
+    known_path = cached.path if cached else None
     if request.conversation_id:
-        conversation = await load_conversation(store, request.conversation_id)
-        return LoadedHistory(await store.path(conversation.head), conversation.item_ids, conversation=conversation)
+        conversation = await load_conversation(store, request.conversation_id, cached.conversation if cached else None)
+        path = await store.path(conversation.head, known_path)
+        return LoadedHistory(path, conversation.item_ids, conversation=conversation)
     if request.previous_response_id is None:
         return LoadedHistory(Path(root_key(store.tenant)))
     link = await find_response_link(store, request.previous_response_id)
@@ -64,7 +115,7 @@ async def load_request_history(request: ResponseRequest, store: Store) -> Loaded
         raise errors.previous_response_not_found_error(request.previous_response_id)
     if link.status not in CONTINUABLE_STATUSES:
         raise errors.previous_response_not_continuable_error(link.id, link.status)
-    path = await store.path(link.head)
+    path = await store.path(link.head, known_path)
     ids = await load_item_ids(store, link, path) if any("id" in item for item in request.items) else ()
     return LoadedHistory(path, ids, previous=link)
 

@@ -33,6 +33,7 @@ from convo.responses_api import response
 from convo.responses_api.compaction import CompactionInput, build_response_model_request, respond_with_compaction
 from convo.responses_api.deps import EndpointDeps, conversation_write_lock
 from convo.responses_api.history import (
+    CONTINUABLE_STATUSES,
     LoadedHistory,
     check_call_pairs,
     check_strict_input,
@@ -51,7 +52,7 @@ from convo.responses_api.response import (
 )
 from convo.responses_api.validation import ResponseRequest
 from convo.runtime import shielded
-from convo.stores.base import Store, Transaction, load_conversation
+from convo.stores.base import Conversation, Store, Transaction, load_conversation
 
 
 @dataclass(frozen=True)
@@ -86,14 +87,15 @@ async def prepare_turn(
     if request.store or request.conversation_id:
         await deps.store.admin.check_disk_space()
     if request.conversation_id:
-        await load_conversation(deps.store, request.conversation_id)
+        if deps.histories.find(deps.store.tenant, request.conversation_id) is None:
+            await load_conversation(deps.store, request.conversation_id)
         await deps.runs.wait_until_ended(deps.store.tenant, conversation_id=request.conversation_id)
         await exit_stack.enter_async_context(
             conversation_write_lock(deps.store, request.conversation_id, deps.new_id("hold"))
         )
     if request.previous_response_id and last_history is None:
         await deps.runs.wait_until_ended(deps.store.tenant, response_id=request.previous_response_id)
-    history = last_history or await load_request_history(request, deps.store)
+    history = last_history or await load_request_history(request, deps.store, deps.histories)
     referenced = await resolve_references(request.items, history.item_ids, deps.store)
     new_items = select_new_items(request.items, history.item_ids, referenced)
     path = history.path.append(strip_item_secrets(new_items))
@@ -402,7 +404,19 @@ class ResponseTurn:
             return await self._commit_result(
                 turn, link, response.result_from_event(response.build_failed_event(conflict, result.output))
             )
+        self._cache_history(turn, link, result, change.conversation)
         return link, result
+
+    def _cache_history(
+        self, turn: PreparedTurn, link: Link, result: TurnResult, conversation: Conversation | None
+    ) -> None:
+        """Keep the history that the next request continues, in place of the one that this turn continued."""
+        handle = conversation.id if conversation else link.id
+        if conversation or (link.conversation_id is None and link.status in CONTINUABLE_STATUSES):
+            if link.parent_id:
+                self._deps.histories.remove(self._deps.store.tenant, link.parent_id)
+            history = LoadedHistory(turn.input_path.append(result.output), conversation=conversation)
+            self._deps.histories.add(self._deps.store.tenant, handle, history)
 
     def _finish_link(self, turn: PreparedTurn, link: Link, result: TurnResult) -> tuple[Link, TurnResult]:
         return response.finish_turn_link(

@@ -301,7 +301,7 @@ class AppendItems(NamedTuple):
     """Items to append after a node, in order. Those that are stored already are not written again."""
 
     after: Key
-    items: tuple[Item, ...]
+    items: Sequence[Item]
 
 
 @dataclass(frozen=True, slots=True)
@@ -529,8 +529,11 @@ class Store(Protocol):
         """
         ...
 
-    async def path(self, head: Key) -> Path:
+    async def path(self, head: Key, known: Path | None = None) -> Path:
         """Return the path to `head`, with items as they were sent.
+
+        known:  a path that was read or committed before; it is returned if it still is the path to `head`, and the
+                items are not read again
 
         Raises NotFound for an unknown node, ItemDeleted if an item on it was deleted.
         """
@@ -596,7 +599,12 @@ class Store(Protocol):
         """Return at most `limit` links that continue this one, oldest first."""
         ...
 
-    async def conversation(self, conversation_id: str) -> Conversation | None: ...
+    async def conversation(self, conversation_id: str, known: Conversation | None = None) -> Conversation | None:
+        """Return a conversation.
+
+        known:  the conversation as it was read or committed before; its item ids are used if they did not change
+        """
+        ...
 
     async def conversation_links(self, conversation_id: str) -> Sequence[Link]:
         """Return the links made in this conversation, oldest first, also after it was removed."""
@@ -759,6 +767,22 @@ class Store(Protocol):
 ExpectedHead: TypeAlias = Key | AnyHead | None
 """The head that is required: this key, any (`ANY_HEAD`), or no record yet (None)."""
 
+MAX_ERASED_NODES = 1000
+"""Nodes with a deleted item that are compared with a known path; if a tenant has more, the path is read again."""
+
+
+def is_intact(path: Path, keys: Sequence[bytes]) -> bool:
+    """Return whether a path is stored and no item on it was deleted.
+
+    keys:  of its head, if that is stored, and of `MAX_ERASED_NODES` nodes of the tenant with a deleted item
+    """
+    found = [key.hex() for key in keys]
+    if len(found) > 1 and len(found) <= MAX_ERASED_NODES:
+        on_path = set(path.keys)
+        found = [key for key in found if key in on_path]
+    return found == [path.head]
+
+
 HIGHEST_CHARACTER = "\U0010ffff"
 """Sorts after every character of a name."""
 
@@ -886,9 +910,9 @@ def parse_key_prefix(item_id: str) -> str:
     return match[1] if match else ""
 
 
-async def load_conversation(store: Store, conversation_id: str) -> Conversation:
-    """Load a conversation. Raises NotFound."""
-    conversation = await store.conversation(conversation_id)
+async def load_conversation(store: Store, conversation_id: str, known: Conversation | None = None) -> Conversation:
+    """Load a conversation; `known` as in `Store.conversation`. Raises NotFound."""
+    conversation = await store.conversation(conversation_id, known)
     if conversation is None:
         raise NotFound("conversation", conversation_id)
     return conversation

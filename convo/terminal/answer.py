@@ -7,7 +7,7 @@ raises Interrupted after the turn has saved its partial output.
 
 import asyncio
 import signal
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
@@ -161,7 +161,7 @@ async def handle_reasoning(repl: "Repl", _: str) -> None:
         repl.print_message("\n".join(f"  {line}".rstrip() for line in text.split("\n")))
 
 
-def _last_turn_reasoning(items: tuple[Item, ...]) -> Iterator[str]:
+def _last_turn_reasoning(items: Sequence[Item]) -> Iterator[str]:
     last_user_index = max((index for index, item in enumerate(items) if is_user_message(item)), default=-1)
     for item in items[last_user_index + 1 :]:
         if item_type(item) == "reasoning" and (text := reasoning_text(item)):

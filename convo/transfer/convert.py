@@ -85,7 +85,7 @@ class ConversationSource:
         """Return the conversation as a document that a file can contain."""
         path = self.state.path
         return ConversationDocument(
-            items=path.items,
+            items=tuple(path.items),
             confirmed_count=path.depth(self.state.confirmed_head),
             name=self.name,
             model=self.model,

@@ -31,9 +31,9 @@ class CountingStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
 
-    async def path(self, head: Key) -> Path:
+    async def path(self, head: Key, known: Path | None = None) -> Path:
         self.paths += 1
-        return await self.store.path(head)
+        return await self.store.path(head, known)
 
 
 async def test_a_long_chain_is_read_once_and_once_more_for_each_fork(harness: ChatHarness) -> None:

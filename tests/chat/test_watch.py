@@ -43,9 +43,9 @@ class CountingStore(SqliteStore):
     polls = 0
     write_at_poll = 0
 
-    async def path(self, head: Key) -> History:
+    async def path(self, head: Key, known: History | None = None) -> History:
         self.path_reads += 1
-        return await super().path(head)
+        return await super().path(head, known)
 
     async def data_version(self) -> str:
         self.polls += 1

@@ -1,6 +1,7 @@
 """A conversation that is long enough to be compacted, for each strategy."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -75,7 +76,7 @@ async def compact(chat: Chat, options: CompactionOptions | None = None) -> Compa
     return await apply_compaction(chat, await prepare_compaction(chat, options, confirmed=True), confirmed=True)
 
 
-def first_words(items: tuple[Item, ...]) -> list[str]:
+def first_words(items: Sequence[Item]) -> list[str]:
     """Return the first word of each user message."""
     return [item_text(item).split()[0] for item in items if is_user_message(item)]
 

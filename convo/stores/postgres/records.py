@@ -5,6 +5,7 @@ be a response of another endpoint. Functions named `build_` return statements, f
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 from uuid import UUID
@@ -92,6 +93,26 @@ SELECT key, given, erased,
 FROM called, convo.conversations WHERE tenant = $1 AND id = $2
 """
 """The nodes from a conversation's head back to the root, with the sources of each item's id."""
+
+SELECT_KNOWN_CONVERSATION = """
+WITH RECURSIVE up (id, parent, position) AS (
+    SELECT id, parent, 1 FROM convo.nodes WHERE tenant = $1 AND id = $3
+    UNION ALL
+    SELECT before.*, position + 1 FROM up JOIN LATERAL (
+        SELECT id, parent FROM convo.nodes WHERE tenant = $1 AND id = up.parent LIMIT 1
+    ) AS before ON true
+), last AS (
+    SELECT position, given.id FROM up JOIN LATERAL (
+        SELECT id FROM convo.members WHERE tenant = $1 AND node = up.id AND conversation = $2 LIMIT 1
+    ) AS given ON true LIMIT 1
+)
+SELECT created_at, metadata, position, last.id FROM convo.conversations LEFT JOIN last ON true
+WHERE tenant = $1 AND conversations.id = $2 AND head = $3
+"""
+"""A conversation with this head, and the last id on its path that it assigned, at a position counted from the end.
+
+Items are added at the end only: if another id on a path of the same items changed, so did this one.
+"""
 
 SELECT_PATH_TO_CONVERSATION = """
 WITH RECURSIVE up (id, parent, item, erased) AS (
@@ -199,9 +220,14 @@ def build_session_upsert(t: TenantConnection, new: Session, *, exists: bool) -> 
 # -- conversations --------------------------------------------------------------------------------
 
 
-async def select_conversation(t: TenantConnection, conversation_id: str) -> Conversation | None:
+async def select_conversation(
+    t: TenantConnection, conversation_id: str, known: Conversation | None = None
+) -> Conversation | None:
     """Return a conversation. Raises DamagedRow."""
     stored_id = tenant_rows.escape_name(conversation_id)
+    row = await t.fetch_row(SELECT_KNOWN_CONVERSATION, stored_id, tenant_rows.node_id(known.head)) if known else None
+    if known and row and (row[2] is None or known.item_ids[-row[2]] == tenant_rows.unescape_name(row[3])):
+        return replace(known, metadata=decode_metadata(conversation_id, *row[:2]))
     rows = await t.fetch_all(SELECT_MEMBERS, stored_id)
     if not rows:
         if await t.fetch_row("SELECT 1 FROM convo.conversations WHERE tenant = $1 AND id = $2", stored_id):

@@ -34,6 +34,15 @@ FROM up
 """Keys and items from a node back to another one, or else to the root, which is the last row and has no item."""
 
 
+SELECT_HEAD_AND_ERASED = f"""
+SELECT {NODE_KEY_SQL} FROM convo.nodes WHERE tenant = $1 AND id = $2 AND rest = $3
+UNION ALL (
+    SELECT {NODE_KEY_SQL} FROM convo.nodes WHERE tenant = $1 AND item IS NULL AND parent IS NOT NULL
+    LIMIT {base.MAX_ERASED_NODES}
+)
+"""
+"""The keys for `base.is_intact`."""
+
 SELECT_FIRST_ITEMS = """
 WITH RECURSIVE up (parent, item, depth) AS (
     SELECT parent, item, depth FROM convo.nodes WHERE tenant = $1 AND id = $2 AND rest = $3
@@ -47,10 +56,14 @@ SELECT (SELECT body FROM convo.items WHERE tenant = $1 AND hash = item) FROM up 
 """The bodies of the first items on the path to a node; the root has none."""
 
 
-async def select_path(t: TenantConnection, head: Key) -> Path:
+async def select_path(t: TenantConnection, head: Key, known: Path | None = None) -> Path:
     """Return the path to `head`. Raises NotFound, ItemDeleted and DamagedRow."""
     if head == t.root:
         return Path(t.root)
+    if known is not None and known.head == head:
+        rows = await t.fetch_all(SELECT_HEAD_AND_ERASED, tenant_rows.node_id(head), tenant_rows.node_rest(head))
+        if base.is_intact(known, [key for (key,) in rows]):
+            return known
     end, rows = await _select_path_rows(t, head, None)
     if end != t.root:
         raise DamagedRow("history", head[:12], "its beginning is missing")

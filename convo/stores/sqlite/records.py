@@ -6,6 +6,7 @@ an id. A conversation stores only the item ids that it assigned itself.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -69,6 +70,18 @@ SELECT_NAME_CONFLICT = "SELECT 1 FROM sessions WHERE tenant = ? AND name = ? AND
 SELECT_CONVERSATION_ROW = """
 SELECT conversations.n, head, length, key FROM conversations JOIN nodes ON nodes.n = head
 WHERE conversations.tenant = ? AND id = ?
+"""
+
+SELECT_LAST_ASSIGNED_ID = """
+WITH RECURSIVE up (n, parent, position) AS (
+    SELECT n, parent, 1 FROM nodes WHERE n = ?
+    UNION ALL SELECT nodes.n, nodes.parent, position + 1 FROM up JOIN nodes ON nodes.n = up.parent
+)
+SELECT position, id FROM up CROSS JOIN members ON members.conversation = ? AND members.node = up.n LIMIT 1
+"""
+"""The last id on the path to a head that a conversation assigned, and its position, counted from the end.
+
+Items are added at the end only: if another id on a path of the same items changed, so did this one.
 """
 
 SELECT_MEMBERS = """
@@ -225,7 +238,9 @@ def _use_number(t: TenantConnection, new: Session, stored: SessionRow | None) ->
 # -- conversations --------------------------------------------------------------------------------
 
 
-def select_conversation(t: TenantConnection, conversation_id: str) -> Conversation | None:
+def select_conversation(
+    t: TenantConnection, conversation_id: str, known: Conversation | None = None
+) -> Conversation | None:
     """Return a conversation. Raises DamagedRow."""
     found = t.fetch_records(
         "SELECT conversations.n, nodes.n, nodes.key, created_at, metadata FROM conversations"
@@ -237,6 +252,10 @@ def select_conversation(t: TenantConnection, conversation_id: str) -> Conversati
     n, head, key, created_at, metadata = found[0]
     if key is None:
         raise DamagedRow("conversation", conversation_id, "its head is missing")
+    if known is not None and known.head == key.hex():
+        last = t.fetch_row(SELECT_LAST_ASSIGNED_ID, head, n)
+        if last is None or known.item_ids[-last[0]] == last[1]:
+            return replace(known, metadata=decode_metadata(conversation_id, created_at, metadata))
     rows = t.fetch_records(SELECT_MEMBERS, head, NO_NODE, n)[-2::-1]
     bodies = [body for _, _, _, body, _ in rows if body is not None]
     own_items = iter(decode_items([f"in {conversation_id}"] * len(bodies), bodies))

@@ -69,8 +69,8 @@ class SqliteStore:
     async def commit(self, transaction: Transaction) -> None:
         await self._write(apply_transaction, transaction)
 
-    async def path(self, head: Key) -> Path:
-        return await self._read(tree.select_path, head)
+    async def path(self, head: Key, known: Path | None = None) -> Path:
+        return await self._read(tree.select_path, head, known)
 
     async def items_after(self, head: Key, after: Key) -> Sequence[Item]:
         return await self._read(tree.select_items_after, head, after)
@@ -102,8 +102,8 @@ class SqliteStore:
     async def child_links(self, link_id: str, *, limit: int) -> Sequence[Link]:
         return self._report(await self._read(links.select_child_links, link_id, limit))
 
-    async def conversation(self, conversation_id: str) -> Conversation | None:
-        return await self._read(records.select_conversation, conversation_id)
+    async def conversation(self, conversation_id: str, known: Conversation | None = None) -> Conversation | None:
+        return await self._read(records.select_conversation, conversation_id, known)
 
     async def conversation_links(self, conversation_id: str) -> Sequence[Link]:
         return self._report(await self._read(links.select_conversation_links, conversation_id))

@@ -50,6 +50,14 @@ SELECT n FROM nodes WHERE item = (SELECT item FROM nodes WHERE n = :gone) AND n 
     AND n IN (SELECT n FROM old) AND n NOT IN (SELECT n FROM own)
 """
 
+SELECT_HEAD_AND_ERASED = """
+SELECT key FROM nodes WHERE tenant = :tenant AND substr(key, 1, 16) = substr(:key, 1, 16) AND key = :key
+UNION ALL SELECT key FROM (
+    SELECT key FROM nodes WHERE item IS NULL AND +tenant = :tenant AND parent IS NOT NULL LIMIT :limit
+)
+"""
+"""The keys for `base.is_intact`; the plus keeps the tenant out of the choice of an index."""
+
 NO_NODE = 0
 """No node has this rowid: a query that would stop at it continues to the root."""
 
@@ -86,10 +94,14 @@ def find_node(t: TenantConnection, key: Key) -> Row | None:
     return row
 
 
-def select_path(t: TenantConnection, head: Key) -> Path:
+def select_path(t: TenantConnection, head: Key, known: Path | None = None) -> Path:
     """Return the path to `head`. Raises NotFound, ItemDeleted and DamagedRow."""
     if head == t.root:
         return Path(t.root)
+    if known is not None and known.head == head:
+        parameters = {"tenant": t.tenant_number, "key": key_to_blob(head), "limit": base.MAX_ERASED_NODES}
+        if base.is_intact(known, [key for (key,) in t.db.execute(SELECT_HEAD_AND_ERASED, parameters)]):
+            return known
     end, rows = _select_path_rows(t, node_rowid(t, head), NO_NODE)
     if end != node_rowid(t, t.root):
         raise DamagedRow("history", head[:12], "its beginning is missing")
