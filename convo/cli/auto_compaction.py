@@ -1,6 +1,6 @@
 """Compaction in an open chat: automatic before a message, and /compact.
 
-Ctrl-C stops either and leaves the history as it was. Loaded with the first message, not with the prompt.
+Ctrl-C stops either and leaves the history as it was. Imported when a compaction is due or requested.
 """
 
 from collections.abc import Callable
@@ -9,16 +9,16 @@ from convo.chat.conversation import Chat
 from convo.errors import Interrupted
 from convo.terminal.answer import run_interruptibly
 from convo.terminal.report_views import format_compaction, parse_compact_arguments
-from convo.transfer.compact import AutoCompaction, apply_compaction, prepare_compaction
+from convo.transfer.auto_compaction import AutoCompaction, CompactionDue
+from convo.transfer.compact import apply_compaction, prepare_compaction
 
 COMPACTION_STOPPED = "compaction stopped; the history is unchanged"
 
 
-async def compact_if_due(chat: Chat, auto_compaction: AutoCompaction, notify: Callable[[str], None]) -> None:
-    """Compact the history if it is too long for another message; `notify` is called before the compaction."""
-    due = auto_compaction.check_due(chat)
-    if due is None:
-        return
+async def compact_due_history(
+    chat: Chat, due: CompactionDue, auto_compaction: AutoCompaction, notify: Callable[[str], None]
+) -> None:
+    """Compact a history that is too long for another message; `notify` is called before the compaction."""
     head = chat.session.head
     try:
         result = await run_interruptibly(auto_compaction.compact_chat(chat, due, notify))

@@ -16,8 +16,6 @@ from convo.chat.files import load_attachment
 from convo.cli.context import ChatContext, ChatOptions, ChatOutput, get_turn_link
 from convo.cli.deps import get_store_url, open_configured_store
 from convo.cli.output import print_event, print_json
-from convo.cli.repl import ReplController
-from convo.cli.repl_actions import check_no_open_run
 from convo.config.loader import SettingFlags, load_settings
 from convo.config.request_settings import FIELD_BY_SETTING, find_supported_choice, get_request_field
 from convo.config.settings import Settings
@@ -56,13 +54,14 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
         if options.is_picked:
             options = replace(options, handle=await pick_conversation(store, settings, options))
-        context = ReplController(settings, store, exit_stack, options, output)
+        context_class = _get_context_class(is_interactive=message is None)
+        context = context_class(settings, store, exit_stack, options, output)
         if options.is_continued and not (options.agent_source or options.run_flags.agent):
             new_options = await _with_previous_agents(context, options, output)
             if new_options is not options:
                 options, setup = new_options, _load_agents(new_options)
                 model = setup.model if setup and options.model is None else options.model
-                context = ReplController(
+                context = context_class(
                     load_settings(options.config, SettingFlags(model=model, model_source=options.model_source)),
                     store,
                     exit_stack,
@@ -72,6 +71,8 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
         chat = await context.open()
         presenter = await open_run_presenter(chat, setup, context, output, options) if setup else None
         if chat.record.is_saved and not presenter:
+            from convo.cli.repl_actions import check_no_open_run
+
             await check_no_open_run(store, chat.session)
         if message is None:
             return await run_interactive_chat(
@@ -82,6 +83,15 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
 
             return await run_single_message(presenter, message, output)
         return await run_single_turn(chat, message, context, output)
+
+
+def _get_context_class(*, is_interactive: bool) -> type[ChatContext]:
+    """Return the class with the slash commands for a prompt; without them, one message starts faster."""
+    if not is_interactive:
+        return ChatContext
+    from convo.cli.repl import ReplController
+
+    return ReplController
 
 
 async def pick_conversation(store: Store, settings: Settings, options: ChatOptions) -> str:
@@ -188,15 +198,17 @@ def note_mentioned_files(text: str, attachments: Sequence[str], output: ChatOutp
 async def run_interactive_chat(
     chat: Chat,
     attachments: Sequence[tuple[str, dict[str, Json]]],
-    context: ReplController,
+    context: ChatContext,
     output: ChatOutput,
     presenter: "RunPresenter | None" = None,
 ) -> int:
     """Run the prompt, and print at the end how to continue the conversation."""
+    from convo.cli.repl import ReplController
     from convo.terminal.prompt import PromptOptions, make_prompt_reader
     from convo.terminal.repl import Repl
     from convo.terminal.status_line import StatusLine
 
+    assert isinstance(context, ReplController)
     status_line = None if output.quiet else StatusLine()
     reader = make_prompt_reader(
         PromptOptions(

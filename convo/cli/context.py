@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from convo.agent_runner.config import ModelRoute
     from convo.cli.agent_options import AgentSetup, StoredAgents
     from convo.endpoints.base import Endpoint
-    from convo.transfer.compact import AutoCompaction
+    from convo.transfer.auto_compaction import AutoCompaction
 
 
 MIN_LOADING_S = 0.05
@@ -305,18 +305,22 @@ class ChatContext:
 
     async def compact_if_needed(self, chat: Chat) -> None:
         """Compact the history if it is too long for another message; a notice is printed first."""
-        from convo.cli.auto_compaction import compact_if_due
-        from convo.transfer.compact import AutoCompaction
+        from convo.transfer.auto_compaction import AutoCompaction
 
         assert self._settings
         threshold = self._settings.compact_at
         self._auto_compaction = self._auto_compaction or AutoCompaction(threshold, self._settings.windows)
-        if self._auto_compaction.check_due(chat) and not self._has_warned_of_threshold:
+        due = self._auto_compaction.check_due(chat)
+        if due is None:
+            return
+        from convo.cli.auto_compaction import compact_due_history
+
+        if not self._has_warned_of_threshold:
             self._has_warned_of_threshold = True
             if warning := describe_percent_as_tokens(threshold):
                 self._output.note(f"warning: {warning}; for {threshold:g} %: {suggest_fraction_command(threshold)}")
         async with self._output.waiting_line.show("compacting"):
-            await compact_if_due(chat, self._auto_compaction, self._output.note)
+            await compact_due_history(chat, due, self._auto_compaction, self._output.note)
 
     async def load_model(self, chat: Chat) -> None:
         """Prepare the endpoint, and measure the loading of a local model for the receipt.

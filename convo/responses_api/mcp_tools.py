@@ -35,9 +35,9 @@ from convo.responses_api.validation import (
     array_validator,
     enum_validator,
     object_validator,
-    string_validator,
     validate_boolean,
     validate_object,
+    validate_string,
 )
 from convo.runtime import NewId
 from convo.stores.base import Store
@@ -62,12 +62,12 @@ REFUSED_HEADERS = frozenset(
 )
 
 _FILTER_VALIDATOR = object_validator(
-    optional={"tool_names": array_validator(string_validator()), "read_only": validate_boolean}
+    optional={"tool_names": array_validator(validate_string), "read_only": validate_boolean}
 )
 
 
 def _validate_allowed_tools(name: str, value: Json) -> None:
-    (array_validator(string_validator()) if isinstance(value, list) else _FILTER_VALIDATOR)(name, value)
+    (array_validator(validate_string) if isinstance(value, list) else _FILTER_VALIDATOR)(name, value)
 
 
 def _validate_approval(name: str, value: Json) -> None:
@@ -78,16 +78,16 @@ def _validate_approval(name: str, value: Json) -> None:
 
 
 TOOL_FIELDS = {
-    "type": string_validator(),
-    "server_label": string_validator(),
-    "server_url": string_validator(),
-    "server_description": string_validator(),
+    "type": validate_string,
+    "server_label": validate_string,
+    "server_url": validate_string,
+    "server_description": validate_string,
     "allowed_tools": _validate_allowed_tools,
     "require_approval": _validate_approval,
-    "authorization": string_validator(),
+    "authorization": validate_string,
     "headers": validate_object,
-    "connector_id": string_validator(),
-    "tunnel_id": string_validator(),
+    "connector_id": validate_string,
+    "tunnel_id": validate_string,
     "defer_loading": validate_boolean,
     "allowed_callers": array_validator(enum_validator("direct", "programmatic")),
 }

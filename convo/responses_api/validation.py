@@ -36,11 +36,15 @@ def accept_any(name: str, value: Json) -> None:
     """Accept any value."""
 
 
-def string_validator(*, max_length: int | None = None) -> Validator:
+def validate_string(name: str, value: Json) -> None:
+    if not isinstance(value, str):
+        raise errors.invalid_type_error(name, "a string", describe_type(value))
+
+
+def string_validator(max_length: int) -> Validator:
     def check(name: str, value: Json) -> None:
-        if not isinstance(value, str):
-            raise errors.invalid_type_error(name, "a string", describe_type(value))
-        if max_length is not None and len(value) > max_length:
+        validate_string(name, value)
+        if len(value) > max_length:
             raise errors.too_long_error(name, "string", max_length, len(value))
 
     return check
@@ -48,7 +52,7 @@ def string_validator(*, max_length: int | None = None) -> Validator:
 
 def validate_id(name: str, value: Json) -> None:
     """Validate the id of a stored object."""
-    string_validator()(name, value)
+    validate_string(name, value)
     if not is_valid_id(value):
         raise errors.invalid_id_error(name, value)
 
@@ -142,8 +146,8 @@ def validate_metadata(name: str, value: Json) -> None:
     if len(value) > MAX_METADATA_PAIRS:
         raise errors.too_many_properties_error(name, MAX_METADATA_PAIRS, len(value))
     for key, text in value.items():
-        string_validator(max_length=MAX_METADATA_KEY_LENGTH)(f"{name} key", key)
-        string_validator(max_length=MAX_METADATA_VALUE_LENGTH)(f"{name}.{key}", text)
+        string_validator(MAX_METADATA_KEY_LENGTH)(f"{name} key", key)
+        string_validator(MAX_METADATA_VALUE_LENGTH)(f"{name}.{key}", text)
 
 
 def validate_known_fields(known_fields: Collection[str], fields: Collection[str], *, prefix: str = "") -> None:
@@ -156,25 +160,25 @@ def validate_known_fields(known_fields: Collection[str], fields: Collection[str]
 def _validate_tool_choice(name: str, value: Json) -> None:
     if not isinstance(value, str):
         object_validator(
-            {"type": string_validator()},
-            {"name": string_validator(), "mode": string_validator(), "tools": array_validator(validate_object)},
+            {"type": validate_string},
+            {"name": validate_string, "mode": validate_string, "tools": array_validator(validate_object)},
         )(name, value)
 
 
 def _validate_tool(name: str, value: Json) -> None:
-    object_validator({"type": string_validator()})(name, value)
+    object_validator({"type": validate_string})(name, value)
     validator = _TOOL_VALIDATORS.get(value["type"])
     if validator is not None:
         validator(name, value)
 
 
 _NAMED_TOOL_VALIDATOR = object_validator(
-    {"name": string_validator()},
+    {"name": validate_string},
     {
-        "description": string_validator(),
+        "description": validate_string,
         "parameters": validate_object,
         "strict": validate_boolean,
-        "format": object_validator({"type": string_validator()}),
+        "format": object_validator({"type": validate_string}),
         "defer_loading": validate_boolean,
     },
 )
@@ -189,17 +193,17 @@ _TOOL_VALIDATORS: Mapping[str, Validator] = {
     "function": _NAMED_TOOL_VALIDATOR,
     "custom": _NAMED_TOOL_VALIDATOR,
     "namespace": object_validator(
-        {"name": string_validator(), "tools": array_validator(_validate_namespace_member)},
-        {"description": string_validator()},
+        {"name": validate_string, "tools": array_validator(_validate_namespace_member)},
+        {"description": validate_string},
     ),
     "tool_search": object_validator(
         optional={
             "execution": enum_validator("server", "client"),
-            "description": string_validator(),
+            "description": validate_string,
             "parameters": validate_object,
         }
     ),
-    "shell": object_validator(optional={"environment": object_validator({"type": string_validator()})}),
+    "shell": object_validator(optional={"environment": object_validator({"type": validate_string})}),
 }
 """Validators of the tools that convo maps to functions; the server of a hosted tool validates it."""
 
@@ -234,7 +238,7 @@ def _validate_background_options(name: str, value: Json) -> None:
     if "completion_window" in value:
         enum_validator("soonest")(f"{name}.completion_window", value["completion_window"])
     if value.get("continuation_id") is not None:
-        string_validator(max_length=MAX_CONTINUATION_ID_CHARS)(f"{name}.continuation_id", value["continuation_id"])
+        string_validator(MAX_CONTINUATION_ID_CHARS)(f"{name}.continuation_id", value["continuation_id"])
 
 
 REASONING_VALIDATOR = object_validator(
@@ -248,7 +252,7 @@ REASONING_VALIDATOR = object_validator(
 
 TEXT_VALIDATOR = object_validator(
     optional={
-        "format": object_validator({"type": string_validator()}),
+        "format": object_validator({"type": validate_string}),
         "verbosity": enum_validator("low", "medium", "high"),
     }
 )
@@ -256,7 +260,7 @@ TEXT_VALIDATOR = object_validator(
 
 def _validate_stop(name: str, value: Json) -> None:
     if not isinstance(value, str):
-        array_validator(string_validator())(name, value)
+        array_validator(validate_string)(name, value)
 
 
 CONTEXT_MANAGEMENT_VALIDATOR = object_validator(
@@ -298,12 +302,12 @@ MODEL_FIELDS: Mapping[str, Validator] = {
     "moderation": validate_object,
     "parallel_tool_calls": validate_boolean,
     "presence_penalty": decimal_validator(-2, 2),
-    "prompt": object_validator({"id": string_validator()}),
-    "prompt_cache_key": string_validator(),
+    "prompt": object_validator({"id": validate_string}),
+    "prompt_cache_key": validate_string,
     "prompt_cache_options": validate_object,
     "prompt_cache_retention": enum_validator("in_memory", "24h"),
     "reasoning": REASONING_VALIDATOR,
-    "safety_identifier": string_validator(),
+    "safety_identifier": validate_string,
     "service_tier": enum_validator("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"),
     "temperature": decimal_validator(0, 2),
     "text": TEXT_VALIDATOR,
@@ -312,18 +316,18 @@ MODEL_FIELDS: Mapping[str, Validator] = {
     "top_logprobs": integer_validator(0, 20),
     "top_p": decimal_validator(0, 1),
     "truncation": enum_validator("auto", "disabled"),
-    "user": string_validator(),
+    "user": validate_string,
 }
 
 ECHOED_FIELDS: Mapping[str, Validator] = {
     "background": validate_boolean,
-    "instructions": string_validator(),
+    "instructions": validate_string,
     "metadata": validate_metadata,
 }
 """Fields of the response that are not model parameters; a model gets instructions separately."""
 
 REQUEST_FIELDS: Mapping[str, Validator] = {
-    "model": string_validator(),
+    "model": validate_string,
     **ENDPOINT_FIELDS,
     **MODEL_FIELDS,
     **ECHOED_FIELDS,
@@ -488,15 +492,15 @@ FILE_URL_START = re.compile(r"(?:https?://|data:)", re.IGNORECASE)
 
 def validate_file_url(name: str, value: Json) -> None:
     """Check the URL of an image or file: any other start may mean a file of the model's server."""
-    string_validator()(name, value)
+    validate_string(name, value)
     if value and not FILE_URL_START.match(value):
         raise errors.invalid_file_url_error(name)
 
 
 PART_VALIDATOR = object_validator(
-    {"type": string_validator()},
+    {"type": validate_string},
     {
-        **dict.fromkeys(("text", "refusal", "file_data", "file_id", "filename"), string_validator()),
+        **dict.fromkeys(("text", "refusal", "file_data", "file_id", "filename"), validate_string),
         **dict.fromkeys(("image_url", "file_url"), validate_file_url),
     },
 )
@@ -512,7 +516,7 @@ def _validate_text_or_parts(name: str, value: Json) -> None:
 
 MESSAGE_VALIDATOR = object_validator(
     required={"role": enum_validator("user", "assistant", "system", "developer")},
-    optional={"id": string_validator()},
+    optional={"id": validate_string},
 )
 
 
@@ -520,39 +524,39 @@ def validate_function_output(name: str, value: Json) -> None:
     """Check a tool output. One that names its tool may have no `call_id`: it is context that the client adds."""
     validate_object(name, value)
     is_standalone = isinstance(value.get("name"), str) and value.get("call_id") is None
-    fields: dict[str, Validator] = {"id": string_validator()}
-    object_validator({} if is_standalone else {"call_id": string_validator()}, fields)(name, value)
+    fields: dict[str, Validator] = {"id": validate_string}
+    object_validator({} if is_standalone else {"call_id": validate_string}, fields)(name, value)
 
 
 ITEM_VALIDATORS: Mapping[str, Validator] = {
     "message": MESSAGE_VALIDATOR,
     "function_call": object_validator(
-        {"call_id": string_validator(), "name": string_validator(), "arguments": string_validator()},
-        {"id": string_validator()},
+        {"call_id": validate_string, "name": validate_string, "arguments": validate_string},
+        {"id": validate_string},
     ),
     "function_call_output": validate_function_output,
     "custom_tool_call": object_validator(
-        {"call_id": string_validator(), "name": string_validator(), "input": string_validator()},
-        {"id": string_validator()},
+        {"call_id": validate_string, "name": validate_string, "input": validate_string},
+        {"id": validate_string},
     ),
-    "custom_tool_call_output": object_validator({"call_id": string_validator()}, {"id": string_validator()}),
+    "custom_tool_call_output": object_validator({"call_id": validate_string}, {"id": validate_string}),
     "reasoning": object_validator(
         optional={
-            "id": string_validator(),
+            "id": validate_string,
             "summary": validate_array,
             "content": validate_array,
-            "encrypted_content": string_validator(),
+            "encrypted_content": validate_string,
         }
     ),
-    "compaction": object_validator({"encrypted_content": string_validator()}, {"id": string_validator()}),
-    "local_shell_call": object_validator({"call_id": string_validator(), "action": validate_object}),
-    "local_shell_call_output": object_validator({"output": string_validator()}, {"call_id": string_validator()}),
-    "shell_call": object_validator({"call_id": string_validator(), "action": validate_object}),
-    "shell_call_output": object_validator({"call_id": string_validator(), "output": validate_array}),
-    "apply_patch_call": object_validator({"call_id": string_validator(), "operation": validate_object}),
-    "apply_patch_call_output": object_validator({"call_id": string_validator()}, {"output": string_validator()}),
-    "tool_search_call": object_validator({"arguments": validate_object}, {"call_id": string_validator()}),
-    "tool_search_output": object_validator({"tools": TOOLS_VALIDATOR}, {"call_id": string_validator()}),
+    "compaction": object_validator({"encrypted_content": validate_string}, {"id": validate_string}),
+    "local_shell_call": object_validator({"call_id": validate_string, "action": validate_object}),
+    "local_shell_call_output": object_validator({"output": validate_string}, {"call_id": validate_string}),
+    "shell_call": object_validator({"call_id": validate_string, "action": validate_object}),
+    "shell_call_output": object_validator({"call_id": validate_string, "output": validate_array}),
+    "apply_patch_call": object_validator({"call_id": validate_string, "operation": validate_object}),
+    "apply_patch_call_output": object_validator({"call_id": validate_string}, {"output": validate_string}),
+    "tool_search_call": object_validator({"arguments": validate_object}, {"call_id": validate_string}),
+    "tool_search_output": object_validator({"tools": TOOLS_VALIDATOR}, {"call_id": validate_string}),
     "additional_tools": object_validator({"tools": TOOLS_VALIDATOR}),
     "configuration_update": object_validator(
         optional={"reasoning": REASONING_VALIDATOR, "text": TEXT_VALIDATOR},
@@ -560,7 +564,7 @@ ITEM_VALIDATORS: Mapping[str, Validator] = {
     "computer_call_output": object_validator(
         optional={"output": object_validator(optional={"image_url": validate_file_url})}
     ),
-    ITEM_REFERENCE: object_validator({"id": string_validator()}),
+    ITEM_REFERENCE: object_validator({"id": validate_string}),
 }
 
 CONTENT_FIELDS: Mapping[str, str] = {
@@ -605,7 +609,7 @@ def _validate_item(name: str, item: Json) -> None:
     validate_object(name, item)
     typed_item: Item = _with_reference_type(item)
     if typed_item.get("type") is not None:
-        string_validator()(f"{name}.type", typed_item["type"])
+        validate_string(f"{name}.type", typed_item["type"])
     if item_type(typed_item) == "unknown":
         raise errors.missing_parameter_error(f"{name}.type")
     ITEM_VALIDATORS.get(item_type(typed_item), validate_object)(name, typed_item)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from shlex import quote
 from typing import Any, NamedTuple, TypeAlias
-from urllib.parse import urlsplit
 
 from convo.chat.conversation import Chat
 from convo.chat.files import ReplayFile, format_replay_file
@@ -27,13 +26,10 @@ from convo.compaction.planning import (
     CompactionMode,
     CompactionOptions,
     CompactionPlan,
-    CompactionThreshold,
     HistorySnapshot,
     build_replacements,
     plan_compaction,
     plan_from_items,
-    threshold_tokens,
-    tokens_if_over_threshold,
 )
 from convo.compaction.window import (
     build_summary_request,
@@ -42,12 +38,10 @@ from convo.compaction.window import (
     middle_cut_point,
     summary_message,
 )
-from convo.config.sections import ContextLimits
 from convo.endpoints.base import Endpoint
 from convo.errors import (
     ConvoError,
     EndpointFault,
-    Interrupted,
     InvalidUsage,
     RequestRefused,
     StateFault,
@@ -55,14 +49,12 @@ from convo.errors import (
     WindowExceeded,
 )
 from convo.history.accumulator import TERMINAL_EVENTS
-from convo.history.items import COMPACTION_TRIGGER, Item, Json, Response, is_compaction, item_type
+from convo.history.items import COMPACTION_TRIGGER, Item, Json, Response, item_type
 from convo.history.records import (
     ANSWERED_STATUSES,
     COMPACTION_CONTEXT_MANAGEMENT,
     EMBEDDED_SCOPE,
     Link,
-    Scope,
-    is_compaction_link,
 )
 from convo.history.tree import Key, Path
 from convo.stores.base import Transaction
@@ -70,9 +62,7 @@ from convo.strategies.branching import items_after_point, replace_history
 from convo.strategies.instructions import build_instruction_message
 from convo.strategies.strategy import ConversationState, to_resendable_items
 from convo.transfer.convert import delete_seeded_conversation, seed_conversation
-from convo.usage.cost import Usage
 from convo.usage.counting import TokenCount, count_item_tokens, count_tokens
-from convo.usage.model_info import NO_WINDOW_SETTINGS, find_model_window
 
 COMPACTION_TRIGGER_ITEM: Mapping[str, Json] = {"type": COMPACTION_TRIGGER}
 """Input item that requests a compaction and no response."""
@@ -588,101 +578,3 @@ def _read_list(file: FilePath, size: int) -> list[Any]:
     except (OSError, ValueError, RecursionError):
         return []
     return value if isinstance(value, list) else []
-
-
-CONTEXT_MANAGEMENT_HOSTS = ("openai.com", "azure.com")
-"""Domains whose servers support `context_management`, in addition to convo's own endpoint."""
-
-RETRY_GROWTH_FACTOR = 1.1
-"""After a failure the next attempt waits until the history has grown by a tenth."""
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionDue:
-    """The tokens of a history, the threshold that they reached, and the context window; None if unknown."""
-
-    tokens: int
-    threshold_tokens: int
-    window_tokens: int | None
-
-    def __str__(self) -> str:
-        part = (
-            f", {round(100 * self.tokens / self.window_tokens)} % of the context window" if self.window_tokens else ""
-        )
-        return f"the history has {self.tokens:,} tokens{part}"
-
-
-class AutoCompaction:
-    """Automatic compaction of one chat.
-
-    threshold:        the setting `compact_at`
-    window_settings:  context windows from the settings
-    """
-
-    def __init__(
-        self, threshold: CompactionThreshold, window_settings: Mapping[str, ContextLimits] = NO_WINDOW_SETTINGS
-    ) -> None:
-        self._threshold, self._window_settings = threshold, window_settings
-        self._retry_at_tokens = 0.0
-
-    def check_due(self, chat: Chat) -> CompactionDue | None:
-        """Return the reason to compact now, or None. Raises nothing and reads no item."""
-        last_link = chat.record.last_link
-        if last_link is None or is_compaction_link(last_link) or _is_just_compacted(chat.state):
-            return None
-        limits = find_model_window(chat.options.model, self._window_settings)
-        window = limits.context if limits else None
-        tokens, threshold = (
-            tokens_if_over_threshold(self._threshold, Usage.from_json(last_link.usage), window),
-            threshold_tokens(self._threshold, window),
-        )
-        return (
-            CompactionDue(tokens, threshold, window)
-            if tokens and threshold and tokens >= self._retry_at_tokens
-            else None
-        )
-
-    async def compact_chat(
-        self, chat: Chat, due: CompactionDue, notify: Callable[[str], None]
-    ) -> CompactionResult | None:
-        """Compact `chat`, or ask its endpoint to. Returns None if the history was not replaced.
-
-        notify:  called with a message before a compaction, and with the error that prevents one
-        """
-        self._retry_at_tokens = due.tokens * RETRY_GROWTH_FACTOR
-        if chat.state.owner.uses_conversation:
-            notify(f"{due}; {_request_endpoint_compaction(chat, due)}")
-            return None
-        notify(f"{due}: compacting it first; Ctrl-C cancels")
-        try:
-            return await apply_compaction(chat, await prepare_compaction(chat, CompactionOptions()))
-        except Interrupted:
-            raise
-        except ConvoError as error:
-            notify(f"not compacted: {error.message}")
-            return None
-
-
-def _is_just_compacted(state: ConversationState) -> bool:
-    """Whether no response followed the compaction: the tokens of the new history are unknown until then."""
-    confirmed_depth = state.path.depth(state.confirmed_head)
-    last_item = state.path.nodes[confirmed_depth - 1].item if confirmed_depth else None
-    return last_item is not None and is_compaction(last_item)
-
-
-def _request_endpoint_compaction(chat: Chat, due: CompactionDue) -> str:
-    """Add `context_management` to all later requests, if the server supports it. Returns a message for the user."""
-    if not _has_context_management(chat.deps.endpoint.scope):
-        return "its endpoint does not compact automatically: convo compact HANDLE --yes continues in a new conversation"
-    context_management = [{"type": "compaction", "compact_threshold": due.threshold_tokens}]
-    chat.options = replace(
-        chat.options, parameters={**chat.options.parameters, "context_management": context_management}
-    )
-    return "its endpoint will compact it"
-
-
-def _has_context_management(scope: Scope) -> bool:
-    host = urlsplit(scope.url).hostname or ""
-    return scope == EMBEDDED_SCOPE or any(
-        host == domain or host.endswith(f".{domain}") for domain in CONTEXT_MANAGEMENT_HOSTS
-    )

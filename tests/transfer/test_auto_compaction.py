@@ -9,7 +9,7 @@ from convo.chat.conversation import Chat
 from convo.config.sections import ContextLimits
 from convo.endpoints.base import Endpoint
 from convo.history.records import EMBEDDED_SCOPE, Scope, Strategy
-from convo.transfer.compact import AutoCompaction, CompactionDue
+from convo.transfer.auto_compaction import AutoCompaction, CompactionDue
 from tests.transfer.compaction_cases import CompactionCase, first_words
 
 
