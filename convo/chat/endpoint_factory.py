@@ -145,6 +145,8 @@ ENDPOINT_FACTORIES: dict[EndpointKind, Callable[[Provider, Settings, Store, Cloc
 class ModelsByName:
     """The models of all providers in the settings; each is opened on first use."""
 
+    is_served = False
+
     def __init__(self, settings: Settings, clock: Clock, new_id: NewId) -> None:
         self._settings, self._clock, self._new_id = settings, clock, new_id
         self._models: dict[str, Model] = {}
@@ -178,6 +180,7 @@ class ModelsByName:
             clock=self._clock,
             new_id=self._new_id,
             limits=self._settings.limits,
+            is_served=self.is_served,
         )
         return ProviderModel(model, self._settings.limits, is_chat=provider.api == "chat")
 
@@ -200,6 +203,8 @@ ECHO_MODEL = "scripted/echo"
 
 class ModelsForClients(ModelsByName):
     """`ModelsByName` for clients that have no provider key and must not read local files by naming them."""
+
+    is_served = True
 
     def __init__(
         self, settings: Settings, clock: Clock, new_id: NewId, warn: Callable[[str], None] = lambda message: None

@@ -5,11 +5,10 @@ of a response must confirm the requested state, otherwise StateIgnored is raised
 client is imported on first use.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -40,16 +39,13 @@ from convo.models.http import (
     OpenAIClientOptions,
     SSEClient,
     build_url_and_headers,
-    close_client,
-    make_openai_client,
-    make_sse_client,
-    translate_certificate_errors,
+    import_packages,
+    make_openai_sse_client,
 )
 from convo.models.limits import apply_idle_limit, limit_response_events
 from convo.models.readers.responses import ResponsesReader
 
 if TYPE_CHECKING:
-    from httpx2 import AsyncClient
     from openai import AsyncOpenAI
 
 
@@ -128,16 +124,10 @@ NO_COUNT_STATUSES = (404, 405)
 
 
 class RemoteEndpoint:
-    """One account at one server; `http_client` is a transport to use instead of the package's own."""
+    """One account at one server."""
 
-    def __init__(
-        self,
-        options: OpenAIClientOptions,
-        *,
-        http_client: "AsyncClient | None" = None,
-        limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
-    ) -> None:
-        self._options, self._http_client, self._limits = options, http_client, limits
+    def __init__(self, options: OpenAIClientOptions, *, limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS) -> None:
+        self._options, self._limits = options, limits
         self._sse_client: SSEClient | None = None
 
     @property
@@ -308,10 +298,12 @@ class RemoteEndpoint:
         await check_provider_reachable(self, self._options.provider)
 
     async def warm(self, model: str) -> None:
-        await asyncio.to_thread(import_module, "openai")
+        await import_packages("openai", is_served=False)
+        self._connect_sse()
 
     async def aclose(self) -> None:
-        await close_client(self._sse_client, self._http_client)
+        if self._sse_client is not None:
+            await self._sse_client.aclose()
 
     # -- requests and responses -----------------------------------------------------------------
 
@@ -407,13 +399,10 @@ class RemoteEndpoint:
         return untag_tagged_items(items, issuer_tag, account.provider)
 
     def _error_context(self, body: Mapping[str, Json]) -> ErrorContext:
-        account = self._options
-        return ErrorContext(
-            account.provider, account.base_url, model=body.get("model"), key=account.token or account.key
-        )
+        return self._options.make_error_context(body)
 
     def _connect_openai(self) -> "AsyncOpenAI":
-        client: AsyncOpenAI = self._connect_sse().client
+        client: AsyncOpenAI = self._connect_sse().package_client
         return client
 
     def _stream_json(
@@ -421,19 +410,13 @@ class RemoteEndpoint:
         path: str,
         body: Mapping[str, Json] | None,
         error_context: ErrorContext,
-        query: Mapping[str, Any] | None = None,
+        query: Mapping[str, Any] = MappingProxyType({}),
     ) -> AsyncGenerator[Json, None]:
         return self._connect_sse().stream_json(path, body, error_context, query, strict=True)
 
     def _connect_sse(self) -> SSEClient:
         if self._sse_client is None:
-            from openai import DefaultAsyncHttpxClient
-
-            with translate_certificate_errors():
-                http_client = self._http_client or DefaultAsyncHttpxClient(follow_redirects=False)
-            self._sse_client = make_sse_client(
-                self._options, make_openai_client(self._options, http_client, self._limits), http_client, self._limits
-            )
+            self._sse_client = make_openai_sse_client(self._options, self._limits)
         return self._sse_client
 
 

@@ -6,13 +6,11 @@ encrypted reasoning. Newer models check that nothing before a block has changed:
 drop a block that fails, and reports it. The package is an extra and is imported on first use.
 """
 
-import asyncio
 import os
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -53,9 +51,9 @@ from convo.models.errors import ErrorContext, fault_from_stream_error, map_provi
 from convo.models.http import (
     PLACEHOLDER_KEY,
     SSEClient,
-    close_client,
-    limit_response_bodies,
-    translate_certificate_errors,
+    import_packages,
+    make_http_client,
+    make_package_client,
 )
 from convo.models.readers.messages import Block, MessagesReader
 from convo.models.stream import ResponseEventWriter, is_token_count
@@ -72,7 +70,7 @@ _PACKAGE = "anthropic"
 
 
 class AnthropicModel(Model):
-    """The models of one account; `http_client` is a transport to use instead of the package's own."""
+    """The models of one account; `is_served` if a server makes the requests."""
 
     def __init__(
         self,
@@ -81,14 +79,14 @@ class AnthropicModel(Model):
         new_id: NewId,
         *,
         key: Secret | None = None,
-        http_client: "AsyncClient | None" = None,
+        is_served: bool = False,
         limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
         extra_fields: Collection[str] = (),
         hosted_tools: HostedTools = "refuse",
         prefix_mismatch_behavior: PrefixMismatchBehavior = "drop_block",
     ) -> None:
         self._provider, self._base_url, self._key = provider, base_url.removesuffix("/v1"), key
-        self._new_id, self._http_client, self._limits = new_id, http_client, limits
+        self._new_id, self._is_served, self._limits = new_id, is_served, limits
         self._client: SSEClient | None = None
         self._extra_fields = extra_fields
         self.hosted_tools: HostedTools = hosted_tools
@@ -118,7 +116,8 @@ class AnthropicModel(Model):
             yield event
 
     async def warm(self, model: str) -> None:
-        await asyncio.to_thread(import_module, _PACKAGE)
+        await import_packages(_PACKAGE, is_served=self._is_served)
+        self._get_client()
 
     async def check_request(self, request: ModelRequest) -> None:
         self.build_body(request)
@@ -128,7 +127,7 @@ class AnthropicModel(Model):
         body = {name: value for name, value in self.build_body(request).items() if name in _COUNT_FIELDS}
         try:
             with map_provider_errors(self._error_context(body)):
-                response = await self._get_client().client.post(
+                response = await self._get_client().package_client.post(
                     "/v1/messages/count_tokens",
                     cast_to=object,
                     body=body,
@@ -142,11 +141,12 @@ class AnthropicModel(Model):
 
     async def list_models(self) -> ListedModels:
         with map_provider_errors(self._error_context({})):
-            response = await self._get_client().client.get("/v1/models?limit=1000", cast_to=object)
+            response = await self._get_client().package_client.get("/v1/models?limit=1000", cast_to=object)
         return parse_models(response, self._provider)
 
     async def aclose(self) -> None:
-        await close_client(self._client, self._http_client)
+        if self._client is not None:
+            await self._client.aclose()
 
     def build_body(self, request: ModelRequest) -> dict[str, Json]:
         """Build the body of a request, without `stream`. Raises Unsupported or InputFault."""
@@ -163,7 +163,7 @@ class AnthropicModel(Model):
         """Build the header with the betas of `body`, and with those of the client's own headers, which it replaces."""
         if "block_binding" not in (body.get("thinking") or {}):
             return {}
-        own_headers = self._get_client().client.default_headers
+        own_headers = self._get_client().package_client.default_headers
         betas = [
             value for name, value in own_headers.items() if name.lower() == _BETA_HEADER and isinstance(value, str)
         ]
@@ -181,25 +181,19 @@ class AnthropicModel(Model):
     def _get_client(self) -> SSEClient:
         if self._client is None:
             self._client = make_anthropic_client(
-                self._provider, self._base_url, self._key, self._http_client, self._limits
+                self._provider, self._base_url, self._key, self._limits, is_served=self._is_served
             )
         return self._client
 
 
 def make_anthropic_client(
-    provider: str, base_url: str, key: Secret | None, http_client: "AsyncClient | None", limits: ResponseLimits
+    provider: str, base_url: str, key: Secret | None, limits: ResponseLimits, *, is_served: bool
 ) -> SSEClient:
-    """Create the client of one server, without retries; no request is sent.
-
-    http_client:  a transport to use instead of the package's own
-    """
-    from anthropic import DefaultAsyncHttpxClient
-
-    with translate_certificate_errors():
-        http = limit_response_bodies(http_client or DefaultAsyncHttpxClient(follow_redirects=False), limits)
+    """Create the client of one server, without retries; no request is sent."""
+    http_client = make_http_client(base_url, limits)
     is_anthropic = provider == "anthropic"
-    client = _make_package_client(base_url, key or PLACEHOLDER_KEY, http, use_env_headers=is_anthropic)
-    return SSEClient(client, http, limits)
+    client = _make_package_client(base_url, key or PLACEHOLDER_KEY, http_client, use_env_headers=is_anthropic)
+    return make_package_client(client, http_client, limits, is_served=is_served)
 
 
 def check_anthropic_installed() -> None:

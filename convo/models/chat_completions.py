@@ -9,15 +9,14 @@ calls in chunks; servers send them as `{"index", "id", "type": "custom", "custom
 a part of the text.
 """
 
-import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
+from convo import __version__
 from convo.config.sections import PROVIDER_EXTRA_FIELDS, CustomTools, HostedTools
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.config.values import Secret
@@ -50,26 +49,21 @@ from convo.models.chat_messages import (
     encode_returned_fields,
     pick_fields,
 )
-from convo.models.errors import ErrorContext, fault_from_stream_error, map_provider_errors
-from convo.models.http import (
-    PLACEHOLDER_KEY,
-    OpenAIClientOptions,
-    SSEClient,
-    close_client,
-    make_http_client,
-    make_openai_client,
-)
+from convo.models.errors import ErrorContext, fault_from_stream_error
+from convo.models.http import SSEClient, Transport, import_packages, make_transport
 from convo.models.readers.chat import ChatReader
 from convo.models.stream import ResponseEventWriter
 from convo.models.tool_mapping import MappedRequest, map_request
 from convo.runtime import NewId
 
-if TYPE_CHECKING:
-    from httpx2 import AsyncClient
-
 
 class ChatModel(Model):
-    """The models of one server. `defaults` are fields of the body that apply unless the request sets them."""
+    """The models of one server.
+
+    defaults:   fields of the body that apply unless the request sets them
+    is_served:  a server makes the requests
+    transport:  the transport to use, which has limits on the responses; None for a new one
+    """
 
     def __init__(
         self,
@@ -78,7 +72,8 @@ class ChatModel(Model):
         new_id: NewId,
         *,
         key: Secret | None = None,
-        http_client: "AsyncClient | None" = None,
+        transport: Transport | None = None,
+        is_served: bool = False,
         limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
         defaults: Mapping[str, Json] | None = None,
         extra_fields: Collection[str] = (),
@@ -87,7 +82,8 @@ class ChatModel(Model):
         resend_fields: bool = True,
     ) -> None:
         self._provider, self._base_url, self._key = provider, base_url, key
-        self._new_id, self._http_client, self._defaults = new_id, http_client, defaults or {}
+        self._new_id, self._transport, self._defaults = new_id, transport, defaults or {}
+        self._is_served = is_served
         self._limits, self._dialect = limits, detect_chat_dialect(provider, base_url, extra_fields)
         self.hosted_tools: HostedTools = hosted_tools
         self._custom_tools, self._resend_fields = custom_tools, resend_fields
@@ -112,7 +108,8 @@ class ChatModel(Model):
             yield event
 
     async def warm(self, model: str) -> None:
-        await asyncio.to_thread(import_module, "openai")
+        await import_packages(is_served=self._is_served)
+        self._get_client()
 
     async def check_request(self, request: ModelRequest) -> None:
         self.build_body(request)
@@ -122,7 +119,8 @@ class ChatModel(Model):
         return parse_models(await self.request_json("/models"), self._provider)
 
     async def aclose(self) -> None:
-        await close_client(self._client, self._http_client)
+        if client := self._client or self._transport:
+            await client.aclose()
 
     def build_body(self, request: ModelRequest) -> dict[str, Json]:
         """Build the body of a request, without the fields for streaming."""
@@ -139,10 +137,7 @@ class ChatModel(Model):
 
     async def request_json(self, path: str, body: Mapping[str, Json] | None = None) -> Json:
         """Request one JSON object outside of a response: a POST if there is a body, else a GET."""
-        with map_provider_errors(self._error_context(body or {})):
-            if body is None:
-                return await self._get_client().client.get(path, cast_to=object)
-            return await self._get_client().client.post(path, cast_to=object, body=body)
+        return await self._get_client().request_json(path, body, self._error_context(body or {}))
 
     def _map_request(self, request: ModelRequest) -> MappedRequest:
         return map_request(
@@ -172,10 +167,17 @@ class ChatModel(Model):
 
     def _get_client(self) -> SSEClient:
         if self._client is None:
-            options = OpenAIClientOptions(self._provider, self._base_url, key=self._key or PLACEHOLDER_KEY)
-            http = self._http_client or make_http_client()
-            self._client = SSEClient(make_openai_client(options, http, self._limits), http, self._limits)
+            transport = self._transport or make_transport(self._base_url, self._limits, is_served=self._is_served)
+            self._client = make_chat_client(self._base_url, self._key, transport, self._limits)
         return self._client
+
+
+def make_chat_client(base_url: str, key: Secret | None, transport: Transport, limits: ResponseLimits) -> SSEClient:
+    """Create the client of a chat completions server."""
+    headers = {"accept": "application/json", "content-type": "application/json", "user-agent": f"convo/{__version__}"}
+    if key is not None:
+        headers["authorization"] = f"Bearer {key.reveal()}"
+    return SSEClient(transport, base_url, headers, limits)
 
 
 _BASE_URL_HINT = "check the provider's base_url; it often ends in /v1"

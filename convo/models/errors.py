@@ -37,7 +37,7 @@ from convo.history.items import Json, StreamEvent
 from convo.usage.model_info import find_shutdown
 
 if TYPE_CHECKING:
-    from httpx2 import Response
+    from convo.models.http import HttpResponse
 
 
 _MAX_MESSAGE_CHARS = 600
@@ -102,14 +102,14 @@ class ErrorContext:
     url:      the base URL
     model:    the model's name if the request names one
     key:      a secret that no message may contain
-    package:  the package whose errors are mapped: "openai" or "anthropic", which use the same class names
+    package:  the package that makes requests, if any: "openai" or "anthropic", which use the same class names
     """
 
     provider: str
     url: str = ""
     model: str | None = None
     key: Secret | None = None
-    package: str = "openai"
+    package: str | None = None
 
     @property
     def display_url(self) -> str:
@@ -177,17 +177,10 @@ def to_endpoint_fault(
     """Map `error` to an EndpointFault; None if neither the package, its transport nor a decoder raised it."""
     import httpx2
 
-    package = import_module(context.package)
-    if isinstance(error, package.APIConnectionError) and isinstance(error.__cause__, EndpointFault):
-        return error.__cause__
-    if isinstance(error, package.APIStatusError):
-        if error.response.is_success:
-            return fault_from_stream_error(error.body, context, is_streaming=is_streaming)
-        return fault_from_status(error.status_code, error.body, context, **_retry_options(error.response.headers))
-    if isinstance(error, package.APIConnectionError):
-        return _connection_fault(error.__cause__ or error, context, is_streaming=is_streaming)
-    if isinstance(error, package.APIError):
-        return fault_from_stream_error(error.body, context, is_streaming=is_streaming)
+    if context.package is not None:
+        package = import_module(context.package)
+        if isinstance(error, getattr(package, _PACKAGE_BASE_ERRORS[context.package])):
+            return _fault_from_package_error(error, package, context, is_streaming=is_streaming)
     match error:
         case httpx2.HTTPError() | httpx2.InvalidURL() | httpx2.StreamError():
             return _connection_fault(error, context, is_streaming=is_streaming)
@@ -195,11 +188,26 @@ def to_endpoint_fault(
             return RequestRefused(
                 f"{context.provider} does not accept text with half a surrogate pair", code="invalid_input"
             )
-    if "ClientError" in _class_names(error):  # an error of aiohttp that its transport does not translate
-        return _connection_fault(error, context, is_streaming=is_streaming)
-    if isinstance(error, getattr(package, _PACKAGE_BASE_ERRORS[context.package]) | ValueError | RecursionError):
-        return StreamBroken(f"{context.provider} sent a response that is not an event stream")
-    return None
+    return _unreadable_fault(context) if isinstance(error, ValueError | RecursionError) else None
+
+
+def _fault_from_package_error(
+    error: BaseException, package: Any, context: ErrorContext, *, is_streaming: bool
+) -> EndpointFault:
+    if isinstance(error, package.APIConnectionError):
+        cause = error.__cause__ or error
+        return (
+            cause if isinstance(cause, EndpointFault) else _connection_fault(cause, context, is_streaming=is_streaming)
+        )
+    if isinstance(error, package.APIStatusError) and not error.response.is_success:
+        return fault_from_status(error.status_code, error.body, context, **_retry_options(error.response.headers))
+    if isinstance(error, package.APIError):
+        return fault_from_stream_error(error.body, context, is_streaming=is_streaming)
+    return _unreadable_fault(context)
+
+
+def _unreadable_fault(context: ErrorContext) -> StreamBroken:
+    return StreamBroken(f"{context.provider} sent a response that is not an event stream")
 
 
 def fault_from_status(
@@ -254,7 +262,7 @@ def fault_from_status(
     return RequestRefused(message, **fields)
 
 
-def fault_from_response(response: "Response", context: ErrorContext) -> EndpointFault:
+def fault_from_response(response: "HttpResponse", context: ErrorContext) -> EndpointFault:
     """Build the error for a response that has been read and has an error status."""
     try:
         body = response.json()
@@ -371,10 +379,7 @@ def _connection_fault(error: BaseException, context: ErrorContext, *, is_streami
 
     if is_streaming:
         return StreamCut(f"the connection to {context.provider} broke before the response ended")
-    cause_names = _class_names(error.__cause__)  # the aiohttp transport reports all errors as timeouts
-    if isinstance(error, httpx2.TimeoutException) and (
-        "TimeoutError" in cause_names or "ClientError" not in cause_names
-    ):
+    if isinstance(error, httpx2.TimeoutException):
         return Unreachable(f"{context.provider} did not respond in time at {context.display_url}")
     if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
         return Unreachable(
@@ -382,7 +387,7 @@ def _connection_fault(error: BaseException, context: ErrorContext, *, is_streami
             code=NO_CONNECTION,
             hint="check the provider's base_url",
         )
-    if isinstance(error, httpx2.ConnectError) or "ClientConnectorError" in cause_names:
+    if isinstance(error, httpx2.ConnectError):
         reason = context.clean_message(format_connect_error(getattr(error.__cause__, "os_error", error)))
         return Unreachable(
             f"cannot reach {context.provider} at {context.display_url}{_format_reason(reason)}", code=NO_CONNECTION

@@ -15,7 +15,7 @@ from convo.models.base import Model
 from convo.runtime import Clock, NewId
 
 if TYPE_CHECKING:
-    from convo.models.http import OpenAIClientOptions, SSEClient
+    from convo.models.http import OpenAIClientOptions
     from convo.models.local import LocalModel
     from convo.models.pass_through import PassThroughClient
     from convo.models.weights import PullProgress, Weights
@@ -30,6 +30,7 @@ def open_model(
     new_id: NewId,
     token: Secret | None = None,
     limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
+    is_served: bool = False,
 ) -> Model:
     """Open a provider's models as stateless models; no connection is made and no process is started.
 
@@ -37,6 +38,7 @@ def open_model(
     token:           the value of `token_env`, or None
     weights_folder:  the folder of the downloaded weights
     limits:          limits on the server's responses
+    is_served:       a server makes the requests, not a command (see `convo.models.http`)
 
     Raises KeyRefused for a missing or impossible key, InvalidSettings without a base URL, ModelMissing if the package
     is not installed.
@@ -58,6 +60,7 @@ def open_model(
                 require_base_url(provider),
                 new_id,
                 key=key,
+                is_served=is_served,
                 limits=limits,
                 extra_fields=extra,
                 hosted_tools=provider.hosted_tools,
@@ -74,6 +77,7 @@ def open_model(
                 require_base_url(provider),
                 new_id,
                 key=key,
+                is_served=is_served,
                 limits=limits,
                 extra_fields=extra,
                 hosted_tools=provider.hosted_tools,
@@ -83,7 +87,7 @@ def open_model(
             from convo.models.responses import ResponsesModel
 
             options = make_openai_options(provider, key=key, token=token)
-            return ResponsesModel(options, new_id, limits=limits, extra_fields=extra)
+            return ResponsesModel(options, new_id, is_served=is_served, limits=limits, extra_fields=extra)
 
 
 def open_pass_through(
@@ -98,13 +102,7 @@ def open_pass_through(
     `check_api_supported` tells whether the provider has it. Raises as `open_model` does.
     """
     from convo.models.errors import ErrorContext
-    from convo.models.http import (
-        PLACEHOLDER_KEY,
-        OpenAIClientOptions,
-        make_http_client,
-        make_openai_client,
-        make_sse_client,
-    )
+    from convo.models.http import make_openai_sse_client, make_transport
     from convo.models.pass_through import PassThroughClient
 
     if provider.api == "anthropic":
@@ -112,24 +110,24 @@ def open_pass_through(
 
         key, base_url = check_provider_key(provider, key), require_base_url(provider).removesuffix("/v1")
         check_anthropic_installed()
-        context = ErrorContext(provider.name, base_url, key=key, package="anthropic")
         return PassThroughClient(
-            lambda: make_anthropic_client(provider.name, base_url, key, None, limits), context, limits
+            lambda: make_anthropic_client(provider.name, base_url, key, limits, is_served=True),
+            ErrorContext(provider.name, base_url, key=key, package="anthropic"),
+            limits,
         )
-
     if provider.api == "chat":
-        key = check_provider_key(provider, key)
-        options = OpenAIClientOptions(provider.name, require_base_url(provider), key=key or PLACEHOLDER_KEY)
-    else:
-        options = make_openai_options(provider, key=key, token=token)
+        from convo.models.chat_completions import make_chat_client
 
-    def make_client() -> "SSEClient":
-        http_client = make_http_client()
-        return make_sse_client(options, make_openai_client(options, http_client, limits), http_client, limits)
-
+        key, base_url = check_provider_key(provider, key), require_base_url(provider)
+        return PassThroughClient(
+            lambda: make_chat_client(base_url, key, make_transport(base_url, limits, is_served=True), limits),
+            ErrorContext(provider.name, base_url, key=key),
+            limits,
+        )
+    options = make_openai_options(provider, key=key, token=token)
     return PassThroughClient(
-        make_client,
-        ErrorContext(provider.name, options.base_url, key=options.token or key),
+        lambda: make_openai_sse_client(options, limits, is_served=True),
+        options.make_error_context({}),
         limits,
         deployment=options.deployment,
         in_path=options.is_azure and options.api_version is not None,

@@ -21,7 +21,6 @@ import threading
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,6 +42,7 @@ from convo.history.items import Json, StreamEvent, is_client_call, is_client_out
 from convo.models.base import Model, ModelRequest
 from convo.models.chat_completions import ChatDialect, ChatModel, build_chat_body, list_ignored_chat_fields
 from convo.models.chat_messages import list_media_types
+from convo.models.http import HttpxTransport, import_packages, limit_response_bodies
 from convo.models.tool_mapping import map_request
 from convo.models.weights import BUILT_IN_WEIGHTS, locate_weights, verify_weights_once
 from convo.runtime import NewId, make_temporary_folder
@@ -197,7 +197,7 @@ class LocalEngine:
         return start_task.exception() is not None or self.process is None or self.process.exit_reason() is not None
 
     async def _start(self, process: EngineProcess) -> ChatModel:
-        importing = asyncio.create_task(asyncio.to_thread(import_module, "openai"))
+        importing = asyncio.create_task(import_packages(is_served=False))
         try:
             address = await asyncio.to_thread(process.wait_for_address)
         finally:
@@ -209,7 +209,7 @@ class LocalEngine:
             url,
             self._new_id,
             key=key,
-            http_client=_make_http_client(address),
+            transport=HttpxTransport(limit_response_bodies(_make_http_client(address), self._limits)),
             defaults=self._defaults,
             limits=self._limits,
         )

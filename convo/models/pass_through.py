@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib import import_module
 from urllib.parse import quote
 
 from convo.config.sections import Provider
@@ -19,7 +18,15 @@ from convo.config.settings import ResponseLimits
 from convo.errors import LimitReached, Unsupported
 from convo.history.items import Json
 from convo.models.errors import ErrorContext, fault_from_response, map_provider_errors, translate_server_key_errors
-from convo.models.http import JSON_DECODER, OPENAI_URL, SSEClient, SSEDecoder, TimeSlice, skip_whitespace
+from convo.models.http import (
+    JSON_DECODER,
+    OPENAI_URL,
+    SSEClient,
+    SSEDecoder,
+    TimeSlice,
+    import_packages,
+    skip_whitespace,
+)
 from convo.models.readers.chat import ChatReader
 from convo.models.readers.messages import MessagesReader
 
@@ -144,7 +151,7 @@ class PassThroughClient:
         is a response.
         """
         if self._client is None:  # an import in the event loop blocks it for a second
-            await asyncio.to_thread(import_module, self._context.package)
+            await import_packages(*filter(None, [self._context.package]), is_served=True)
             self._client = self._client or self._make_client()
         own_name = self._deployment or model
         path = f"/deployments/{quote(own_name, safe='')}{api}" if self._in_path else str(api)
@@ -175,7 +182,7 @@ class PassThroughClient:
 
     async def aclose(self) -> None:
         if self._client is not None:
-            await self._client.client.close()
+            await self._client.aclose()
 
 
 async def _map_errors(pieces: AsyncIterator[bytes], context: ErrorContext) -> AsyncGenerator[bytes, None]:

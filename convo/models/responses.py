@@ -8,8 +8,6 @@ except for the server's own response fields.
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing, suppress
-from importlib import import_module
-from typing import TYPE_CHECKING
 
 from convo.config.sections import PROVIDER_EXTRA_FIELDS
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
@@ -41,25 +39,19 @@ from convo.models.errors import fault_from_event, map_provider_errors
 from convo.models.http import (
     OpenAIClientOptions,
     SSEClient,
-    close_client,
-    make_http_client,
-    make_openai_client,
-    make_sse_client,
+    import_packages,
+    make_openai_sse_client,
 )
 from convo.models.readers.responses import ResponsesReader
 from convo.runtime import NewId
 from convo.usage.model_info import has_encrypted_reasoning
-
-if TYPE_CHECKING:
-    from httpx2 import AsyncClient
-
 
 _DRAIN_TIMEOUT_S = 1.0
 """Seconds to wait for the end of the body after the last event."""
 
 
 class ResponsesModel(Model):
-    """The models of one account; `http_client` is a transport to use instead of the package's own."""
+    """The models of one account; `is_served` if a server makes the requests."""
 
     hosted_tools: HostedToolsUse = "run"
 
@@ -68,11 +60,11 @@ class ResponsesModel(Model):
         options: OpenAIClientOptions,
         new_id: NewId,
         *,
-        http_client: "AsyncClient | None" = None,
+        is_served: bool = False,
         limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
         extra_fields: Collection[str] = (),
     ) -> None:
-        self._options, self._new_id, self._http_client, self._limits = options, new_id, http_client, limits
+        self._options, self._new_id, self._is_served, self._limits = options, new_id, is_served, limits
         self._client: SSEClient | None = None
         self._extra_fields = extra_fields
 
@@ -108,7 +100,8 @@ class ResponsesModel(Model):
         return list_ignored_responses_fields(request, self._issuer_tag(request), self._extra_fields)
 
     async def warm(self, model: str) -> None:
-        await asyncio.to_thread(import_module, "openai")
+        await import_packages("openai", is_served=self._is_served)
+        self._get_client()
 
     async def check_request(self, request: ModelRequest) -> None:
         self._options.check_fields(request.model, request.parameters)
@@ -132,17 +125,18 @@ class ResponsesModel(Model):
 
     async def list_models(self) -> ListedModels:
         with map_provider_errors(self._options.make_error_context({})):
-            response = await self._get_client().client.get("/models", cast_to=object)
+            response = await self._get_client().package_client.get("/models", cast_to=object)
         return parse_models(response, self._options.provider)
 
     async def aclose(self) -> None:
-        await close_client(self._client, self._http_client)
+        if self._client is not None:
+            await self._client.aclose()
 
     async def _post(self, path: str, body: Mapping[str, Json]) -> Json:
         """Request one JSON object; None from a server that has no such path."""
         try:
             with map_provider_errors(self._options.make_error_context(body)):
-                return await self._get_client().client.post(path, cast_to=object, body=body)
+                return await self._get_client().package_client.post(path, cast_to=object, body=body)
         except EndpointFault as fault:
             if fault.status in UNSUPPORTED_STATUSES and fault.code != "model_not_found":
                 return None
@@ -161,10 +155,7 @@ class ResponsesModel(Model):
 
     def _get_client(self) -> SSEClient:
         if self._client is None:
-            http = self._http_client or make_http_client()
-            self._client = make_sse_client(
-                self._options, make_openai_client(self._options, http, self._limits), http, self._limits
-            )
+            self._client = make_openai_sse_client(self._options, self._limits, is_served=self._is_served)
         return self._client
 
 

@@ -16,11 +16,12 @@ from socket import socket
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.request import getproxies
 
 from convo.config.settings import ServeSettings
 from convo.config.values import Secret, redact_secrets
 from convo.errors import ConvoError, InvalidSettings, Unreachable
+from convo.models.http import find_proxy
 from convo.recording.exchange import Protocol
 from convo.runtime import Clock, NewId
 from convo.server import errors
@@ -567,14 +568,6 @@ def is_real_credential(name: str, value: str) -> bool:
     scheme, _, key = value.strip().partition(" ")
     is_bearer = name == "authorization" and scheme.lower() == "bearer"
     return (key.strip() if is_bearer else value.strip()).lower() not in PLACEHOLDER_KEYS
-
-
-def find_proxy(origin: str, proxies: dict[str, str]) -> str | None:
-    """Return the URL of the proxy that the environment sets for `origin`, e.g. "https://api.openai.com"."""
-    parts = urlsplit(origin)
-    if proxy_bypass(parts.netloc):
-        return None
-    return proxies.get(parts.scheme) or proxies.get("all")
 
 
 def unreachable_error(upstream: Upstream, error: Exception) -> Unreachable:

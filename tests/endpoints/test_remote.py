@@ -6,7 +6,6 @@ import socket
 from contextlib import aclosing
 from typing import Any
 
-import httpx2
 import pytest
 
 from convo.config.values import Secret
@@ -334,18 +333,6 @@ async def test_a_stream_that_ends_early_names_its_server(loopback: LoopbackServe
     loopback.arm(raw_stream(sse(CREATED)))
 
     assert (await refusal(remote, "a")).message == "openai ended the stream before the response was complete"
-
-
-async def test_a_client_that_was_passed_in_is_closed_with_the_endpoint_used_or_not(loopback: LoopbackServer) -> None:
-    unused, used = httpx2.AsyncClient(trust_env=False), httpx2.AsyncClient(trust_env=False)
-    options = OpenAIClientOptions(base_url=loopback.url, key=Secret(KEY))
-    first, second = (RemoteEndpoint(options, http_client=client) for client in (unused, used))
-    await ask(second, "a")
-
-    await first.aclose()
-    await second.aclose()
-
-    assert (unused.is_closed, used.is_closed) == (True, True)
 
 
 async def test_a_request_is_checked_without_a_response(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:

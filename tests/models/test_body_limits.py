@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from time import monotonic, thread_time
 from typing import Any
 
-import httpx2
 import pytest
 
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
@@ -89,19 +88,19 @@ async def call_model(way: str, url: str, limits: ResponseLimits = DEFAULT_RESPON
 
 
 def chat(url: str, limits: ResponseLimits) -> ChatModel:
+    return ChatModel("mine", url, counting_ids(), limits=limits, is_served=True)
+
+
+def unserved_chat(url: str, limits: ResponseLimits) -> ChatModel:
     return ChatModel("mine", url, counting_ids(), limits=limits)
 
 
-def plain_chat(url: str, limits: ResponseLimits) -> ChatModel:
-    return ChatModel("mine", url, counting_ids(), http_client=httpx2.AsyncClient(trust_env=False), limits=limits)
-
-
 def responses(url: str, limits: ResponseLimits) -> ResponsesModel:
-    return ResponsesModel(OpenAIClientOptions("mine", url, KEY), counting_ids(), limits=limits)
+    return ResponsesModel(OpenAIClientOptions("mine", url, KEY), counting_ids(), limits=limits, is_served=True)
 
 
 def claude(url: str, limits: ResponseLimits) -> AnthropicModel:
-    return AnthropicModel("mine", url, counting_ids(), key=KEY, limits=limits)
+    return AnthropicModel("mine", url, counting_ids(), key=KEY, limits=limits, is_served=True)
 
 
 def remote(url: str, limits: ResponseLimits) -> RemoteEndpoint:
@@ -116,7 +115,7 @@ def azure(url: str, limits: ResponseLimits) -> RemoteEndpoint:
 
 CALLS: dict[str, tuple[Callable[[str, ResponseLimits], Any], Callable[[Any], Any]]] = {
     "chat completions": (chat, lambda model: model.respond(REQUEST)),
-    "chat completions, without aiohttp": (plain_chat, lambda model: model.respond(REQUEST)),
+    "chat completions, of a command": (unserved_chat, lambda model: model.respond(REQUEST)),
     "responses": (responses, lambda model: model.respond(REQUEST)),
     "anthropic": (claude, lambda model: model.respond(REQUEST)),
     "azure": (azure, lambda there: there.create(BODY)),
@@ -129,6 +128,7 @@ CALLS: dict[str, tuple[Callable[[str, ResponseLimits], Any], Callable[[Any], Any
     "count": (remote, lambda there: there.count_input_tokens(BODY)),
     "items": (remote, lambda there: there.list_conversation_items("conv_1")),
     "models": (remote, lambda there: there.list_models()),
+    "chat completions' models": (chat, lambda model: model.list_models()),
     "claude's models": (claude, lambda model: model.list_models()),
 }
 
@@ -174,7 +174,9 @@ async def test_an_error_body_is_not_decompressed_beyond_the_limit(
     assert sum(unzipped) <= MAX_ERROR_BYTES + PIECE
 
 
-@pytest.mark.parametrize("way", ["retrieve", "compact", "count", "items", "models", "claude's models"])
+@pytest.mark.parametrize(
+    "way", ["retrieve", "compact", "count", "items", "models", "chat completions' models", "claude's models"]
+)
 @pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])
 async def test_an_unstreamed_answer_has_a_size_limit(server: HostileServer, way: str, compressed: bool) -> None:
     bomb = gzip_of_size(80, b'"endless" ')

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, nullcontext
 from typing import Any
 
-import httpx2
 import pytest
 
 from convo.config.sections import CustomTools
@@ -37,7 +36,7 @@ HI = make_request(user_message("hi"), model="v3")
 
 @pytest.fixture
 async def model(server: ChatServer) -> AsyncIterator[ChatModel]:
-    model = ChatModel("deepseek", server.url, counting_ids(), key=Secret(KEY))
+    model = ChatModel("deepseek", server.url, counting_ids(), key=Secret(KEY), is_served=True)
     yield model
     await model.aclose()
 
@@ -387,18 +386,6 @@ async def test_a_request_is_checked_without_a_response(server: ChatServer, model
 
     assert [request.path for request in server.requests] == ["/v1/models", "/v1/models"]
     assert [await model.count(HI), await model.compact(HI)] == [None, None]
-
-
-async def test_a_client_that_was_passed_in_is_closed_with_the_model_used_or_not(server: ChatServer) -> None:
-    unused, used = httpx2.AsyncClient(trust_env=False), httpx2.AsyncClient(trust_env=False)
-    server.stream(finish("stop"))
-    first, second = (ChatModel("mine", server.url, counting_ids(), http_client=client) for client in (unused, used))
-    await read_events(second, HI)
-
-    await first.aclose()
-    await second.aclose()
-
-    assert (unused.is_closed, used.is_closed) == (True, True)
 
 
 @pytest.mark.parametrize(

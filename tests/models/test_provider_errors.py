@@ -26,7 +26,9 @@ from convo.models.errors import (
 )
 
 KEY = "sk-abcdefghijklmnop"
-CONTEXT = ErrorContext("deepseek", "https://me:pw@api.deepseek.com/v1?x=1", model="v9", key=Secret(KEY))
+CONTEXT = ErrorContext(
+    "deepseek", "https://me:pw@api.deepseek.com/v1?x=1", model="v9", key=Secret(KEY), package="openai"
+)
 
 REFUSALS: dict[str, tuple[int, Any, type[ConvoError], str]] = {
     "an invalid key": (
@@ -438,7 +440,7 @@ def test_a_failed_connection_names_the_provider_and_the_url(error: Exception, me
 )
 def test_a_failed_connection_has_the_message_of_the_system(os_error: OSError, reason: str) -> None:
     key = ConnectionKey("127.0.0.1", 9, False, True, None, None, None, None)
-    error = httpx2.ConnectTimeout("")
+    error = httpx2.ConnectError("")
     error.__cause__ = aiohttp.ClientConnectorError(key, os_error)
     fault = to_endpoint_fault(error, CONTEXT)
 

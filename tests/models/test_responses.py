@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx2
 import pytest
 
 from convo.config.values import Secret
@@ -29,7 +28,7 @@ def client_options(server: ChatServer, **more: Any) -> OpenAIClientOptions:
 
 @pytest.fixture
 async def model(server: ChatServer) -> AsyncIterator[ResponsesModel]:
-    model = ResponsesModel(client_options(server), counting_ids())
+    model = ResponsesModel(client_options(server), counting_ids(), is_served=True)
     yield model
     await model.aclose()
 
@@ -587,20 +586,6 @@ async def test_a_request_is_checked_without_a_response(server: ChatServer, model
         await model.check_request(HI)
 
     assert [request.path for request in server.requests] == ["/v1/models", "/v1/models"]
-
-
-async def test_a_client_that_was_passed_in_is_closed_with_the_model_used_or_not(server: ChatServer) -> None:
-    unused, used = httpx2.AsyncClient(trust_env=False), httpx2.AsyncClient(trust_env=False)
-    server.stream(end())
-    first, second = (
-        ResponsesModel(client_options(server), counting_ids(), http_client=client) for client in (unused, used)
-    )
-    await read_events(second, HI)
-
-    await first.aclose()
-    await second.aclose()
-
-    assert (unused.is_closed, used.is_closed) == (True, True)
 
 
 @pytest.mark.parametrize(
