@@ -106,9 +106,9 @@ def _rename_calls(items: Sequence[Item], ids: _CallIds) -> Sequence[Item]:
     names: dict[int, str] = {}
     renamed: dict[int, Item] = {}
     for index, item in enumerate(items):
-        if _is_call(item):
+        if "call_id" in item and _is_call(item):
             names[index] = ids.add(item["call_id"])
-        name = names.get(call_indexes.get(index, index))
+        name = names.get(call_indexes.get(index, index)) if names else None
         if name is not None and name != pair_id(item):
             renamed[index] = {**item, "call_id" if isinstance(item.get("call_id"), str) else "id": name}
     return [renamed.get(index, item) for index, item in enumerate(items)] if renamed else items

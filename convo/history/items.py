@@ -62,8 +62,10 @@ def is_incomplete_item(item: Item) -> bool:
 
     A call of a hosted program stays in progress until it has its output.
     """
-    complete = (None, "completed", "in_progress") if is_client_call(item) else (None, "completed")
-    return item.get("status") not in complete
+    status = item.get("status")
+    if status is None or status == "completed":
+        return False
+    return status != "in_progress" or not is_client_call(item)
 
 
 def is_item(value: Json) -> bool:
@@ -92,12 +94,12 @@ def get_call_id(item: Item) -> str | None:
 
 def is_user_message(item: Item) -> bool:
     """Return whether the item is a user's message."""
-    return item_type(item) == "message" and item.get("role") == "user"
+    return item.get("role") == "user" and (item.get("type") or "message") == "message"
 
 
 def is_assistant_message(item: Item) -> bool:
     """Return whether the item is an assistant's message."""
-    return item_type(item) == "message" and item.get("role") == "assistant"
+    return item.get("role") == "assistant" and (item.get("type") or "message") == "message"
 
 
 NON_MODEL_TYPES = frozenset({"compaction", COMPACTION_TRIGGER, MCP_APPROVAL_RESPONSE, "unknown"})
@@ -315,7 +317,7 @@ def to_resendable(item: Item) -> Item | None:
 
     Reasoning that is not encrypted exists only at the server that made it.
     """
-    kind = item_type(item)
+    kind = "message" if item.get("type") == "message" else item_type(item)
     if kind == "reasoning" and not item.get(ENCRYPTED_FIELD):
         return None
     item = with_json_arguments(item) if kind == "function_call" else item

@@ -17,7 +17,6 @@ from convo.history.items import (
     Item,
     Json,
     get_call_id,
-    is_assistant_message,
     is_client_call,
     is_incomplete_item,
     item_type,
@@ -68,7 +67,8 @@ def call_index_by_output(items: Sequence[Item]) -> dict[int, int]:
     """
     calls, call_indexes = _OpenCalls(), dict[int, int]()
     for index, item in enumerate(items):
-        kind, is_end = item_type(item), False  # of a response
+        kind = "message" if item.get("type") == "message" else item_type(item)
+        is_end = False  # of a response
         if kind in ALL_PAIRS:
             calls.add(index, (ALL_PAIRS[kind], pair_id(item)))
             is_end = is_incomplete_item(item)
@@ -76,7 +76,7 @@ def call_index_by_output(items: Sequence[Item]) -> dict[int, int]:
             call_indexes[index] = calls.close(index, (kind, pair_id(item)))
             is_end = call_indexes[index] >= 0 and kind in (*CLIENT_OUTPUT_TYPES, MCP_APPROVAL_RESPONSE)
         elif kind == "message":
-            is_end = not is_assistant_message(item)
+            is_end = item.get("role") != "assistant"
         calls.response_number += is_end
     return call_indexes
 

@@ -14,8 +14,6 @@ import re
 from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import groupby
-from operator import itemgetter
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import quote
 
@@ -229,8 +227,8 @@ def group_by_role(items: Iterable[Item]) -> list[RoleGroup]:
     ordered: list[tuple[bool, Item]] = []
     open_outputs: list[tuple[bool, Item]] = []  # of the calls in the open group
     for index, item in enumerate(history):
-        kind = item_type(item)
-        is_assistant = kind in _ASSISTANT_TYPES or (kind == "message" and item.get("role") == "assistant")
+        kind = "message" if item.get("type") == "message" else item_type(item)
+        is_assistant = item.get("role") == "assistant" if kind == "message" else kind in _ASSISTANT_TYPES
         if not is_assistant:
             ordered += open_outputs
             open_outputs = []
@@ -239,8 +237,12 @@ def group_by_role(items: Iterable[Item]) -> list[RoleGroup]:
         elif index in output_indexes:
             open_outputs.append((False, history[output_indexes[index]]))
         ordered.append((is_assistant, item))
-    ordered += open_outputs
-    return [(is_assistant, [item for _, item in group]) for is_assistant, group in groupby(ordered, key=itemgetter(0))]
+    groups: list[RoleGroup] = []
+    for is_assistant, item in (*ordered, *open_outputs):
+        if not groups or groups[-1][0] != is_assistant:
+            groups.append((is_assistant, []))
+        groups[-1][1].append(item)
+    return groups
 
 
 ISSUER_TAG_PREFIX, OPAQUE_TAG_PREFIX = "convo1:", "convo2:"
@@ -380,7 +382,7 @@ def read_required_str(item: Item, field: str) -> str:
 _SERVER_ITEM_FIELDS = frozenset({"type", "id", "status", "created_by", "object"})
 """Fields of every item that name it, or that only servers set."""
 
-_ITEM_FIELDS: Mapping[str, frozenset[str]] = {
+_TRANSLATED_FIELDS: Mapping[str, frozenset[str]] = {
     "message": frozenset({"role", "content"}),
     "function_call": frozenset({"call_id", "name", "arguments", "namespace"}),
     "function_call_output": frozenset({"call_id", "output", "name", "namespace"}),
@@ -398,6 +400,10 @@ _ITEM_FIELDS: Mapping[str, frozenset[str]] = {
     "configuration_update": frozenset({"reasoning", "text"}),
 }
 """Further fields that a translation keeps, by type of item. Any other type is translated whole, or refused."""
+
+_ITEM_FIELDS = {kind: fields | _SERVER_ITEM_FIELDS for kind, fields in _TRANSLATED_FIELDS.items()}
+
+_EMPTY_VALUES: Sequence[Json] = (None, [], {})
 
 _DEFAULT_ITEM_FIELDS: Mapping[str, Json] = {
     "caller": {"type": "direct"},
@@ -438,17 +444,20 @@ def list_ignored_item_fields(items: Iterable[Item], *, detailed_parts: Collectio
     detailed_parts:  the types of the parts whose `detail` is sent
     """
     for item in items:
-        if item.get("type") == "reasoning":
+        kind = "message" if item.get("type") == "message" else item_type(item)
+        if kind == "reasoning":
             continue
-        known_fields = _ITEM_FIELDS.get(item_type(item))
-        for name in () if known_fields is None else list_unknown_fields(item, known_fields | _SERVER_ITEM_FIELDS):
-            if _DEFAULT_ITEM_FIELDS.get(name) != item[name]:
-                yield f"input.{item_type(item)}.{name}"
-        for parts in (item.get("content"), item.get("output")) if item_type(item) in _ITEM_TYPES_WITH_PARTS else ():
+        known_fields = _ITEM_FIELDS.get(kind)
+        if known_fields is not None and not item.keys() <= known_fields:
+            for name in list_unknown_fields(item, known_fields):
+                if _DEFAULT_ITEM_FIELDS.get(name) != item[name]:
+                    yield f"input.{kind}.{name}"
+        for parts in (item.get("content"), item.get("output")) if kind in _ITEM_TYPES_WITH_PARTS else ():
             for part in parts if isinstance(parts, list) else ():
                 if isinstance(part, Mapping):
-                    for name in list_unknown_fields(part, _PART_FIELDS):
-                        yield f"input.{part.get('type')}.{name}"
+                    for name, value in part.items():
+                        if name not in _PART_FIELDS and value not in _EMPTY_VALUES:
+                            yield f"input.{part.get('type')}.{name}"
                     if part.get("detail") not in (None, "auto") and part.get("type") not in detailed_parts:
                         yield f"input.{part.get('type')}.detail"
 
@@ -456,5 +465,5 @@ def list_ignored_item_fields(items: Iterable[Item], *, detailed_parts: Collectio
 def list_unknown_fields(value: Mapping[str, Json], known_fields: Collection[str]) -> Iterator[str]:
     """List the fields of `value` that are not empty and not in `known_fields`."""
     for name, inner in value.items():
-        if name not in known_fields and inner not in (None, [], {}):
+        if name not in known_fields and inner not in _EMPTY_VALUES:
             yield name

@@ -65,7 +65,7 @@ def build_chat_messages(
     """
     messages = [{"role": "system", "content": instructions}] if instructions else []
     for turn in _split_at_user_messages(group_by_role(items)):
-        has_calls = any(is_client_call(item) for _, group in turn for item in group)
+        has_calls = any(item.get("type") != "message" and is_client_call(item) for _, group in turn for item in group)
         for is_assistant, group in turn:
             if is_assistant:
                 messages += _assistant_messages(
@@ -145,9 +145,10 @@ def _assistant_messages(
     fields: dict[str, Json] = {REASONING_CONTENT: ""} if has_calls and needs_reasoning else {}
     call_fields: dict[str, Json] = {}
     for item in items:
-        if item_type(item) == "message":
+        kind = "message" if item.get("type") == "message" else item_type(item)
+        if kind == "message":
             texts.append(_message_text(item, model_label))
-        elif item_type(item) == "reasoning":
+        elif kind == "reasoning":
             untagged = untag_item(item, issuer, model_label)
             returned = _decode_returned_fields(untagged.get(ENCRYPTED_CONTENT) or "") if untagged else {}
             call_fields |= returned.get("call", {})
@@ -190,7 +191,7 @@ def _tool_and_user_messages(items: Sequence[Item], model_label: str) -> list[Cha
     media: list[Json] = []
     others: list[tuple[str, Item]] = []
     for item in items:
-        kind = item_type(item)
+        kind = "message" if item.get("type") == "message" else item_type(item)
         if kind not in CLIENT_OUTPUT_TYPES:
             others.append((kind, item))
             continue
@@ -227,6 +228,9 @@ def _translate_content(content: Json, model_label: str) -> Json:
         return content or ""
     if not isinstance(content, list):
         raise InputFault("a message's content is neither text nor a list of parts")
+    only = content[0] if len(content) == 1 else None
+    if isinstance(only, dict) and only.get("type") in ("input_text", "output_text") and only.get("text"):
+        return str(only["text"])  # the commonest content
     parts: list[Json] = []
     for part in content:
         if not isinstance(part, dict):

@@ -145,12 +145,13 @@ class OutputSize:
 
 async def measure_json_bytes(value: Json) -> int:
     """Measure the size of `value` in bytes. The loop yields to other tasks."""
-    size, count, pending, time_slice = 0, 0, [value], TimeSlice()
+    size, count, pending = 0, 0, [value]
+    time_slice: TimeSlice | None = None
     while pending:
         entry = pending.pop()
         if isinstance(entry, str):
             size += len(entry)
-        elif isinstance(entry, Mapping):
+        elif isinstance(entry, dict):
             size += JSON_VALUE_OVERHEAD_BYTES + sum(map(len, entry))
             pending.extend(entry.values())
         elif isinstance(entry, list | tuple):
@@ -158,5 +159,6 @@ async def measure_json_bytes(value: Json) -> int:
             pending.extend(entry)
         count += 1
         if count % 256 == 0:
+            time_slice = time_slice or TimeSlice()
             await time_slice.checkpoint()
     return size

@@ -13,7 +13,7 @@ from convo.config.sections import PROVIDER_EXTRA_FIELDS
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.errors import EndpointFault, StreamBroken, StreamCut
 from convo.history.accumulator import ITEM_EVENTS, SERVER_TERMINAL_EVENTS, START_EVENTS, TERMINAL_EVENTS
-from convo.history.items import Item, Json, StreamEvent, item_type, to_resendable
+from convo.history.items import Item, Json, StreamEvent, to_resendable
 from convo.history.records import COMPARISON_FIELD, UPSTREAM_ID, pick_reported_fields
 from convo.models.base import (
     ENCRYPTED_CONTENT,
@@ -268,7 +268,7 @@ def list_ignored_responses_fields(
     ]
     if (request.parameters.get("prompt_cache_options") or {}).get(COMPARISON_FIELD) and not request.comparison_id:
         names.append(f"prompt_cache_options.{COMPARISON_FIELD}")
-    if any(item_type(item) == "reasoning" and not _is_reasoning_sent(item, issuer) for item in request.input):
+    if any(item.get("type") == "reasoning" and not _is_reasoning_sent(item, issuer) for item in request.input):
         names.append("input.reasoning")
     return tuple(names)
 

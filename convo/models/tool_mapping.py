@@ -89,13 +89,14 @@ def map_request(
     """
     ignored: list[str] = []
     parameters = dict(request.parameters)
-    for item in request.input:
+    others = [item for item in request.input if item.get("type") not in _UNMAPPED_TYPES]
+    for item in others:
         if item_type(item) == "configuration_update":
             _apply_configuration_update(item, parameters)
 
     tools = [
         *(parameters.get("tools") or ()),
-        *(tool for item in request.input if item_type(item) == "additional_tools" for tool in _tool_list(item)),
+        *(tool for item in others if item_type(item) == "additional_tools" for tool in _tool_list(item)),
     ]
     collector = _ToolCollector(
         model_label,
@@ -106,7 +107,7 @@ def map_request(
     collector.add(tools, hosted_tools)
     if hosted_tools == "auto" and not collector.offers and (search := next(filter(_is_web_search, tools), None)):
         raise _unsupported_hosted_tool(model_label, f"{search['type']} tools as the only tools", "tools")
-    for item in request.input:
+    for item in others:
         if item_type(item) == "tool_search_output":
             collector.add(_tool_list(item), "omit", is_loaded=True)
     offers = collector.offers
@@ -133,14 +134,19 @@ def map_request(
     return MappedRequest(
         request=replace(
             request,
-            input=_map_items(request.input, names, model_label, has_custom_tools=has_custom_tools),
+            input=_map_items(request.input, names, model_label, has_custom_tools=has_custom_tools)
+            if others
+            else request.input,
             parameters=parameters,
         ),
         tools={
             names.by_tool[tool]: tool for tool, _ in offers if tool.kind != "function" or tool.namespace is not None
         },
-        ignored=(*ignored, *_list_unsent_note_fields(request.input)),
+        ignored=(*ignored, *_list_unsent_note_fields(others)),
     )
+
+
+_UNMAPPED_TYPES = ("message", "reasoning")
 
 
 def _apply_configuration_update(item: Item, parameters: dict[str, Json]) -> None:
@@ -513,7 +519,7 @@ def _map_items(items: Sequence[Item], names: _FunctionNames, model_label: str, *
     paired = {*call_indexes.values(), *(index for index, call in call_indexes.items() if call >= 0)}
     mapped: list[Item] = []
     for index, item in enumerate(items):
-        kind = item_type(item)
+        kind = "message" if item.get("type") == "message" else item_type(item)
         if kind in APPLIED_ITEM_TYPES:
             continue
         if kind in ("tool_search_call", "tool_search_output") and (pair_id(item) is None or index not in paired):

@@ -230,8 +230,9 @@ def check_call_pairs(items: Sequence[Item]) -> None:
             raise errors.duplicate_tool_output_error(name, call_id)
         with_output.add(call_index)
     for index, item in enumerate(items):
-        call_id = pair_id(item)
-        if is_client_call(item) and call_id is not None and index not in with_output and not is_incomplete_item(item):
+        if "call_id" not in item or index in with_output or not is_client_call(item) or is_incomplete_item(item):
+            continue
+        if (call_id := pair_id(item)) is not None:
             raise errors.missing_tool_output_error(describe_item_type(item), call_id)
 
 
