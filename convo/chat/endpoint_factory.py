@@ -8,7 +8,7 @@ that a server calls with its own key reports errors in the client's terms.
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -47,6 +47,7 @@ from convo.usage.model_info import (
     describe_appended_instructions,
     describe_capabilities,
     find_shutdown,
+    load_known_models,
 )
 
 if TYPE_CHECKING:
@@ -237,6 +238,15 @@ class ModelsForClients(ModelsByName):
                     limits=self._settings.limits,
                 )
         return self._pass_through_clients[provider.name], choice.name.model
+
+    async def warm(self) -> None:
+        """Prepare the first requests to the models of the settings, but load no local model. Raises no error."""
+        load_known_models()
+        for name in dict.fromkeys((*self._settings.aliases, self._settings.model)):
+            with suppress(ConvoError):
+                model, choice = self._open_model(name)
+                if choice.provider.api != "local":
+                    await model.warm(choice.name.model)
 
     async def aclose(self) -> None:
         await super().aclose()

@@ -102,6 +102,7 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
             if serve_settings.record:
                 gateway.recording.start()  # also deletes expired recordings
                 print_notice(describe_recording(serve_settings))
+            await models.warm()
             print_notice(f"convo serves {server.local_base_url(listening_socket)}, store {settings.storage}")
             collect_garbage_often()
             await server.run_gateway(

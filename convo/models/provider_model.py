@@ -30,14 +30,14 @@ class ProviderModel(Model):
 
     async def _warm_and_respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         """Import the package in a thread, then respond: an import in the event loop blocks it for a second."""
-        await self._model.warm(request.model)
-        self._is_warm = True
+        await self.warm(request.model)
         async with aclosing(self.respond(request)) as events:
             async for event in events:
                 yield event
 
     async def warm(self, model: str) -> None:
         await self._model.warm(model)
+        self._is_warm = True
 
     async def check_request(self, request: ModelRequest) -> None:
         await self._model.check_request(self._prepare(request))

@@ -185,6 +185,21 @@ def test_the_openai_package_and_postgresql_are_imported_only_when_needed(aliases
     assert not modules & {"openai", "pydantic", "httpx2", "anthropic", "psycopg", "rich", "prompt_toolkit"}
 
 
+@pytest.mark.parametrize(
+    ("api", "package", "unused"), [("chat", "aiohttp", {"openai", "anthropic"}), ("responses", "openai", {"anthropic"})]
+)
+def test_a_server_imports_the_packages_of_its_models_before_it_is_ready(
+    api: str, package: str, unused: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINE_KEY", "sk-mine")
+    provider = f'[providers.mine]\napi = "{api}"\nbase_url = "http://127.0.0.1:1/v1"\nowner = "convo"\n'
+    config = config_flags(tmp_path, f'{provider}key_env = "MINE_KEY"\n[aliases]\nmine = "mine/m"\n')
+    with run_serve("--store", "memory", before=config, python=("-X", "importtime")) as server:
+        modules = {line.rpartition("|")[2].strip().partition(".")[0] for line in server.err.splitlines()}
+    assert package in modules
+    assert not modules & unused
+
+
 # -- keys -----------------------------------------------------------------------------------------
 
 
