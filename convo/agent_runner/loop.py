@@ -256,7 +256,7 @@ class RunLoop:
             committed_step[:] = [(run, effects, run_update.agent_run, checkpoint)]
             return run_update
 
-        deps = replace(chat.deps, endpoint=agent_request.endpoint)
+        deps = chat.deps._replace(endpoint=agent_request.endpoint)
         turn = chat.turn = ChatTurn(
             chat.record,
             agent_request.options,

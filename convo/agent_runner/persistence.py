@@ -352,13 +352,13 @@ class RunRepository:
             document[AGENTS_SOURCE_KEY] = dict(self._agents_source)
         if row is None:
             row = AgentRun(deps.new_id("run"), self.chat.session.id, 0, status, document, now, now, state_hash)
-        return replace(row, revision=row.revision + 1, status=status, document=document, changed_at=now)
+        return row._replace(revision=row.revision + 1, status=status, document=document, changed_at=now)
 
     def _build_next_revision(self) -> AgentRun:
         """Return the stored row with the next revision and an unchanged document."""
         assert self.run_row
         now = self.chat.deps.clock.now()
-        return replace(self.run_row, revision=self.run_row.revision + 1, document=UNCHANGED_DOCUMENT, changed_at=now)
+        return self.run_row._replace(revision=self.run_row.revision + 1, document=UNCHANGED_DOCUMENT, changed_at=now)
 
     def _has_only_new_starts(self, event: RunEvent, run: Run, effects: Sequence[RunEffect]) -> bool:
         """Return whether the call log alone records the step: calls start for the first time."""

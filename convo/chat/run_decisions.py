@@ -11,7 +11,6 @@ decisions on one call the first that is committed counts, and a run that was res
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from hashlib import sha256
 
 from convo.errors import AlreadyDecided, Conflict, ConvoError, NotFound
@@ -56,7 +55,7 @@ async def save_decisions(
         entries = build_log_entries(
             run.id, run.document, document, events, now=now, decided_by=decided_by, source=source
         )
-        changed = replace(run, revision=run.revision + 1, document=document, changed_at=now)
+        changed = run._replace(revision=run.revision + 1, document=document, changed_at=now)
         try:
             await store.commit(Transaction(agent_run=changed, approval_decisions=tuple(entries)))
         except Conflict:

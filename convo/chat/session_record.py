@@ -7,8 +7,9 @@ the chat is open and expires when that process has ended.
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from shlex import quote
+from typing import NamedTuple
 
 from convo.endpoints.base import Endpoint
 from convo.errors import Busy, DamagedRow, InvalidUsage, NotFound
@@ -30,8 +31,7 @@ from convo.strategies.selection import is_session_handle, parse_turn_handle
 from convo.strategies.strategy import STRATEGIES, ConversationState
 
 
-@dataclass(frozen=True, slots=True)
-class ChatDeps:
+class ChatDeps(NamedTuple):
     """The store, the endpoint, the time and the source of ids of one conversation."""
 
     store: Store
@@ -40,8 +40,7 @@ class ChatDeps:
     new_id: NewId
 
 
-@dataclass(frozen=True, slots=True)
-class RunUpdate:
+class RunUpdate(NamedTuple):
     """The part of an agent run that is committed in one transaction with the session record.
 
     agent_run, calls:  the run that changes the record, and its call log
@@ -186,8 +185,7 @@ class SessionRecord:
         self.session, self._is_saved = session, True
 
 
-@dataclass(frozen=True, slots=True)
-class RecordSnapshot:
+class RecordSnapshot(NamedTuple):
     """A record at one moment; `stored_path` is the part of its path that the store had."""
 
     session: Session

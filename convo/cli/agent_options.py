@@ -459,10 +459,6 @@ class _LibraryFinder:
         self._file_folders: list[str] = []
 
     @property
-    def user_folders(self) -> list[str]:
-        return [folder for folder in sys.path if folder not in (self._library_folders or ())]
-
-    @property
     def library_folders(self) -> list[str]:
         """The entries of `sys.path` before the first file was loaded, without the user's folders."""
         return self._library_folders or []
@@ -493,7 +489,8 @@ class _LibraryFinder:
 
     def find_user_module(self, name: str) -> ModuleSpec | None:
         """Find a module in the user's folders; a folder without __init__.py shadows nothing and is none."""
-        spec = PathFinder.find_spec(name, self.user_folders)
+        libraries = self._library_folders or ()
+        spec = PathFinder.find_spec(name, [folder for folder in sys.path if folder not in libraries])
         return spec if spec and spec.loader else None
 
 

@@ -270,9 +270,9 @@ def render_curl_command(
         host = f"[{serve.host}]" if ":" in serve.host else serve.host
         base_url = base_url or f"http://{host}:{serve.port}/v1"
         if serve.keys_file is not None:
-            request, key_env = replace(request, headers={"Authorization": "Bearer {key}"}), SERVER_KEY_VARIABLE
+            request, key_env = request._replace(headers={"Authorization": "Bearer {key}"}), SERVER_KEY_VARIABLE
     if base_url:
-        request = replace(request, url=f"{base_url.rstrip('/')}/responses")
+        request = request._replace(url=f"{base_url.rstrip('/')}/responses")
     return build_curl_command(request.url, request.headers, request.body, key_env)
 
 

@@ -8,9 +8,10 @@ shown with a notice.
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
+from typing import NamedTuple
 
 from convo.chat.lookup import has_handle, load_sent_body, split_turn_suffix
 from convo.chat.view_loader import fetch_remote_view, load_file_view, load_handle_view
@@ -40,8 +41,7 @@ MAX_NEWEST_HANDLES = 20
 NOT_FOUND_HINT = "pass --provider NAME to ask the endpoint that created it, or set CONVO_STORE to another store"
 
 
-@dataclass(frozen=True, slots=True)
-class LookupOptions:
+class LookupOptions(NamedTuple):
     """The options of a lookup.
 
     config:    a settings file of the user

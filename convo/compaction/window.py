@@ -12,7 +12,6 @@ client may send them again. A provider's own compaction item stays encrypted and
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
@@ -37,8 +36,7 @@ COMPACTION_VERSION = 1
 SHORT_DIGEST_DIGITS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionContent:
+class CompactionContent(NamedTuple):
     """The content of one compaction item.
 
     tenant:           the owner of the history; it is valid for no other tenant

@@ -123,7 +123,7 @@ def check_new_value(key: SettingKey, value: object) -> None:
     if name[0] == MODELS_TABLE and name[1].partition("/")[0] not in PROVIDERS_WITH_KNOWN_EFFORTS:
         return
     try:
-        ChoiceCheck(REASONING_EFFORTS)(value)
+        ChoiceCheck(*REASONING_EFFORTS)(value)
     except InvalidValue as error:
         command = f"convo config set {quote(format_setting_key(key))} {find_similar_effort(str(value))}"
         raise InvalidValue(str(error), hint=command) from error

@@ -32,7 +32,11 @@ from convo.config.sections import (
 )
 from convo.config.storage import STORAGE_TYPES, parse_storage_table
 from convo.config.values import (
+    ChoiceCheck,
+    ChoicesCheck,
+    IntegerCheck,
     InvalidValue,
+    NumberCheck,
     SettingKey,
     ValueCheck,
     check_base_url,
@@ -52,10 +56,6 @@ from convo.config.values import (
     check_variable_name,
     find_closest_word,
     format_setting_key,
-    make_choice_check,
-    make_choices_check,
-    make_integer_check,
-    make_number_check,
     parse_duration,
     parse_durations,
     toml_type_name,
@@ -144,22 +144,22 @@ def parse_mcp_table(table: Mapping[str, object]) -> McpServer:
 
 
 _PROVIDER_SCHEMA: dict[str, SettingSchema] = {
-    "api": make_choice_check(*CONFIGURABLE_APIS),
+    "api": ChoiceCheck(*CONFIGURABLE_APIS),
     "base_url": check_base_url,
     "key_env": check_variable_name,
     "token_env": check_variable_name,
-    "owner": make_choice_check(*STATE_OWNERS),
+    "owner": ChoiceCheck(*STATE_OWNERS),
     "organisation": check_text,
     "project": check_text,
     "api_version": check_text,
     "deployment": check_text,
     "key_file": check_text,
     "keyring": check_boolean,
-    "extra_fields": make_choices_check(*PROVIDER_EXTRA_FIELDS),
-    "hosted_tools": make_choice_check(*HOSTED_TOOLS),
-    "custom_tools": make_choice_check(*CUSTOM_TOOLS),
+    "extra_fields": ChoicesCheck(*PROVIDER_EXTRA_FIELDS),
+    "hosted_tools": ChoiceCheck(*HOSTED_TOOLS),
+    "custom_tools": ChoiceCheck(*CUSTOM_TOOLS),
     "resend_fields": check_boolean,
-    "prefix_mismatch_behavior": make_choice_check(*PREFIX_MISMATCH_BEHAVIORS),
+    "prefix_mismatch_behavior": ChoiceCheck(*PREFIX_MISMATCH_BEHAVIORS),
 }
 
 
@@ -172,7 +172,7 @@ def check_key_name(name: str) -> None:
     check_tenant(name)
 
 
-_RATE_CHECK = make_integer_check(0, maximum=100_000)
+_RATE_CHECK = IntegerCheck(0, maximum=100_000)
 
 _KEY_LIMITS_SCHEMA: dict[str, SettingSchema] = {"concurrent": _RATE_CHECK, "per_minute": _RATE_CHECK}
 
@@ -186,30 +186,30 @@ _SERVE_SCHEMA: dict[str, SettingSchema] = {
     "seal_key_env": check_variable_name,
     "cors_origins": check_origins,
     "blocked_networks": check_networks,
-    "max_body_bytes": make_integer_check(1024),
-    "max_header_bytes": make_integer_check(1024),
-    "max_depth": make_integer_check(10, maximum=500),
-    "max_items": make_integer_check(1),
-    "max_requests": make_integer_check(1),
+    "max_body_bytes": IntegerCheck(1024),
+    "max_header_bytes": IntegerCheck(1024),
+    "max_depth": IntegerCheck(10, maximum=500),
+    "max_items": IntegerCheck(1),
+    "max_requests": IntegerCheck(1),
     "read_s": check_seconds,
     "write_s": check_seconds,
     "keepalive_s": check_seconds,
     "grace_s": check_seconds,
     "mcp_urls": check_boolean,
-    "reasoning_events": make_choice_check("openai", "specification"),
+    "reasoning_events": ChoiceCheck("openai", "specification"),
     "record": check_boolean,
     "record_keys": check_tenants,
-    "record_ttl_s": make_integer_check(60),
+    "record_ttl_s": IntegerCheck(60),
     "limits": {
         **_KEY_LIMITS_SCHEMA,
         "process_per_minute": _RATE_CHECK,
-        "process_body_bytes": make_integer_check(0),
+        "process_body_bytes": IntegerCheck(0),
         "keys": KeyedTable(check_key_name, AtomicTable(_KEY_LIMITS_SCHEMA, parse_key_limits_table)),
     },
     "files": {
-        "max_file_bytes": make_integer_check(1024, maximum=MAX_FILE_BYTES),
-        "max_files": make_integer_check(0),
-        "max_total_bytes": make_integer_check(0),
+        "max_file_bytes": IntegerCheck(1024, maximum=MAX_FILE_BYTES),
+        "max_files": IntegerCheck(0),
+        "max_total_bytes": IntegerCheck(0),
         "fetch_urls": check_boolean,
         "fetch_s": check_seconds,
     },
@@ -225,17 +225,17 @@ _MCP_SCHEMA: dict[str, SettingSchema] = {
 }
 
 _LIMITS_SCHEMA: dict[str, SettingSchema] = {
-    "answer_bytes": make_integer_check(1024),
-    "answer_events": make_integer_check(10),
+    "answer_bytes": IntegerCheck(1024),
+    "answer_events": IntegerCheck(10),
     "answer_s": check_seconds,
     "idle_s": check_seconds,
-    "event_bytes": make_integer_check(1024),
-    "output_bytes": make_integer_check(1024),
-    "body_bytes": make_integer_check(1024),
+    "event_bytes": IntegerCheck(1024),
+    "output_bytes": IntegerCheck(1024),
+    "body_bytes": IntegerCheck(1024),
 }
 
 _STORAGE_SCHEMA: dict[str, SettingSchema] = {
-    "type": make_choice_check(*STORAGE_TYPES),
+    "type": ChoiceCheck(*STORAGE_TYPES),
     "connection_string": check_text,
     "ttl": parse_duration,
     "ttls": parse_durations,
@@ -250,9 +250,9 @@ _PRICE_SCHEMA: dict[str, SettingSchema] = {
 }
 
 _REQUEST_SCHEMA: dict[str, SettingSchema] = {
-    "temperature": make_number_check(0, MAX_TEMPERATURE),
-    "top_p": make_number_check(0, 1),
-    "max_output_tokens": make_integer_check(1),
+    "temperature": NumberCheck(0, MAX_TEMPERATURE),
+    "top_p": NumberCheck(0, 1),
+    "max_output_tokens": IntegerCheck(1),
     "reasoning_effort": check_text,
     "verbosity": check_text,
     PARAM_TABLE: KeyedTable(check_parameter_name, check_parameter_value),
@@ -262,8 +262,8 @@ _PROFILE_SCHEMA: dict[str, SettingSchema] = {
     "model": check_text,
     "tenant": check_tenant,
     "compact_at": check_fraction_or_tokens,
-    "editing": make_choice_check("emacs", "vi", "plain"),
-    "answers": make_choice_check("markdown", "plain"),
+    "editing": ChoiceCheck("emacs", "vi", "plain"),
+    "answers": ChoiceCheck("markdown", "plain"),
     "cache_diagnostics": check_boolean,
     "redact": check_patterns,
     "providers": KeyedTable(check_provider_name, _PROVIDER_SCHEMA),
@@ -277,7 +277,7 @@ _PROFILE_SCHEMA: dict[str, SettingSchema] = {
     "prices": KeyedTable(check_model_name, AtomicTable(_PRICE_SCHEMA, parse_price_table)),
     "windows": KeyedTable(
         check_model_name,
-        AtomicTable({"context": make_integer_check(1), "output": make_integer_check(1)}, parse_context_limits_table),
+        AtomicTable({"context": IntegerCheck(1), "output": IntegerCheck(1)}, parse_context_limits_table),
     ),
 }
 

@@ -230,7 +230,7 @@ def check_networks(value: object) -> tuple[str, ...]:
 class IntegerCheck:
     """Check a whole number from `minimum` to `maximum`; None: no maximum."""
 
-    def __init__(self, minimum: int, maximum: int | None) -> None:
+    def __init__(self, minimum: int, maximum: int | None = None) -> None:
         self.minimum, self.maximum = minimum, maximum
 
     def __call__(self, value: object) -> int:
@@ -240,11 +240,6 @@ class IntegerCheck:
             bounds = f"at least {self.minimum}" if self.maximum is None else f"from {self.minimum} to {self.maximum}"
             raise InvalidValue(f"must be {bounds}")
         return value
-
-
-def make_integer_check(minimum: int, *, maximum: int | None = None) -> IntegerCheck:
-    """Make a check of a whole number from `minimum` to `maximum`."""
-    return IntegerCheck(minimum, maximum)
 
 
 class NumberCheck:
@@ -262,11 +257,6 @@ class NumberCheck:
         return value
 
 
-def make_number_check(minimum: float, maximum: float) -> NumberCheck:
-    """Make a check of a number from `minimum` to `maximum`."""
-    return NumberCheck(minimum, maximum)
-
-
 def check_seconds(value: object) -> float:
     """Check a duration above 0 s and up to one day."""
     if type(value) not in (int, float):
@@ -280,7 +270,7 @@ def check_seconds(value: object) -> float:
 class ChoiceCheck:
     """Check one word of `choices`."""
 
-    def __init__(self, choices: tuple[str, ...]) -> None:
+    def __init__(self, *choices: str) -> None:
         self.choices = choices
 
     def __call__(self, value: object) -> str:
@@ -290,15 +280,10 @@ class ChoiceCheck:
         return word
 
 
-def make_choice_check(*choices: str) -> ChoiceCheck:
-    """Make a check of one word of `choices`."""
-    return ChoiceCheck(choices)
-
-
 class ChoicesCheck:
     """Check an array of words in `choices`; duplicates are dropped."""
 
-    def __init__(self, choices: tuple[str, ...]) -> None:
+    def __init__(self, *choices: str) -> None:
         self.choices = choices
 
     def __call__(self, value: object) -> tuple[str, ...]:
@@ -307,11 +292,6 @@ class ChoicesCheck:
         ):
             raise InvalidValue(f"must be an array with values among {', '.join(self.choices)}")
         return tuple(dict.fromkeys(value))
-
-
-def make_choices_check(*choices: str) -> ChoicesCheck:
-    """Make a check of an array of words in `choices`; duplicates are dropped."""
-    return ChoicesCheck(choices)
 
 
 def find_closest_word(word: str, candidates: Collection[str], cutoff: float = 0.6) -> str | None:

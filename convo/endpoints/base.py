@@ -8,8 +8,7 @@ the API's error object here.
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from convo.errors import ConvoError, EndpointFault, KeyRefused, NotFound, StoreFault, StreamBroken, TryLater
 from convo.history.items import Item, Json, Response, StreamEvent
@@ -43,16 +42,14 @@ LIMIT_FIELD = "limit"
 """A field of a terminal event, beside `response`, with the name of a limit of convo that ended the response."""
 
 
-@dataclass(frozen=True, slots=True)
-class ItemPage:
+class ItemPage(NamedTuple):
     """One page of a list."""
 
     items: Sequence[Item]
     has_more: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FilePage:
+class FilePage(NamedTuple):
     """One page of file resources."""
 
     files: Sequence[Mapping[str, Json]]
@@ -81,8 +78,7 @@ class FileStorage(Protocol):
     async def delete(self, file_id: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(NamedTuple):
     """A request as it is sent, without secrets.
 
     body:     the JSON body of the POST

@@ -11,14 +11,13 @@ part is wrapped: a search does not find it.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from convo.history.items import BODY_PART_TYPE, REQUEST_BODY_TYPE, Item, Json, is_item
 from convo.history.records import CLIENT_TOOL_TYPES, SECRET_FIELDS, strip_item_secrets, strip_secret_fields
 
 
-@dataclass(frozen=True, slots=True)
-class SentBody:
+class SentBody(NamedTuple):
     """The body of a recorded request as its client sent it, without secrets.
 
     protocol:  "responses", "chat_completions" or "messages"

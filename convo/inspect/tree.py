@@ -7,7 +7,8 @@ responses and the input items of the last one.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from convo.history.canonical import digest
 from convo.history.items import Item, Response
@@ -16,8 +17,7 @@ from convo.history.tree import Key, Path
 from convo.inspect.view import ConversationView, PathIndex
 
 
-@dataclass(frozen=True, slots=True)
-class LinkRow:
+class LinkRow(NamedTuple):
     """A link and its position in the drawing.
 
     depth:          number of branch lines to its left
@@ -121,8 +121,7 @@ def order_by_conversation(links: Iterable[Link], path_index: PathIndex) -> tuple
     return tuple(ordered)
 
 
-@dataclass(frozen=True)
-class RemoteChain:
+class RemoteChain(NamedTuple):
     """A remote chain: the path to the end of its last response, and its links, oldest first."""
 
     path: Path

@@ -26,8 +26,7 @@ from convo.usage.counting import BYTES_PER_TOKEN, estimate_tokens
 from convo.usage.model_info import find_price
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedNode:
+class IndexedNode(NamedTuple):
     """One node with its parent and depth.
 
     parent:  the key of the node before it; the root's key for the first
@@ -99,8 +98,7 @@ class PathIndex:
         return key
 
 
-@dataclass(frozen=True, slots=True)
-class OpenRun:
+class OpenRun(NamedTuple):
     """A run whose calls have no output yet.
 
     pending_call_ids:  the ids of the calls that wait for approval
@@ -188,8 +186,7 @@ class ConversationView:
         return next((link.model for link in reversed(self.links) if self.current_link_id in (link.id, None)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class LinkStats:
+class LinkStats(NamedTuple):
     """The figures of one link.
 
     sent_count:      number of items sent

@@ -14,10 +14,9 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from convo.config.values import Secret
@@ -95,8 +94,7 @@ _STATUS_BY_ERROR_TYPE = {
 """The HTTP status that corresponds to the type of an error event."""
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorContext:
+class ErrorContext(NamedTuple):
     """The data of a request that its error messages need.
 
     url:      the base URL

@@ -164,7 +164,7 @@ async def _build_result(
     deps, decrypt = compaction.deps, await load_item_decryptor(compaction.history, compaction.deps)
     covered = covered_message_digests(compaction.history, decrypt, kept_messages=user_items)
     content = CompactionContent(deps.store.tenant, before, summary, tuple(after), covered)
-    stored = replace(content, before=strip_item_secrets(content.before), after=strip_item_secrets(content.after))
+    stored = content._replace(before=strip_item_secrets(content.before), after=strip_item_secrets(content.after))
     item = {
         "id": deps.new_id("cmp"),
         "type": "compaction",

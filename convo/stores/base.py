@@ -193,8 +193,7 @@ class PruneResult(NamedTuple):
     files: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFile:
+class StoredFile(NamedTuple):
     """An uploaded file, without its content.
 
     id:          "file-...", unique
@@ -327,8 +326,7 @@ UNCHANGED_DOCUMENT: Final[Mapping[str, Json]] = MappingProxyType({})
 """Placeholder in a transaction: the stored document of a run is kept as it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentRun:
+class AgentRun(NamedTuple):
     """The stored state of an agent run, between two effects.
 
     id:          "run_...", unique
@@ -867,8 +865,10 @@ def iter_stored_names(transaction: Transaction) -> Iterator[str]:
 
 
 def check_stored_names(transaction: Transaction) -> None:
-    for name in iter_stored_names(transaction):
-        check_stored_name(name)
+    names = tuple(iter_stored_names(transaction))
+    if not is_utf8_encodable("".join(names)):
+        for name in names:
+            check_stored_name(name)
 
 
 def check_stored_name(name: str) -> None:

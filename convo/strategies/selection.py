@@ -5,7 +5,7 @@
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from convo.errors import InvalidUsage, WrongOwner
 from convo.history.items import is_valid_id
@@ -16,8 +16,7 @@ TURN_HANDLE_PATTERN = re.compile(r"(.+)@(-?\d{1,9})", re.ASCII)
 """A handle and a turn number."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnerSelection:
+class OwnerSelection(NamedTuple):
     """The owner that the flags select.
 
     strategy:          named, or implied by the handle; None: that of the session's record

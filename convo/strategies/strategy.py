@@ -14,7 +14,7 @@ owner of the state; `STRATEGIES` maps the names to them.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from convo.errors import InvalidUsage, StateIgnored, WrongOwner
 from convo.history.items import (
@@ -92,8 +92,7 @@ class RetryAction(Enum):
     READ_FIRST = "read the owner's tail first"
 
 
-@dataclass(frozen=True, slots=True)
-class RetryDecision:
+class RetryDecision(NamedTuple):
     """Whether to send again, and the reason as text."""
 
     action: RetryAction

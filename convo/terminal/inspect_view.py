@@ -9,10 +9,9 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS, STREAMED_TEXT_DIFFERS_MESSAGE
 from convo.history.items import (
@@ -392,8 +391,7 @@ MIXED_OWNERS_DROP_ORDER = 10
 """Drop order of the owner column where links have several owners: after the less important columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class TreeRow:
+class TreeRow(NamedTuple):
     """One line of the tree: its link row, the link's statistics, the shortened id, and whether it is the head.
 
     compaction:  the item that replaces earlier items, if the request compacted the history
@@ -428,7 +426,7 @@ def build_tree_row(row: LinkRow, short_id: str, view: ConversationView, *, is_fi
     stats = compute_link_stats(row.link, view.path_index)
     if text := " ".join(view.running_texts.get(row.link.id, "").split()):
         tail = text if len(text) <= RUNNING_TEXT_CHARS else f"…{text[1 - RUNNING_TEXT_CHARS :]}"
-        stats = replace(stats, output_preview=tail)
+        stats = stats._replace(output_preview=tail)
     return TreeRow(
         row, stats, short_id, row.link.id == view.current_link_id, is_first, _find_compaction(row.link, view)
     )

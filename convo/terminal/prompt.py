@@ -10,7 +10,6 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
@@ -115,8 +114,7 @@ def filter_suggestions(suggestions: Sequence[Suggestion], prefix: str) -> list[S
 PROMPT = "> "
 
 
-@dataclass(frozen=True, slots=True)
-class PromptOptions:
+class PromptOptions(NamedTuple):
     """Settings of a prompt.
 
     history_path:        the file of the prompt history

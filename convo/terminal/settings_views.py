@@ -27,10 +27,10 @@ from convo.terminal.terminal import (
     truncate_text,
 )
 from convo.usage.model_info import (
-    NOTHING_KNOWN,
     SETTINGS_SOURCE,
     ModelWindow,
     Shutdown,
+    find_known_model,
     find_listed_shutdown,
     find_model_window,
     find_price,
@@ -363,7 +363,7 @@ def _known_model_to_json(name: str, settings: Settings) -> dict[str, Json]:
             "source": price.source or SETTINGS_SOURCE,
         },
         "shutdown": shutdown_to_json(find_shutdown(name)),
-        "read": load_known_models().get(name, NOTHING_KNOWN).read or None,
+        "read": find_known_model(name).read or None,
         "secondary": bool((price and price.is_secondary) or (window and window.is_secondary)),
     }
 

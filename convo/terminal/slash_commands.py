@@ -13,8 +13,8 @@ import signal
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from convo.chat.files import format_os_error, load_attachment
 from convo.chat.history_nav import get_last_user_items
@@ -347,8 +347,7 @@ def _report_move(repl: "Repl", before: Path, action: str) -> None:
     repl.print_message(f"{action} {description}; the next message continues after {format_count(len(after))}")
 
 
-@dataclass(frozen=True, slots=True)
-class SlashCommand:
+class SlashCommand(NamedTuple):
     """A slash command: `usage` shows its arguments, and `run` gets them as typed.
 
     argument_kind:  completed by Tab after the name: MODEL_ARGUMENT, HANDLE_ARGUMENT, OWNER_ARGUMENT,

@@ -132,7 +132,7 @@ async def run_race(plan: RacePlan, observer: RaceObserver = RaceObserver()) -> l
 
 async def _run_strategy(plan: RacePlan, strategy: Strategy, observer: RaceObserver) -> RaceResult:
     endpoint = CountingEndpoint(plan.deps.endpoint)
-    deps = replace(plan.deps, endpoint=cast(Endpoint, endpoint))
+    deps = plan.deps._replace(endpoint=cast(Endpoint, endpoint))
     name = await find_free_session_name(
         deps.store, f"race-{strategy}" if plan.keep_sessions else f"{RACE_NAME_PREFIX}{strategy}"
     )

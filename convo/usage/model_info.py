@@ -149,13 +149,12 @@ def find_price(model: str, price_settings: Mapping[str, Price], service_tier: st
 
     service_tier:  as a response reported it; None for the standard price
     """
-    models = load_known_models()
     undated_model = MODEL_DATE_SUFFIX.sub("", model)
     price = (
         find_model_entry(price_settings, model)
-        or models.get(model, NOTHING_KNOWN).price
+        or find_known_model(model).price
         or find_model_entry(price_settings, undated_model)
-        or models.get(undated_model, NOTHING_KNOWN).price
+        or find_known_model(undated_model).price
     )
     return price and price.at_tier(service_tier)
 
@@ -212,14 +211,9 @@ def find_model_window(
 
     window_settings:  windows by provider/model from the settings, or reported by a server; they take precedence
     """
-    name = model.rpartition("/")[2]
-    windows = _load_windows_by_name()
-    known = (
-        ENGINE_WINDOWS.get(model)
-        or _find_gguf_window(model)
-        or windows.get(name)
-        or windows.get(MODEL_DATE_SUFFIX.sub("", name))
-    )
+    name, names = model.rpartition("/")[2], _load_names_with_window()
+    known_name = names.get(name) or names.get(MODEL_DATE_SUFFIX.sub("", name)) or ""
+    known = ENGINE_WINDOWS.get(model) or _find_gguf_window(model) or find_known_model(known_name).window
     limits = find_model_entry(window_settings, model)
     if limits is None:
         return known
@@ -272,16 +266,32 @@ class KnownModel(NamedTuple):
 NOTHING_KNOWN = KnownModel()
 
 
-@cache
 def load_known_models() -> Mapping[str, KnownModel]:
-    """Load models.toml by provider/model. A model that was shut down has nothing but its date."""
+    """Return all rows of models.toml by provider/model."""
+    data = _load_model_data()
+    return {name: find_known_model(name) for name in (*data["models"], *data["shut_down"])}
+
+
+def find_known_model(name: str) -> KnownModel:
+    """Return the row of a model, named provider/model; of one that was shut down it has nothing but the date."""
+    data = _load_model_data()
+    is_known = name in data["models"] or name in data["shut_down"]
+    return _build_known_model(name) if is_known else NOTHING_KNOWN
+
+
+@cache
+def _load_model_data() -> Mapping[str, Any]:
     import tomllib  # only needed by a few commands
 
-    data = tomllib.loads(MODEL_DATA_FILE.read_text("utf-8"))
-    models = {
-        name: _build_model(row, data["tiers"].get(name.partition("/")[0], {})) for name, row in data["models"].items()
-    }
-    return models | {name: KnownModel(shutdown=_build_shutdown(row)) for name, row in data["shut_down"].items()}
+    return tomllib.loads(MODEL_DATA_FILE.read_text("utf-8"))
+
+
+@cache
+def _build_known_model(name: str) -> KnownModel:
+    data = _load_model_data()
+    if name in data["shut_down"]:
+        return KnownModel(shutdown=_build_shutdown(data["shut_down"][name]))
+    return _build_model(data["models"][name], data["tiers"].get(name.partition("/")[0], {}))
 
 
 def _build_model(row: Mapping[str, Any], tier_factors: Mapping[str, float]) -> KnownModel:
@@ -308,9 +318,9 @@ def _build_shutdown(row: Mapping[str, Any]) -> Shutdown:
 
 
 @cache
-def _load_windows_by_name() -> Mapping[str, ModelWindow]:
-    """Load the known windows by the model's own name, without its provider."""
-    return {name.rpartition("/")[2]: model.window for name, model in load_known_models().items() if model.window}
+def _load_names_with_window() -> Mapping[str, str]:
+    """Return the models with a known window as provider/model, by the model's own name."""
+    return {name.rpartition("/")[2]: name for name, row in _load_model_data()["models"].items() if "context" in row}
 
 
 def find_listed_shutdown(name: ModelName, settings: Settings) -> Shutdown | None:
@@ -325,8 +335,7 @@ def find_shutdown(model: str, listed_date: str | None = None) -> Shutdown | None
 
     listed_date:  YYYY-MM-DD, as its server lists it; it takes precedence over models.toml
     """
-    rows = [load_known_models().get(name) for name in (model, MODEL_DATE_SUFFIX.sub("", model))]
-    known = next((row.shutdown for row in rows if row and row.shutdown), None)
+    known = find_known_model(model).shutdown or find_known_model(MODEL_DATE_SUFFIX.sub("", model)).shutdown
     if listed_date is None:
         return known
     return Shutdown(listed_date, known.replacement if known else None)

@@ -300,7 +300,7 @@ async def test_a_retry_continues_the_response_before_it(harness: ChatHarness) ->
 
 async def test_a_head_that_cannot_be_stored_does_not_move(harness: ChatHarness) -> None:
     store: Any = FailingStore(harness.store, StoreFull("no room"), failing=False)
-    harness.deps = replace(harness.deps, store=store)
+    harness.deps = harness.deps._replace(store=store)
     chat = await start_chat(harness, Strategy.SESSION, "one", "two")
     state, last_link, session = chat.state, chat.record.last_link, chat.session
     store.failing = True

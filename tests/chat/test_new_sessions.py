@@ -34,7 +34,7 @@ OPTIONS = RequestOptions("scripted/echo", "scripted/echo")
 
 
 def remote_deps(harness: ChatHarness) -> ChatDeps:
-    return replace(harness.deps, endpoint=cast(Endpoint, RemoteEndpoint(harness.endpoint)))
+    return harness.deps._replace(endpoint=cast(Endpoint, RemoteEndpoint(harness.endpoint)))
 
 
 async def open_new(deps: ChatDeps, strategy: Strategy | None, handle: str | None = None, name: str = "") -> Chat:
@@ -113,7 +113,7 @@ async def test_a_response_of_another_server_is_read_from_it(harness: ChatHarness
             assert page == {"after": None, "limit": 100, "order": "asc"}
             return type("Page", (), {"items": [user_message("one")], "has_more": False})
 
-    deps = replace(harness.deps, endpoint=cast(Endpoint, RemoteServer(harness.endpoint)))
+    deps = harness.deps._replace(endpoint=cast(Endpoint, RemoteServer(harness.endpoint)))
     chat = await open_new(deps, Strategy.CHAIN, handle)
     assert message_lines(chat.state.path.items) == ["user: one", "assistant: first"]
     assert (chat.session.handle, chat.session.link_id, chat.session.scope) == (handle, None, REMOTE_SCOPE)

@@ -42,7 +42,7 @@ class ConflictingStore:
 @pytest.fixture
 def conflicting_store(harness: ChatHarness) -> ConflictingStore:
     store = ConflictingStore(harness.store)
-    harness.deps = replace(harness.deps, store=cast(Store, store))
+    harness.deps = harness.deps._replace(store=cast(Store, store))
     return store
 
 

@@ -222,7 +222,7 @@ async def test_a_file_that_was_written_but_not_recorded_is_not_an_edit_of_a_repl
         harness.store, StoreFull("no room"), failing=True, which=lambda change: not (change.appends or change.links)
     )
     deps = harness.deps
-    harness.deps = replace(deps, store=cast(Store, KilledStore(store, "resp_s")))
+    harness.deps = deps._replace(store=cast(Store, KilledStore(store, "resp_s")))
     chat = await harness.open(None, "mine")
     with pytest.raises(StoreFull):
         await send(chat, "two")

@@ -5,7 +5,6 @@ another process, for all four strategies. Streamed and collected turns use the s
 """
 
 from contextlib import aclosing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -330,8 +329,8 @@ class KilledStore:
 async def test_a_message_survives_two_kills_around_the_write_of_the_file(harness: ChatHarness) -> None:
     await send(await harness.open(Strategy.REPLAY, name="mine"), "one")
     original_deps = harness.deps
-    file_written = replace(original_deps, store=KilledStore(harness.store, 2, reads=True))
-    nothing_sent = replace(original_deps, store=KilledStore(harness.store, 1, reads=False))
+    file_written = original_deps._replace(store=KilledStore(harness.store, 2, reads=True))
+    nothing_sent = original_deps._replace(store=KilledStore(harness.store, 1, reads=False))
     for text, deps, faults in (("two", file_written, []), ("three", nothing_sent, [EndpointFault(Killed())])):
         harness.deps, harness.endpoint.faults = deps, faults
         with pytest.raises(Killed):

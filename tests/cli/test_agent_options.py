@@ -722,7 +722,7 @@ def test_a_record_of_another_session_or_another_key_is_refused(tmp_path: Path) -
     with pytest.raises(InvalidUsage, match="another user"):
         load_run_agents(stored_run(record), tmp_path)
     with pytest.raises(InvalidUsage, match="another user"):
-        load_run_agents(replace(stored_run(record), session_id="ses_2"), tmp_path / "other")
+        load_run_agents(stored_run(record)._replace(session_id="ses_2"), tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
 

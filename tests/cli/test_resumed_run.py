@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,7 @@ def change_stored_run(home: Path, change: Callable[[AgentRun, dict[str, Any]], A
     changed = change(row, json.loads(json.dumps(row.document)))
 
     async def commit(store: Store) -> None:
-        await store.commit(Transaction(agent_run=replace(changed, revision=row.revision + 1)))
+        await store.commit(Transaction(agent_run=changed._replace(revision=row.revision + 1)))
 
     read_from_store(home, commit)
 
@@ -59,7 +58,7 @@ def interrupt_call(home: Path) -> None:
     def change(row: AgentRun, document: dict[str, Any]) -> AgentRun:
         document["phase"] = PHASE_WORDS[Phase.RUNNING_TOOLS]
         document["batch"][0]["stage"] = STAGE_WORDS[Stage.RUNNING]
-        return replace(row, status="running", document=document)
+        return row._replace(status="running", document=document)
 
     change_stored_run(home, change)
 

@@ -1,7 +1,6 @@
 """Encryption of compaction items: keys, tenants, versions and errors."""
 
 import sys
-from dataclasses import replace
 
 import pytest
 
@@ -90,9 +89,9 @@ async def test_encrypted_content_of_a_provider_is_left_to_the_provider(store: St
 
 
 async def test_the_tenant_within_the_encrypted_content_is_decisive(store: Store) -> None:
-    item = await encrypt(CompactionCipher(store), replace(CONTENT, tenant="other"))
+    item = await encrypt(CompactionCipher(store), CONTENT._replace(tenant="other"))
     assert await decryption_error(CompactionCipher(store), item) == "invalid_encrypted_content"
-    assert await decrypt(CompactionCipher(store.for_tenant("other")), item) == replace(CONTENT, tenant="other")
+    assert await decrypt(CompactionCipher(store.for_tenant("other")), item) == CONTENT._replace(tenant="other")
 
 
 async def test_without_the_cryptography_package_the_error_names_its_installation(

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +97,7 @@ def test_a_decision_is_saved_in_the_run_and_logged_under_the_name_of_the_key(des
     got = desk.post(desk.body("reject", reason="not on a Friday"))
 
     assert got.status_code == 200
-    assert desk.run() == replace(desk.run(), revision=2, document=expected)
+    assert desk.run() == desk.run()._replace(revision=2, document=expected)
     (entry,) = desk.log()
     assert entry == got.json()["decisions"][0]
     assert got.json() == {"decisions": [entry], "pending": 2, "resume": RESUME, "open_in": None}
@@ -273,7 +272,7 @@ def test_arguments_that_changed_since_they_were_shown_are_not_approved(desk: Des
     body = desk.body()
     row = desk.run()
     batch = [{**one, "arguments": '{"text": "y"}'} if one["id"] == "g1" else one for one in row.document["batch"]]
-    changed = replace(row, revision=2, document={**row.document, "batch": batch})
+    changed = row._replace(revision=2, document={**row.document, "batch": batch})
     desk.gateway.run(desk.store.commit(Transaction(agent_run=changed)))
     assert refusal(desk.post(body)) == (409, "arguments_changed")
     assert desk.pending() == ["g1", "g2", "m1"]
@@ -290,7 +289,7 @@ def test_another_call_with_the_same_id_and_arguments_is_not_approved(desk: Desk,
         ]
     else:
         document |= {"turn": document["turn"] + 1} if change == "turn" else {"agent": "other"}
-    desk.gateway.run(desk.store.commit(Transaction(agent_run=replace(row, revision=2, document=document))))
+    desk.gateway.run(desk.store.commit(Transaction(agent_run=row._replace(revision=2, document=document))))
     assert refusal(desk.post(body)) == (409, "run_changed")
     assert (desk.pending(), desk.log()) == (["g1", "g2", "m1"], [])
     again = desk.body(call_digest=desk.show().json()["call_digest"])
@@ -299,7 +298,7 @@ def test_another_call_with_the_same_id_and_arguments_is_not_approved(desk: Desk,
 
 def test_a_decision_is_not_saved_in_a_later_pause_at_a_call_with_the_same_id(desk: Desk) -> None:
     row = desk.run()
-    later = replace(row, revision=2, document={**row.document, "turn": row.document["turn"] + 1})
+    later = row._replace(revision=2, document={**row.document, "turn": row.document["turn"] + 1})
     desk.gateway.run(desk.store.commit(Transaction(agent_run=later)))
     with pytest.raises(Conflict):
         desk.gateway.run(save_decisions(desk.store, row, [ApprovalDecided("g1", approve=True)], now=NOW))
@@ -321,7 +320,7 @@ def test_a_call_of_a_session_that_is_open_in_a_chat_is_decided_and_the_answer_na
 def test_a_decision_on_a_run_that_an_open_chat_continued_names_the_chat(desk: Desk) -> None:
     async def continue_elsewhere() -> None:
         await desk.store.acquire_lease("session ses_1", "other@elsewhere:1:0", 60)
-        row = replace(desk_run, revision=2, status="running", document={**desk_run.document, "phase": "WORKING"})
+        row = desk_run._replace(revision=2, status="running", document={**desk_run.document, "phase": "WORKING"})
         await desk.store.commit(Transaction(agent_run=row))
 
     body, desk_run = desk.body(), desk.run()
@@ -338,11 +337,11 @@ def test_a_call_that_is_not_pending_is_refused_by_name(desk: Desk) -> None:
     body = desk.body()
     row = desk.run()
     decided = apply_decisions(row.document, [ApprovalDecided("g1", approve=True)])  # in a terminal, without a log
-    desk.gateway.run(desk.store.commit(Transaction(agent_run=replace(row, revision=2, document=decided))))
+    desk.gateway.run(desk.store.commit(Transaction(agent_run=row._replace(revision=2, document=decided))))
     got = desk.post(body)
     assert refusal(got) == (409, "approval_decided")
     assert got.json()["error"]["decision"]["decision"] == "approve"
-    ended = replace(desk.run(), revision=3, status="done", document={**decided, "phase": "done"})
+    ended = desk.run()._replace(revision=3, status="done", document={**decided, "phase": "done"})
     desk.gateway.run(desk.store.commit(Transaction(agent_run=ended)))
     assert refusal(desk.post(body))[0] == 404
 

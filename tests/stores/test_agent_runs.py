@@ -1,7 +1,6 @@
 """Agent runs and their calls, on every store."""
 
 from asyncio import gather
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -41,7 +40,7 @@ async def store_runs(store: Store, *runs: AgentRun) -> None:
 
 def next_revision(run: AgentRun = RUN, **fields: object) -> AgentRun:
     """Return the next revision of a run. `fields` override its fields."""
-    return replace(run, revision=run.revision + 1, **fields)  # type: ignore[arg-type]
+    return run._replace(revision=run.revision + 1, **fields)  # type: ignore[arg-type]
 
 
 # -- runs -----------------------------------------------------------------------------------------
@@ -71,9 +70,9 @@ async def test_a_run_continues_with_the_stored_document(store: Store) -> None:
 
 
 async def test_a_new_run_without_a_stored_document_has_an_empty_one(store: Store) -> None:
-    await store_runs(store, replace(RUN, document=UNCHANGED_DOCUMENT))
+    await store_runs(store, RUN._replace(document=UNCHANGED_DOCUMENT))
 
-    assert await store.agent_run("run_1") == replace(RUN, document={})
+    assert await store.agent_run("run_1") == RUN._replace(document={})
 
 
 @pytest.mark.parametrize("name", ["run_2", "", "ses_1", "\ud800"])
@@ -95,7 +94,7 @@ async def test_a_revision_that_does_not_follow_the_stored_one_is_a_conflict_and_
             Transaction(
                 (AppendItems(root_key("local"), (user_message("hi"),)),),
                 session=session(id="ses_2", name="two"),
-                agent_run=replace(RUN, revision=revision, status="failed"),
+                agent_run=RUN._replace(revision=revision, status="failed"),
                 agent_calls=(CALL,),
             )
         )
@@ -108,7 +107,7 @@ async def test_a_revision_that_does_not_follow_the_stored_one_is_a_conflict_and_
 @pytest.mark.parametrize("revision", [0, 2])
 async def test_a_new_run_begins_with_revision_1(store: Store, revision: int) -> None:
     with pytest.raises(Conflict):
-        await store_runs(store, replace(RUN, revision=revision))
+        await store_runs(store, RUN._replace(revision=revision))
 
     assert await store.agent_run("run_1") is None
 
@@ -122,7 +121,7 @@ async def test_the_second_of_two_writers_of_a_run_gets_a_conflict(store: Store) 
     with pytest.raises(Conflict, match="run_1 already exists"):
         await store.commit(Transaction(agent_run=RUN))
     with pytest.raises(Conflict, match="run_9 no longer exists") as missing_run:
-        await store.commit(Transaction(agent_run=replace(RUN, id="run_9", revision=4)))
+        await store.commit(Transaction(agent_run=RUN._replace(id="run_9", revision=4)))
     assert missing_run.value.hint == "convo approvals"
     with pytest.raises(NotFound, match="no run 'run_9'") as unknown_run:
         await store.commit(Transaction(agent_calls=(CALL._replace(run_id="run_9"),)))
@@ -150,10 +149,10 @@ async def test_a_session_that_only_a_link_names_has_no_runs(store: Store) -> Non
 @pytest.mark.parametrize(
     "run",
     [
-        replace(RUN, document={"n": float("nan")}),
-        replace(RUN, document={"n": {1, 2}}),
-        replace(RUN, id="run_\ud800"),
-        replace(RUN, source_state_hash="\ud800"),
+        RUN._replace(document={"n": float("nan")}),
+        RUN._replace(document={"n": {1, 2}}),
+        RUN._replace(id="run_\ud800"),
+        RUN._replace(source_state_hash="\ud800"),
     ],
     ids=["not a number", "not JSON", "an invalid id", "an invalid state hash"],
 )
@@ -166,14 +165,14 @@ async def test_a_run_that_cannot_be_written_leaves_nothing_behind(store: Store, 
 
 
 async def test_changing_a_document_or_output_that_was_read_does_not_change_the_store(store: Store) -> None:
-    await store_runs(store, replace(RUN, document={"items": ["x"]}))
+    await store_runs(store, RUN._replace(document={"items": ["x"]}))
     await store.commit(Transaction(agent_calls=(DONE._replace(output=["y"]),)))
     loaded = await store.agent_run("run_1")
     assert loaded is not None
     loaded.document["items"].clear()
     (await store.agent_calls("run_1"))[0].output.clear()
 
-    assert await store.agent_run("run_1") == replace(RUN, document={"items": ["x"]})
+    assert await store.agent_run("run_1") == RUN._replace(document={"items": ["x"]})
     assert [call.output for call in await store.agent_calls("run_1")] == [["y"]]
 
 
@@ -238,7 +237,7 @@ async def test_a_call_may_end_with_an_empty_output(store: Store) -> None:
 
 async def test_calls_of_two_runs_may_share_an_id(store: Store) -> None:
     """Call ids come from the provider and are not unique across runs."""
-    await store_runs(store, RUN, replace(RUN, id="run_2", session_id="ses_2"))
+    await store_runs(store, RUN, RUN._replace(id="run_2", session_id="ses_2"))
     await store.commit(Transaction(agent_calls=(DONE, CALL._replace(run_id="run_2"))))
 
     assert list(await store.agent_calls("run_2")) == [CALL._replace(run_id="run_2")]
@@ -288,9 +287,9 @@ async def test_calls_that_end_concurrently_are_all_stored(store: Store) -> None:
 # -- search ---------------------------------------------------------------------------------------
 
 RUNS = (
-    replace(RUN, changed_at=NOW + 1, source_state_hash="s1"),
-    replace(RUN, id="run_2", changed_at=NOW + 3, status="paused"),
-    replace(RUN, id="run_3", session_id="ses_2", changed_at=NOW + 2, status="paused", source_state_hash="s1"),
+    RUN._replace(changed_at=NOW + 1, source_state_hash="s1"),
+    RUN._replace(id="run_2", changed_at=NOW + 3, status="paused"),
+    RUN._replace(id="run_3", session_id="ses_2", changed_at=NOW + 2, status="paused", source_state_hash="s1"),
 )
 
 
@@ -331,7 +330,7 @@ async def test_a_run_is_found_by_a_prefix_of_its_id(store: Store) -> None:
 
 
 async def test_a_search_does_not_read_documents_or_outputs(store: Store) -> None:
-    await store_runs(store, replace(RUN, document={"text": "needle"}))
+    await store_runs(store, RUN._replace(document={"text": "needle"}))
     await store.commit(Transaction(agent_calls=(DONE._replace(output="needle"),)))
 
     assert list(await store.search_items("needle")) == []
@@ -347,7 +346,7 @@ async def test_another_tenant_cannot_read_or_change_a_run(store: Store) -> None:
     with pytest.raises(NotFound):
         await other.commit(Transaction(agent_calls=(CALL,)))
     root = root_key("guest")
-    guest_run = replace(RUN, document={"mine": False})
+    guest_run = RUN._replace(document={"mine": False})
     await other.commit(Transaction(session=session("guest", head=root), agent_run=guest_run))
     assert (await store.agent_run("run_1"), await other.agent_run("run_1")) == (RUN, guest_run)
 
@@ -396,7 +395,7 @@ async def test_runs_are_counted_with_their_documents_and_outputs(store: Store) -
 
 
 async def test_the_log_of_decisions_is_appended_to_and_read_newest_first(store: Store) -> None:
-    other_run = replace(RUN, id="run_2", session_id="ses_2")
+    other_run = RUN._replace(id="run_2", session_id="ses_2")
     await store_runs(store, RUN, other_run)
     rejected = DECISION._replace(approved=False, reason="\x00 not \udc00", is_sticky=True, decided_by=None)
     in_other_run = rejected._replace(run_id="run_2", decided_at=NOW + 4)

@@ -64,7 +64,7 @@ def test_a_head_must_be_the_expected_one(expected: ExpectedHead, stored: Key | N
     ],
 )
 def test_a_run_has_the_revision_after_the_stored_one(revision: int, stored: int, error: Conflict | None) -> None:
-    run = replace(RUN, revision=revision)
+    run = RUN._replace(revision=revision)
     if error is None:
         base.check_next_revision(run, stored)
         return
@@ -127,9 +127,9 @@ INVALID = "\ud800"
         Transaction(session=session(name=INVALID)),
         Transaction(session=session(link_id=INVALID)),
         Transaction(conversation=Conversation(INVALID, ONE, NOW, ())),
-        Transaction(agent_run=replace(RUN, id=INVALID)),
-        Transaction(agent_run=replace(RUN, session_id=INVALID)),
-        Transaction(agent_run=replace(RUN, source_state_hash=INVALID)),
+        Transaction(agent_run=RUN._replace(id=INVALID)),
+        Transaction(agent_run=RUN._replace(session_id=INVALID)),
+        Transaction(agent_run=RUN._replace(source_state_hash=INVALID)),
         Transaction(agent_calls=(AgentCall(INVALID, "call_1", NOW),)),
         Transaction(agent_calls=(AgentCall("run_1", INVALID, NOW),)),
     ],

@@ -1,7 +1,6 @@
 """Uploaded files: quotas, shared contents, expiry, pruning, tenants."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -22,25 +21,25 @@ async def test_a_file_is_returned_as_it_was_stored_and_only_to_its_tenant(store:
     assert (await guest.file("file-1"), await guest.file_content("file-1"), await guest.files()) == (None, None, [])
     with pytest.raises(NotFound):
         await guest.remove_file("file-1")
-    assert await guest.add_file(replace(PDF, name="theirs"), b"other", QUOTA)
+    assert await guest.add_file(PDF._replace(name="theirs"), b"other", QUOTA)
     assert await store.files() == [PDF]
     assert await guest.file_content("file-1") == b"other"
 
 
 async def test_the_quota_holds_also_for_uploads_at_the_same_time(store: Store) -> None:
-    added = await asyncio.gather(*(store.add_file(replace(PDF, id=f"file-{n}"), CONTENT, QUOTA) for n in range(6)))
+    added = await asyncio.gather(*(store.add_file(PDF._replace(id=f"file-{n}"), CONTENT, QUOTA) for n in range(6)))
 
     assert sorted(added) == [False] * 4 + [True] * 2  # a shared content counts for each file
-    assert await store.add_file(replace(PDF, id="small", size_bytes=20), bytes(20), QUOTA)
-    assert not await store.add_file(replace(PDF, id="empty", size_bytes=0), b"", QUOTA)
-    assert await store.add_file(replace(PDF, id="more"), CONTENT, FileQuota(4, 140))
+    assert await store.add_file(PDF._replace(id="small", size_bytes=20), bytes(20), QUOTA)
+    assert not await store.add_file(PDF._replace(id="empty", size_bytes=0), b"", QUOTA)
+    assert await store.add_file(PDF._replace(id="more"), CONTENT, FileQuota(4, 140))
     assert [file.id for file in await store.files()][2:] == ["small", "more"]
 
 
 async def test_a_content_is_kept_until_its_last_file_is_removed(store: Store) -> None:
     big = bytes(50_000)
     quota = FileQuota(10, 10_000_000)
-    files = [replace(PDF, id=f"file-{n}", size_bytes=len(big)) for n in range(3)]
+    files = [PDF._replace(id=f"file-{n}", size_bytes=len(big)) for n in range(3)]
     for file in files:
         assert await store.add_file(file, big, quota)
     (stats,) = await store.admin.tenant_stats()
@@ -59,11 +58,11 @@ async def test_a_content_is_kept_until_its_last_file_is_removed(store: Store) ->
 async def test_expired_files_are_deleted_by_the_sweep_and_by_the_next_upload(store: Store) -> None:
     guest = store.for_tenant("guest")
     for owner in (store, guest):
-        assert await owner.add_file(replace(PDF, expires_at=NOW + 10), CONTENT, QUOTA)
-        assert await owner.add_file(replace(PDF, id="kept"), CONTENT, QUOTA)
+        assert await owner.add_file(PDF._replace(expires_at=NOW + 10), CONTENT, QUOTA)
+        assert await owner.add_file(PDF._replace(id="kept"), CONTENT, QUOTA)
 
     assert await store.admin.prune_files(NOW + 9) == 0
-    assert await store.add_file(replace(PDF, id="new", created_at=NOW + 10), CONTENT, QUOTA)
+    assert await store.add_file(PDF._replace(id="new", created_at=NOW + 10), CONTENT, QUOTA)
     assert [file.id for file in await store.files()] == ["kept", "new"]
     assert await store.admin.prune_files(NOW + 10) in (0, 1)  # SQLite has already deleted the guest's
     assert [file.id for file in await guest.files()] == ["kept"]
@@ -72,7 +71,7 @@ async def test_expired_files_are_deleted_by_the_sweep_and_by_the_next_upload(sto
 
 async def test_pruning_deletes_files_uploaded_before_the_cutoff(store: Store) -> None:
     assert await store.add_file(PDF, CONTENT, QUOTA)
-    assert await store.add_file(replace(PDF, id="new", created_at=NOW + 5), CONTENT, QUOTA)
+    assert await store.add_file(PDF._replace(id="new", created_at=NOW + 5), CONTENT, QUOTA)
 
     assert await store.admin.prune("local", NOW + 5, dry_run=True) == PruneResult(0, 0, 0, 1)
     assert len(await store.files()) == 2
@@ -83,6 +82,6 @@ async def test_pruning_deletes_files_uploaded_before_the_cutoff(store: Store) ->
 
 async def test_a_name_that_no_database_can_store_is_refused(store: Store) -> None:
     with pytest.raises(NotCanonical):
-        await store.add_file(replace(PDF, name="\ud800"), CONTENT, QUOTA)
+        await store.add_file(PDF._replace(name="\ud800"), CONTENT, QUOTA)
     assert await store.file("\ud800\0") is None
     assert await store.files() == []

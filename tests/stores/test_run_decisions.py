@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,7 +71,7 @@ async def test_decisions_on_different_calls_at_once_are_all_kept(store: Store) -
 
 async def test_a_decision_on_a_run_that_was_resumed_or_deleted_is_refused(store: Store) -> None:
     run = await store_run(store)
-    resumed = replace(run, revision=2, status="running", document={**run.document, "phase": "calling the model"})
+    resumed = run._replace(revision=2, status="running", document={**run.document, "phase": "calling the model"})
     await store.commit(Transaction(agent_run=resumed))
     with pytest.raises(Conflict, match="run_1 was continued by another process"):
         await save_decisions(store, run, [ApprovalDecided("g1", True)], now=NOW)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -97,4 +97,4 @@ class ChangedEndpoint:
 
 
 def change_endpoint(chat: Chat, **methods: Any) -> None:
-    chat.deps = replace(chat.deps, endpoint=cast(Endpoint, ChangedEndpoint(chat.deps.endpoint, **methods)))
+    chat.deps = chat.deps._replace(endpoint=cast(Endpoint, ChangedEndpoint(chat.deps.endpoint, **methods)))

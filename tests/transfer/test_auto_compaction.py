@@ -107,7 +107,7 @@ async def test_the_endpoint_of_a_conversation_compacts_it_where_it_can(
 ) -> None:
     chat = await case.start_chat(Strategy.CONVERSATION, turns=1)
     chat.options = replace(chat.options, parameters={"temperature": 1})
-    chat.deps = replace(chat.deps, endpoint=cast(Endpoint, OtherScopeEndpoint(chat.deps.endpoint, scope)))
+    chat.deps = chat.deps._replace(endpoint=cast(Endpoint, OtherScopeEndpoint(chat.deps.endpoint, scope)))
     notices: list[str] = []
 
     assert await AutoCompaction(50).compact_chat(chat, CompactionDue(60, 50, None), notices.append) is None

@@ -371,7 +371,7 @@ async def test_responses_stored_at_another_endpoint_cannot_be_compacted_by_id(ca
     chat = await case.open(Strategy.SESSION)
     chat.options = replace(chat.options, store=True)
     await case.send(chat, LONG)
-    chat.deps = replace(chat.deps, endpoint=cast(Endpoint, OtherScopeEndpoint(chat.deps.endpoint)))
+    chat.deps = chat.deps._replace(endpoint=cast(Endpoint, OtherScopeEndpoint(chat.deps.endpoint)))
     with pytest.raises(InvalidUsage, match="the endpoint stores no response at the end"):
         await prepare_compaction(chat, CompactionOptions(mode=CompactionMode.PREVIOUS))
 

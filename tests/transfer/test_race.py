@@ -94,7 +94,7 @@ class NoConversationEndpoint:
 
 async def test_a_failing_strategy_does_not_end_the_race(harness: ConversationHarness, tmp_path: Path) -> None:
     there = make_plan(harness.store, tmp_path)
-    edges = replace(there.deps, endpoint=cast(Endpoint, NoConversationEndpoint(there.deps.endpoint)))
+    edges = there.deps._replace(endpoint=cast(Endpoint, NoConversationEndpoint(there.deps.endpoint)))
     results = {result.strategy: result for result in await run_race(replace(there, deps=edges))}
     failed_result = results.pop(Strategy.CONVERSATION)
     assert failed_result.error == {"code": "unsupported_parameter", "message": "no conversations here"}

@@ -5,7 +5,6 @@ reuse of replaced rows in all of its databases, and other tests have such transa
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from random import Random
 
 import psycopg
@@ -41,7 +40,7 @@ async def write_revisions(postgres: PostgresStore, revisions: range, characters:
     pieces = [prose(Random(number), 500) for number in range(200)]
     for revision in revisions:
         document: dict[str, Json] = {"history": Random(revision).sample(pieces, characters // 500)}
-        run = replace(RUN, revision=revision, document=document, changed_at=NOW + revision)
+        run = RUN._replace(revision=revision, document=document, changed_at=NOW + revision)
         await postgres.commit(Transaction(session=session() if revision == 1 else None, agent_run=run))
 
 

@@ -1,6 +1,5 @@
 """The SQLite file grows with new items, not with items that are sent again."""
 
-from dataclasses import replace
 from pathlib import Path as File
 from random import Random
 
@@ -62,7 +61,7 @@ async def test_rewriting_a_run_each_turn_takes_the_space_of_its_last_turn(file: 
     await store.commit(Transaction(session=session()))
     for revision in range(1, 201):
         document = {"history": prose(Random(revision), 5000)}
-        await store.commit(Transaction(agent_run=replace(RUN, revision=revision, document=document)))
+        await store.commit(Transaction(agent_run=RUN._replace(revision=revision, document=document)))
         if revision == 1:
             await store.database.read(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
             first_size = size(file)

@@ -41,14 +41,14 @@ RESPONSE = Transaction(
     (link("resp_1", INPUT_PATH.head, CALL_PATH.head, session_id="ses_1", parameters={"temperature": 1}),),
     SESSION_AFTER_CALL,
     INPUT_PATH.head,
-    agent_run=replace(RUN, revision=2),
+    agent_run=RUN._replace(revision=2),
     agent_calls=(AgentCall("run_1", "call_1", NOW),),
 )
 RESULT = Transaction(
     (AppendItems(CALL_PATH.head, (OUTPUT_ITEM,)),),
     session=replace(SESSION_AFTER_CALL, head=OUTPUT_PATH.head),
     expected_session_head=CALL_PATH.head,
-    agent_run=replace(RUN, revision=3),
+    agent_run=RUN._replace(revision=3),
     agent_calls=(AgentCall("run_1", "call_1", NOW, has_ended=True, output="rain"),),
 )
 """A turn of an agent run has two transactions: a response that calls a tool, and the tool's output."""
@@ -105,7 +105,7 @@ async def test_unchanged_rows_are_not_written_again(store: SqliteStore) -> None:
         )
         == 2
     )
-    updated = replace(RUN, revision=3, document={"phase": "done"})
+    updated = RUN._replace(revision=3, document={"phase": "done"})
     assert await count_log_pages(store, Transaction(agent_run=updated)) == 2  # the document is a separate row
 
 
