@@ -269,7 +269,10 @@ class UsageTotals(NamedTuple):
 
 def link_cost_usd(link: Link, price_settings: Mapping[str, Price]) -> float | None:
     """Return the cost of one request in USD; None if its usage or price is unknown."""
-    usage = Usage.from_json(link.usage)
+    return _cost_usd(link, Usage.from_json(link.usage), price_settings)
+
+
+def _cost_usd(link: Link, usage: Usage | None, price_settings: Mapping[str, Price]) -> float | None:
     return None if usage is None else usage.cost_usd(find_price(link.model, price_settings, link.service_tier))
 
 
@@ -289,7 +292,7 @@ def sum_link_usage(
     usages = {link.id: usage for link in links if (usage := Usage.from_json(link.usage))}
     if not usages:
         return None
-    costs = [link_cost_usd(link, price_settings) for link in links if link.id in usages]
+    costs = [_cost_usd(link, usages[link.id], price_settings) for link in links if link.id in usages]
     known_costs = [cost for cost in costs if cost is not None]
     resent_tokens = count_resent_tokens([*other_links, *links], path_index)
     return UsageTotals(

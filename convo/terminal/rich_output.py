@@ -78,7 +78,7 @@ def paint_table(table: Table, display: DisplayOptions) -> list[str]:
     )
     for column, width in zip(table.columns, table.widths, strict=True):
         painted.add_column(
-            Text(column.fit_cell(None, width)),
+            Text(column.fit_cell(None, width)[0]),
             justify="right" if column.align_right else "left",
             width=width,
             no_wrap=True,
@@ -100,7 +100,7 @@ def _make_cell(column: Column, row: int, width: int, display: DisplayOptions) ->
     from rich.text import Text
 
     start_length, start_style = (column.start_styles[row] if column.start_styles else None) or (0, "")
-    cell = Text(column.fit_cell(row, width), no_wrap=True, overflow="ellipsis", end="")
+    cell = Text(column.fit_cell(row, width)[0], no_wrap=True, overflow="ellipsis", end="")
     cell.stylize(start_style, 0, start_length)
     cell.stylize(column.style or "", start_length)
     url = column.links[row] if column.links else None

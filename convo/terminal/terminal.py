@@ -372,12 +372,17 @@ class Column(NamedTuple):
     def width(self) -> int:
         return max(map(text_width, (self.heading, *self.cells)))
 
-    def fit_cell(self, row: int | None, width: int) -> str:
-        """Return a cell, or the heading for `row` None, in at most `width`: a number is shown as a whole or not."""
+    def fit_cell(self, row: int | None, width: int) -> tuple[str, int]:
+        """Return a cell, or the heading for `row` None, in at most `width`, and its own width.
+
+        A number is shown as a whole or not.
+        """
         cell = self.heading if row is None else self.cells[row]
-        if text_width(cell) <= width:
-            return cell
-        return "…"[:width] if self.align_right and row is not None else cut_after_word(cell, width)
+        cell_width = text_width(cell)
+        if cell_width <= width:
+            return cell, cell_width
+        cut = "…"[:width] if self.align_right and row is not None else cut_after_word(cell, width)
+        return cut, text_width(cut)
 
     def least_width(self, *, is_last: bool) -> int:
         """The width without which other columns are dropped first."""
@@ -463,9 +468,9 @@ def _format_row(table: Table, row: int | None, display: DisplayOptions) -> str:
     """Format one line, or the headings for `row` None. Texts are cut after a word; a number is shown as a whole."""
     shown: list[str] = []
     for index, (column, width) in enumerate(zip(table.columns, table.widths, strict=True)):
-        text = column.fit_cell(row, width)
+        text, own_width = column.fit_cell(row, width)
         is_padded = column.align_right or index < len(table.columns) - 1
-        padding = " " * (width - text_width(text)) if is_padded else ""
+        padding = " " * (width - own_width) if is_padded else ""
         start_style = column.start_styles[row] if row is not None and column.start_styles else None
         if start_style:
             length, style = start_style
@@ -554,12 +559,10 @@ def key_value_lines(
     label_width = max([min_label_width, *(len(label) for label, _ in entries)])
     for label, value in entries:
         indent = label_width + LABEL_INDENT
-        longest = max(map(text_width, value.split(" ")))
-        is_below = (
-            label not in folded_labels
-            and display.width is not None
-            and display.width - indent < longest <= display.width - LABEL_INDENT
-        )
+        is_below = False
+        if label not in folded_labels and display.width is not None:
+            longest = max(map(text_width, value.split(" ")))
+            is_below = display.width - indent < longest <= display.width - LABEL_INDENT
         if is_below:
             indent = LABEL_INDENT  # a long id is shown as a whole below its label
         lines = [*([""] if is_below else []), *_wrap_value(value, display, indent)]
