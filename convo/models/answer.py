@@ -103,6 +103,10 @@ class AnswerTranslator:
     def add(self, piece: Piece, logprobs: list[Json] | None = None) -> Iterator[StreamEvent]:
         """Yield the events that a piece completes; `logprobs` belong to its text, and are removed once written."""
         kind, text, source = piece
+        event = None if logprobs else self.extend(kind, text, source)
+        if event is not None:
+            yield event
+            return
         if kind == "restart":
             self._parts.clear()
             self._writer.restart()
@@ -119,6 +123,13 @@ class AnswerTranslator:
             part.held.append(text)
         if len(self._parts) > 1 or not part.is_started:
             yield from self._advance(logprobs)
+
+    def extend(self, kind: PieceKind, text: str, source: object = None) -> StreamEvent | None:
+        """Return the event of a text that continues the only open part; None if more than this event is written."""
+        part = self._parts[0] if len(self._parts) == 1 else None
+        if part is None or not part.is_started or part.kind != kind or part.source is not source:
+            return None
+        return self._writer.extend(kind, text)
 
     def write_end(self, ending: Ending | None, usage: Json) -> Iterator[StreamEvent]:
         """Yield the rest and the terminal event. Raises StreamCut for an answer without an end."""

@@ -10,7 +10,7 @@ a part of the text.
 """
 
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Literal
@@ -23,7 +23,7 @@ from convo.config.values import Secret
 from convo.errors import InputFault, StreamBroken, Unsupported
 from convo.history.items import Json, StreamEvent
 from convo.history.records import SERVICE_TIER
-from convo.models.answer import AnswerTranslator, Call, PieceKind
+from convo.models.answer import AnswerTranslator, Call, Piece, PieceKind
 from convo.models.base import (
     INCLUDE_ENCRYPTED_REASONING,
     INCLUDE_LOGPROBS,
@@ -193,8 +193,18 @@ class ChatChunkTranslator(AnswerTranslator):
         self._issuer = issuer
         self._reasoning: list[str] = []
 
-    def translate_chunk(self, chunk: Json) -> Iterator[StreamEvent]:
-        """Yield the events of one chunk."""
+    def translate_chunk(self, chunk: Json) -> Iterable[StreamEvent]:
+        """Return the events of one chunk."""
+        plain = self.reader.read_plain(chunk)
+        if plain is None:
+            return self._translate_pieces(chunk)
+        kind, text = plain
+        if kind == "reasoning" and self._issuer is not None:
+            self._reasoning.append(text)
+        event = self.extend(kind, text)
+        return self.add(Piece(kind, text)) if event is None else (event,)
+
+    def _translate_pieces(self, chunk: Json) -> Iterator[StreamEvent]:
         for piece in self.reader.read(chunk):
             if piece.kind == "reasoning" and self._issuer is not None:
                 self._reasoning.append(piece.text)

@@ -163,6 +163,7 @@ class ResponseEventWriter:
         self._tools = tools
         self._input_decoder: CustomInputDecoder | None = None
         self._buffered_call: tuple[ClientTool, str, str] | None = None
+        self._delta_kind, self._delta_event = "", dict[str, Json]()
 
     @property
     def output(self) -> list[dict[str, Json]]:
@@ -170,20 +171,28 @@ class ResponseEventWriter:
         self._store_buffer()
         return self._output
 
+    def extend(self, kind: str, delta: str) -> StreamEvent | None:
+        """Write a delta that continues the open part or call; None if it needs more than its own event.
+
+        kind:  "text", "refusal", "reasoning" or "call"
+        """
+        if kind != self._delta_kind or not delta or self._pending_surrogate or _SURROGATE.search(delta):
+            return None
+        self._delta_buffer.write(delta)
+        if kind == "text":
+            return {**self._delta_event, "delta": delta, "logprobs": []}
+        return {**self._delta_event, "delta": delta}
+
     def write_text(self, delta: str, logprobs: Sequence[Json] = ()) -> Iterator[StreamEvent]:
         """Write output text, with the log probabilities of its tokens if they were requested."""
-        token_logprobs = list(logprobs)
-        yield from self._write_delta(
-            "message", "output_text", "response.output_text.delta", delta, logprobs=token_logprobs
-        )
+        yield from self._write_delta("message", "output_text", delta, logprobs=list(logprobs))
 
     def write_refusal(self, delta: str) -> Iterator[StreamEvent]:
-        yield from self._write_delta("message", "refusal", "response.refusal.delta", delta)
+        yield from self._write_delta("message", "refusal", delta)
 
     def write_reasoning(self, delta: str) -> Iterator[StreamEvent]:
         """Write visible reasoning text."""
-        part = self._reasoning_part
-        yield from self._write_delta("reasoning", part, f"response.{_PART_EVENT_NAMES.get(part, part)}.delta", delta)
+        yield from self._write_delta("reasoning", self._reasoning_part, delta)
 
     def write_encrypted_content(self, content: str) -> Iterator[StreamEvent]:
         """End the reasoning item, visible or not, with its encrypted content."""
@@ -211,6 +220,7 @@ class ResponseEventWriter:
             case "function":
                 call = {"type": "function_call", "id": self._new_id("fc"), "call_id": call_id, "name": tool.name}
                 yield from self._start_item({**call, **namespace, "arguments": ""})
+                self._delta_kind, self._delta_event = "call", self._make_event("response.function_call_arguments.delta")
             case "custom":
                 call = {"type": "custom_tool_call", "id": self._new_id("ctc"), "call_id": call_id, "name": tool.name}
                 yield from self._start_item({**call, **namespace, "input": ""})
@@ -229,6 +239,7 @@ class ResponseEventWriter:
         """Discard the items so far. New items of the same types get their output indexes and ids."""
         self._discarded, self._output = self._output, []
         self._open_item = self._open_part = self._buffered_call = self._input_decoder = None
+        self._delta_kind = ""
         self._delta_buffer, self._pending_surrogate = StringIO(newline=""), ""
 
     def finish_incomplete_item(self) -> Iterator[StreamEvent]:
@@ -272,7 +283,7 @@ class ResponseEventWriter:
 
     # -- order of events ----------------------------------------------------------------------
 
-    def _write_delta(self, item: str, part: str, event: str, delta: str, **fields: Json) -> Iterator[StreamEvent]:
+    def _write_delta(self, item: str, part: str, delta: str, **fields: Json) -> Iterator[StreamEvent]:
         if not delta:
             return
         if self._open_item is None or self._open_item["type"] != item:
@@ -286,7 +297,7 @@ class ResponseEventWriter:
         if not delta:
             return
         self._delta_buffer.write(delta)
-        yield self._make_part_event(event, delta=delta, **fields)
+        yield {**self._delta_event, "delta": delta, **fields}
 
     def _write_call_delta(self, delta: str) -> Iterator[StreamEvent]:
         assert self._open_item is not None
@@ -310,6 +321,8 @@ class ResponseEventWriter:
         self._part_list = SUMMARY_PARTS if part == "summary_text" else CONTENT_PARTS
         self._open_item[self._part_list.list_name].append(self._open_part)
         yield self._make_part_event(f"response.{self._part_list.event_name}.added", part=deepcopy(self._open_part))
+        self._delta_kind = _DELTA_KINDS[part]
+        self._delta_event = self._make_part_event(f"response.{_PART_EVENT_NAMES.get(part, part)}.delta")
 
     def _write_part(self, part: dict[str, Json]) -> Iterator[StreamEvent]:
         assert self._open_item is not None
@@ -348,7 +361,7 @@ class ResponseEventWriter:
         self._delta_buffer, self._pending_surrogate = StringIO(newline=""), ""
 
     def _finish_part(self) -> Iterator[StreamEvent]:
-        part = self._open_part
+        part, self._delta_kind = self._open_part, ""
         if part is None:
             return
         self._flush_buffer()
@@ -402,12 +415,12 @@ class ResponseEventWriter:
         response = {"status": status, "model": self.model, "output": self._output, "usage": usage, **fields}
         yield {"type": f"response.{status}", "response": response}
 
-    def _make_event(self, name: str, /, *, with_id: bool = True, **fields: Json) -> StreamEvent:
+    def _make_event(self, name: str, /, *, with_id: bool = True, **fields: Json) -> dict[str, Json]:
         assert self._open_item is not None
         id_fields = {"item_id": self._open_item["id"]} if with_id else {}
         return {"type": name, "output_index": len(self._output) - 1, **id_fields, **fields}
 
-    def _make_part_event(self, name: str, /, **fields: Json) -> StreamEvent:
+    def _make_part_event(self, name: str, /, **fields: Json) -> dict[str, Json]:
         assert self._open_item is not None
         index: dict[str, Json] = {self._part_list.index_field: len(self._open_item[self._part_list.list_name]) - 1}
         return self._make_event(name, **index, **fields)
@@ -439,6 +452,13 @@ _PART_TEMPLATES: dict[str, dict[str, Json]] = {
 }
 
 _TEXT_FIELDS = {"output_text": "text", "refusal": "refusal", "reasoning_text": "text", "summary_text": "text"}
+
+_DELTA_KINDS = {
+    "output_text": "text",
+    "refusal": "refusal",
+    "reasoning_text": "reasoning",
+    "summary_text": "reasoning",
+}
 
 _PART_EVENT_NAMES = {"summary_text": "reasoning_summary_text"}
 """Part types whose events are named differently."""

@@ -1,5 +1,6 @@
 """Chunks of chat completions become one response."""
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from convo.errors import StreamBroken
 from convo.history.items import StreamEvent
 from convo.models.chat_completions import ChatChunkTranslator
+from convo.models.readers.chat import ChatReader
 from convo.models.stream import ResponseEventWriter, make_usage
 from tests.clock import counting_ids
 from tests.models.chat_server import delta, finish, tool
@@ -403,3 +405,65 @@ def test_a_call_ends_the_reasoning_before_it_and_reasoning_ends_the_call() -> No
         ("function_call", None, "{}"),
         ("reasoning", "me:Qg==", None),
     ]
+
+
+ODD_FIELDS: dict[str, list[dict[str, Any]]] = {
+    "chunk": [
+        *({"id": value} for value in ("y", "", None, 7)),
+        *({"model": value} for value in ("n", "", None, 7)),
+        *({"service_tier": value} for value in ("flex", None, 7)),
+        *({"usage": {"prompt_tokens": value}} for value in (0, 1)),
+        {"x_groq": {"usage": {"prompt_tokens": 2}}},
+        {"error": {"message": "no"}},
+        {"choices": []},
+        {"choices": [{"index": index, "delta": {"content": "c"}} for index in range(2)]},
+    ],
+    "choice": [
+        *({"index": value} for value in (1, None)),
+        *({"finish_reason": value} for value in ("", "stop")),
+        {"logprobs": {"content": [{"token": "a", "logprob": -1.0}]}},
+        {"message": {"content": "whole"}},
+        {"delta": None, "message": {"content": "whole"}},
+        {"usage": {"prompt_tokens": 3}},
+        {"error": {"message": "no"}},
+        {"delta": None},
+    ],
+    "delta": [
+        *({"content": value} for value in ("", None, [{"type": "text", "text": "d"}])),
+        *({"content": None, name: "r"} for name in ("reasoning_content", "reasoning", "refusal")),
+        {"reasoning_content": "r"},
+        *({"tool_calls": value} for value in ([], [{"index": 0, "id": "c1", "function": {"name": "f"}}])),
+        *({"reasoning_details": value} for value in ([], [{"index": 0, "type": "x", "text": "d"}])),
+        {"role": "assistant", "refusal": "", "function_call": None},
+    ],
+}
+CHANGES: list[tuple[str, dict[str, Any]]] = [(level, fields) for level, rows in ODD_FIELDS.items() for fields in rows]
+
+
+def make_chunk(text: str, change: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return a chunk with a text, and with these other fields at one level."""
+    level, fields = change
+    choice: dict[str, Any] = {"index": 0, "delta": {"content": text}, "finish_reason": None}
+    if level == "delta":
+        choice["delta"] |= fields
+    elif level == "choice":
+        choice |= fields
+    chunk = {"id": "x", "model": "m", "choices": [choice]}
+    return {**chunk, **fields} if level == "chunk" else chunk
+
+
+def test_a_chunk_that_is_read_in_one_step_is_read_as_any_other() -> None:
+    plain_count = 0
+    for first, second in product(CHANGES, repeat=2):
+        one_step, all_steps = ChatReader(), ChatReader()
+        for text, change in (("a", first), ("b", ("", {})), ("c", second), ("d", ("", {}))):
+            chunk = make_chunk(text, change)
+            plain = one_step.read_plain(chunk)
+            plain_count += plain is not None
+            pieces = [plain] if plain else [(piece.kind, piece.text) for piece in one_step.read(chunk)]
+            assert pieces == [(piece.kind, piece.text) for piece in all_steps.read(chunk)], (first, second)
+            for name in ("id", "model", "fields", "logprobs", "usage", "service_tier", "error"):
+                assert getattr(one_step, name) == getattr(all_steps, name), (name, first, second)
+            assert one_step.has_reasoning_content == all_steps.has_reasoning_content
+            assert one_step.ending() == all_steps.ending()
+    assert plain_count > len(CHANGES) ** 2

@@ -73,6 +73,40 @@ class ChatReader:
         if not choices and self.usage is not None:  # the last chunk of a stream with its usage
             self._is_whole = self._is_whole or self.has_choices
 
+    def read_plain(self, chunk: Json) -> tuple[PieceKind, str] | None:
+        """Read a chunk that continues the answer with one text and has nothing else to read; None for any other chunk.
+
+        Nearly all chunks of a stream are such; this reads them in one call.
+        """
+        choices = chunk.get("choices") if isinstance(chunk, dict) else None
+        if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
+            return None
+        choice, response_id = choices[0], chunk.get("id")
+        delta = choice.get("delta")
+        if (
+            not isinstance(delta, dict)
+            or self.logprobs
+            or (chunk.get("model") or self.model) != self.model
+            or chunk.get("service_tier") not in (None, self.service_tier)
+            or (choice.get("index") or 0) != self._choice_index
+            or any(map(chunk.get, _OTHER_CHUNK_FIELDS))
+            or any(map(choice.get, _OTHER_CHOICE_FIELDS))
+        ):
+            return None
+        found = ""
+        for name, value in delta.items():
+            if name == "role" or value is None or (not value and name in _READ_FIELDS):
+                continue
+            if found or name not in _PLAIN_KINDS or not isinstance(value, str):
+                return None
+            found = name
+        if not found:
+            return None
+        self._has_delta = True
+        self.id = response_id if isinstance(response_id, str) and response_id else self.id
+        self.has_reasoning_content = self.has_reasoning_content or found == "reasoning_content"
+        return _PLAIN_KINDS[found], delta[found]
+
     def ending(self) -> Ending | None:
         """Return how the answer ended; None for a stream that was cut."""
         has_whole_calls = all(call.is_custom or not call.arguments or is_json(call.arguments) for call in self.calls)
@@ -187,6 +221,12 @@ _READ_FIELDS = frozenset(
     {"role", "content", "refusal", "tool_calls", "function_call", "reasoning_content", "reasoning", "thinking"}
 )
 """The fields of a message that are read here."""
+
+_PLAIN_KINDS: Mapping[str, PieceKind] = {"content": "text", "reasoning_content": "reasoning"}
+
+_OTHER_CHUNK_FIELDS = ("error", "usage", "x_groq")
+_OTHER_CHOICE_FIELDS = ("error", "usage", "logprobs", "message", "finish_reason")
+"""Fields that are read beside the delta."""
 
 _CALL_FIELDS = frozenset({"id", "type", "index", "function", "custom"})
 
