@@ -13,6 +13,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import quote
@@ -256,6 +257,7 @@ class IssuerTag(str):
     opaque: str
 
 
+@lru_cache(256)
 def make_issuer_tag(provider: str, model: str, *scope_parts: str | None) -> IssuerTag:
     """Build the tag of a model.
 

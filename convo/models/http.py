@@ -904,10 +904,8 @@ def _limit_stream(response: "Response", limits: ResponseLimits) -> "AsyncByteStr
     )
 
     class Bounded(AsyncByteStream):
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            async with aclosing(pieces):
-                async for piece in pieces:
-                    yield piece
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            return pieces
 
         async def aclose(self) -> None:
             await close()

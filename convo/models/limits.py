@@ -73,7 +73,7 @@ async def limit_response_events(
                         index = event.get("output_index")
                         size.item_bytes[index if type(index) is int else -1] += len(delta)
                         size.size_bytes += len(delta)
-                    else:
+                    elif kind in _SIZED_EVENTS or kind.endswith(".delta"):
                         await size.add_event(event)
                     if size.size_bytes > limits.output_bytes:
                         raise LimitReached("output_bytes", limits.output_bytes)
@@ -114,6 +114,11 @@ class _ReadTimer:
             self.task.cancel()
 
 
+_PART_ADDED = "response.content_part.added"
+
+_SIZED_EVENTS = ITEM_EVENTS | TERMINAL_EVENTS | {_PART_ADDED}
+
+
 class OutputSize:
     """Measures the size of a response's items: one byte a character, plus an overhead for each value.
 
@@ -125,19 +130,19 @@ class OutputSize:
         self.item_bytes: defaultdict[int, int] = defaultdict(int)
 
     async def add_event(self, event: StreamEvent) -> None:
+        """Add a delta, or one of `_SIZED_EVENTS`."""
         event_type, index = event["type"], event.get("output_index")
         index = index if isinstance(index, int) else -1
         if event_type.endswith(".delta"):
             added_bytes = await measure_json_bytes(event.get("delta"))
         elif event_type in ITEM_EVENTS:
             added_bytes = await measure_json_bytes(event.get("item")) - self.item_bytes[index]
-        elif event_type == "response.content_part.added":
+        elif event_type == _PART_ADDED:
             added_bytes = await measure_json_bytes(event.get("part"))
         else:
-            if event_type in TERMINAL_EVENTS:
-                response = event.get("response")
-                output = response.get("output") if isinstance(response, Mapping) else None
-                self.size_bytes = max(self.size_bytes, await measure_json_bytes(output))
+            response = event.get("response")
+            output = response.get("output") if isinstance(response, Mapping) else None
+            self.size_bytes = max(self.size_bytes, await measure_json_bytes(output))
             return
         self.item_bytes[index] += added_bytes
         self.size_bytes += added_bytes

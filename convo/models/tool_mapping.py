@@ -90,6 +90,8 @@ def map_request(
     ignored: list[str] = []
     parameters = dict(request.parameters)
     others = [item for item in request.input if item.get("type") not in _UNMAPPED_TYPES]
+    if not others and "tools" not in parameters and "tool_choice" not in parameters:
+        return MappedRequest(request, {}, ())
     for item in others:
         if item_type(item) == "configuration_update":
             _apply_configuration_update(item, parameters)
