@@ -4,6 +4,7 @@ import subprocess
 import sys
 from asyncio import gather
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from random import Random
 
 import psycopg
@@ -26,7 +27,7 @@ from convo.stores.postgres.connection import PostgresDatabase
 from convo.stores.postgres.store import PostgresStore
 from convo.stores.postgres.tenant_rows import Statement, run_pipeline
 from tests import databases
-from tests.stores.chat_transactions import session
+from tests.stores.chat_transactions import link, session
 from tests.stores.test_tenants import everything
 
 pytestmark = pytest.mark.needs("postgresql")
@@ -136,23 +137,27 @@ async def test_transactions_during_a_server_restart_are_complete_or_absent() -> 
         async def chat(name: str) -> None:
             for number in range(30):
                 path = Path(ROOT).append([user_message(f"{name} {number}"), user_message("and more")])
-                record = session(id=f"ses_{name}_{number}", name=f"{name}_{number}", head=path.head)
+                change, handle = Transaction((AppendItems(ROOT, path.items),)), f"{name}_{number}"
+                if name in "abcd":
+                    change = replace(change, session=session(id=handle, name=handle, head=path.head))
+                else:
+                    change = replace(change, links=(link(handle, path.head),))
                 try:
-                    await store.commit(
-                        Transaction((AppendItems(ROOT, path.items),), session=record, expected_session_head=None)
-                    )
+                    await store.commit(change)
                 except StoreFault:
                     continue
-                confirmed.append(record.id)
+                confirmed.append(handle)
                 if name == "a" and number == 5:
                     server.restart()
 
-        await gather(*(chat(name) for name in "abcd"))
+        await gather(*map(chat, "abcdefgh"))
 
-        stored = {record.id: record for record in await store.sessions()}
-        assert set(confirmed) <= set(stored)
+        stored = {match.id for match in await store.find_handles("", limit=1000)}
+        assert set(confirmed) <= stored
         assert len(confirmed) > 30
-        for record in stored.values():
+        for handle in stored:
+            record = await store.session(handle) or await store.link(handle)
+            assert record is not None
             assert len(await store.path(record.head)) == 2
         await store.aclose()
 
