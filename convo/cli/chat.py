@@ -68,7 +68,7 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
                     options,
                     output,
                 )
-        chat = await context.open()
+        chat = await context.open(is_asked_at_once=message is not None)
         presenter = await open_run_presenter(chat, setup, context, output, options) if setup else None
         if chat.record.is_saved and not presenter:
             from convo.cli.repl_actions import check_no_open_run

@@ -7,7 +7,7 @@ Nothing is sent or stored before this process holds the write lease.
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -249,8 +249,10 @@ class ChatContext:
         self._choice: ModelChoice | None = None
         self._chat_effort: str | None = None
 
-    async def open(self) -> Chat:
+    async def open(self, *, is_asked_at_once: bool = False) -> Chat:
         """Open the conversation that the options select, for writing.
+
+        is_asked_at_once:  prepare the endpoint while the store is read, not when the user begins to type
 
         Raises Busy for a session that another process writes, and the errors of the lookup and of the endpoint.
         """
@@ -264,6 +266,8 @@ class ChatContext:
             check_replay_file_exists(selection.replay_file)
         name = await self._choose_session_name(None if source_session else session)
         deps, request_options = await self._connect(session)
+        if is_asked_at_once:
+            self._start_loading_task(deps.endpoint.warm(request_options.wire_model))
         if source_session:
             chat = await fork_session(source_session, request_options, deps, name=name)
         else:
@@ -346,11 +350,17 @@ class ChatContext:
         started = chat.deps.clock.monotonic()
 
         async def wait_until_loaded() -> None:
-            with suppress(ConvoError):  # the turn raises it, too
-                await self.warm_up(chat)
-                self._set_loading_time(chat.deps.clock.monotonic() - started, is_in_duration=True)
+            await self.warm_up(chat)
+            self._set_loading_time(chat.deps.clock.monotonic() - started, is_in_duration=True)
 
-        task = asyncio.create_task(wait_until_loaded())
+        self._start_loading_task(wait_until_loaded())
+
+    def _start_loading_task(self, loading: Awaitable[None]) -> None:
+        async def load() -> None:
+            with suppress(ConvoError):  # the turn raises it, too
+                await loading
+
+        task = asyncio.create_task(load())
         self._loading_tasks.add(task)
         task.add_done_callback(self._loading_tasks.discard)
 
