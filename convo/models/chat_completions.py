@@ -72,7 +72,7 @@ class ChatModel(Model):
         new_id: NewId,
         *,
         key: Secret | None = None,
-        transport: Transport | None = None,
+        transport: "Transport | None" = None,
         is_served: bool = False,
         limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
         defaults: Mapping[str, Json] | None = None,

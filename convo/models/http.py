@@ -26,7 +26,7 @@ from importlib import import_module
 from io import BytesIO
 from ipaddress import ip_address, ip_network
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 from weakref import WeakKeyDictionary
 
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from aiohttp import ClientResponse
-    from httpx2 import URL, AsyncByteStream, AsyncClient, Response, TransportError
+    from anthropic import AsyncAnthropic
+    from httpx2 import AsyncByteStream, AsyncClient, Response, TransportError
     from openai import AsyncOpenAI
 
 
@@ -68,67 +69,9 @@ JSON_VALUE_OVERHEAD_BYTES = 64
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
 
 
-class HttpResponse(Protocol):
-    """A response whose body is not read yet: the members that are used of httpx2's."""
-
-    @property
-    def status_code(self) -> int: ...
-
-    @property
-    def is_success(self) -> bool: ...
-
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-
-    @property
-    def text(self) -> str:
-        """The body that `aread` has read."""
-        ...
-
-    def json(self) -> Json:
-        """Parse the body that `aread` has read. Raises ValueError."""
-        ...
-
-    async def aread(self) -> bytes: ...
-
-    def aiter_bytes(self) -> AsyncGenerator[bytes, None]:
-        """Yield the body, which is read once. Raises LimitReached, StreamBroken and the errors of httpx2."""
-        ...
-
-    async def aclose(self) -> None: ...
-
-
-class Transport(Protocol):
-    """The connections to one server."""
-
-    async def send(
-        self, method: str, url: str, headers: Mapping[str, str], content: bytes | None, *, is_streamed: bool
-    ) -> HttpResponse:
-        """Send a request and return its response, with the limits of a stream or of a body.
-
-        Raises the errors of httpx2.
-        """
-        ...
-
-    async def aclose(self) -> None: ...
-
-
-class PackageClient(Protocol):
-    """The attributes that are used of a package's client: `AsyncOpenAI` or `AsyncAnthropic`."""
-
-    @property
-    def base_url(self) -> "URL": ...
-
-    @property
-    def default_headers(self) -> Mapping[str, Any]: ...
-
-    @property
-    def auth_headers(self) -> Mapping[str, Any]: ...
-
-    @property
-    def default_query(self) -> Mapping[str, Any]: ...
-
-    async def close(self) -> None: ...
+Transport: TypeAlias = "HttpxTransport | AiohttpTransport"
+HttpResponse: TypeAlias = "Response | AiohttpResponse"
+"""A response whose body is not read yet. Reading it raises the errors of httpx2, LimitReached and StreamBroken."""
 
 
 class SSEClient:
@@ -632,14 +575,14 @@ class AiohttpTransport:
             )
         except self._errors as error:
             raise _to_httpx_error(error) from error
-        return _AiohttpResponse(response, self._limits, is_streamed=is_streamed)
+        return AiohttpResponse(response, self._limits, is_streamed=is_streamed)
 
     async def aclose(self) -> None:
         await self._session.close()
 
 
-class _AiohttpResponse:
-    """A response of aiohttp as `HttpResponse`."""
+class AiohttpResponse:
+    """A response of aiohttp, with the members of httpx2's `Response` that are used."""
 
     def __init__(self, response: "ClientResponse", limits: ResponseLimits, *, is_streamed: bool) -> None:
         self._response, self._limits, self._is_streamed = response, limits, is_streamed
@@ -830,7 +773,7 @@ def make_openai_sse_client(
 
 
 def make_package_client(
-    client: Any,
+    client: "AsyncOpenAI | AsyncAnthropic",
     http_client: "AsyncClient",
     limits: ResponseLimits,
     *,
@@ -841,16 +784,15 @@ def make_package_client(
 
     headers:  in addition to those of the package
     """
-    package_client: PackageClient = client
-    base_url = str(package_client.base_url)
-    all_headers = {**package_client.default_headers, **package_client.auth_headers, **headers}
+    base_url = str(client.base_url)
+    all_headers = {**client.default_headers, **client.auth_headers, **headers}
     return SSEClient(
         AiohttpTransport(base_url, limits) if is_served else HttpxTransport(http_client),
         base_url,
         {name: value for name, value in all_headers.items() if isinstance(value, str)},
         limits,
-        query=package_client.default_query,
-        package_client=package_client,
+        query=client.default_query,
+        package_client=client,
     )
 
 
