@@ -25,9 +25,7 @@ STATE_FIELDS = ("$schemaVersion", "current_agent", "current_turn", "currentAgent
 STATE_FILE_HINT = "pass a file with the output of RunState.to_string(); convo approvals decides the calls of a session"
 OTHER_FILE_HINT = "choose another file"
 
-STATE_START = re.compile(
-    rb"[\xef\xbb\xbf\xfe\xff\s]*(?:\[\s*)?\{\s*\"(?:%s)\"" % "|".join(map(re.escape, STATE_FIELDS)).encode()
-)
+STATE_START = rb"[\xef\xbb\xbf\xfe\xff\s]*(?:\[\s*)?\{\s*\"(?:%s)\"" % "|".join(map(re.escape, STATE_FIELDS)).encode()
 """The beginning of a state, also of a truncated one; `RunState.to_string` writes the version first."""
 
 
@@ -78,7 +76,7 @@ def is_state_like(data: bytes) -> bool:
     Only the fields of the document count: a message, or `reasoning.context` of a request, may contain the same words.
     """
     plain = data.replace(b"\0", b"")
-    if STATE_START.match(plain):
+    if re.match(STATE_START, plain):
         return True
     if not any(field.encode() in plain for field in STATE_FIELDS):
         return False

@@ -522,7 +522,7 @@ def _build_serve_settings(table: Mapping[SettingKey, Any]) -> ServeSettings:
     )
 
 
-_TOML_ERROR_POSITION = re.compile(r"(?P<what>.*) \(at (?:line (?P<line>\d+), column \d+|end of document)\)", re.DOTALL)
+_TOML_ERROR_POSITION = r"(?s)(?P<what>.*) \(at (?:line (?P<line>\d+), column \d+|end of document)\)"
 _NO_FLAGS = SettingFlags()
 ACTIVE_PROFILE: ContextVar[str | None] = ContextVar("active_profile", default=None)
 MAX_FILE_BYTES = 4 * 1024 * 1024
@@ -608,7 +608,7 @@ def parse_settings_toml(raw: bytes, location: str) -> Mapping[str, object]:
 
 
 def _toml_error(message: str, raw: bytes, location: str) -> InvalidSettings:
-    match = _TOML_ERROR_POSITION.fullmatch(message)
+    match = re.fullmatch(_TOML_ERROR_POSITION, message)
     if match is None:
         return InvalidSettings(f"{location}: is not TOML: {message}")
     line = match["line"] or str(max(1, len(raw.splitlines())))

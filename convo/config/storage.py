@@ -24,8 +24,8 @@ _TYPES_WITHOUT_CONNECTION: dict[str, StorageType] = {"none": "none", "memory": "
 _STORE_FORMS = {"sqlite": "sqlite:PATH", "postgresql": "postgresql://...", "postgres": "postgresql://..."}
 """The form of a store by its scheme."""
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,31}):(?://)?")
-_FILE_PATH = re.compile(r"[A-Za-z0-9_./~ -]{0,300}(?:/|\.(?:db|sqlite3?))[A-Za-z0-9_./~ -]{0,300}")
+_SCHEME = r"([A-Za-z][A-Za-z0-9+.-]{0,31}):(?://)?"
+_FILE_PATH = r"[A-Za-z0-9_./~ -]{0,300}(?:/|\.(?:db|sqlite3?))[A-Za-z0-9_./~ -]{0,300}"
 """A text that is probably the path of a file, and contains no password."""
 
 _OPTION_PROBLEM = "must be none, memory, sqlite:PATH or postgresql://..."
@@ -111,9 +111,9 @@ def parse_storage_option(value: object) -> StorageOption:
 
 def _suggest_store(text: str) -> str | None:
     """Return a hint for an invalid store, or None. Of a URL it has only the scheme: the rest may have a password."""
-    scheme = _SCHEME.match(text)
+    scheme = re.match(_SCHEME, text)
     if scheme is None:
-        return f"sqlite:{text}" if _FILE_PATH.fullmatch(text) else None
+        return f"sqlite:{text}" if re.fullmatch(_FILE_PATH, text) else None
     name = scheme[1].lower().partition("+")[0]  # "postgresql+psycopg://" is the form of SQLAlchemy
     closest = find_closest_word(name, _STORE_FORMS)
     if closest is None:
@@ -144,7 +144,7 @@ def resolve_storage(
 
 def _parse_postgres_url(connection: str) -> Secret:
     if not connection.startswith(POSTGRES_URL_SCHEMES):
-        raise InvalidValue(_URL_PROBLEM, hint=_suggest_store(connection) if _SCHEME.match(connection) else None)
+        raise InvalidValue(_URL_PROBLEM, hint=_suggest_store(connection) if re.match(_SCHEME, connection) else None)
     check_postgres_url(connection)
     return Secret(connection)
 
@@ -169,12 +169,12 @@ POSTGRES_URL_SCHEMES = ("postgresql://", "postgres://")
 _RESERVED_CHARACTERS = "@:/?#%[]"
 """Characters that must be percent-encoded in a user name or password."""
 
-_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^][:@]*)(?::[0-9]*)?")
+_HOST = r"(?:\[[0-9A-Fa-f:.%]+\]|[^][:@]*)(?::[0-9]*)?"
 """One host with an optional port; the folder of a socket is percent-encoded."""
 
 _UNENCODED_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PARAMETER = re.compile(r"[A-Za-z_]+=.*")
-_PLACEHOLDER = re.compile(r"\[[A-Z][A-Z0-9_ -]*\]|<[A-Za-z][A-Za-z0-9_ -]*>|\{\{?[A-Za-z][A-Za-z0-9_ -]*\}?\}")
+_PLACEHOLDER = r"\[[A-Z][A-Z0-9_ -]*\]|<[A-Za-z][A-Za-z0-9_ -]*>|\{\{?[A-Za-z][A-Za-z0-9_ -]*\}?\}"
 """A placeholder of a template: [USER], <host>, {{DATABASE}}."""
 
 _FORBIDDEN_CHARACTERS = re.compile(r"[\x00-\x20\x7f]")
@@ -211,9 +211,9 @@ def _find_placeholders(url: str) -> list[str]:
     if not at and "@" in url:  # possibly the end of a password
         return []
     user, _, password = userinfo.partition(":")
-    placeholders = [match[0] for part in (user, rest) for match in _PLACEHOLDER.finditer(part)]
+    placeholders = [match[0] for part in (user, rest) for match in re.finditer(_PLACEHOLDER, part)]
     placeholders += [
-        match[0] for match in _PLACEHOLDER.finditer(password) if match[0] == password and password[0] == "["
+        match[0] for match in re.finditer(_PLACEHOLDER, password) if match[0] == password and password[0] == "["
     ]
     return list(dict.fromkeys(placeholders))
 
@@ -226,7 +226,7 @@ def _is_unambiguous(url: str) -> bool:
     userinfo, _, hosts = parts.netloc.rpartition("@")
     return (
         not set("@[]") & set(userinfo)
-        and all(_HOST.fullmatch(host) for host in hosts.split(","))
+        and all(re.fullmatch(_HOST, host) for host in hosts.split(","))
         and not _UNENCODED_PERCENT.search(url)
         and _has_valid_path_and_query(url, parts)
     )

@@ -49,7 +49,7 @@ UNTRUSTED_RULES: Mapping[str, UntrustedRule] = {
 }
 """Every setting outside `profiles`. The same rules apply in each profile; a setting without a rule is ignored."""
 
-_WELL_KNOWN_MODEL = re.compile(r"(openai|anthropic|azure|deepseek)/[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
+_WELL_KNOWN_MODEL = r"(openai|anthropic|azure|deepseek)/[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}"
 """A model that an untrusted file may choose. No second slash: it is a name and never a path."""
 
 _MAX_LISTED_KEYS = 8
@@ -195,7 +195,7 @@ def _is_allowed(name: str, value: object, own_names: frozenset[str]) -> bool:
 
 def _is_well_known(model: str, own_names: frozenset[str]) -> bool:
     """Whether `model` is a model of a well-known provider that the file itself does not define."""
-    match = _WELL_KNOWN_MODEL.fullmatch(model)
+    match = re.fullmatch(_WELL_KNOWN_MODEL, model)
     return match is not None and match[1] not in own_names and model not in own_names
 
 

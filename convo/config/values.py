@@ -192,7 +192,7 @@ def check_folders(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
+_ORIGIN = r"[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?"
 """An origin as browsers send it: scheme, host and a port that is not the scheme's own."""
 
 _DEFAULT_PORTS = ((r"http://", ":80"), (r"https://", ":443"))
@@ -205,7 +205,7 @@ def check_origins(value: object) -> tuple[str, ...]:
         raise InvalidValue("must be an array of origins", hint=hint)
     for origin in value:
         has_default_port = any(origin.startswith(scheme) and origin.endswith(port) for scheme, port in _DEFAULT_PORTS)
-        if origin != "*" and (has_default_port or not _ORIGIN.fullmatch(origin)):
+        if origin != "*" and (has_default_port or not re.fullmatch(_ORIGIN, origin)):
             raise InvalidValue(
                 f"contains {origin!r}, which is not an origin as browsers send it: scheme and host in lower case, a "
                 "port if it is not the default one, and no path",
@@ -364,28 +364,24 @@ _WORD_START_PATTERN = "|".join(
 
 _SHOWN_KEY_PATTERN = rf"{PRIVATE_KEY_PATTERN}|(?:{_WORD_START_PATTERN})(?:{API_KEY_PATTERN}|{WEB_TOKEN_PATTERN})"
 
-_NAME_PART = re.compile(
-    r"(?=.{0,16}$)(?:[a-z]*(?:[A-Z][a-z]+){0,4}[A-Z]{0,3}|[A-Z]+)[0-9]{0,8}[A-Za-z]?|[0-9]{2}T[0-9]{2,6}"
-)
+_NAME_PART = r"(?=.{0,16}$)(?:[a-z]*(?:[A-Z][a-z]+){0,4}[A-Z]{0,3}|[A-Z]+)[0-9]{0,8}[A-Za-z]?|[0-9]{2}T[0-9]{2,6}"
 """A part of a name that only begins like a key: a few words and a number, as in hf-mirror-DeepSeek-R1-7B-20250128."""
 
 _IPV6_HOST = r"\[[\w.%]*:[\w:.%]*\]"
 
-_URL_PASSWORD = re.compile(
-    rf"(?P<before>https?:/{{1,2}}(?!{_IPV6_HOST})[^\s:/@]{{0,512}}:(?!\d{{1,5}}[/?#\s'\"])"
+_URL_PASSWORD = (
+    rf"(?i)(?P<before>https?:/{{1,2}}(?!{_IPV6_HOST})[^\s:/@]{{0,512}}:(?!\d{{1,5}}[/?#\s'\"])"
     rf"|[a-z]:(?<!http:)(?<!https:)/{{1,2}}(?!{_IPV6_HOST})[^\s:/]{{0,512}}:"
     r"(?!\d{1,5}(?:[/?#][^\s@]{0,512})?['\"),.;:]{0,3}\s))"
-    r"(?P<secret>(?!\s|\*\*\*@).*)",
-    re.IGNORECASE,
+    r"(?P<secret>(?!\s|\*\*\*@).*)"
 )
 """A password in a text that an "@" follows, and no port: it may contain characters that are not allowed in a URL."""
 
-_URL_USER = re.compile(r"(?P<before>[a-z]:/{1,2})(?P<user>[^\s:/@?#'\"]{20,})(?=@)", re.IGNORECASE)
+_URL_USER = r"(?i)(?P<before>[a-z]:/{1,2})(?P<user>[^\s:/@?#'\"]{20,})(?=@)"
 
-_PARAMETER_PASSWORD = re.compile(
-    r"(?P<before>(?:[?&](?:api[-_]?key|(?:access_)?token|key|secret|sig)|\b(?:ssl)?password)\s*=\s*)"
-    r"(?P<secret>'[^']*'|[^\s&'\"]+)",
-    re.IGNORECASE,
+_PARAMETER_PATTERN = (
+    r"(?i)(?P<before>(?:[?&](?:api[-_]?key|(?:access_)?token|key|secret|sig)|\b(?:ssl)?password)\s*=\s*)"
+    r"(?P<secret>'[^']*'|[^\s&'\"]+)"
 )
 
 SECRET_LABEL_PATTERN = rf"(?<![A-Za-z])(?:{_SENSITIVE_NAMES})\b[\"'\\`]*\s{{0,4}}(?:=>|:=|=|:|\bis\b)\s{{0,4}}"
@@ -441,9 +437,9 @@ def redact_secrets(text: str) -> str:
     """
     text = re.sub(_SHOWN_KEY_PATTERN, lambda match: match[0] if _is_plain_name(match[0]) else _HIDDEN_TEXT, text)
     if ":/" in text and "@" in text:
-        text = "\n".join(map(_redact_url_password, _URL_USER.sub(_hide_token, text).split("\n")))
+        text = "\n".join(map(_redact_url_password, re.sub(_URL_USER, _hide_token, text).split("\n")))
     if "=" in text:
-        text = _PARAMETER_PASSWORD.sub(rf"\g<before>{_HIDDEN_TEXT}", text)
+        text = re.sub(_PARAMETER_PATTERN, rf"\g<before>{_HIDDEN_TEXT}", text)
         text = re.sub(_ASSIGNED_SECRET_PATTERN, rf"\g<before>{_HIDDEN_TEXT}", text)
     return re.sub(_AUTHORIZATION_PATTERN, rf"\g<before>{_HIDDEN_TEXT}", text)
 
@@ -459,7 +455,7 @@ def is_secret(argument: str) -> bool:
 def _redact_url_password(line: str) -> str:
     """Replace a password before the last "@" of a line."""
     before, at, after = line.rpartition("@")
-    return _URL_PASSWORD.sub(rf"\g<before>{_HIDDEN_TEXT}", before) + at + after
+    return re.sub(_URL_PASSWORD, rf"\g<before>{_HIDDEN_TEXT}", before) + at + after
 
 
 def _hide_token(match: re.Match[str]) -> str:
@@ -468,7 +464,7 @@ def _hide_token(match: re.Match[str]) -> str:
 
 def _is_plain_name(text: str) -> bool:
     """Return whether all parts of a text with the prefix of a key are words or short numbers."""
-    return all(map(_NAME_PART.fullmatch, re.split("[-_.]", text)))
+    return all(re.fullmatch(_NAME_PART, part) for part in re.split("[-_.]", text))
 
 
 def _is_token(user: str) -> bool:
@@ -515,7 +511,7 @@ def _has_mixed_characters(text: str) -> bool:
 _UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
 """Seconds by unit."""
 
-_DURATION = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>[smhdw])", re.ASCII)
+_DURATION = r"(?a)(?P<number>[0-9]{1,9})(?P<unit>[smhdw])"
 
 _MAX_DURATION_S = 100 * 366 * 86_400
 """100 years."""
@@ -525,7 +521,7 @@ _NEVER = "never"
 
 def parse_duration(value: object) -> float:
     """Parse a duration such as "30d" to seconds. Raises InvalidValue."""
-    match = _DURATION.fullmatch(check_text(value))
+    match = re.fullmatch(_DURATION, check_text(value))
     if match is None:
         raise InvalidValue("must be a whole number followed by s, m, h, d or w, as in 30d")
     seconds = int(match["number"]) * _UNIT_S[match["unit"]]
@@ -642,9 +638,7 @@ def format_setting_key(key: SettingKey) -> str:
     return ".".join(name if name and _BARE_KEY_CHARS.issuperset(name) else f'"{name}"' for name in key)
 
 
-_VARIABLE_REFERENCE = re.compile(
-    r"\$(?:(?P<dollar>\$)|(?P<bare>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)\}|(?P<broken>\{))", re.ASCII
-)
+_VARIABLE_REFERENCE = r"(?a)\$(?:(?P<dollar>\$)|(?P<bare>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)\}|(?P<broken>\{))"
 
 
 def expand_variables(text: str, environ: Mapping[str, str]) -> str:
@@ -663,4 +657,4 @@ def expand_variables(text: str, environ: Mapping[str, str]) -> str:
             raise InvalidValue(f"refers to the variable {name}, which is not set", hint=f"export {name}=...")
         return environ[name]
 
-    return _VARIABLE_REFERENCE.sub(replace, text)
+    return re.sub(_VARIABLE_REFERENCE, replace, text)

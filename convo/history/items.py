@@ -115,9 +115,7 @@ def is_model_item(item: Item) -> bool:
 TEXT_FIELDS = ("text", "refusal", "transcript")
 
 
-JSON_ESCAPE = re.compile(
-    r"\\(?:(?P<code>u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4})|.)", re.DOTALL
-)
+JSON_ESCAPE = r"(?s)\\(?:(?P<code>u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4})|.)"
 """An escape in JSON text, a pair of surrogates as one."""
 
 
@@ -167,7 +165,7 @@ def decode_json_escapes(text: str) -> str:
 
     Escapes of control characters, of bidirectional marks, and of anything else that is not printable stay.
     """
-    return JSON_ESCAPE.sub(_decode_escape, text) if "\\u" in text else text
+    return re.sub(JSON_ESCAPE, _decode_escape, text) if "\\u" in text else text
 
 
 def _decode_escape(match: re.Match[str]) -> str:

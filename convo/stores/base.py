@@ -787,7 +787,7 @@ HIGHEST_CHARACTER = "\U0010ffff"
 MAX_INTEGER = 2**63 - 1
 """The largest integer that a database column can store."""
 
-KEY_PREFIX_PATTERN = re.compile(r"(?:^|[^0-9a-f])([0-9a-f]{32,64})\Z")
+KEY_PREFIX_PATTERN = r"(?:^|[^0-9a-f])([0-9a-f]{32,64})\Z"
 """Matches the digits at the end of an item's id that name a node."""
 
 
@@ -906,7 +906,7 @@ def own_item_id(item: Item) -> str:
 
 def parse_key_prefix(item_id: str) -> str:
     """Return the first digits, 32 or more, of the node key that an item's id ends in; "" if there are none."""
-    match = KEY_PREFIX_PATTERN.search(item_id)
+    match = re.search(KEY_PREFIX_PATTERN, item_id)
     return match[1] if match else ""
 
 

@@ -36,14 +36,14 @@ ASCII_FALLBACKS = str.maketrans(
     | ASCII_BARS
 )
 
-VARIABLE_WIDTH_CHAR = re.compile("[^\x00-\xac\xae-\u02ff\u2010-\u2027\u2500-\u259f]")
+VARIABLE_WIDTH_CHAR = "[^\x00-\xac\xae-\u02ff\u2010-\u2027\u2500-\u259f]"
 """Characters that may take more or less than one column: all except Latin letters, punctuation, lines, blocks."""
 
 
 CLICKABLE_URL = re.compile(r"(?:https?|file)://[!-~]{1,2000}")
 """A URL that is safe in a control sequence: printable ASCII without blanks."""
 
-ADDRESS = re.compile(r"(?<![^\s('\"])(?:https?://|/)[^\s'\"<>()]*[^\s'\"<>().,;:]")
+ADDRESS = r"(?<![^\s('\"])(?:https?://|/)[^\s'\"<>()]*[^\s'\"<>().,;:]"
 """A web address, or what may be an absolute path."""
 
 SGR_SEQUENCE = re.compile(r"\x1b\[[\d;]*m")
@@ -95,7 +95,7 @@ class DisplayOptions(NamedTuple):
         """Make the web addresses and the absolute paths of existing files in an escaped line clickable."""
         if not self.has_links:
             return line
-        return ADDRESS.sub(lambda match: self.link_text(match[0], to_link_url(match[0])), line)
+        return re.sub(ADDRESS, lambda match: self.link_text(match[0], to_link_url(match[0])), line)
 
     def translate_box_chars(self, lines: str) -> str:
         """Replace our box-drawing characters by ASCII if the stream cannot encode them."""
@@ -127,7 +127,7 @@ def text_width(text: str) -> int:
     return (
         len(text)
         if text.isascii()
-        else len(text) + sum(_char_width(char) - 1 for char in VARIABLE_WIDTH_CHAR.findall(text))
+        else len(text) + sum(_char_width(char) - 1 for char in re.findall(VARIABLE_WIDTH_CHAR, text))
     )
 
 
@@ -170,7 +170,7 @@ WORD_BREAKS = (re.compile("/"), re.compile("[-_?&]"))
 """Characters after which a word that is longer than a line is split, the best ones first."""
 
 
-CONVO_COMMAND = re.compile(r"(?<=[ (])(?:[A-Z_]+=\S+ )?convo [^;)\n]+")
+CONVO_COMMAND = r"(?<=[ (])(?:[A-Z_]+=\S+ )?convo [^;)\n]+"
 """A command of convo in a sentence, up to the end of its clause."""
 
 NO_BREAK_BLANK = "\0"
@@ -231,7 +231,7 @@ def wrap_sentence(
         return sentence
     text = sentence
     if keeps_commands:
-        text = CONVO_COMMAND.sub(lambda match: match[0].replace(" ", NO_BREAK_BLANK), sentence)
+        text = re.sub(CONVO_COMMAND, lambda match: match[0].replace(" ", NO_BREAK_BLANK), sentence)
     lines = (line for part in text.split("\n") for line in wrap_line(part, columns, splits_words=splits_words))
     return "\n".join(lines).replace(NO_BREAK_BLANK, " ")
 
@@ -631,7 +631,7 @@ INVISIBLE_CHARS = (
 The joiners of scripts and emoji and the direction marks of single characters are not included: text needs them.
 """
 
-CONTROL_CHAR = re.compile(f"[{CONTROL_CHARS}]")
+CONTROL_CHAR = f"[{CONTROL_CHARS}]"
 UNSAFE_CHAR = re.compile(f"[{CONTROL_CHARS}{INVISIBLE_CHARS}]")
 
 UNANNOUNCED_TYPES = ("reasoning", "compaction")
@@ -763,7 +763,7 @@ class AnswerPrinter:
         elif text:
             self._prepare_output()
             self._out.write(
-                escape_control_chars(text) if self._out.isatty() else CONTROL_CHAR.sub(escape_char_match, text)
+                escape_control_chars(text) if self._out.isatty() else re.sub(CONTROL_CHAR, escape_char_match, text)
             )
             self._out.flush()
             self.has_open_line = not text.endswith("\n")

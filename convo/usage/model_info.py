@@ -27,13 +27,13 @@ def has_encrypted_reasoning(model: str) -> bool:
     return model.startswith(REASONING_MODELS) and not model.startswith(NON_REASONING_MODELS)
 
 
-_GPT_MODEL = re.compile(r"(?:ft:)?gpt-(?P<major>\d)(?:\.(?P<minor>\d+))?(?![\d.])")
+_GPT_MODEL = r"(?:ft:)?gpt-(?P<major>\d)(?:\.(?P<minor>\d+))?(?![\d.])"
 """The name of a GPT model, dated or not; Azure's gpt-35-turbo has no version in this form."""
 
 
 def _gpt_version(model: str) -> tuple[int, int]:
     """Return the version of a GPT model, named with or without its provider; (0, 0) for another model."""
-    gpt = _GPT_MODEL.match(model.rpartition("/")[2])
+    gpt = re.match(_GPT_MODEL, model.rpartition("/")[2])
     return (int(gpt["major"]), int(gpt["minor"] or 0)) if gpt else (0, 0)
 
 
@@ -67,7 +67,7 @@ def is_text_only_model(model: str) -> bool:
 
 
 _IMAGE_MODELS = tuple(f"openai/{prefix}" for prefix in ("gpt-4o", "gpt-4.1", "gpt-5", "gpt-6", "o1", "o3", "o4"))
-_CLAUDE_MODEL = re.compile(r"claude-(?:[a-z]+-)?(?P<major>\d{1,2})(?:-(?P<minor>\d{1,2})(?!\d))?")
+_CLAUDE_MODEL = r"claude-(?:[a-z]+-)?(?P<major>\d{1,2})(?:-(?P<minor>\d{1,2})(?!\d))?"
 _REASONING_CLAUDE_VERSION = (3, 7)
 
 
@@ -77,7 +77,7 @@ def lacks_reasoning_effort(model: str, api: str) -> bool:
     model:  the name without its provider
     api:    of the provider, as in `Provider`
     """
-    claude = _CLAUDE_MODEL.match(model) if api == "anthropic" else None
+    claude = re.match(_CLAUDE_MODEL, model) if api == "anthropic" else None
     is_older = claude is not None and (int(claude["major"]), int(claude["minor"] or 0)) < _REASONING_CLAUDE_VERSION
     return api == "local" or is_older
 
@@ -112,7 +112,7 @@ def describe_capabilities(
     Tokens for `context_window` (input and output together) and `max_output_tokens`; USD per million tokens for `price`.
     """
     window, price = find_model_window(model, window_settings), find_price(model, price_settings)
-    claude = _CLAUDE_MODEL.fullmatch(MODEL_DATE_SUFFIX.sub("", model.rpartition("/")[2]))
+    claude = re.fullmatch(_CLAUDE_MODEL, MODEL_DATE_SUFFIX.sub("", model.rpartition("/")[2]))
     is_local = model.startswith("local/")
     is_known = claude is not None or (model.startswith(_IMAGE_MODELS) and not is_text_only_model(model))
     reasons: bool | None = None
