@@ -4,7 +4,8 @@ Undo moves the head to the end of an earlier turn; links keep the later nodes, s
 possible until something else is sent.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from convo.chat.conversation import Chat, find_adjacent_links, find_turn_end
 from convo.errors import InvalidUsage
@@ -16,8 +17,7 @@ from convo.strategies.branching import rewind_to_depth
 from convo.strategies.strategy import ConversationState, compaction_depth, last_user_depth
 
 
-@dataclass(frozen=True, slots=True)
-class UndoEntry:
+class UndoEntry(NamedTuple):
     """Undo entry: the state of a session before its head moved.
 
     new_head:  the head after the move

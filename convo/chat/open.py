@@ -28,7 +28,7 @@ from convo.chat.session_record import (
 )
 from convo.chat.turn import RequestOptions
 from convo.endpoints.base import PAGE_ITEMS, list_all_items
-from convo.errors import NotFound, WrongOwner
+from convo.errors import NotFound, StateFault, WrongOwner
 from convo.history.records import EMBEDDED_SCOPE, Link, Session, Strategy
 from convo.history.tree import Path, root_key
 from convo.stores.base import Store, load_conversation
@@ -222,3 +222,14 @@ def iter_numbered_paths(path: str) -> Iterator[str]:
     stem, suffix = os.path.splitext(path)
     stem = re.sub(r"-\d+$", "", stem)
     return chain([path], (f"{stem}-{number}{suffix}" for number in count(2)))
+
+
+async def check_no_open_run(store: Store, session: Session) -> None:
+    """Raise StateFault for an open agent run, whose calls have no output yet."""
+    from convo.chat.view_loader import load_open_run  # slow to import, and a new session has none
+
+    if await load_open_run(store, session):
+        raise StateFault(
+            f"{session.name!r} has an open agent run, and its calls have no output yet",
+            hint=f"convo resume {quote(session.name)} --agent FILE.py:NAME, or convo approvals",
+        )

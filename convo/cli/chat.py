@@ -7,12 +7,12 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
 from convo.chat.conversation import Chat
 from convo.chat.files import load_attachment
+from convo.chat.open import check_no_open_run
 from convo.cli.context import ChatContext, ChatOptions, ChatOutput, get_turn_link
 from convo.cli.deps import get_store_url, open_configured_store
 from convo.cli.output import print_event, print_json
@@ -53,7 +53,7 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
             settings = _load_chat_settings(options, model, output)
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
         if options.is_picked:
-            options = replace(options, handle=await pick_conversation(store, settings, options))
+            options = options._replace(handle=await pick_conversation(store, settings, options))
         context_class = _get_context_class(is_interactive=message is None)
         context = context_class(settings, store, exit_stack, options, output)
         if options.is_continued and not (options.agent_source or options.run_flags.agent):
@@ -71,8 +71,6 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
         chat = await context.open(is_asked_at_once=message is not None)
         presenter = await open_run_presenter(chat, setup, context, output, options) if setup else None
         if chat.record.is_saved and not presenter:
-            from convo.cli.repl_actions import check_no_open_run
-
             await check_no_open_run(store, chat.session)
         if message is None:
             return await run_interactive_chat(
@@ -153,7 +151,7 @@ async def _with_previous_agents(context: ChatContext, options: ChatOptions, outp
     if agents is not None:
         output.note(f"using this session's {agents.source.kind}: {agents.source}")
         model = agents.model if options.model is None else options.model
-        options = replace(options, model=model, run_flags=options.run_flags.with_source(agents.source))
+        options = options._replace(model=model, run_flags=options.run_flags.with_source(agents.source))
     options.run_flags.validate(instructions=options.instructions, schema_file=options.schema_file)
     return options
 

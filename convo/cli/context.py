@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from convo.chat.conversation import Chat, find_adjacent_links, find_turn_end
@@ -137,8 +138,7 @@ async def _find_replay_session(store: Store, path: str) -> Session:
     return session
 
 
-@dataclass(frozen=True, slots=True)
-class ChatOptions:
+class ChatOptions(NamedTuple):
     """The options of one `convo chat`.
 
     model_source:  the origin of `model`, if it is not -m
@@ -158,10 +158,10 @@ class ChatOptions:
     instructions: str | None = None
     attachments: tuple[str, ...] = ()
     schema_file: str | None = None
-    parameters: Mapping[str, Json] = field(default_factory=dict)
+    parameters: Mapping[str, Json] = MappingProxyType({})
     prompt: str | None = None
     config: Path | None = None
-    run_flags: RunFlags = field(default_factory=RunFlags)
+    run_flags: RunFlags = RunFlags()
 
     @property
     def is_continued(self) -> bool:

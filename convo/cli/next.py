@@ -27,6 +27,7 @@ from convo.chat.next_request import (
     rebuild_link_request,
     skip_remote_count,
 )
+from convo.chat.open import check_no_open_run
 from convo.chat.turn import RequestOptions
 from convo.chat.view_loader import load_session_view
 from convo.cli.deps import (
@@ -39,7 +40,6 @@ from convo.cli.deps import (
 )
 from convo.cli.output import print_json, print_line, print_notice
 from convo.cli.progress import show_progress
-from convo.cli.repl_actions import check_no_open_run
 from convo.cli.resolve import HandleResolver, LookupOptions
 from convo.cli.run_options import RunFlags
 from convo.config.credentials import load_provider_token

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from convo.chat.conversation import Chat
 from convo.chat.history_nav import make_session_at_turn
-from convo.chat.open import find_selected_session, fork_session, open_chat
+from convo.chat.open import check_no_open_run, find_selected_session, fork_session, open_chat
 from convo.chat.turn import RequestOptions
 from convo.cli.context import ChatContext, check_replay_file_exists, get_command_prefix
-from convo.cli.repl_actions import check_no_open_run
 from convo.config.request_settings import EFFORT_FIELD, REASONING_EFFORTS, find_similar_effort
 from convo.config.sections import Price
 from convo.config.settings import Settings

@@ -13,9 +13,7 @@ from convo.chat.conversation import Chat
 from convo.chat.open import open_chat
 from convo.chat.session_record import check_session_name_free
 from convo.config.settings import Settings
-from convo.errors import InvalidUsage, StateFault
-from convo.history.records import Session
-from convo.stores.base import Store
+from convo.errors import InvalidUsage
 from convo.strategies.selection import OwnerSelection
 from convo.terminal.terminal import format_count
 
@@ -91,14 +89,3 @@ async def export_open_chat(chat: Chat, file_name: str, settings: Settings, looku
     document = select_exported_parts(document, export_format, options)
     write_export(EXPORT_RENDERERS[export_format](document, options), file)
     return f"exported {format_count(len(document.items))} to {file}"
-
-
-async def check_no_open_run(store: Store, session: Session) -> None:
-    """Raise StateFault for an open agent run, whose calls have no output yet."""
-    from convo.chat.view_loader import load_open_run  # slow to import, and a new session has none
-
-    if await load_open_run(store, session):
-        raise StateFault(
-            f"{session.name!r} has an open agent run, and its calls have no output yet",
-            hint=f"convo resume {quote(session.name)} --agent FILE.py:NAME, or convo approvals",
-        )

@@ -9,10 +9,9 @@ Instructions are never summarized. Nothing is compacted while a call has no outp
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from convo.compaction.window import (
     cut_points,
@@ -54,8 +53,7 @@ class CompactionMethod(StrEnum):
     SUMMARY = "summary"
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionOptions:
+class CompactionOptions(NamedTuple):
     """The options of a compaction.
 
     focus:       the subject that a summary covers in most detail
@@ -67,8 +65,7 @@ class CompactionOptions:
     keep_turns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class HistorySnapshot:
+class HistorySnapshot(NamedTuple):
     """The history to compact.
 
     path:              all that its owner has confirmed
@@ -82,8 +79,7 @@ class HistorySnapshot:
     stored_responses: Mapping[Key, str]
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionPlan:
+class CompactionPlan(NamedTuple):
     """The plan of a compaction.
 
     compacted_items:       replaced by the result, oldest first
@@ -268,8 +264,7 @@ MAX_USER_MESSAGE_TOKENS = 20_000
 """Tokens of the user's own messages that are kept with a summary."""
 
 
-@dataclass(frozen=True, slots=True)
-class HistorySplit:
+class HistorySplit(NamedTuple):
     """A history in four parts, each oldest first; `user_messages` are in `summarized_items` too."""
 
     instructions: tuple[Item, ...]

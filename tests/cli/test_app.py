@@ -17,6 +17,7 @@ from convo.cli.app import COMMANDS, make_root_group, run_command_line, wrap_exam
 from convo.cli.completion import COMPLETION_SCRIPTS
 from convo.cli.manual import render_man_page
 from convo.cli.usage_errors import COMMAND_BY_WORD, find_usage_problem
+from tests.cli.chat_commands import scripted_flags
 from tests.cli.sample import SAMPLES
 from tests.command_runner import Convo, Launch
 
@@ -68,10 +69,22 @@ def test_light_command_lines_import_no_large_packages(argv: list[str]) -> None:
     assert not imported_modules(*argv) & HEAVY
 
 
-def test_listing_sessions_does_not_import_compaction() -> None:
-    modules = imported_modules("sessions", "list")
-    assert "convo.chat.lookup" in modules
-    assert not {name for name in modules if name.startswith(("convo.compaction", "convo.usage", "convo.chat.session"))}
+@pytest.mark.parametrize(
+    ("argv", "needed", "unneeded"),
+    [
+        ("sessions list", "convo.chat.lookup", "asyncio convo.compaction convo.usage convo.chat.session"),
+        ("inspect @last", "convo.inspect.view", "asyncio convo.runstate convo.chat.turn convo.endpoints"),
+        ("chat -c hi", "convo.chat.turn", "convo.transfer.compact convo.lint convo.cli.repl convo.runstate"),
+    ],
+)
+def test_a_stored_conversation_needs_only_the_modules_of_its_command(
+    argv: str, needed: str, unneeded: str, convo: Convo
+) -> None:
+    model = scripted_flags({"text": "hello"}, {"text": "again"})
+    assert convo("chat", *model, "hi").exit == 0
+    modules = imported_modules(*argv.split(), *(model if argv.startswith("chat") else ()))
+    assert needed in modules
+    assert not {name for name in modules if name.startswith(tuple(unneeded.split()))}
 
 
 @pytest.mark.parametrize("argv", [[], *([name] for name in COMMANDS)], ids=" ".join)

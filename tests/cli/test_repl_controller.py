@@ -3,7 +3,6 @@
 import asyncio
 import re
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,7 +65,7 @@ def test_the_status_line_names_a_chain_whose_handle_is_in_each_receipt(owner: st
 def test_the_status_line_of_a_new_chat_has_its_owner_and_its_model() -> None:
     options = ChatOptions(strategies=(Strategy.CHAIN,))
     assert asyncio.run(status_line_of(options)) == StatusLineState("chain", "scripted/echo")
-    assert asyncio.run(status_line_of(replace(options, name="plans"))).owner == "chain plans"
+    assert asyncio.run(status_line_of(options._replace(name="plans"))).owner == "chain plans"
 
 
 async def contexts_after_compaction(*, is_compacted_here: bool) -> list[int | None]:

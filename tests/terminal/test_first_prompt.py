@@ -22,8 +22,11 @@ PROMPT_PACKAGES = {"prompt_toolkit"}
 
 ANSWER_PACKAGES = HEAVY - PROMPT_PACKAGES | {"markdown_it", "pygments", "tomlkit", "aiohttp"}
 
-LATER_MODULES = {"convo.chat.view_loader", "convo.inspect.view", "convo.stores.request_list", "email.utils"}
-"""Modules of /inspect, of the page and of responses."""
+LATER_MODULES = {
+    *("convo.chat.view_loader", "convo.inspect.view", "convo.runstate.document", "convo.stores.request_list"),
+    *("convo.transfer.compact", "email.utils"),
+}
+"""Modules of /inspect, of paused runs, of the page, of compactions and of responses."""
 
 SERVER_MODULES = {"convo.models.http"}
 """Modules for a model server; the search for one on this machine imports them when a port is open."""

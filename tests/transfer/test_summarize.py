@@ -115,7 +115,7 @@ async def test_a_summary_in_several_steps_has_the_usage_that_was_reported(tmp_pa
 
 
 async def test_a_turn_that_is_too_long_for_the_model_is_refused(tmp_path: Path) -> None:
-    plan = replace(PLAN, compacted_items=(user_message("word " * 1_000), assistant_message("so")))
+    plan = PLAN._replace(compacted_items=(user_message("word " * 1_000), assistant_message("so")))
     with pytest.raises(WindowExceeded):
         await run_compaction(
             plan,
@@ -140,14 +140,14 @@ async def test_an_empty_refused_or_interrupted_summary_is_an_error(
     endpoint = make_embedded_endpoint(MemoryStore())
     with pytest.raises(error):
         await run_compaction(
-            replace(PLAN, compacted_items=TURNS[:4]), make_options(tmp_path, reply), endpoint, allow_fallback=True
+            PLAN._replace(compacted_items=TURNS[:4]), make_options(tmp_path, reply), endpoint, allow_fallback=True
         )
 
 
 async def test_a_truncated_summary_is_reported(tmp_path: Path) -> None:
     endpoint = cast(Endpoint, ShortEndpoint(make_embedded_endpoint(MemoryStore())))
     result = await run_compaction(
-        replace(PLAN, compacted_items=TURNS[:4]),
+        PLAN._replace(compacted_items=TURNS[:4]),
         make_options(tmp_path, {"text": "They counted."}),
         endpoint,
         allow_fallback=True,
@@ -160,7 +160,7 @@ async def test_the_focus_and_the_instructions_are_sent_to_the_model(tmp_path: Pa
     endpoint = narrow(WindowExceeded("m", 2, 1))
     options = replace(make_options(tmp_path, {"text": "They counted."}), instructions="Be brief.")
     await run_compaction(
-        replace(PLAN, compacted_items=TURNS[:4], focus="the numbers"),
+        PLAN._replace(compacted_items=TURNS[:4], focus="the numbers"),
         options,
         cast(Endpoint, endpoint),
         allow_fallback=True,

@@ -257,7 +257,7 @@ class _DatabaseCheck:
 
     def _read_tenants(self) -> None:
         for n, name in self._db.execute("SELECT n, name FROM tenants"):
-            self._tenants[n] = TenantConnection(self._db, n, root_key(name))
+            self._tenants[n] = TenantConnection(self._db, n, root_key(name), {})
 
     def _count_rows(self, table: str) -> None:
         self._row_counts[table] = self._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - constant names

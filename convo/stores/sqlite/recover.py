@@ -203,7 +203,7 @@ class _RowRepair:
                 self._execute("INSERT INTO tenants (n, name) VALUES (?, ?)", n, names[n])
         for n, name in names.items():
             root = root_key(name)
-            self._tenants[n] = TenantConnection(self._db, n, root)
+            self._tenants[n] = TenantConnection(self._db, n, root, {})
             self._roots[n] = self._find_or_create_root(n, bytes.fromhex(root))
         self._execute("DELETE FROM nodes WHERE tenant NOT IN (SELECT n FROM tenants)")
 
@@ -716,7 +716,7 @@ class _RowRepair:
     def _insert_items(self, tenant: int, items: list[Item]) -> int:
         """Append items to the root, and return the rowid of the last node."""
         root = self._tenants[tenant].root
-        connection_without_cache = TenantConnection(self._db, tenant, root)  # rows were deleted since
+        connection_without_cache = TenantConnection(self._db, tenant, root, {})  # rows were deleted since
         return tree.insert_missing_nodes(connection_without_cache, AppendItems(root, tuple(items)))
 
     def _tenant_name(self, tenant: int) -> str:

@@ -7,9 +7,8 @@ bytes of the hash of each item id and conversation id, so every match is verifie
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from convo.history.canonical import Hash, is_utf8_encodable
 from convo.history.items import Item, Json
@@ -33,8 +32,7 @@ SELECT_ROWID: Mapping[TableWithId, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TenantConnection:
+class TenantConnection(NamedTuple):
     """A connection for the rows of one tenant.
 
     tenant_number:  first column of the tenant's rows; 0 if the tenant has none yet
@@ -44,13 +42,13 @@ class TenantConnection:
     db: sqlite3.Connection
     tenant_number: int
     root: Key
-    rowids: dict[tuple[Literal[TableWithId, "nodes"], str], int] = field(default_factory=dict)
+    rowids: dict[tuple[Literal[TableWithId, "nodes"], str], int]
 
     @classmethod
     def find(cls, db: sqlite3.Connection, name: str) -> "TenantConnection":
         """Return the tenant for a read."""
         row = db.execute("SELECT n FROM tenants WHERE name = ?", (name,)).fetchone()
-        return cls(db, row[0] if row else 0, root_key(name))
+        return cls(db, row[0] if row else 0, root_key(name), {})
 
     @classmethod
     def find_or_create(cls, db: sqlite3.Connection, name: str) -> "TenantConnection":
@@ -61,7 +59,7 @@ class TenantConnection:
         tenant_number = db.execute("INSERT INTO tenants (name) VALUES (?)", (name,)).lastrowid
         assert tenant_number is not None
         db.execute("INSERT INTO nodes (tenant, key) VALUES (?, ?)", (tenant_number, key_to_blob(tenant.root)))
-        return cls(db, tenant_number, tenant.root)
+        return cls(db, tenant_number, tenant.root, {})
 
     def fetch_all(self, sql: str, *values: object) -> list[Row]:
         return self.db.execute(sql, values).fetchall()
