@@ -20,8 +20,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.bench.gateway import Server, free_port, plain, resident_kb, running, streaming
-from tests.bench.load import Body, measure_requests
+from tests.bench.load import Body, free_port, measure_requests, resident_kb, running, running_upstream
 
 ROUNDS = 20
 PIECE_BYTES = 256 * 1024
@@ -48,6 +47,14 @@ def run_tap(folder: Path, upstream: str) -> Iterator[tuple[subprocess.Popen[str]
             process.send_signal(signal.SIGINT)
 
 
+def whole_body(turn: int) -> Mapping[str, Any]:
+    return {"model": "mock", "input": f"This is turn {turn}."}
+
+
+def streamed_body(turn: int) -> Mapping[str, Any]:
+    return {**whole_body(turn), "stream": True}
+
+
 async def compare(name: str, body: Body, direct: int, relay: tuple[int, str], requests: int) -> str:
     """Measure both in turn; return the row of the table."""
     whole: Mapping[str, list[float]] = {"direct": [], "relay": []}
@@ -55,10 +62,10 @@ async def compare(name: str, body: Body, direct: int, relay: tuple[int, str], re
     for number in range(ROUNDS + 1):
         for key, port, path in (("direct", direct, "/v1/responses"), ("relay", relay[0], f"{relay[1]}/responses")):
             turns = max(4, requests // ROUNDS)
-            times = await measure_requests("127.0.0.1", port, path, body, clients=1, turns=turns)
+            times = await measure_requests(port, path, body, clients=1, turns=turns)
             if number:  # the first round warms both
-                whole[key].extend(times.whole_s)
-                first[key].extend(times.first_s)
+                whole[key].extend(answer.whole_s for answer in times.answers)
+                first[key].extend(answer.first_s for answer in times.answers)
     figures = [median(values[key]) * 1e3 for values in (whole, first) for key in ("direct", "relay")]
     return (
         f"{name:<12}{figures[0]:>10.2f}{figures[1]:>10.2f}{figures[1] - figures[0]:>10.2f}"
@@ -121,7 +128,7 @@ asyncio.run(main())
 async def measure(folder: Path, mock: int, large: int, requests: int, size: int) -> None:
     with run_tap(folder, f"http://127.0.0.1:{mock}/v1") as (_, port, path):
         print(f"{'p50, ms':<12}{'direct':>10}{'relay':>10}{'added':>10}{'first byte':>14}{'relay':>10}{'added':>10}")
-        bodies: tuple[tuple[str, Any], ...] = (("whole", plain), ("streamed", streaming))
+        bodies: tuple[tuple[str, Any], ...] = (("whole", whole_body), ("streamed", streamed_body))
         for name, body in bodies:
             print(await compare(name, body, mock, (port, path), requests), flush=True)
     with run_tap(folder, f"http://127.0.0.1:{large}/v1") as (process, port, path):
@@ -136,12 +143,13 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=1024)
     arguments = parser.parse_args()
     os.environ["NO_PROXY"] = "127.0.0.1"
-    mock_port, large_port = free_port(), free_port()
-    mock = Server("mock", [sys.executable, "-m", "tests.bench.upstream", str(mock_port)], mock_port)
-    large = Server("large bodies", [sys.executable, "-c", LARGE_BODIES, str(large_port)], large_port)
-    size = arguments.megabytes * 1024 * 1024
-    with TemporaryDirectory() as name, running(mock), running(large):
-        asyncio.run(measure(Path(name), mock_port, large_port, arguments.requests, size))
+    large, size = free_port(), arguments.megabytes * 1024 * 1024
+    with (
+        TemporaryDirectory() as name,
+        running_upstream() as mock,
+        running([sys.executable, "-c", LARGE_BODIES, str(large)], large),
+    ):
+        asyncio.run(measure(Path(name), mock, large, arguments.requests, size))
 
 
 if __name__ == "__main__":

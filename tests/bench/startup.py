@@ -1,11 +1,11 @@
 """The time in which `convo` starts, as a multiple of the time of a command that does nothing.
 
-    uv run python -m tests.bench.startup [ROUNDS]
+    uv run python -m tests.bench.startup [CHECKOUT ...]
 
-An empty package with one entry point and this tree are installed into a new virtual environment, like
-a user's installation. Each round runs every command line once, so that other load on the machine affects
-all of them alike. The median of each is divided by the empty launcher's. A line over its target ends
-the script with 1.
+An empty package with one entry point is installed into a new virtual environment, and each checkout (without
+one, this tree) into its own, like a user's installation. Each round runs every command line once, so that
+other load on the machine affects all of them alike. The median of each is divided by the empty launcher's.
+`tests.bench.speed` shows the same beside other figures.
 """
 
 import os
@@ -21,8 +21,10 @@ from typing import Any
 
 import pexpect
 
-from convo.cli.app import COMMANDS
+from tests.bench.counts import write_settings
+from tests.bench.load import running_upstream
 from tests.command_runner import ROOT
+from tests.terminal.pty_process import end_process
 
 EMPTY = {
     "pyproject.toml": (
@@ -37,45 +39,33 @@ EMPTY = {
 
 @dataclass(frozen=True)
 class Case:
-    """A command line, and its maximum time as a multiple of the empty launcher's.
+    """A command line of convo.
 
     until:  measure in a terminal until this text appears, not until the end
     """
 
-    name: str
     argv: Sequence[str]
-    most: float | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     until: str = ""
 
 
-FLOOR = Case("an empty command", ["nothing"])
-
-CASES = [
-    FLOOR,
-    Case("convo --version", ["convo", "--version"], 1.1),
-    Case("convo --help", ["convo", "--help"], 8),
-    Case("completion of a command", ["convo", "=ins"], 8, {"_CONVO_COMPLETE": "1"}),
-    *(Case(f"convo {name} --help", ["convo", name, "--help"]) for name in COMMANDS),
-    *(Case(f"completion of convo {name} --", ["convo", name, "=--"], 8, {"_CONVO_COMPLETE": "1"}) for name in COMMANDS),
-    *(Case("convo sessions list", ["convo", "sessions", "list"], 8) for name in COMMANDS if name == "sessions"),
-    *(Case("first prompt", ["convo", "chat"], 18, until=">") for name in COMMANDS if name == "chat"),
-]
+CASES = {
+    "--version": Case(["--version"]),
+    "--help": Case(["--help"]),
+    "completion of a command": Case(["=ins"], {"_CONVO_COMPLETE": "1"}),
+    "sessions": Case(["sessions"]),
+    "inspect @last": Case(["inspect", "@last"]),
+    "first prompt": Case(["chat"], until=">"),
+    "chat -q on a chat server": Case(["chat", "-q", "hi"]),
+}
 
 
-def install(folder: Path) -> Path:
-    """Install the empty package and this tree, compiled, into a new environment; return its folder of commands."""
-    for name, text in EMPTY.items():
-        path = folder / "empty" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    venv_folder = folder / "env"
-    subprocess.run(["uv", "venv", "--quiet", "--python", sys.executable, venv_folder], check=True)
-    what = [str(ROOT), str(folder / "empty")]
-    subprocess.run(
-        ["uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", venv_folder, *what], check=True
-    )
-    return venv_folder / ("Scripts" if sys.platform == "win32" else "bin")
+def install(folder: Path, *packages: Path) -> Path:
+    """Install packages, compiled, into a new environment; return its folder of commands."""
+    subprocess.run(["uv", "venv", "--quiet", "--python", sys.executable, folder], check=True)
+    options = ["--quiet", "--compile-bytecode", "--python", str(folder)]
+    subprocess.run(["uv", "pip", "install", *options, *map(str, packages)], check=True)
+    return folder / "bin"
 
 
 def clean(home: Path) -> dict[str, str]:
@@ -83,46 +73,55 @@ def clean(home: Path) -> dict[str, str]:
     variables = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "CONVO", "OPENAI"))
     }
-    return {**variables, "CONVO_HOME": str(home)}
+    return {**variables, "CONVO_HOME": str(home), "NO_PROXY": "127.0.0.1"}
 
 
-def once_ms(case: Case, commands: Path, env: Mapping[str, str]) -> float:
+def once_ms(program: Path, case: Case, env: Mapping[str, str]) -> float:
     """Run one command line; return the wall time in milliseconds."""
-    program, arguments, own = str(commands / case.argv[0]), list(case.argv[1:]), {**env, **case.env}
+    own = {**env, **case.env}
     started_at = time.perf_counter()
     if not case.until:
-        subprocess.run([program, *arguments], env=own, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run([program, *case.argv], env=own, stdout=subprocess.DEVNULL, cwd=env["CONVO_HOME"], check=True)
         return (time.perf_counter() - started_at) * 1000
-    terminal: Any = pexpect.spawn(program, arguments, env=own, encoding="utf-8", timeout=30)
+    terminal: Any = pexpect.spawn(str(program), list(case.argv), env=own, encoding="utf-8", timeout=30)
     terminal.expect_exact(case.until)
-    durations = (time.perf_counter() - started_at) * 1000
-    terminal.close(force=True)
-    return durations
+    duration_ms = (time.perf_counter() - started_at) * 1000
+    end_process(terminal)
+    return duration_ms
 
 
-def measure(rounds: int) -> dict[str, float]:
-    """Return the median of every case in milliseconds."""
+def measure(checkouts: Sequence[Path], upstream: int, rounds: int) -> dict[str, dict[str, float]]:
+    """Return the median of every case as a multiple of the empty launcher's, by case and name of the checkout."""
     with tempfile.TemporaryDirectory() as name:
-        commands, env = install(Path(name)), clean(Path(name) / "home")
-        for case in CASES:
-            once_ms(case, commands, env)
-        durations = [[once_ms(case, commands, env) for case in CASES] for _ in range(rounds)]
-    return {case.name: median(column) for case, column in zip(CASES, zip(*durations, strict=True), strict=True)}
+        folder = Path(name)
+        for path, text in EMPTY.items():
+            (folder / "empty" / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "empty" / path).write_text(text)
+        empty = install(folder / "env", folder / "empty") / "nothing"
+        programs = {each.name: install(folder / f"env-{at}", each) / "convo" for at, each in enumerate(checkouts)}
+        homes = {each: folder / f"home-{each}" for each in programs}
+        for home in homes.values():
+            write_settings(home, upstream)
+        durations: dict[tuple[str, str], list[float]] = {}
+        for number in range(rounds + 1):
+            one = {("", ""): once_ms(empty, Case([]), clean(folder / "empty"))}
+            for each, program in programs.items():
+                for row in reversed(CASES):  # a chat first, so that there is one to list and to inspect
+                    one[row, each] = once_ms(program, CASES[row], clean(homes[each]))
+            for key, duration in one.items() if number else ():  # the first round warms the caches
+                durations.setdefault(key, []).append(duration)
+    floor_ms = median(durations["", ""])
+    return {row: {each: median(durations[row, each]) / floor_ms for each in programs} for row in CASES}
 
 
-def main() -> int:
-    """Measure and print; return the exit code."""
-    medians = measure(int(sys.argv[1]) if len(sys.argv) > 1 else 31)
-    floor_ms = medians[FLOOR.name]
-    is_exceeded = False
-    print(f"{'command':34} {'ms':>7} {'ratio':>6}  target")
-    for case in CASES:
-        ratio = medians[case.name] / floor_ms
-        target = "" if case.most is None else f"<= {case.most:g}{'' if ratio <= case.most else '  over'}"
-        is_exceeded = is_exceeded or bool(case.most and ratio > case.most)
-        print(f"{case.name:34} {medians[case.name]:7.1f} {ratio:6.2f}  {target}".rstrip())
-    return int(is_exceeded)
+def main() -> None:
+    checkouts = [Path(folder).resolve() for folder in sys.argv[1:]] or [ROOT]
+    with running_upstream() as upstream:
+        ratios = measure(checkouts, upstream, rounds=31)
+    print(f"{'multiples of an empty launcher':34}" + "".join(f"{each.name:>10}" for each in checkouts))
+    for row, columns in ratios.items():
+        print(f"{row:34}" + "".join(f"{ratio:>10.2f}" for ratio in columns.values()))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
