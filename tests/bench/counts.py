@@ -263,7 +263,7 @@ class Checkout:
         raise TimeoutError(f"no server on port {port}")
 
     async def _count_requests(self, api: str, port: int, control: TextIO) -> dict[str, Row]:
-        rows, client, idle = dict[str, Row](), await Client.connect(port), Row()
+        rows, client, idle = dict[str, Row](), await Client.connect(port), await self._idle(control)
         for name, streamed in ((f"POST {api}", False), (f"POST {api}, streamed", True)):
             for deltas in (DELTAS, DELTAS + MORE):
                 body: dict[str, Any] = {"model": f"{api}/m", "stream": streamed}
@@ -272,15 +272,14 @@ class Checkout:
                     body["previous_response_id"] = (await self._post(client, body)).id
                     await asyncio.sleep(SETTLE_S)
                 body["input"] = f"Turn {EARLIER}: answer in {deltas} words."
-                idle = idle or await self._idle(name, control)
                 before = self._upstream.received
-                row, seconds, answer = await self._window(name, control, self._post(client, body))
+                label = name if deltas == DELTAS else f"{name}, each event"
+                row, seconds, answer = await self._window(label, control, self._post(client, body))
                 row |= {column: row[column] - idle[column] * seconds for column in idle}
                 row |= {"to client": answer.size, "to upstream": self._upstream.received - before}
-                if deltas == DELTAS:
-                    rows[name] = row
-                else:
-                    rows[f"{name}, each event"] = {each: (row[each] - rows[name][each]) / MORE for each in PER_EVENT}
+                rows[label] = (
+                    row if label == name else {each: (row[each] - rows[name][each]) / MORE for each in PER_EVENT}
+                )
         await client.aclose()
         return rows
 
@@ -295,9 +294,9 @@ class Checkout:
         self._upstream.permits = None
         return answer
 
-    async def _idle(self, name: str, control: TextIO) -> Row:
+    async def _idle(self, control: TextIO) -> Row:
         """Return the calls and resumptions of an idle server in a second, without those of rare timers."""
-        windows = [await self._window(name, control, asyncio.sleep(IDLE_S)) for _ in range(3)]
+        windows = [await self._window("", control, asyncio.sleep(IDLE_S)) for _ in range(3)]
         return {column: min(row[column] / seconds for row, seconds, _ in windows) for column in COLUMNS[:3]}
 
     async def _window(self, name: str, control: TextIO, work: Awaitable[Any]) -> tuple[Row, float, Any]:
@@ -392,7 +391,7 @@ def main() -> int:
     print("\n".join(table(labelled)))
     if options.functions:
         (_, first), (_, last) = counted[0], counted[-1]
-        for name in last.functions:
+        for name in counted[0][0]:
             before = first.functions[name] if first is not last else Functions()
             print("\n".join(differences(name, before, last.functions[name], options.functions)))
     if options.record:
