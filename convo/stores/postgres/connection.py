@@ -6,7 +6,6 @@ whole; one that exceeds the time limit has its socket shut down. Error messages 
 
 import asyncio
 import logging
-import random
 import re
 import select
 import socket
@@ -20,6 +19,7 @@ import psycopg
 from psycopg import AsyncConnection, AsyncRawCursor, errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from convo.errors import (
     ConvoError,
@@ -108,13 +108,16 @@ class PostgresDatabase:
     async def _run_with_retries(
         self, job: Callable[[DatabaseConnection], Awaitable[Result]], no_time_limit: bool
     ) -> Result:
-        # A loop: tenacity makes 400 Python calls for a job that succeeds at once.
-        for attempt in range(MAX_ATTEMPTS - 1):
-            try:
-                return await self._run_once(job, no_time_limit)
-            except RETRYABLE_ERRORS:
-                await asyncio.sleep(random.uniform(0, min(0.005 * 2**attempt, 0.25)))  # noqa: S311 - not a secret
-        return await self._run_once(job, no_time_limit)
+        try:
+            return await self._run_once(job, no_time_limit)
+        except RETRYABLE_ERRORS:  # tenacity takes 400 Python calls before its first attempt
+            retrying = AsyncRetrying(
+                retry=retry_if_exception_type(RETRYABLE_ERRORS),
+                stop=stop_after_attempt(MAX_ATTEMPTS - 1),
+                wait=wait_random_exponential(multiplier=0.005, max=0.25),
+                reraise=True,
+            )
+            return await retrying(self._run_once, job, no_time_limit)
 
     async def _run_once(self, job: Callable[[DatabaseConnection], Awaitable[Result]], no_time_limit: bool) -> Result:
         async with self.pooled_connection() as db:
