@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from convo.config.settings import LOCAL_TENANT, expand_built_in_name
 from convo.errors import ConvoError, DamagedRow
@@ -49,7 +49,8 @@ MAX_COMMITS_PER_BATCH = 64
 """With more, only the first of them would wait longer."""
 
 
-class QueuedCommit(NamedTuple):
+@dataclass(slots=True, eq=False)
+class QueuedCommit:
     """A commit that waits since `queued_at`; `is_committed` is False if it must be committed alone."""
 
     plan: CommitPlan
@@ -62,7 +63,7 @@ class CommitQueue:
     """The commits of a tenant that wait for a running one, and the task of that one, which needs a reference."""
 
     waiting: list[QueuedCommit] = field(default_factory=list)
-    task: asyncio.Task[None] | None = None
+    task: asyncio.Task[bool] | None = None
 
 
 class PostgresStore:
@@ -93,7 +94,15 @@ class PostgresStore:
             loop = asyncio.get_running_loop()
             queued = QueuedCommit(plan, loop.time(), loop.create_future())
             queue.waiting.append(queued)
-            if not await queued.is_committed:
+            try:
+                is_committed = await asyncio.shield(queued.is_committed)
+            except asyncio.CancelledError:
+                if queued in queue.waiting:
+                    queue.waiting.remove(queued)
+                else:  # a transaction that could still be committed later would, for example, undo a deletion
+                    await asyncio.wait([queued.is_committed])
+                raise
+            if not is_committed:
                 await self._commit_alone(plan)
         else:
             self._commit_queues[self.tenant] = CommitQueue()
@@ -103,26 +112,26 @@ class PostgresStore:
                 self._start_next_batch()
 
     def _start_next_batch(self) -> None:
-        """Commit what waits in a task of its own: a caller may be cancelled without harm to the others."""
+        """Commit what waits, in a task of its own: a caller may be cancelled without harm to the others."""
         queue = self._commit_queues[self.tenant]
-        waiting = [queued for queued in queue.waiting if not queued.is_committed.done()]
-        batch, queue.waiting = waiting[:MAX_COMMITS_PER_BATCH], waiting[MAX_COMMITS_PER_BATCH:]
+        batch, queue.waiting = queue.waiting[:MAX_COMMITS_PER_BATCH], queue.waiting[MAX_COMMITS_PER_BATCH:]
         if batch:
             queue.task = asyncio.create_task(self._commit_batch(batch))
+            queue.task.add_done_callback(lambda task: self._end_batch(batch, task))
         else:
             del self._commit_queues[self.tenant]
 
-    async def _commit_batch(self, batch: Sequence[QueuedCommit]) -> None:
-        is_committed = False
-        try:
-            plan = merge_plans([queued.plan for queued in batch])
-            with suppress(ConvoError):  # each is tried again alone, and raises its own error
-                is_committed = plan is not None and await self._try_commit(plan, queued_at=batch[0].queued_at)
-        finally:
-            for queued in batch:
-                if not queued.is_committed.done():
-                    queued.is_committed.set_result(is_committed)
-            self._start_next_batch()
+    async def _commit_batch(self, batch: Sequence[QueuedCommit]) -> bool:
+        plan = merge_plans([queued.plan for queued in batch])
+        with suppress(ConvoError):  # each is tried again alone, and raises its own error
+            return plan is not None and await self._try_commit(plan, queued_at=batch[0].queued_at)
+        return False
+
+    def _end_batch(self, batch: Sequence[QueuedCommit], task: asyncio.Task[bool]) -> None:
+        is_committed = not task.cancelled() and task.exception() is None and task.result()
+        for queued in batch:
+            queued.is_committed.set_result(is_committed)
+        self._start_next_batch()
 
     async def _commit_alone(self, plan: CommitPlan) -> None:
         change = plan.transaction

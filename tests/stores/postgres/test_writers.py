@@ -29,7 +29,7 @@ SHARED = Path(ROOT).append([user_message("everybody says hello"), assistant_mess
 @asynccontextmanager
 async def replicas(url: str, number: int) -> AsyncIterator[list[PostgresStore]]:
     async with AsyncExitStack() as stack:
-        stores = [PostgresStore(PostgresDatabase(url, pool_size=4)) for _ in range(number)]
+        stores = [PostgresStore(PostgresDatabase(url, pool_size=4, connect_timeout_s=60)) for _ in range(number)]
         for store in stores:
             stack.push_async_callback(store.aclose)
         yield stores
