@@ -137,8 +137,8 @@ class SSEClient:
                             if piece.lstrip().startswith((b"{", b"[")):
                                 yield await self._read_json(piece, pieces, decoder)
                                 return
-                        for part in _split_chunk(piece):
-                            events = sse_decoder.feed(part)
+                        for start in range(0, len(piece), READ_CHUNK_BYTES):
+                            events = sse_decoder.feed(piece[start : start + READ_CHUNK_BYTES])
                             if clock() > time_slice.end:
                                 await time_slice.checkpoint()
                             for data in events:
@@ -292,14 +292,6 @@ READ_CHUNK_BYTES = 8 * 1024
 
 SMALL_READ_BYTES = 2 * 1024
 """Bytes; the wait for a read of up to so many does not count for the time slice: its events take a part of one only."""
-
-
-def _split_chunk(chunk: bytes) -> list[bytes]:
-    return (
-        [chunk]
-        if len(chunk) <= READ_CHUNK_BYTES
-        else [chunk[start : start + READ_CHUNK_BYTES] for start in range(0, len(chunk), READ_CHUNK_BYTES)]
-    )
 
 
 async def _drain_response(pieces: AsyncIterator[bytes], context: ErrorContext) -> None:
