@@ -395,7 +395,8 @@ def main() -> int:
             before = first.functions[name] if first is not last else Functions()
             print("\n".join(differences(name, before, last.functions[name], options.functions)))
     if options.record:
-        RECORD.write_text(json.dumps(recorded | rows, indent=1) + "\n", encoding="utf-8")
+        lines = [f"{json.dumps(name)}: {json.dumps(row)}" for name, row in (recorded | rows).items()]
+        RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     elif not folders and (lines := rises(recorded, rows)):
         print(
             "\n".join(("\nmore than 5 % above the record; --record records it, with the reason in the commit:", *lines))
