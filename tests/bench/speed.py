@@ -14,6 +14,7 @@ the run. One upstream (`tests.bench.upstream`) answers at once. The groups:
     paced       CPU of a stream whose events arrive one by one, as a multiple of a request that is not streamed
     long        CPU of turn 1,000 as a multiple of that of turn 10: a chain and a conversation, items of 100 B
                 and of 2 KB, a server that has answered the earlier turns
+    session     the same for convo chat in a terminal, in a session with imported turns
     commands    `tests.bench.startup`: time of commands as multiples of an empty launcher
     memory      the first request after /readyz as a multiple of the second; resident MB when ready and after
                 the first request, and KB for each open stream
@@ -24,6 +25,7 @@ so a busy machine changes them; ratios change less. Linux only.
 
 import argparse
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -37,6 +39,8 @@ from pathlib import Path
 from statistics import fmean, median
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
+
+import pexpect
 
 from tests import databases
 from tests.bench import counts, startup
@@ -52,6 +56,8 @@ from tests.bench.load import (
     running_upstream,
 )
 from tests.command_runner import ROOT
+from tests.terminal.pty_process import end_process
+from tests.terminal.pty_session import PROMPT, PtySession
 
 LITELLM_VERSION = "1.108.0"
 LITELLM = """
@@ -241,11 +247,49 @@ class Bench:
             await client.aclose()
         return fmean(early[WINDOW:] or early), fmean(late)
 
+    def session(self) -> None:
+        for size in (100, 2000):
+            for checkout in self._checkouts:
+                early, late = (self._session(checkout, turn, size) for turn in (TURN, LATE_TURN))
+                row = f"CPU of turn {LATE_TURN:,} : turn {TURN}, session, {size:,} B"
+                self.values[row][checkout.name].append(late / early)
+
+    def _session(self, checkout: Checkout, first: int, size: int) -> float:
+        """Return the mean CPU of the turns of a chat in a terminal after `first` imported ones, in seconds."""
+        text, turns = f"answer in {size} bytes", WINDOW // 2
+        with TemporaryDirectory() as folder:
+            counts.write_settings(Path(folder), self._upstream)
+            items = [item for turn in range(first) for item in imported_turn(turn, size)]
+            (Path(folder) / "items.json").write_text(json.dumps(items), encoding="utf-8")
+            own = {"PYTHONPATH": str(checkout.folder), "CONVO_HOME": folder, "BENCH_KEY": "sk-1234", "TERM": "dumb"}
+            environ, command = {**os.environ, **own}, ["-P", "-m", "convo"]
+            imported = [checkout.python, *command, "import", "items.json", "--as", "long"]
+            subprocess.run(imported, cwd=folder, env=environ, check=True, stdout=subprocess.DEVNULL)
+            arguments = [*command, "chat", "--from", "long", "-m", f"{self._api}/m"]
+            child = pexpect.spawn(checkout.python, arguments, cwd=folder, env=environ, encoding="utf-8", timeout=120)
+            try:
+                terminal = PtySession(child, PROMPT["dumb"])
+                terminal.wait_for_prompt()
+                for _ in range(2):
+                    terminal.send_line(text)
+                before = cpu_s(child.pid)
+                for _ in range(turns):
+                    assert "before." in terminal.send_line(text), terminal.output
+                return (cpu_s(child.pid) - before) / turns
+            finally:
+                end_process(child)
+
     def commands(self) -> None:
         ratios = startup.measure([each.folder for each in self._checkouts], self._upstream, 5 * self._rounds)
         for row, columns in ratios.items():
             for column, value in columns.items():
                 self.values[f"{row} : an empty launcher"][column].append(value)
+
+
+def imported_turn(turn: int, size: int) -> list[Mapping[str, Any]]:
+    part = {"type": "output_text", "text": "x" * size, "annotations": []}
+    answer = {"type": "message", "id": f"msg_{turn}", "role": "assistant", "status": "completed", "content": [part]}
+    return [{"type": "message", "role": "user", "content": f"Turn {turn}: {'x' * size}"}, answer]
 
 
 def wait_until_ready(port: int) -> None:
@@ -259,7 +303,7 @@ def wait_until_ready(port: int) -> None:
     raise TimeoutError("/readyz")
 
 
-GROUPS = ("requests", "litellm", "counts", "paced", "long", "commands", "memory")
+GROUPS = ("requests", "litellm", "counts", "paced", "long", "session", "commands", "memory")
 
 
 def table(values: Values, columns: Sequence[str]) -> Iterator[str]:
