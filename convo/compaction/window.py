@@ -31,6 +31,7 @@ from convo.history.items import (
     user_message,
 )
 from convo.history.pairing import call_index_by_output, pair_id
+from convo.history.tree import derive, where
 
 COMPACTION_VERSION = 1
 SHORT_DIGEST_DIGITS = 16
@@ -91,18 +92,22 @@ DecryptCompaction: TypeAlias = Callable[[Item], CompactionContent | None]
 
 def last_compaction_index(items: Sequence[Item]) -> int | None:
     """Return the index of the last compaction item."""
-    return next((index for index in range(len(items) - 1, -1, -1) if items[index].get("type") == "compaction"), None)
+    indexes = derive(items, _COMPACTIONS)
+    return indexes[-1] if indexes else None
 
 
-def items_shown_to_model(items: Sequence[Item], decrypt: DecryptCompaction) -> tuple[Item, ...]:
+_COMPACTIONS = where(lambda item: item.get("type") == "compaction")
+
+
+def items_shown_to_model(items: Sequence[Item], decrypt: DecryptCompaction) -> Sequence[Item]:
     """Return the model's input for the history `items`. Raises the errors of `decrypt`.
 
     Of the items before a compaction whose content `decrypt` does not know (None), the messages of the user and the
     instructions are shown.
     """
-    indexes = [index for index, item in enumerate(items) if item.get("type") == "compaction"]
+    indexes = derive(items, _COMPACTIONS)
     if not indexes:
-        return tuple(items)
+        return items
     known = ((index, content) for index in reversed(indexes) if (content := decrypt(items[index])) is not None)
     start, content = next(known, (-1, None))
     shown: tuple[Item, ...] = ()

@@ -9,12 +9,15 @@ calls of the answer, before a client sees them.
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from hashlib import sha256
+from itertools import count
 from typing import NamedTuple
 
 from convo.history.items import OUTPUT_BY_CLIENT_CALL, Item, Json, StreamEvent, item_type
-from convo.history.pairing import SEARCH_CALL, call_index_by_output, pair_id
+from convo.history.pairing import SEARCH_CALL, make_pair_step, pair_id
+from convo.history.tree import derive, where
 
 
 class CallIdForm(NamedTuple):
@@ -98,20 +101,24 @@ def unique_call_ids(items: Sequence[Item], form: CallIdForm = ANY_SERVER) -> Seq
 
     The ids of calls that the provider runs, and of outputs whose call is not among the items, stay.
     """
-    return _rename_calls(items, _CallIds(form))
+    return derive(items, _make_rename_step, form)
 
 
-def _rename_calls(items: Sequence[Item], ids: _CallIds) -> Sequence[Item]:
-    call_indexes = call_index_by_output(items)
-    names: dict[int, str] = {}
-    renamed: dict[int, Item] = {}
-    for index, item in enumerate(items):
-        if "call_id" in item and _is_call(item):
-            names[index] = ids.add(item["call_id"])
-        name = names.get(call_indexes.get(index, index)) if names else None
-        if name is not None and name != pair_id(item):
-            renamed[index] = {**item, "call_id" if isinstance(item.get("call_id"), str) else "id": name}
-    return [renamed.get(index, item) for index, item in enumerate(items)] if renamed else items
+def _make_rename_step(form: CallIdForm) -> Callable[[Sequence[Item]], Iterable[Item]]:
+    ids, pair, names, indexes = _CallIds(form), make_pair_step(), dict[int, str](), count()
+
+    def rename(items: Sequence[Item]) -> Iterator[Item]:
+        call_indexes = {index: call_index for index, call_index, _ in pair(items)}
+        for item, index in zip(items, indexes, strict=False):
+            if _is_call(item):
+                names[index] = ids.add(item["call_id"])
+            name = names.get(call_indexes.get(index, index))
+            if name is None or name == pair_id(item):
+                yield item
+            else:
+                yield {**item, "call_id" if isinstance(item.get("call_id"), str) else "id": name}
+
+    return lambda items: rename(items) if names or any(map(_is_call, items)) else items
 
 
 def _is_call(item: Item) -> bool:
@@ -121,14 +128,24 @@ def _is_call(item: Item) -> bool:
     return (kind in OUTPUT_BY_CLIENT_CALL or is_client_search) and isinstance(item.get("call_id"), str)
 
 
+_CALLS = where(_is_call)
+
+
 class CallIdRenamer:
     """Gives the calls of one answer ids that no call of its input and no earlier call of the answer has."""
 
     def __init__(self, items: Sequence[Item], form: CallIdForm = ANY_SERVER) -> None:
-        self._ids = _CallIds(form)
-        self.input = _rename_calls(items, self._ids)
-        """The input as it is sent: `unique_call_ids`."""
+        self._items, self._form = items, form
+        self.input = unique_call_ids(items, form)
+        """The input as it is sent."""
         self._names: dict[str, dict[Json, str]] = {}  # by the server's id, and by output_index
+
+    @cached_property
+    def _ids(self) -> _CallIds:
+        ids = _CallIds(self._form)
+        for index in derive(self._items, _CALLS):
+            ids.add(self._items[index]["call_id"])
+        return ids
 
     def rename_event(self, event: StreamEvent) -> StreamEvent:
         """Return an event of the answer with the ids that its calls have for clients."""

@@ -315,7 +315,7 @@ def to_resendable(item: Item) -> Item | None:
 
     Reasoning that is not encrypted exists only at the server that made it.
     """
-    kind = "message" if item.get("type") == "message" else item_type(item)
+    kind = item_type(item)
     if kind == "reasoning" and not item.get(ENCRYPTED_FIELD):
         return None
     item = with_json_arguments(item) if kind == "function_call" else item

@@ -7,7 +7,9 @@ A call made by a hosted program names that program.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import NamedTuple
 
 from convo.history.items import (
     CLIENT_OUTPUT_TYPES,
@@ -21,6 +23,7 @@ from convo.history.items import (
     is_incomplete_item,
     item_type,
 )
+from convo.history.tree import derive
 
 OUTPUT_BY_HOSTED_CALL: Mapping[str, str] = {
     "tool_search_call": "tool_search_output",
@@ -65,20 +68,35 @@ def call_index_by_output(items: Sequence[Item]) -> dict[int, int]:
     A further output of a call that has one belongs to the same call. Outputs without a call have -1 minus the index of
     the first of them that has this type and id.
     """
-    calls, call_indexes = _OpenCalls(), dict[int, int]()
-    for index, item in enumerate(items):
-        kind = "message" if item.get("type") == "message" else item_type(item)
-        is_end = False  # of a response
-        if kind in ALL_PAIRS:
-            calls.add(index, (ALL_PAIRS[kind], pair_id(item)))
-            is_end = is_incomplete_item(item)
-        elif kind in _OUTPUT_TYPES:
-            call_indexes[index] = calls.close(index, (kind, pair_id(item)))
-            is_end = call_indexes[index] >= 0 and kind in (*CLIENT_OUTPUT_TYPES, MCP_APPROVAL_RESPONSE)
-        elif kind == "message":
-            is_end = item.get("role") != "assistant"
-        calls.response_number += is_end
-    return call_indexes
+    return {pair.output_index: pair.call_index for pair in derive(items, make_pair_step)}
+
+
+class Pair(NamedTuple):
+    """An output, its index, and the index of its call as in `call_index_by_output`."""
+
+    output_index: int
+    call_index: int
+    output: Item
+
+
+def make_pair_step() -> Callable[[Iterable[Item]], Iterator[Pair]]:
+    """Return a step of `derive` for the outputs."""
+    calls, indexes = _OpenCalls(), count()
+
+    def step(items: Iterable[Item]) -> Iterator[Pair]:
+        for item, index in zip(items, indexes, strict=False):
+            kind = item_type(item)
+            if kind in ALL_PAIRS:
+                calls.add(index, (ALL_PAIRS[kind], pair_id(item)))
+                calls.response_number += is_incomplete_item(item)
+            elif kind in _OUTPUT_TYPES:
+                call_index = calls.close(index, (kind, pair_id(item)))
+                calls.response_number += call_index >= 0 and kind in (*CLIENT_OUTPUT_TYPES, MCP_APPROVAL_RESPONSE)
+                yield Pair(index, call_index, item)
+            elif kind == "message":
+                calls.response_number += item.get("role") != "assistant"
+
+    return step
 
 
 _OUTPUT_TYPES = frozenset(ALL_PAIRS.values())

@@ -10,8 +10,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
+from itertools import count
 from operator import is_
-from typing import Any, NamedTuple, NewType, TypeVar, overload
+from typing import Any, NamedTuple, NewType, TypeAlias, TypeVar, overload
 
 from convo.errors import Conflict
 from convo.history.canonical import Hash, digest, item_hash
@@ -31,13 +32,17 @@ class _SharedList(list[Element]):
         self.derived: dict[Hashable, _Derived] = {}
 
 
+MakeStep: TypeAlias = Callable[..., Callable[[Sequence[Element]], Iterable[Result]]]
+"""Returns a step: a function that is called with one part of a sequence after the other, and returns its results."""
+
+
 class _Derived(NamedTuple):
-    """A sequence derived from a shared list: `ends[n]` is the number of results of its first n elements."""
+    """The results of a step for the first `length` elements of a shared list."""
 
     arguments: tuple[Hashable, ...]
     step: Callable[[Any], Iterable[Any]]
-    results: _SharedList[Any]
-    ends: list[int]
+    length: int
+    results: "Prefix[Any]"
 
 
 class Prefix(Sequence[Element]):
@@ -49,23 +54,21 @@ class Prefix(Sequence[Element]):
         self._shared = _SharedList(elements)
         self._count = len(self._shared)
 
-    def derive(
-        self, make_step: Callable[..., Callable[[Element], Iterable[Result]]], *arguments: Hashable
-    ) -> "Prefix[Result]":
-        """Return what a step returns for each element; longer sequences with the same list add only new elements.
+    def derive(self, make_step: MakeStep[Element, Result], *arguments: Hashable) -> "Prefix[Result]":
+        """Return the results of a step; those of a shorter sequence with the same list are not made again.
 
-        make_step:  returns a step, which is called with one element after the other and may keep a state
-        arguments:  of `make_step`; the results with the last ones are kept
+        arguments:  of `make_step`; only the results with the last ones are kept
         """
-        # taken out while it changes: a step may raise, and another thread derives its own
+        # taken out while it changes: a step may raise, and another thread makes its own
         derived = self._shared.derived.pop(make_step, None)
-        if derived is None or derived.arguments != arguments:
-            derived = _Derived(arguments, make_step(*arguments), _SharedList(), [0])
-        for element in self._shared[len(derived.ends) - 1 : self._count]:
-            derived.results.extend(derived.step(element))
-            derived.ends.append(len(derived.results))
+        if derived is None or derived.arguments != arguments or derived.length > self._count:
+            derived = _Derived(arguments, make_step(*arguments), 0, Prefix())
+        if derived.length < self._count:
+            new = list(derived.step(self._shared[derived.length : self._count]))
+            results = derived.results.append(new) if new else derived.results
+            derived = _Derived(arguments, derived.step, self._count, results)
         self._shared.derived[make_step] = derived
-        return Prefix._from_shared(derived.results, derived.ends[self._count])
+        return derived.results
 
     def first(self, count: int) -> "Prefix[Element]":
         """Return the first `count` elements, or all where there are fewer."""
@@ -120,6 +123,23 @@ class Prefix(Sequence[Element]):
 
     def __repr__(self) -> str:
         return f"Prefix({tuple(self)!r})"
+
+
+def derive(elements: Sequence[Element], make_step: MakeStep[Element, Result], *arguments: Hashable) -> Prefix[Result]:
+    """Return the results of a step for any sequence; only those of a `Prefix` are kept."""
+    if isinstance(elements, Prefix):
+        return elements.derive(make_step, *arguments)
+    return Prefix(make_step(*arguments)(elements))
+
+
+def where(predicate: Callable[[Item], object]) -> MakeStep[Item, int]:
+    """Return a `make_step` for the indexes of the items for which `predicate` is true."""
+
+    def make_step() -> Callable[[Sequence[Item]], list[int]]:
+        indexes = count()
+        return lambda items: [index for item, index in zip(items, indexes, strict=False) if predicate(item)]
+
+    return make_step
 
 
 Key = NewType("Key", str)

@@ -11,10 +11,11 @@ compaction item of another issuer is rejected.
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
+from itertools import chain
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import quote
 
@@ -22,6 +23,7 @@ from convo.config.sections import PROVIDER_EXTRA_FIELDS
 from convo.errors import EndpointFault, InputFault, KeyRefused, StreamBroken, Unreachable, Unsupported
 from convo.history.items import OUTPUT_BY_CLIENT_CALL, Item, Json, StreamEvent, item_type
 from convo.history.pairing import call_index_by_output
+from convo.history.tree import derive
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +230,7 @@ def group_by_role(items: Iterable[Item]) -> list[RoleGroup]:
     ordered: list[tuple[bool, Item]] = []
     open_outputs: list[tuple[bool, Item]] = []  # of the calls in the open group
     for index, item in enumerate(history):
-        kind = "message" if item.get("type") == "message" else item_type(item)
+        kind = item_type(item)
         is_assistant = item.get("role") == "assistant" if kind == "message" else kind in _ASSISTANT_TYPES
         if not is_assistant:
             ordered += open_outputs
@@ -329,6 +331,14 @@ def is_issued_by(item: Item, issuer: IssuerTag) -> bool:
     """Whether the item's encrypted content has the tag of `issuer`."""
     encrypted = item.get(ENCRYPTED_CONTENT)
     return isinstance(encrypted, str) and encrypted.startswith((issuer, issuer.opaque))
+
+
+class EncodedOnce(list[Json]):
+    """A list in the body of a request; the elements of its parts that are a `Prefix` are encoded once."""
+
+    def __init__(self, *parts: Sequence[Json]) -> None:
+        super().__init__(chain.from_iterable(parts))
+        self.parts = parts
 
 
 def untag_items(
@@ -440,28 +450,32 @@ def list_ignored_parameters(
             )
 
 
-def list_ignored_item_fields(items: Iterable[Item], *, detailed_parts: Collection[str] = ()) -> Iterator[str]:
+def list_ignored_item_fields(items: Sequence[Item], *, detailed_parts: Collection[str] = ()) -> Sequence[str]:
     """List the fields of items that a translation drops.
 
     detailed_parts:  the types of the parts whose `detail` is sent
     """
-    for item in items:
-        kind = "message" if item.get("type") == "message" else item_type(item)
-        if kind == "reasoning":
-            continue
-        known_fields = _ITEM_FIELDS.get(kind)
-        if known_fields is not None and not item.keys() <= known_fields:
-            for name in list_unknown_fields(item, known_fields):
+    return derive(items, _make_ignored_fields_step, *detailed_parts)
+
+
+def _make_ignored_fields_step(*detailed_parts: str) -> Callable[[Sequence[Item]], Iterator[str]]:
+    def step(items: Sequence[Item]) -> Iterator[str]:
+        for item in items:
+            if item.get("type") == "reasoning":
+                continue
+            known_fields = _ITEM_FIELDS.get(item_type(item))
+            for name in () if known_fields is None else list_unknown_fields(item, known_fields):
                 if _DEFAULT_ITEM_FIELDS.get(name) != item[name]:
-                    yield f"input.{kind}.{name}"
-        for parts in (item.get("content"), item.get("output")) if kind in _ITEM_TYPES_WITH_PARTS else ():
-            for part in parts if isinstance(parts, list) else ():
-                if isinstance(part, Mapping):
-                    for name, value in part.items():
-                        if name not in _PART_FIELDS and value not in _EMPTY_VALUES:
+                    yield f"input.{item_type(item)}.{name}"
+            for parts in (item.get("content"), item.get("output")) if item_type(item) in _ITEM_TYPES_WITH_PARTS else ():
+                for part in parts if isinstance(parts, list) else ():
+                    if isinstance(part, Mapping):
+                        for name in list_unknown_fields(part, _PART_FIELDS):
                             yield f"input.{part.get('type')}.{name}"
-                    if part.get("detail") not in (None, "auto") and part.get("type") not in detailed_parts:
-                        yield f"input.{part.get('type')}.detail"
+                        if part.get("detail") not in (None, "auto") and part.get("type") not in detailed_parts:
+                            yield f"input.{part.get('type')}.detail"
+
+    return step
 
 
 def list_unknown_fields(value: Mapping[str, Json], known_fields: Collection[str]) -> Iterator[str]:

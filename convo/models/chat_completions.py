@@ -10,7 +10,7 @@ a part of the text.
 """
 
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Literal
@@ -21,8 +21,9 @@ from convo.config.sections import PROVIDER_EXTRA_FIELDS, CustomTools, HostedTool
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.config.values import Secret
 from convo.errors import InputFault, StreamBroken, Unsupported
-from convo.history.items import Json, StreamEvent
+from convo.history.items import Item, Json, StreamEvent
 from convo.history.records import SERVICE_TIER
+from convo.history.tree import derive
 from convo.models.answer import AnswerTranslator, Call, Piece, PieceKind
 from convo.models.base import (
     INCLUDE_ENCRYPTED_REASONING,
@@ -317,9 +318,13 @@ def list_ignored_chat_fields(
     if issuer is NO_ISSUER and INCLUDE_ENCRYPTED_REASONING in (request.parameters.get("include") or ()):
         names.append(f"include.{INCLUDE_ENCRYPTED_REASONING}")
     names += [*mapped.ignored, *list_ignored_item_fields(request.input, detailed_parts=("input_image",))]
-    if any(item.get("type") == "reasoning" and not is_issued_by(item, issuer) for item in request.input):
+    if derive(request.input, _make_unsent_reasoning_step, issuer):
         names.append("input.reasoning")
     return tuple(dict.fromkeys(names))
+
+
+def _make_unsent_reasoning_step(issuer: IssuerTag) -> Callable[[Sequence[Item]], list[Item]]:
+    return lambda items: [item for item in items if item.get("type") == "reasoning" and not is_issued_by(item, issuer)]
 
 
 def build_chat_body(

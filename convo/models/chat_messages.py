@@ -18,6 +18,7 @@ call, tagged with its issuer: base64 of NUL and a JSON object, or of the text of
 
 import json
 from base64 import b64decode, b64encode
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from convo.errors import InputFault, Unsupported
@@ -26,14 +27,18 @@ from convo.history.items import (
     CLIENT_OUTPUT_TYPES,
     Item,
     Json,
+    is_assistant_message,
     is_client_call,
     is_user_message,
     item_type,
     with_json_arguments,
 )
+from convo.history.pairing import make_pair_step
+from convo.history.tree import derive
 from convo.models.base import (
     ENCRYPTED_CONTENT,
     NO_ISSUER,
+    EncodedOnce,
     IssuerTag,
     RoleGroup,
     group_by_role,
@@ -47,7 +52,7 @@ _ROLES = {"user": "user", "system": "system", "developer": "system"}
 
 
 def build_chat_messages(
-    items: Iterable[Item],
+    items: Sequence[Item],
     model_label: str,
     instructions: str | None = None,
     *,
@@ -63,7 +68,65 @@ def build_chat_messages(
     Raises Unsupported for an item, role or part that chat completions cannot represent, InputFault for an item or part
     that lacks a required field.
     """
-    messages = [{"role": "system", "content": instructions}] if instructions else []
+    system = [{"role": "system", "content": instructions}] if instructions else []
+    if derive(items, _make_late_output_step):
+        return [*system, *_convert(items, model_label, issuer, needs_reasoning=needs_reasoning)]
+    starts = derive(items, _make_turn_start_step)
+    earlier = derive(items, _make_turn_step, model_label, issuer, needs_reasoning)
+    last_turn = items[starts[-1] if starts else 0 :]
+    return EncodedOnce(system, earlier, _convert(last_turn, model_label, issuer, needs_reasoning=needs_reasoning))
+
+
+def _make_turn_start_step() -> Callable[[Sequence[Item]], list[int]]:
+    """Return a step of `derive` with the indexes at which turns begin that are converted by themselves."""
+    is_after_answer, start = False, 0
+
+    def step(items: Sequence[Item]) -> list[int]:
+        nonlocal is_after_answer, start
+        starts = []
+        for index, item in enumerate(items, start):
+            if is_after_answer and is_user_message(item):
+                starts.append(index)
+            is_after_answer = is_assistant_message(item)
+        start += len(items)
+        return starts
+
+    return step
+
+
+def _make_turn_step(
+    model_label: str, issuer: IssuerTag, needs_reasoning: bool
+) -> Callable[[Sequence[Item]], list[ChatMessage]]:
+    """Return a step of `derive` with the messages of the turns that have ended."""
+    find_starts, last_turn, start = _make_turn_start_step(), list[Item](), 0
+
+    def step(items: Sequence[Item]) -> list[ChatMessage]:
+        nonlocal last_turn, start
+        starts = find_starts(items)
+        last_turn += items
+        if not starts:
+            return []
+        ended, last_turn, start = last_turn[: starts[-1] - start], last_turn[starts[-1] - start :], starts[-1]
+        return _convert(ended, model_label, issuer, needs_reasoning=needs_reasoning)
+
+    return step
+
+
+def _make_late_output_step() -> Callable[[Sequence[Item]], list[int]]:
+    """Return a step of `derive` with the indexes of outputs whose call belongs to an earlier turn."""
+    find_starts, pair, starts = _make_turn_start_step(), make_pair_step(), [0]
+
+    def step(items: Sequence[Item]) -> list[int]:
+        starts.extend(find_starts(items))
+        return [
+            index for index, call_index, _ in pair(items) if 0 <= call_index < starts[bisect_right(starts, index) - 1]
+        ]
+
+    return step
+
+
+def _convert(items: Iterable[Item], model_label: str, issuer: IssuerTag, *, needs_reasoning: bool) -> list[ChatMessage]:
+    messages: list[ChatMessage] = []
     for turn in _split_at_user_messages(group_by_role(items)):
         has_calls = any(item.get("type") != "message" and is_client_call(item) for _, group in turn for item in group)
         for is_assistant, group in turn:
@@ -145,7 +208,7 @@ def _assistant_messages(
     fields: dict[str, Json] = {REASONING_CONTENT: ""} if has_calls and needs_reasoning else {}
     call_fields: dict[str, Json] = {}
     for item in items:
-        kind = "message" if item.get("type") == "message" else item_type(item)
+        kind = item_type(item)
         if kind == "message":
             texts.append(_message_text(item, model_label))
         elif kind == "reasoning":
@@ -191,7 +254,7 @@ def _tool_and_user_messages(items: Sequence[Item], model_label: str) -> list[Cha
     media: list[Json] = []
     others: list[tuple[str, Item]] = []
     for item in items:
-        kind = "message" if item.get("type") == "message" else item_type(item)
+        kind = item_type(item)
         if kind not in CLIENT_OUTPUT_TYPES:
             others.append((kind, item))
             continue

@@ -19,7 +19,16 @@ import sys
 import zlib
 from codecs import BOM_UTF8
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -38,6 +47,8 @@ from convo.errors import EndpointFault, InvalidSettings, KeyRefused, LimitReache
 from convo.history.canonical import STRICT_JSON_DECODER
 from convo.history.items import Json
 from convo.history.records import Scope
+from convo.history.tree import derive
+from convo.models.base import EncodedOnce
 from convo.models.errors import ErrorContext, fault_from_response, map_provider_errors
 from convo.usage.model_info import REFUSED_FIELDS, describe_refused_field
 
@@ -72,6 +83,24 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=
 Transport: TypeAlias = "HttpxTransport | AiohttpTransport"
 HttpResponse: TypeAlias = "Response | AiohttpResponse"
 """A response whose body is not read yet. Reading it raises the errors of httpx2, LimitReached and StreamBroken."""
+
+
+def encode_body(body: Mapping[str, Json]) -> bytes:
+    """Encode the body of a request, of megabytes after many turns: its pieces are joined once."""
+    pieces: list[bytes | memoryview] = []
+    for name, value in body.items():
+        pieces.append(f"{',' if pieces else '{'}{_ENCODER.encode(name)}:".encode())
+        if isinstance(value, EncodedOnce):
+            elements = (element for part in value.parts for element in derive(part, _make_encode_step))
+            pieces += [b"[", *[piece for element in elements for piece in (b",", element)][1:], b"]"]
+        else:
+            pieces.append(_ENCODER.encode(value).encode())
+    return b"".join([*pieces, b"}"])
+
+
+def _make_encode_step() -> Callable[[Sequence[Json]], list[memoryview]]:
+    """Return a step of `derive`: each part of a list is encoded at once, without brackets."""
+    return lambda values: [memoryview(_ENCODER.encode(values).encode())[1:-1]] if values else []
 
 
 class SSEClient:
@@ -233,7 +262,7 @@ class SSEClient:
         url = f"{self._base_url}{path}?{urlencode(parameters)}" if parameters else f"{self._base_url}{path}"
         all_headers = {**self._headers, **headers} if headers else self._headers
         with map_provider_errors(context):
-            content = body if isinstance(body, bytes | None) else _ENCODER.encode(body).encode()
+            content = body if isinstance(body, bytes | None) else encode_body(body)
             method = "GET" if content is None else "POST"
             return await self._transport.send(method, url, all_headers, content, is_streamed=is_streamed)
 

@@ -6,7 +6,7 @@ except for the server's own response fields.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing, suppress
 
 from convo.config.sections import PROVIDER_EXTRA_FIELDS
@@ -15,12 +15,14 @@ from convo.errors import EndpointFault, StreamBroken, StreamCut
 from convo.history.accumulator import ITEM_EVENTS, SERVER_TERMINAL_EVENTS, START_EVENTS, TERMINAL_EVENTS
 from convo.history.items import Item, Json, StreamEvent, to_resendable
 from convo.history.records import COMPARISON_FIELD, UPSTREAM_ID, pick_reported_fields
+from convo.history.tree import derive
 from convo.models.base import (
     ENCRYPTED_CONTENT,
     INCLUDE_ENCRYPTED_REASONING,
     OPENAI_RESPONSES_EXTRA_FIELDS,
     RESPONSE_PARAMETERS,
     UNSUPPORTED_STATUSES,
+    EncodedOnce,
     HostedToolsUse,
     IssuerTag,
     ListedModels,
@@ -268,7 +270,7 @@ def list_ignored_responses_fields(
     ]
     if (request.parameters.get("prompt_cache_options") or {}).get(COMPARISON_FIELD) and not request.comparison_id:
         names.append(f"prompt_cache_options.{COMPARISON_FIELD}")
-    if any(item.get("type") == "reasoning" and not _is_reasoning_sent(item, issuer) for item in request.input):
+    if derive(request.input, _make_unsent_reasoning_step, issuer):
         names.append("input.reasoning")
     return tuple(names)
 
@@ -279,6 +281,12 @@ def _with_own_comparison(options: Mapping[str, Json], comparison_id: str | None)
         return dict(options)
     others = {name: value for name, value in options.items() if name != COMPARISON_FIELD}
     return {**others, COMPARISON_FIELD: comparison_id} if comparison_id else others
+
+
+def _make_unsent_reasoning_step(issuer: IssuerTag) -> Callable[[Sequence[Item]], list[Item]]:
+    return lambda items: [
+        item for item in items if item.get("type") == "reasoning" and not _is_reasoning_sent(item, issuer)
+    ]
 
 
 def _is_reasoning_sent(item: Item, issuer: IssuerTag) -> bool:
@@ -301,14 +309,21 @@ def _common_fields(request: ModelRequest, issuer: IssuerTag, model_label: str) -
     instructions: dict[str, Json] = {} if request.instructions is None else {"instructions": request.instructions}
     return {
         "model": request.model,
-        **({"input": _input_items(request, issuer, model_label)} if request.input else {}),
+        **(
+            {"input": EncodedOnce(derive(request.input, _make_input_step, issuer, model_label))}
+            if request.input
+            else {}
+        ),
         **instructions,
     }
 
 
-def _input_items(request: ModelRequest, issuer: IssuerTag, model_label: str) -> list[Item]:
-    items = (to_resendable(item) for item in untag_items(request.input, issuer, model_label, keep_untagged=True))
-    return [item for item in items if item is not None]
+def _make_input_step(issuer: IssuerTag, model_label: str) -> Callable[[Sequence[Item]], list[Item]]:
+    def step(items: Sequence[Item]) -> list[Item]:
+        sent = (to_resendable(item) for item in untag_items(items, issuer, model_label, keep_untagged=True))
+        return [item for item in sent if item is not None]
+
+    return step
 
 
 def _include_values(request: ModelRequest) -> list[str]:

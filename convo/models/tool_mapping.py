@@ -29,6 +29,7 @@ from convo.config.sections import HostedTools
 from convo.errors import InputFault, Unsupported
 from convo.history.items import Item, Json, get_call_id, item_type
 from convo.history.pairing import call_index_by_output, pair_id
+from convo.history.tree import derive, where
 from convo.models.base import ModelRequest, list_unknown_fields, read_required_str
 
 ToolKind: TypeAlias = Literal["function", "custom", "local_shell", "shell", "apply_patch", "tool_search"]
@@ -89,16 +90,16 @@ def map_request(
     """
     ignored: list[str] = []
     parameters = dict(request.parameters)
-    others = [item for item in request.input if item.get("type") not in _UNMAPPED_TYPES]
-    if not others and "tools" not in parameters and "tool_choice" not in parameters:
+    special_items = [request.input[index] for index in derive(request.input, _SPECIAL_ITEMS)]
+    if not special_items and "tools" not in parameters and "tool_choice" not in parameters:
         return MappedRequest(request, {}, ())
-    for item in others:
+    for item in special_items:
         if item_type(item) == "configuration_update":
             _apply_configuration_update(item, parameters)
 
     tools = [
         *(parameters.get("tools") or ()),
-        *(tool for item in others if item_type(item) == "additional_tools" for tool in _tool_list(item)),
+        *(tool for item in special_items if item_type(item) == "additional_tools" for tool in _tool_list(item)),
     ]
     collector = _ToolCollector(
         model_label,
@@ -109,7 +110,7 @@ def map_request(
     collector.add(tools, hosted_tools)
     if hosted_tools == "auto" and not collector.offers and (search := next(filter(_is_web_search, tools), None)):
         raise _unsupported_hosted_tool(model_label, f"{search['type']} tools as the only tools", "tools")
-    for item in others:
+    for item in special_items:
         if item_type(item) == "tool_search_output":
             collector.add(_tool_list(item), "omit", is_loaded=True)
     offers = collector.offers
@@ -137,18 +138,15 @@ def map_request(
         request=replace(
             request,
             input=_map_items(request.input, names, model_label, has_custom_tools=has_custom_tools)
-            if others
+            if special_items
             else request.input,
             parameters=parameters,
         ),
         tools={
             names.by_tool[tool]: tool for tool, _ in offers if tool.kind != "function" or tool.namespace is not None
         },
-        ignored=(*ignored, *_list_unsent_note_fields(others)),
+        ignored=(*ignored, *_list_unsent_note_fields(special_items)),
     )
-
-
-_UNMAPPED_TYPES = ("message", "reasoning")
 
 
 def _apply_configuration_update(item: Item, parameters: dict[str, Json]) -> None:
@@ -516,12 +514,22 @@ APPLIED_ITEM_TYPES = frozenset({"additional_tools", "configuration_update"})
 """Items that change the request; the model is not sent them."""
 
 
+_SPECIAL_ITEMS = where(
+    lambda item: (
+        item_type(item) not in ("message", "reasoning", "function_call", "function_call_output")
+        or "namespace" in item
+        or (item_type(item) == "function_call_output" and get_call_id(item) is None)
+    )
+)
+"""The items that `_map_items` replaces, and those that change the tools or the parameters."""
+
+
 def _map_items(items: Sequence[Item], names: _FunctionNames, model_label: str, *, has_custom_tools: bool) -> list[Item]:
     call_indexes = call_index_by_output(items)
     paired = {*call_indexes.values(), *(index for index, call in call_indexes.items() if call >= 0)}
     mapped: list[Item] = []
     for index, item in enumerate(items):
-        kind = "message" if item.get("type") == "message" else item_type(item)
+        kind = item_type(item)
         if kind in APPLIED_ITEM_TYPES:
             continue
         if kind in ("tool_search_call", "tool_search_output") and (pair_id(item) is None or index not in paired):

@@ -227,7 +227,7 @@ def respond_with_compaction(compaction: CompactionInput, request: ResponseReques
     return _respond_fitted(compaction, request)
 
 
-def build_response_model_request(request: ResponseRequest, items: tuple[Item, ...], name: str) -> ModelRequest:
+def build_response_model_request(request: ResponseRequest, items: Sequence[Item], name: str) -> ModelRequest:
     """Build the model request; `name` is the provider's own name for the model.
 
     `truncation` is left out: the endpoint truncates the input itself.
@@ -236,7 +236,7 @@ def build_response_model_request(request: ResponseRequest, items: tuple[Item, ..
     return ModelRequest(name, items, request.instructions, parameters)
 
 
-async def build_model_input(history: Sequence[Item], deps: EndpointDeps) -> tuple[Item, ...]:
+async def build_model_input(history: Sequence[Item], deps: EndpointDeps) -> Sequence[Item]:
     """Return the items of `history` that the model receives.
 
     Raises RequestRefused if encrypted content cannot be decrypted here.

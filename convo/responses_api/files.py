@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from convo.endpoints.base import FilePage, SortOrder
 from convo.errors import RequestRefused
 from convo.history.items import Item, Json
+from convo.history.tree import derive, where
 from convo.responses_api import errors
 from convo.responses_api.validation import enum_validator, integer_validator
 from convo.stores.base import FileQuota, StoredFile
@@ -154,13 +155,8 @@ class FileResolver:
 
     def has_files(self, items: Sequence[Item]) -> bool:
         """Whether an item has a file to put inline."""
-        for item in items:
-            for field in CONTENT_FIELDS:
-                parts = item.get(field)
-                for part in parts if isinstance(parts, list) else ():
-                    if isinstance(part, dict) and part.get("type") in FILE_PARTS and self._is_resolvable(part):
-                        return True
-        return False
+        with_files = (items[index] for index in derive(items, _ITEMS_WITH_FILES))
+        return any(self._is_resolvable(part) for item in with_files for part in _file_parts(item))
 
     def _is_resolvable(self, part: Json) -> bool:
         return bool(find_file_id(part)) or (self.fetch is not None and find_url(part) is not None)
@@ -251,6 +247,14 @@ def find_url(part: Json) -> str | None:
         return None
     url = {"input_image": part.get("image_url"), "input_file": part.get("file_url")}.get(str(part.get("type")))
     return url if isinstance(url, str) and url[:8].lower().startswith(("http://", "https://")) else None
+
+
+def _file_parts(item: Item) -> list[Json]:
+    lists = [parts for field in CONTENT_FIELDS if isinstance(parts := item.get(field), list)]
+    return [part for parts in lists for part in parts if isinstance(part, dict) and part.get("type") in FILE_PARTS]
+
+
+_ITEMS_WITH_FILES = where(_file_parts)
 
 
 def is_expired(file: StoredFile, now: float) -> bool:

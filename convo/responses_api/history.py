@@ -6,9 +6,10 @@ sent to the model. An item without an id is listed under an id built from its tr
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from sys import getsizeof
+from typing import TypeAlias
 
 from convo.endpoints.base import ItemPage, SortOrder
 from convo.errors import NotFound, RequestRefused
@@ -25,9 +26,9 @@ from convo.history.items import (
     item_type,
     to_sendable,
 )
-from convo.history.pairing import call_index_by_output, output_index_by_call, pair_id
+from convo.history.pairing import Pair, make_pair_step, output_index_by_call, pair_id
 from convo.history.records import EMBEDDED_SCOPE, Link
-from convo.history.tree import Key, Path, root_key
+from convo.history.tree import Key, Path, derive, root_key, where
 from convo.responses_api import errors
 from convo.responses_api.validation import ResponseRequest, enum_validator, integer_validator, referenced_id
 from convo.stores.base import Conversation, Store, load_conversation
@@ -89,8 +90,8 @@ class HistoryCache:
         self._entries, self._bytes = {}, 0
 
 
-def _make_size_step() -> Callable[[Item], tuple[int]]:
-    return lambda item: (ITEM_OVERHEAD_BYTES + 2 * getsizeof(repr(item)),)
+def _make_size_step() -> Callable[[Sequence[Item]], list[int]]:
+    return lambda items: [ITEM_OVERHEAD_BYTES + 2 * getsizeof(repr(item)) for item in items]
 
 
 async def load_request_history(
@@ -218,34 +219,59 @@ def check_call_pairs(items: Sequence[Item]) -> None:
 
     Raises RequestRefused for an output without an earlier call, a second output of one call, or a call without one.
     """
-    call_indexes = call_index_by_output(items)
-    with_output: set[int] = set()
-    for index, call_index in call_indexes.items():
-        call_id, name = pair_id(items[index]), describe_item_type(items[index])
-        if call_id is None or not is_client_output(items[index]):
-            continue
-        if call_index < 0:
-            raise errors.missing_tool_call_error(name, call_id)
-        if call_index in with_output:
-            raise errors.duplicate_tool_output_error(name, call_id)
-        with_output.add(call_index)
-    for index, item in enumerate(items):
-        if "call_id" not in item or index in with_output or not is_client_call(item) or is_incomplete_item(item):
-            continue
-        if (call_id := pair_id(item)) is not None:
-            raise errors.missing_tool_output_error(describe_item_type(item), call_id)
+    pairs = derive(items, make_pair_step)
+    for make_error, name, call_id in derive(pairs, _make_output_error_step):
+        raise make_error(name, call_id)
+    if open_calls := set(derive(items, _CALLS_WITH_ID)).difference(pair.call_index for pair in pairs):
+        call = items[min(open_calls)]
+        raise errors.missing_tool_output_error(describe_item_type(call), str(pair_id(call)))
 
 
-def remove_incomplete_items(items: Sequence[Item]) -> tuple[Item, ...]:
+_OutputError: TypeAlias = tuple[Callable[[str, str], RequestRefused], str, str]
+
+
+def _make_output_error_step() -> Callable[[Sequence[Pair]], Iterator[_OutputError]]:
+    with_output = set[int]()
+
+    def step(pairs: Sequence[Pair]) -> Iterator[_OutputError]:
+        for _, call_index, item in pairs:
+            call_id, name = pair_id(item), describe_item_type(item)
+            if call_id is None or not is_client_output(item):
+                continue
+            if call_index < 0:
+                yield errors.missing_tool_call_error, name, call_id
+            elif call_index in with_output:
+                yield errors.duplicate_tool_output_error, name, call_id
+            with_output.add(call_index)
+
+    return step
+
+
+_CALLS_WITH_ID = where(lambda item: is_client_call(item) and pair_id(item) is not None and not is_incomplete_item(item))
+_INCOMPLETE_ITEMS = where(is_incomplete_item)
+_INCOMPLETE_CALLS = where(lambda item: is_client_call(item) and is_incomplete_item(item))
+
+
+def remove_incomplete_items(items: Sequence[Item]) -> Sequence[Item]:
     """Return `items` without incomplete parts: of a partial response its text stays, a partial call is left out."""
-    if not any(map(is_incomplete_item, items)):
-        return tuple(items)
+    if not derive(items, _INCOMPLETE_ITEMS):
+        return items
+    if not derive(items, _INCOMPLETE_CALLS):
+        return derive(items, _make_complete_step)
     with_output = output_index_by_call(items)
     parts = (
         _complete_part(item, has_output=index in with_output) if is_incomplete_item(item) else item
         for index, item in enumerate(items)
     )
     return tuple(item for item in parts if item is not None)
+
+
+def _make_complete_step() -> Callable[[Sequence[Item]], Iterator[Item]]:
+    def step(items: Sequence[Item]) -> Iterator[Item]:
+        parts = (_complete_part(item, has_output=False) if is_incomplete_item(item) else item for item in items)
+        return (part for part in parts if part is not None)
+
+    return step
 
 
 def _complete_part(item: Item, *, has_output: bool) -> Item | None:

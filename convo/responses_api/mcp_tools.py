@@ -10,7 +10,7 @@ client's at a public `server_url`. A server of the Responses API gets all other 
 
 import json
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,6 +20,7 @@ from typing import Any
 from convo.endpoints.base import IsSteered
 from convo.errors import RequestRefused
 from convo.history.items import Item, Json, StreamEvent, is_client_call, item_type
+from convo.history.tree import derive, where
 from convo.models.base import HostedToolsUse, Model, ModelRequest
 from convo.responses_api import errors
 from convo.responses_api.mcp_client import (
@@ -145,11 +146,10 @@ class McpPlan:
 
 def has_mcp(request: ModelRequest) -> bool:
     """Whether a request has `mcp` tools or items."""
-    return any(map(_is_mcp, request.parameters.get("tools") or ())) or _has_mcp_items(request.input)
+    return any(map(_is_mcp, request.parameters.get("tools") or ())) or bool(derive(request.input, _MCP_ITEMS))
 
 
-def _has_mcp_items(items: Iterable[Item]) -> bool:
-    return any(str(item.get("type")).startswith(MCP_ITEM_PREFIX) for item in items)
+_MCP_ITEMS = where(lambda item: str(item.get("type")).startswith(MCP_ITEM_PREFIX))
 
 
 def plan_mcp(request: ModelRequest, options: McpOptions, hosted_tools: HostedToolsUse) -> McpPlan:
@@ -172,7 +172,7 @@ def plan_mcp(request: ModelRequest, options: McpOptions, hosted_tools: HostedToo
             )
         else:
             servers[server.label] = server
-    has_items = _has_mcp_items(request.input)
+    has_items = bool(derive(request.input, _MCP_ITEMS))
     if not servers and not has_items:
         return McpPlan(request, servers)
     parameters = dict(request.parameters)

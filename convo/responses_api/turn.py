@@ -98,8 +98,9 @@ async def prepare_turn(
     history = last_history or await load_request_history(request, deps.store, deps.histories)
     referenced = await resolve_references(request.items, history.item_ids, deps.store)
     new_items = select_new_items(request.items, history.item_ids, referenced)
-    path = history.path.append(strip_item_secrets(new_items))
-    items = (*history.path.items, *new_items)
+    stored_items = strip_item_secrets(new_items)
+    path = history.path.append(stored_items)
+    items = path.items if stored_items == new_items else history.path.items.append(new_items)
     check_call_pairs(items)
     if deps.options.strict:
         check_strict_input(request.items, history.item_ids, items)

@@ -10,11 +10,12 @@ Each item adds four tokens for its role and its bounds.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple, Protocol, cast
 
 from convo.history.items import Item, Json, searchable_text
+from convo.history.tree import derive
 
 TOKENIZER_ENCODING = "o200k_base"
 
@@ -62,11 +63,13 @@ def count_item_tokens(items: Sequence[Item]) -> tuple[int, ...]:
     )
 
 
-def max_token_count(items: Iterable[Item], instructions: str | None = None, tools: Json = None) -> int:
+def max_token_count(items: Sequence[Item], instructions: str | None = None, tools: Json = None) -> int:
     """Return an upper bound of `count_tokens` without counting: a token is at least one byte."""
-    return sum(ITEM_OVERHEAD_TOKENS + _max_tokens(item) for item in items) + sum(
-        map(_max_utf8_bytes, _overhead_texts(instructions, tools))
-    )
+    return sum(derive(items, _make_max_tokens_step)) + sum(map(_max_utf8_bytes, _overhead_texts(instructions, tools)))
+
+
+def _make_max_tokens_step() -> Callable[[Sequence[Item]], list[int]]:
+    return lambda items: [ITEM_OVERHEAD_TOKENS + _max_tokens(item) for item in items]
 
 
 def _overhead_texts(instructions: str | None, tools: Json) -> Iterator[str]:

@@ -47,7 +47,7 @@ class ContentReader:
 
 
 def test_a_history_without_a_compaction_item_is_unchanged() -> None:
-    assert items_shown_to_model([QUESTION, ANSWER], ContentReader()) == (QUESTION, ANSWER)
+    assert items_shown_to_model([QUESTION, ANSWER], ContentReader()) == [QUESTION, ANSWER]
     assert last_compaction_index([QUESTION, ANSWER]) is None
 
 

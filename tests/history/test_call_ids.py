@@ -61,11 +61,11 @@ def test_only_ids_of_calls_that_the_client_runs_are_replaced() -> None:
     search = {"type": "tool_search_call", "call_id": "c1", "execution": "server", "arguments": {}}
     program = {"type": "program", "call_id": "c1", "code": "f()"}
     items = [call("c1"), output("c1"), search, program, {"type": "message", "id": "c1", "role": "user", "content": ""}]
-    assert unique_call_ids(items) is items
-    assert unique_call_ids([output(LONG)]) == [output(LONG)]  # the server has its call
+    assert unique_call_ids(items) == tuple(items)
+    assert unique_call_ids([output(LONG)]) == (output(LONG),)  # the server has its call
     shell = {"type": "local_shell_call", "call_id": "c1", "action": {}}
     printed = {"type": "local_shell_call_output", "id": "c1", "output": "x"}
-    assert unique_call_ids([*items, shell, printed])[-2:] == [{**shell, "call_id": "c1_2"}, {**printed, "id": "c1_2"}]
+    assert unique_call_ids([*items, shell, printed])[-2:] == ({**shell, "call_id": "c1_2"}, {**printed, "id": "c1_2"})
 
 
 IDS = some.sampled_from(["c1", "c1_2", "c2", "a.b", "", "x" * 65, "functions.f:0", "functions.f:1", "b9mgIC84m"])
