@@ -16,12 +16,12 @@ uv installs both into a new one. To take new releases, in a commit that records 
     POST      POST /v1/responses: the eighth response of a chain, of eight text deltas. `native`: the upstream
               has the Responses API, `chat`: chat completions. `streamed`: the response is streamed, and the
               upstream sends each delta when the client has the one before it. `each event`: a further delta,
-              from the same request with 100 more
+              from the same request with 100 more. The store is SQLite's, unless the row says PostgreSQL
     chat      convo chat -q --session hi, in a new store
     resume    convo resume state.json --agent ... --approve all, of a run that paused before a tool call
     inspect   convo inspect @last, of a stored chain
 
-Each is the median of --rounds processes, 3 by default, over a SQLite store. `tests.bench.call_counts` defines
+Each is the median of --rounds processes, 3 by default. `tests.bench.call_counts` defines
 calls and resumptions. Bytes on the wire include heads and framing. From the counts of a request those of an
 idle server are subtracted, for the same time: its timers.
 """
@@ -30,13 +30,14 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -44,6 +45,7 @@ from typing import Any, TextIO, TypeAlias, cast
 
 from starlette.types import Receive, Scope, Send
 
+from tests import databases
 from tests.asgi_server import listen_on_free_port, serve_in_thread
 from tests.bench.load import Answer, Client, free_port
 from tests.bench.upstream import serve
@@ -106,7 +108,10 @@ COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], int]]] = {
 }
 """Command lines with their exit codes; the last of each row is counted."""
 
-APIS = ("native", "chat")
+APIS, ON_POSTGRES = ("native", "chat"), "POST native, PostgreSQL"
+
+LOGGED = {**databases.SETTINGS, "log_statement": "all"}
+EXECUTED = re.compile(rb" LOG:  (statement|execute )")
 
 Row: TypeAlias = dict[str, float]
 """Counts by what is counted: COLUMNS."""
@@ -210,6 +215,7 @@ class Checkout:
     ):
         self.folder, self.functions = folder, dict[str, Functions]()
         self._python, self._upstream, self._loop = python, upstream, loop
+        self._postgres_log: Path | None = None
         self._port = int(url.split(":")[2].split("/")[0])
 
     def count(self, only: str, rounds: int) -> dict[str, Row]:
@@ -223,6 +229,8 @@ class Checkout:
             for api in APIS:
                 if f"POST {api}".startswith(only[: len(f"POST {api}")]):
                     rows |= self._requests(api, number * SHIFT_S)
+            if ON_POSTGRES.startswith(only):
+                rows |= self._requests("native", number * SHIFT_S, on_postgres=True)
             found.append({name: row for name, row in rows.items() if name.startswith(only)})
         return {
             name: {column: round(median(rows[name][column] for rows in found), 1) for column in found[0][name]}
@@ -238,10 +246,14 @@ class Checkout:
             counts = workspace.count(*lines[-1])
             return self._row(name, counts) | {"to upstream": self._upstream.received}
 
-    def _requests(self, api: str, shift_s: float) -> dict[str, Row]:
-        with TemporaryDirectory() as folder:
+    def _requests(self, api: str, shift_s: float, *, on_postgres: bool = False) -> dict[str, Row]:
+        with TemporaryDirectory() as folder, ExitStack() as stack:
             workspace, port = Workspace(self._python, self.folder, Path(folder), self._port), free_port()
-            argv = ("serve", "--port", str(port), "--store", f"sqlite:{folder}/convo.db")
+            store, self._postgres_log = f"sqlite:{folder}/convo.db", None
+            if on_postgres:
+                server = stack.enter_context(databases.start_server(settings=LOGGED))
+                store, self._postgres_log = server.url(), server.folder / "log"
+            argv = ("serve", "--port", str(port), "--store", store)
             with workspace.counted(argv, serves=True) as (process, control):
                 self._await_server(process, port)
                 time.sleep(shift_s)
@@ -264,22 +276,21 @@ class Checkout:
 
     async def _count_requests(self, api: str, port: int, control: TextIO) -> dict[str, Row]:
         rows, client, idle = dict[str, Row](), await Client.connect(port), await self._idle(control)
-        for name, streamed in ((f"POST {api}", False), (f"POST {api}, streamed", True)):
-            for deltas in (DELTAS, DELTAS + MORE):
-                body: dict[str, Any] = {"model": f"{api}/m", "stream": streamed}
-                for turn in range(EARLIER):
-                    body["input"] = f"Turn {turn}: answer in {DELTAS} words."
-                    body["previous_response_id"] = (await self._post(client, body)).id
-                    await asyncio.sleep(SETTLE_S)
-                body["input"] = f"Turn {EARLIER}: answer in {deltas} words."
-                before = self._upstream.received
-                label = name if deltas == DELTAS else f"{name}, each event"
-                row, seconds, answer = await self._window(label, control, self._post(client, body))
-                row |= {column: row[column] - idle[column] * seconds for column in idle}
-                row |= {"to client": answer.size, "to upstream": self._upstream.received - before}
-                rows[label] = (
-                    row if label == name else {each: (row[each] - rows[name][each]) / MORE for each in PER_EVENT}
-                )
+        kinds = [(f"POST {api}", False, DELTAS), (f"POST {api}", False, DELTAS + MORE)]
+        kinds += [(f"{name}, streamed", True, deltas) for name, _, deltas in kinds]
+        for name, streamed, deltas in [(ON_POSTGRES, False, DELTAS)] if self._postgres_log else kinds:
+            body: dict[str, Any] = {"model": f"{api}/m", "stream": streamed}
+            for turn in range(EARLIER):
+                body["input"] = f"Turn {turn}: answer in {DELTAS} words."
+                body["previous_response_id"] = (await self._post(client, body)).id
+                await asyncio.sleep(SETTLE_S)
+            body["input"] = f"Turn {EARLIER}: answer in {deltas} words."
+            before = self._upstream.received
+            label = name if deltas == DELTAS else f"{name}, each event"
+            row, seconds, answer = await self._window(label, control, self._post(client, body))
+            row |= {column: row[column] - idle[column] * seconds for column in idle}
+            row |= {"to client": answer.size, "to upstream": self._upstream.received - before}
+            rows[label] = row if label == name else {each: (row[each] - rows[name][each]) / MORE for each in PER_EVENT}
         await client.aclose()
         return rows
 
@@ -301,12 +312,18 @@ class Checkout:
 
     async def _window(self, name: str, control: TextIO, work: Awaitable[Any]) -> tuple[Row, float, Any]:
         """Count while `work` is done and shortly after; return the counts, their duration and its result."""
+        logged = self._logged_statements()
         self._tell(control, "start")
         started_at = time.monotonic()
         result = await work
         await asyncio.sleep(SETTLE_S)
         counts, seconds = self._tell(control, "stop"), time.monotonic() - started_at
+        counts["statements"] += self._logged_statements() - logged
         return self._row(name, counts), seconds, result
+
+    def _logged_statements(self) -> int:
+        """Return how many statements PostgreSQL has executed; with SQLite none."""
+        return len(EXECUTED.findall(self._postgres_log.read_bytes())) if self._postgres_log else 0
 
     @staticmethod
     def _tell(control: TextIO, message: str) -> Any:
@@ -361,7 +378,8 @@ def table(labelled: Mapping[str, Mapping[str, Row]]) -> Iterator[str]:
     """Yield a line for each row and each labelled set of counts."""
     width = max(map(len, labelled))
     yield " " * (34 + width) + "".join(f"{column:>13}" for column in COLUMNS)
-    for name in dict.fromkeys(name for rows in labelled.values() for name in rows):
+    *_, last = labelled.values()
+    for name in last:
         for at, (label, rows) in enumerate(labelled.items()):
             figures = "".join(f"{rows.get(name, {}).get(column, 0):>13,g}" for column in COLUMNS)
             yield f"{'' if at else name:<34}{label:<{width}}{figures}"
