@@ -151,45 +151,38 @@ class SSEClient:
         errors, decoder = map_provider_errors(context), STRICT_JSON_DECODER if strict else JSON_DECODER
         sse_decoder, is_first, count = SSEDecoder(self._limits.event_bytes), True, 0
         response = await self._send(path, body, context, headers=headers, query=query)
-        with errors:
-            try:
-                if not response.is_success:
-                    raise await _read_fault(response, context)
-                async with aclosing(response.aiter_bytes()) as pieces:
-                    time_slice, clock = TimeSlice(), asyncio.get_running_loop().time
-                    waits_from = clock()
-                    async for piece in pieces:
-                        if len(piece) <= SMALL_READ_BYTES:
-                            time_slice.end += clock() - waits_from
-                        if is_first and piece.strip():
-                            is_first = False
-                            if piece.lstrip().startswith((b"{", b"[")):
-                                yield await self._read_json(piece, pieces, decoder)
-                                return
-                        for start in range(0, len(piece), READ_CHUNK_BYTES):
-                            events = sse_decoder.feed(piece[start : start + READ_CHUNK_BYTES])
-                            if clock() > time_slice.end:
-                                await time_slice.checkpoint()
-                            for data in events:
-                                if data.startswith(DONE_MARKER):
-                                    await _drain_response(pieces, context)
-                                    yield DONE_MARKER
-                                    return
-                                value = (
-                                    decoder.decode(data)
-                                    if len(data) < LARGE_EVENT_BYTES
-                                    else await parse_large_json(data, self._limits.event_bytes, decoder)
-                                )
-                                errors.is_streaming = True
-                                count += 1
-                                if count > self._limits.answer_events:
-                                    raise LimitReached("answer_events", self._limits.answer_events)
-                                yield value
-                                if clock() > time_slice.end:
-                                    await time_slice.checkpoint()
-                        waits_from = clock()
-            finally:
-                await _close(response, context)
+        async with _read_response(response, context, errors), aclosing(response.aiter_bytes()) as pieces:
+            time_slice, clock = TimeSlice(), asyncio.get_running_loop().time
+            waits_from = clock()
+            async for piece in pieces:
+                if len(piece) <= SMALL_READ_BYTES:
+                    time_slice.end += clock() - waits_from
+                if is_first and piece.strip():
+                    is_first = False
+                    if piece.lstrip().startswith((b"{", b"[")):
+                        yield await self._read_json(piece, pieces, decoder)
+                        return
+                for start in range(0, len(piece), READ_CHUNK_BYTES):
+                    events = sse_decoder.feed(piece[start : start + READ_CHUNK_BYTES])
+                    if clock() > time_slice.end:
+                        await time_slice.checkpoint()
+                    for data in events:
+                        if data.startswith(DONE_MARKER):
+                            await _drain_response(pieces, context)
+                            yield DONE_MARKER
+                            return
+                        if len(data) < LARGE_EVENT_BYTES:
+                            value = decoder.decode(data)
+                        else:
+                            value = await parse_large_json(data, self._limits.event_bytes, decoder)
+                        errors.is_streaming = True
+                        count += 1
+                        if count > self._limits.answer_events:
+                            raise LimitReached("answer_events", self._limits.answer_events)
+                        yield value
+                        if clock() > time_slice.end:
+                            await time_slice.checkpoint()
+                waits_from = clock()
 
     async def _read_json(self, start: bytes, pieces: AsyncIterator[bytes], decoder: json.JSONDecoder) -> Json:
         """Read a body that is one JSON value, and begins with `start`. Raises LimitReached, ValueError."""
@@ -207,17 +200,12 @@ class SSEClient:
         Raises EndpointFault.
         """
         response = await self._send(path, body, context, is_streamed=False)
-        try:
-            if not response.is_success:
-                raise await _read_fault(response, context)
-            with map_provider_errors(context):
-                await response.aread()
-                try:
-                    return response.json()
-                except ValueError:
-                    return response.text
-        finally:
-            await _close(response, context)
+        async with _read_response(response, context, map_provider_errors(context)):
+            await response.aread()
+            try:
+                return response.json()
+            except ValueError:
+                return response.text
 
     @asynccontextmanager
     async def send_bytes(
@@ -267,11 +255,19 @@ class SSEClient:
             return await self._transport.send(method, url, all_headers, content, is_streamed=is_streamed)
 
 
-async def _read_fault(response: HttpResponse, context: ErrorContext) -> EndpointFault:
-    """Read a response with an error status."""
-    with map_provider_errors(context):
-        await response.aread()
-    return fault_from_response(response, context)
+@asynccontextmanager
+async def _read_response(
+    response: HttpResponse, context: ErrorContext, errors: map_provider_errors
+) -> AsyncIterator[None]:
+    """Map the errors of reading a response, and close it. Raises EndpointFault for an error status."""
+    with errors:
+        try:
+            if not response.is_success:
+                await response.aread()
+                raise fault_from_response(response, context)
+            yield
+        finally:
+            await _close(response, context)
 
 
 async def _close(response: HttpResponse, context: ErrorContext) -> None:
