@@ -25,8 +25,8 @@ import sqlite3
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -43,17 +43,19 @@ class CallCounter:
         self._resumed: list[CodeType] = []
         self._statements: list[str] = []
         self._written = written_bytes()
+        self._sqlite_connect = sqlite3.connect
 
     def install(self) -> None:
-        """Profile this thread and every thread that `threading` starts from now on."""
+        """Profile this thread and every thread that `threading` starts from now on, and trace new connections."""
         threading.setprofile(self._profile)
         sys.setprofile(self._profile)
-        sqlite3.connect = partial(self._connect, sqlite3.connect)  # type: ignore[assignment]
+        sqlite3.connect = self._connect  # type: ignore[assignment]
 
     def uninstall(self) -> None:
-        """Profile neither this thread nor new ones."""
+        """Profile neither this thread nor new ones, and trace no new connection."""
         sys.setprofile(None)
         threading.setprofile(None)
+        sqlite3.connect = self._sqlite_connect
 
     def take(self) -> Mapping[str, Any]:
         """Return the counts since the last time.
@@ -81,8 +83,8 @@ class CallCounter:
         if self.active and event == "call" and (position := position_from_entry(frame)) >= 0:
             (self._resumed if position else self._called).append(frame.f_code)
 
-    def _connect(self, connect: Callable[..., sqlite3.Connection], *args: Any, **options: Any) -> sqlite3.Connection:
-        connection = connect(*args, **options)
+    def _connect(self, *args: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = self._sqlite_connect(*args, **options)
         connection.set_trace_callback(self._trace)
         return connection
 
