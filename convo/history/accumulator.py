@@ -60,8 +60,11 @@ def _message_text(item: Json) -> str:
 
 _Target: TypeAlias = tuple[str, str, str]
 
-_ARGUMENTS: _Target = ("", "", "arguments")
-"""The place of a call's arguments, as in `DELTA_TARGETS`."""
+_BUFFERED_DELTAS: Mapping[str, _Target] = {
+    **DELTA_TARGETS,
+    "response.function_call_arguments.delta": ("", "", "arguments"),
+}
+"""`DELTA_TARGETS`, and the field of a call for its arguments."""
 
 
 class ResponseAccumulator:
@@ -121,7 +124,7 @@ class ResponseAccumulator:
     def add(self, event: StreamEvent) -> None:
         """Add one event; events without output change nothing."""
         kind = event["type"]
-        target = DELTA_TARGETS.get(kind)
+        target = _BUFFERED_DELTAS.get(kind)
         if target is not None:
             buffer = self._buffers.get((event["output_index"], target))
             (buffer or self._open_buffer(event["output_index"], target)).write(event["delta"])
@@ -136,9 +139,6 @@ class ResponseAccumulator:
                 self._done_indexes.add(event["output_index"])
         elif kind in PART_ADDED_EVENTS:
             self._add_part(event["output_index"], dict(event["part"]), PART_ADDED_EVENTS[kind])
-        elif kind == "response.function_call_arguments.delta":
-            buffer = self._buffers.get((event["output_index"], _ARGUMENTS))
-            (buffer or self._open_buffer(event["output_index"], _ARGUMENTS)).write(event["delta"])
 
     def _set_item(self, index: int, item: dict[str, Json]) -> None:
         lists = {name: list(item[name]) for name in ("content", "summary") if isinstance(item.get(name), list)}
@@ -175,8 +175,7 @@ class ResponseAccumulator:
         """Set the text of the deltas in the open part, or in the call; return it."""
         name, _, field = target
         container = self._items[index][name][-1] if name else self._items[index]
-        text = buffer.getvalue()
-        container[field] = text
+        container[field] = text = buffer.getvalue()
         return text
 
     def _part_list(self, index: int, name: str) -> list[dict[str, Json]]:
