@@ -94,16 +94,14 @@ def _make_size_step() -> Callable[[Sequence[Item]], list[int]]:
     return lambda items: [ITEM_OVERHEAD_BYTES + 2 * getsizeof(repr(item)) for item in items]
 
 
-async def load_request_history(
-    request: ResponseRequest, store: Store, cache: HistoryCache | None = None
-) -> LoadedHistory:
+async def load_request_history(request: ResponseRequest, store: Store, cache: HistoryCache) -> LoadedHistory:
     """Load the history that `request` continues.
 
     Raises RequestRefused if there is no such previous response, NotFound if there is no such conversation, and
     ItemDeleted if an item of that history was deleted.
     """
     handle = request.conversation_id or request.previous_response_id
-    cached = cache.find(store.tenant, handle) if cache and handle else None
+    cached = cache.find(store.tenant, handle) if handle else None
     known_path = cached.path if cached else None
     if request.conversation_id:
         conversation = await load_conversation(store, request.conversation_id, cached.conversation if cached else None)
