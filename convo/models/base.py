@@ -13,7 +13,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from itertools import chain
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
@@ -459,23 +459,26 @@ def list_ignored_item_fields(items: Sequence[Item], *, detailed_parts: Collectio
 
 
 def _make_ignored_fields_step(*detailed_parts: str) -> Callable[[Sequence[Item]], Iterator[str]]:
-    def step(items: Sequence[Item]) -> Iterator[str]:
-        for item in items:
-            if item.get("type") == "reasoning":
-                continue
-            known_fields = _ITEM_FIELDS.get(item_type(item))
-            for name in () if known_fields is None else list_unknown_fields(item, known_fields):
-                if _DEFAULT_ITEM_FIELDS.get(name) != item[name]:
-                    yield f"input.{item_type(item)}.{name}"
-            for parts in (item.get("content"), item.get("output")) if item_type(item) in _ITEM_TYPES_WITH_PARTS else ():
-                for part in parts if isinstance(parts, list) else ():
-                    if isinstance(part, Mapping):
-                        for name in list_unknown_fields(part, _PART_FIELDS):
-                            yield f"input.{part.get('type')}.{name}"
-                        if part.get("detail") not in (None, "auto") and part.get("type") not in detailed_parts:
-                            yield f"input.{part.get('type')}.detail"
+    return partial(_iter_ignored_fields, detailed_parts)
 
-    return step
+
+def _iter_ignored_fields(detailed_parts: Collection[str], items: Sequence[Item]) -> Iterator[str]:
+    for item in items:
+        kind = item_type(item)
+        if kind == "reasoning":
+            continue
+        known_fields = _ITEM_FIELDS.get(kind)
+        for name in () if known_fields is None else list_unknown_fields(item, known_fields):
+            if _DEFAULT_ITEM_FIELDS.get(name) != item[name]:
+                yield f"input.{kind}.{name}"
+        for parts in (item.get("content"), item.get("output")) if kind in _ITEM_TYPES_WITH_PARTS else ():
+            for part in parts if isinstance(parts, list) else ():
+                if not isinstance(part, Mapping):
+                    continue
+                for name in list_unknown_fields(part, _PART_FIELDS):
+                    yield f"input.{part.get('type')}.{name}"
+                if part.get("detail") not in (None, "auto") and part.get("type") not in detailed_parts:
+                    yield f"input.{part.get('type')}.detail"
 
 
 def list_unknown_fields(value: Mapping[str, Json], known_fields: Collection[str]) -> Iterator[str]:

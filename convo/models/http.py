@@ -71,6 +71,12 @@ _DRAIN_TIMEOUT_S = 0.25
 TIME_SLICE_S = 0.002
 """Seconds that a stream may run without waiting before other tasks run."""
 
+READ_CHUNK_BYTES = 8 * 1024
+"""Bytes of a stream that are parsed before other tasks may run."""
+
+SMALL_READ_BYTES = 2 * 1024
+"""Bytes; the wait for a read of at most this size does not count for the time slice: its events take a part of one."""
+
 LARGE_EVENT_BYTES = 256 * 1024
 """Bytes; a larger event is parsed in steps, so that other tasks run in between."""
 
@@ -309,14 +315,6 @@ class SSEDecoder:
         if len(partial_line) + len(event_data) > self._max_event_bytes:
             raise LimitReached("event_bytes", self._max_event_bytes)
         return events
-
-
-READ_CHUNK_BYTES = 8 * 1024
-"""Bytes of a stream that are parsed before other tasks may run."""
-
-
-SMALL_READ_BYTES = 2 * 1024
-"""Bytes; the wait for a read of up to so many does not count for the time slice: its events take a part of one only."""
 
 
 async def _drain_response(pieces: AsyncIterator[bytes], context: ErrorContext) -> None:
@@ -580,13 +578,13 @@ class AiohttpTransport:
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], content: bytes | None, *, is_streamed: bool
     ) -> HttpResponse:
-        is_large = content is not None and len(content) > MAX_WHOLE_BODY_BYTES
+        data = BytesIO(content) if content is not None and len(content) > MAX_WHOLE_BODY_BYTES else content
         try:
             response = await self._session.request(
                 method,
                 url,
                 headers=headers,
-                data=BytesIO(content) if is_large and content else content,
+                data=data,
                 allow_redirects=False,
                 proxy=self._proxy,
             )

@@ -306,14 +306,11 @@ def build_compact_body(request: ModelRequest, issuer: IssuerTag, model_label: st
 
 
 def _common_fields(request: ModelRequest, issuer: IssuerTag, model_label: str) -> dict[str, Json]:
+    sent_items = derive(request.input, _make_input_step, issuer, model_label)
     instructions: dict[str, Json] = {} if request.instructions is None else {"instructions": request.instructions}
     return {
         "model": request.model,
-        **(
-            {"input": EncodedOnce(derive(request.input, _make_input_step, issuer, model_label))}
-            if request.input
-            else {}
-        ),
+        **({"input": EncodedOnce(sent_items)} if request.input else {}),
         **instructions,
     }
 

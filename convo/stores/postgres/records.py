@@ -426,10 +426,8 @@ def build_link_upserts(
         else:
             updates.append(t.statement(UPDATE_LINK, *row))
         statuses[link.id] = link.status
-    if shared_json:
-        in_order = [
-            (json_id, *shared_json[json_id]) for json_id in sorted(shared_json)
-        ]  # so that writers never deadlock
+    if shared_json:  # in the same order for every writer, so that two never deadlock
+        in_order = [(json_id, *shared_json[json_id]) for json_id in sorted(shared_json)]
         yield t.statement(INSERT_JSON, *to_columns(in_order, 3))
     if inserted:
         yield t.statement(_insert_links_sql(len(inserted)), *chain.from_iterable(inserted))
