@@ -2,7 +2,8 @@
 
 A replay file or a local conversation is compared with its record, and differences become notes.
 A remote chain is followed back response by response; a remote conversation is only a list of items. An open
-agent run is part of the view.
+agent run is part of the view. Modules for files, for endpoints and for differences are imported where they are used:
+most commands show a stored conversation.
 """
 
 import sys
