@@ -56,7 +56,7 @@ class Conversations:
 
     async def delete(self, conversation_id: str) -> None:
         async with self._lock(conversation_id):
-            self._deps.histories.remove(self._store.tenant, conversation_id)
+            self._deps.histories.take(self._store.tenant, conversation_id)
             await self._store.remove_conversation(conversation_id)
 
     async def add_items(self, conversation_id: str, items: Sequence[Item]) -> ItemPage:
@@ -93,7 +93,7 @@ class Conversations:
             change = build_removal_transaction(
                 conversation, await self._load_path(conversation), _item_index(conversation, item_id)
             )
-            self._deps.histories.remove(self._store.tenant, conversation_id)
+            self._deps.histories.take(self._store.tenant, conversation_id)
             await self._store.commit(change)
         return build_conversation_resource(conversation)
 

@@ -219,7 +219,7 @@ class EmbeddedEndpoint:
         link = await self._load_link(response_id)
         if link.status in UNFINISHED_STATUSES:
             await self._cancel_run(response_id)
-        self._deps.histories.remove(self._deps.store.tenant, response_id)
+        self._deps.histories.take(self._deps.store.tenant, response_id)
         await self._deps.store.remove_link(response_id)
 
     async def list_input_items(
@@ -255,7 +255,7 @@ class EmbeddedEndpoint:
 
         Raises the errors of `load_request_history` and `select_new_items`.
         """
-        history = await load_request_history(request, self._deps.store, self._deps.histories)
+        history = await load_request_history(request, self._deps.store, None)
         referenced = await resolve_references(request.items, history.item_ids, self._deps.store)
         return history.path.append(select_new_items(request.items, history.item_ids, referenced)).items
 

@@ -67,24 +67,25 @@ class HistoryCache:
         self._entries: dict[tuple[str, str], tuple[LoadedHistory, int]] = {}
         self._bytes = 0
 
-    def find(self, tenant: str, handle: str) -> LoadedHistory | None:
-        entry = self._entries.get((tenant, handle))
+    def has(self, tenant: str, handle: str) -> bool:
+        return (tenant, handle) in self._entries
+
+    def take(self, tenant: str, handle: str) -> LoadedHistory | None:
+        """Remove and return a history: what a request appends to it stays in memory as long as the history itself."""
+        entry = self._entries.pop((tenant, handle), None)
+        self._bytes -= entry[1] if entry else 0
         return entry[0] if entry else None
 
     def add(self, tenant: str, handle: str, history: LoadedHistory) -> None:
         """Keep a history, and drop the least recently added ones above the limit."""
-        self.remove(tenant, handle)
+        self.take(tenant, handle)
         size = sum(history.path.items.derive(_make_size_step))
         if size > MAX_CACHED_BYTES:
             return
         self._entries[tenant, handle] = history, size
         self._bytes += size
         while self._bytes > MAX_CACHED_BYTES:
-            self.remove(*next(iter(self._entries)))
-
-    def remove(self, tenant: str, handle: str) -> None:
-        entry = self._entries.pop((tenant, handle), None)
-        self._bytes -= entry[1] if entry else 0
+            self.take(*next(iter(self._entries)))
 
     def clear(self) -> None:
         self._entries, self._bytes = {}, 0
@@ -94,14 +95,16 @@ def _make_size_step() -> Callable[[Sequence[Item]], list[int]]:
     return lambda items: [ITEM_OVERHEAD_BYTES + 2 * getsizeof(repr(item)) for item in items]
 
 
-async def load_request_history(request: ResponseRequest, store: Store, cache: HistoryCache) -> LoadedHistory:
+async def load_request_history(request: ResponseRequest, store: Store, cache: HistoryCache | None) -> LoadedHistory:
     """Load the history that `request` continues.
+
+    cache:  has this history no longer then; None: read it from the store
 
     Raises RequestRefused if there is no such previous response, NotFound if there is no such conversation, and
     ItemDeleted if an item of that history was deleted.
     """
     handle = request.conversation_id or request.previous_response_id
-    cached = cache.find(store.tenant, handle) if handle else None
+    cached = cache.take(store.tenant, handle) if cache and handle else None
     known_path = cached.path if cached else None
     if request.conversation_id:
         conversation = await load_conversation(store, request.conversation_id, cached.conversation if cached else None)

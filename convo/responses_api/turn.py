@@ -87,7 +87,7 @@ async def prepare_turn(
     if request.store or request.conversation_id:
         await deps.store.admin.check_disk_space()
     if request.conversation_id:
-        if deps.histories.find(deps.store.tenant, request.conversation_id) is None:
+        if not deps.histories.has(deps.store.tenant, request.conversation_id):
             await load_conversation(deps.store, request.conversation_id)
         await deps.runs.wait_until_ended(deps.store.tenant, conversation_id=request.conversation_id)
         await exit_stack.enter_async_context(
@@ -411,11 +411,9 @@ class ResponseTurn:
     def _cache_history(
         self, turn: PreparedTurn, link: Link, result: TurnResult, conversation: Conversation | None
     ) -> None:
-        """Keep the history that the next request continues, in place of the one that this turn continued."""
+        """Keep the history that the next request continues."""
         handle = conversation.id if conversation else link.id
         if conversation or (link.conversation_id is None and link.status in CONTINUABLE_STATUSES):
-            if link.parent_id:
-                self._deps.histories.remove(self._deps.store.tenant, link.parent_id)
             history = LoadedHistory(turn.input_path.append(result.output), conversation=conversation)
             self._deps.histories.add(self._deps.store.tenant, handle, history)
 

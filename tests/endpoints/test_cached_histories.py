@@ -44,7 +44,15 @@ STORES: dict[str, Callable[[Path], str]] = {
 }
 
 
-async def test_kept_histories_take_no_more_memory_than_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+LONG_TEXT = "word " * 20_000
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "store"), [(LONG_TEXT, "again", True), ("hi", LONG_TEXT, False)], ids=["stored", "not stored"]
+)
+async def test_kept_histories_take_no_more_memory_than_their_limit(
+    first: str, second: str, store: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(history, "MAX_CACHED_BYTES", 2_000_000)
     models = open_gated_model()
     endpoint = endpoint_over(open_store("memory"), models)
@@ -52,8 +60,8 @@ async def test_kept_histories_take_no_more_memory_than_their_limit(monkeypatch: 
     tracemalloc.start()
     for number in range(60):
         before = tracemalloc.get_traced_memory()[0] if number < 40 else before
-        parent = (await ask(endpoint, f"{number} {'word ' * 20_000}"))["id"]
-        await ask(endpoint, "again", previous_response_id=parent)
+        parent = (await ask(endpoint, f"{number} {first}"))["id"]
+        await ask(endpoint, f"{number} {second}", previous_response_id=parent, store=store)
         models.requests.clear()
     grown_bytes = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
