@@ -148,8 +148,7 @@ class ResponseAccumulator:
 
     def _add_part(self, index: int, part: dict[str, Json], name: str) -> None:
         parts = self._part_list(index, name)
-        for key in [key for key in self._buffers if key[0] == index and key[1][0] == name]:
-            self._close_buffer(*key)  # the previous part is complete
+        self._close_list(index, name)  # the previous part is complete
         parts.append(part)
 
     def _open_buffer(self, index: int, target: _Target) -> StringIO:
@@ -159,10 +158,17 @@ class ResponseAccumulator:
             self._items.setdefault(index, {"type": "function_call"})
         else:
             parts = self._part_list(index, name)
-            if not parts or not isinstance(parts[-1], dict):
+            if self._close_list(index, name) or not parts or not isinstance(parts[-1], dict):
                 parts.append({"type": part, field: ""})
         buffer = self._buffers[index, target] = StringIO(newline="")
         return buffer
+
+    def _close_list(self, index: int, name: str) -> bool:
+        """Close the buffers of a list of parts, such as that of deltas of another type; return whether it had any."""
+        keys = [key for key in self._buffers if key[0] == index and key[1][0] == name]
+        for key in keys:
+            self._close_buffer(*key)
+        return bool(keys)
 
     def _close_buffer(self, index: int, target: _Target) -> None:
         text = self._store_text(index, target, self._buffers.pop((index, target)))

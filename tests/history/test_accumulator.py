@@ -35,6 +35,15 @@ def test_a_complete_answer_is_accumulated_as_the_final_response_has_it(summarize
     assert gather_items(*events) == events[-1]["response"]["output"]
 
 
+def test_deltas_of_several_types_without_parts_are_parts_of_their_own() -> None:
+    kinds = ("reasoning_text", "output_text", "reasoning_text")
+    events = [{"type": f"response.{kind}.delta", "output_index": 0, "delta": kind} for kind in kinds]
+
+    assert [part for item in gather_items(*events) for part in item["content"]] == [
+        {"type": kind, "text": kind} for kind in kinds
+    ]
+
+
 @pytest.mark.parametrize("cut", range(1, 14))
 def test_an_interrupted_answer_contains_the_received_deltas(cut: int) -> None:
     answer = ResponseEventWriter(counting_ids(), "m")
