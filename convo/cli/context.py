@@ -10,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from types import MappingProxyType
@@ -266,8 +267,8 @@ class ChatContext:
             check_replay_file_exists(selection.replay_file)
         name = await self._choose_session_name(None if source_session else session)
         deps, request_options = await self._connect(session)
-        if is_asked_at_once:
-            self._start_loading_task(deps.endpoint.warm(request_options.wire_model))
+        if is_asked_at_once and not self._is_model_local:  # an engine is a process, which must not outlive an error
+            self._start_loading_task(partial(deps.endpoint.warm, request_options.wire_model))
         if source_session:
             chat = await fork_session(source_session, request_options, deps, name=name)
         else:
@@ -353,14 +354,14 @@ class ChatContext:
             await self.warm_up(chat)
             self._set_loading_time(chat.deps.clock.monotonic() - started, is_in_duration=True)
 
-        self._start_loading_task(wait_until_loaded())
+        self._start_loading_task(wait_until_loaded)
 
-    def _start_loading_task(self, loading: Awaitable[None]) -> None:
-        async def load() -> None:
+    def _start_loading_task(self, load: Callable[[], Awaitable[None]]) -> None:
+        async def load_without_error() -> None:
             with suppress(ConvoError):  # the turn raises it, too
-                await loading
+                await load()
 
-        task = asyncio.create_task(load())
+        task = asyncio.create_task(load_without_error())
         self._loading_tasks.add(task)
         task.add_done_callback(self._loading_tasks.discard)
 

@@ -386,11 +386,24 @@ def _connection_fault(error: BaseException, context: ErrorContext, *, is_streami
             hint="check the provider's base_url",
         )
     if isinstance(error, httpx2.ConnectError):
-        reason = context.clean_message(format_connect_error(getattr(error.__cause__, "os_error", error)))
+        reason = context.clean_message(format_connect_error(_find_system_error(error)))
         return Unreachable(
             f"cannot reach {context.provider} at {context.display_url}{_format_reason(reason)}", code=NO_CONNECTION
         )
     return Unreachable(f"the connection to {context.provider} at {context.display_url} broke before it responded")
+
+
+def _find_system_error(error: BaseException) -> BaseException:
+    """Return the error of the system that made a client raise `error`; `error` if there is none."""
+    cause: BaseException | None = error
+    found = error
+    while cause is not None and not getattr(found, "errno", None):
+        if isinstance(cause, BaseExceptionGroup):  # one for each address of the host
+            cause = cause.exceptions[0]
+        cause = getattr(cause, "os_error", cause)
+        found = cause if isinstance(cause, OSError) else found
+        cause = cause.__cause__ or cause.__context__  # httpcore2 raises its errors without a cause
+    return found
 
 
 def format_connect_error(error: BaseException) -> str:
