@@ -6,7 +6,6 @@ A response that exceeds a limit is closed, and its connection too; `LimitReached
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Mapping
-from contextlib import aclosing
 from typing import TypeVar
 
 from convo.config.settings import ResponseLimits
@@ -42,47 +41,47 @@ async def limit_response_events(
     """
     clock, size, count = asyncio.get_running_loop().time, OutputSize(), 0
     timer = _ReadTimer(clock() + limits.answer_s, clock() + limits.idle_s)
-    async with aclosing(events):
-        try:
-            while True:
-                task = timer.task = asyncio.current_task()
-                assert task is not None
-                if timer.handle is None:
-                    timer.start()
-                cancellations = task.cancelling()
-                try:
-                    event = await anext(events, None)
-                except BaseException as error:
-                    if timer.limit and task.uncancel() <= cancellations and isinstance(error, asyncio.CancelledError):
-                        raise LimitReached(timer.limit, getattr(limits, timer.limit)) from error
-                    raise
-                timer.task = None
-                if timer.limit:  # the event came before the cancellation
-                    task.uncancel()
-                    timer.limit = None
-                if event is None:
-                    return
-                count += 1
-                if count > limits.answer_events:
-                    raise LimitReached("answer_events", limits.answer_events)
-                kind = event["type"]
-                if kind.startswith("response.") and kind not in START_EVENTS:
-                    timer.idle_deadline = clock() + limits.idle_s
-                    delta = event.get("delta")
-                    if type(delta) is str and kind.endswith(".delta"):  # the commonest events
-                        index = event.get("output_index")
-                        size.item_bytes[index if type(index) is int else -1] += len(delta)
-                        size.size_bytes += len(delta)
-                    elif kind in _SIZED_EVENTS or kind.endswith(".delta"):
-                        await size.add_event(event)
-                    if size.size_bytes > limits.output_bytes:
-                        raise LimitReached("output_bytes", limits.output_bytes)
-                if renamer is not None and ("item" in event or "response" in event):
-                    event = renamer.rename_event(event)
-                yield event
-        finally:
-            if timer.handle is not None:
-                timer.handle.cancel()
+    try:
+        while True:
+            task = timer.task = asyncio.current_task()
+            assert task is not None
+            if timer.handle is None:
+                timer.start()
+            cancellations = task.cancelling()
+            try:
+                event = await anext(events, None)
+            except BaseException as error:
+                if timer.limit and task.uncancel() <= cancellations and isinstance(error, asyncio.CancelledError):
+                    raise LimitReached(timer.limit, getattr(limits, timer.limit)) from error
+                raise
+            timer.task = None
+            if timer.limit:  # the event came before the cancellation
+                task.uncancel()
+                timer.limit = None
+            if event is None:
+                return
+            count += 1
+            if count > limits.answer_events:
+                raise LimitReached("answer_events", limits.answer_events)
+            kind = event["type"]
+            if kind.startswith("response.") and kind not in START_EVENTS:
+                timer.idle_deadline = clock() + limits.idle_s
+                delta = event.get("delta")
+                if type(delta) is str and kind.endswith(".delta"):  # the commonest events
+                    index = event.get("output_index")
+                    size.item_bytes[index if type(index) is int else -1] += len(delta)
+                    size.size_bytes += len(delta)
+                elif kind in _SIZED_EVENTS or kind.endswith(".delta"):
+                    await size.add_event(event)
+                if size.size_bytes > limits.output_bytes:
+                    raise LimitReached("output_bytes", limits.output_bytes)
+            if renamer is not None and ("item" in event or "response" in event):
+                event = renamer.rename_event(event)
+            yield event
+    finally:
+        if timer.handle is not None:
+            timer.handle.cancel()
+        await events.aclose()
 
 
 class _ReadTimer:
