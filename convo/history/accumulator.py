@@ -264,7 +264,7 @@ def find_event_fault(event: StreamEvent) -> str | None:
 
 
 def _find_item_fault(item: Json, kind: str) -> str | None:
-    """Also an item without a type has a fault: it could be stored, but not sent, exported or resumed."""
+    """Return what is wrong with an item. One without a type could be stored, but not sent, exported or resumed."""
     fault = _find_field_fault(item, ITEM_FIELDS, kind)
     has_type = fault is not None or is_item(item)
     return fault if has_type else f"the endpoint's event {kind!r} has an output item without a type"

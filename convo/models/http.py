@@ -476,7 +476,7 @@ KEEPALIVE_S = 5.0
 """Seconds that an idle connection is kept: many servers close theirs soon after."""
 
 READ_BYTES = 16 * 1024
-"""Bytes of a body that are read at most at a time."""
+"""Maximum bytes of a body to read at a time."""
 
 MAX_WHOLE_BODY_BYTES = 512 * 1024
 """Bytes; a larger body is written in parts, so that other tasks run in between."""

@@ -1,11 +1,12 @@
-"""The work of requests and commands as counts, which no other load on the machine changes, and the guard on them.
+"""Count calls, SQL statements and bytes of requests and commands, and compare them with the recorded counts.
 
     python -m tests.bench.counts [--only ROW] [--rounds N] [--functions N] [--record] [CHECKOUT ...]
 
 Counts this tree, prints the counts below the recorded ones (`counts.json`) and ends with 1 if one of them is
-more than 5 % higher. --record records them instead: a change that costs more records its counts in its own
-commit, whose message says why. With CHECKOUTs nothing is compared with the record; their counts stand below
-each other, and --functions N lists the N functions whose calls differ most between the first and the last.
+more than 5 % higher. Other load on the machine does not change them. --record records them instead: a change
+that costs more records its counts in its own commit, whose message says why. With CHECKOUTs nothing is
+compared with the record; their counts stand below each other, and --functions N lists the N functions whose
+calls differ most between the first and the last.
 
 The counts are those of Python 3.11 and of the releases in `requirements.txt`, whatever this environment has:
 uv installs both into a new one. To take new releases, in a commit that records the counts again:

@@ -136,12 +136,12 @@ def test_a_cancelled_response_must_be_an_object() -> None:
 
 def differs(streamed: list[tuple[int, str]], *final: str) -> bool:
     """Return whether the messages `final` differ from the deltas `streamed`, pairs of `output_index` and text."""
-    text, event_type = ResponseAccumulator(), "response.output_text.delta"
+    accumulator, event_type = ResponseAccumulator(), "response.output_text.delta"
     for index, delta in streamed:
-        text.add({"type": event_type, "output_index": index, "content_index": 0, "delta": delta})
+        accumulator.add({"type": event_type, "output_index": index, "content_index": 0, "delta": delta})
     parts = [[{"type": "output_text", "text": final_text}] for final_text in final]
     output = [{"type": "message", "role": "assistant", "content": part} for part in parts]
-    return text.has_different_text({"type": "response.completed", "response": {"output": output}})
+    return accumulator.has_different_text({"type": "response.completed", "response": {"output": output}})
 
 
 @pytest.mark.parametrize(
@@ -388,7 +388,7 @@ def test_a_complete_item_replaces_its_parts() -> None:
 )
 @pytest.mark.parametrize("delta", ["output_text", "refusal"])
 def test_only_the_text_of_messages_is_compared(kind: str, response: Json, expected: bool, delta: str) -> None:
-    text = ResponseAccumulator()
-    text.add(text_delta(0, "sunny", delta))
-    text.add(text_delta(0, "thinking", "reasoning_text"))
-    assert text.has_different_text({"type": f"response.{kind}", "response": response}) is expected
+    accumulator = ResponseAccumulator()
+    accumulator.add(text_delta(0, "sunny", delta))
+    accumulator.add(text_delta(0, "thinking", "reasoning_text"))
+    assert accumulator.has_different_text({"type": f"response.{kind}", "response": response}) is expected

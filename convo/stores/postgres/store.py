@@ -46,12 +46,12 @@ Result = TypeVar("Result")
 
 
 MAX_COMMITS_PER_BATCH = 64
-"""With more, only the first of them would wait longer."""
+"""In a larger batch the first commit would only wait longer."""
 
 
 @dataclass(slots=True, eq=False)
 class QueuedCommit:
-    """A commit that waits since `queued_at`; `is_committed` is False if it must be committed alone."""
+    """A commit that has waited since `queued_at`; `is_committed` is False if it must be committed alone."""
 
     plan: CommitPlan
     queued_at: float
@@ -60,7 +60,7 @@ class QueuedCommit:
 
 @dataclass(slots=True)
 class CommitQueue:
-    """The commits of a tenant that wait for a running one, and the task of that one, which needs a reference."""
+    """The commits of a tenant that wait for a running one. `task` is its task: asyncio keeps only a weak reference."""
 
     waiting: list[QueuedCommit] = field(default_factory=list)
     task: asyncio.Task[bool] | None = None
@@ -112,7 +112,7 @@ class PostgresStore:
                 self._start_next_batch()
 
     def _start_next_batch(self) -> None:
-        """Commit what waits, in a task of its own: a caller may be cancelled without harm to the others."""
+        """Commit the waiting transactions in a separate task: a caller that is cancelled does not affect the others."""
         queue = self._commit_queues[self.tenant]
         batch, queue.waiting = queue.waiting[:MAX_COMMITS_PER_BATCH], queue.waiting[MAX_COMMITS_PER_BATCH:]
         if batch:
