@@ -134,14 +134,11 @@ def map_request(
         parameters |= {"tool_choice": choice} if choice is not None else {}
     elif choice not in (None, "auto", "none"):
         ignored.append("tool_choice")
+    items = request.input
+    if special_items:
+        items = _map_items(items, names, model_label, has_custom_tools=has_custom_tools)
     return MappedRequest(
-        request=replace(
-            request,
-            input=_map_items(request.input, names, model_label, has_custom_tools=has_custom_tools)
-            if special_items
-            else request.input,
-            parameters=parameters,
-        ),
+        request=replace(request, input=items, parameters=parameters),
         tools={
             names.by_tool[tool]: tool for tool, _ in offers if tool.kind != "function" or tool.namespace is not None
         },

@@ -221,7 +221,8 @@ def check_call_pairs(items: Sequence[Item]) -> None:
     Raises RequestRefused for an output without an earlier call, a second output of one call, or a call without one.
     """
     pairs = derive(items, make_pair_step)
-    for make_error, name, call_id in derive(pairs, _make_output_error_step):
+    if output_errors := derive(pairs, _make_output_error_step):
+        make_error, name, call_id = output_errors[0]
         raise make_error(name, call_id)
     if open_calls := set(derive(items, _CALLS_WITH_ID)).difference(pair.call_index for pair in pairs):
         call = items[min(open_calls)]

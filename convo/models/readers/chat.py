@@ -223,6 +223,7 @@ _READ_FIELDS = frozenset(
 """The fields of a message that are read here."""
 
 _PLAIN_KINDS: Mapping[str, PieceKind] = {"content": "text", "reasoning_content": "reasoning"}
+"""The fields of a delta that `read_plain` reads."""
 
 _OTHER_CHUNK_FIELDS = ("error", "usage", "x_groq")
 _OTHER_CHOICE_FIELDS = ("error", "usage", "logprobs", "message", "finish_reason")
