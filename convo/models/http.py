@@ -489,7 +489,10 @@ async def import_packages(*names: str, is_served: bool) -> None:
 
 
 def make_transport(base_url: str, limits: ResponseLimits, *, is_served: bool) -> Transport:
-    """Create the transport to one server, in a server or in a command. Raises InvalidSettings for the certificates."""
+    """Create the transport to one server, in a server or in a command.
+
+    Raises InvalidSettings for the certificates or the proxy.
+    """
     if is_served:
         return AiohttpTransport(base_url, limits)
     return HttpxTransport(make_http_client(base_url, limits))
@@ -498,12 +501,16 @@ def make_transport(base_url: str, limits: ResponseLimits, *, is_served: bool) ->
 def make_http_client(base_url: str, limits: ResponseLimits) -> "AsyncClient":
     """Create a client of httpx2 with limited responses that follows no redirect: the key is for this server only.
 
-    Raises InvalidSettings for the certificates.
+    Raises InvalidSettings for the certificates or the proxy.
     """
+    from urllib.request import getproxies
+
     import httpx2
 
     client = httpx2.AsyncClient(
         verify=_make_tls_context(base_url),
+        proxy=find_proxy(base_url, getproxies()),
+        trust_env=False,  # else it opens all proxies of the environment, and fails at ALL_PROXY=socks5://...
         follow_redirects=False,
         timeout=httpx2.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
         limits=httpx2.Limits(
@@ -655,14 +662,24 @@ def _to_httpx_error(error: Exception) -> "TransportError":
 
 
 def find_proxy(url: str, proxies: Mapping[str, str]) -> str | None:
-    """Return the URL of the proxy that the environment sets for a server, from `urllib.request.getproxies`."""
+    """Return the URL of the proxy that the environment sets for a server, from `urllib.request.getproxies`.
+
+    Raises InvalidSettings for a proxy of another kind, such as SOCKS.
+    """
     from urllib.request import proxy_bypass
 
     parts = urlsplit(url)
     if proxy_bypass(parts.netloc) or _is_in_subnet(parts.hostname or "", proxies.get("no", "")):
         return None
     proxy = proxies.get(parts.scheme) or proxies.get("all")
-    return proxy if proxy is None or "://" in proxy else f"http://{proxy}"
+    scheme, has_scheme, _ = (proxy or "").partition("://")
+    if has_scheme and scheme.lower() not in ("http", "https"):
+        name = f"{parts.scheme}_proxy".upper()
+        raise InvalidSettings(
+            f"the proxy that the environment sets for {parts.hostname} is {scheme}://, not an HTTP proxy",
+            hint=f"set {name} to an http:// URL, or name the host in NO_PROXY",
+        )
+    return f"http://{proxy}" if proxy and not has_scheme else proxy
 
 
 def _is_in_subnet(host: str, excluded: str) -> bool:

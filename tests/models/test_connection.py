@@ -103,6 +103,22 @@ async def test_a_connection_goes_through_the_proxy_of_the_environment(
     assert "\r\nproxy-authorization: basic bwu6chc=\r\n" in heads[0]
 
 
+@BOTH
+async def test_a_socks_proxy_is_refused_by_name_if_a_connection_would_use_it(
+    is_served: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"NO_PROXY": "127.0.0.1", "HTTP_PROXY": "http://127.0.0.1:1", "HTTPS_PROXY": ""}.items():
+        monkeypatch.delenv(name.lower(), raising=False)
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("ALL_PROXY", "socks5://me:pw@127.0.0.1:1")
+    for url in (LOCAL, "https://127.0.0.1:1/v1", "http://far.example/v1"):
+        await make_transport(url, DEFAULT_RESPONSE_LIMITS, is_served=is_served).aclose()
+    message = "^the proxy that the environment sets for far.example is socks5://, not an HTTP proxy$"
+    with pytest.raises(InvalidSettings, match=message) as error:
+        make_transport("https://far.example/v1", DEFAULT_RESPONSE_LIMITS, is_served=is_served)
+    assert error.value.hint == "set HTTPS_PROXY to an http:// URL, or name the host in NO_PROXY"
+
+
 @pytest.mark.parametrize(
     ("url", "excluded", "proxy"),
     [
