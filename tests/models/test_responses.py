@@ -7,7 +7,7 @@ import pytest
 
 from convo.config.values import Secret
 from convo.errors import KeyRefused, RequestRefused, StreamBroken, TryLater, Unsupported
-from convo.history.items import Item, StreamEvent, user_message
+from convo.history.items import Item, StreamEvent, assistant_message, item_text, user_message
 from convo.models.base import make_issuer_tag
 from convo.models.http import OpenAIClientOptions
 from convo.models.readers.responses import ResponsesReader
@@ -426,6 +426,19 @@ def read_events_of(*values: StreamEvent) -> list[StreamEvent]:
     reader = ResponsesReader(counting_ids())
     translated = [translate_event(event, TAG, "gpt-5") for value in values for event in reader.read(value)]
     return [event for event in translated if event is not None]
+
+
+def test_a_text_that_ends_after_its_item_does_not_take_the_next_text_of_the_same_index() -> None:
+    message = {**assistant_message("one"), "id": "msg"}
+    place = {"output_index": 0, "item_id": "msg"}
+    events = read_events_of(
+        {"type": "response.output_item.done", "output_index": 0, "item": message},
+        {"type": "response.output_text.done", **place, "text": "one"},
+        {"type": "response.output_text.delta", **place, "delta": "two"},
+        {"type": "response.completed", "response": {"output": []}},
+    )
+
+    assert [item_text(item) for item in events[-1]["response"]["output"]] == ["one", "two"]
 
 
 DEFAULT_ERROR = {"code": "server_error", "message": "The provider stopped the response."}

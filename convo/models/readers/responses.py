@@ -165,7 +165,7 @@ class ResponsesReader:
             if part_type != "arguments":  # a part of a call without its name
                 yield event
             return
-        if part_type and (text_field == "delta" or part_type not in place.texts):
+        if part_type and not place.is_done and (text_field == "delta" or part_type not in place.texts):
             place.texts.setdefault(part_type, StringIO(newline="")).write(str(text))
         item_id = self._with_id({"id": event.get("item_id")}, place)["id"]
         yield {**event, "output_index": place.index, **({"item_id": item_id} if item_id else {})}
