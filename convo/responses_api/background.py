@@ -16,6 +16,7 @@ from convo.errors import Conflict, ConvoError, NotFound, StoreFault
 from convo.history.accumulator import TERMINAL_EVENTS, ResponseAccumulator, find_event_fault
 from convo.history.items import Item, StreamEvent
 from convo.history.records import UNFINISHED_STATUSES, Link
+from convo.history.tree import Path
 from convo.responses_api import errors, response
 from convo.responses_api.deps import EndpointDeps
 from convo.responses_api.history import UNSTORED_RETENTION_S, load_response_link
@@ -183,9 +184,9 @@ async def close_detached_run(
     if link is None or link.status not in UNFINISHED_STATUSES:
         return
     result = make_result(_items_from_events(await deps.store.events(response_id)))
-    path = await deps.store.path(link.input_head)
-    link = response.finish_turn_link(link, path, result, max(0.0, deps.clock.now() - link.created_at))
-    appends = (AppendItems(path.head, result.output),) if result.output else ()
+    input_path = Path(link.input_head)  # without its items: some may be deleted
+    appends = (AppendItems(link.input_head, result.output),) if result.output else ()
+    link = response.finish_turn_link(link, input_path, result, max(0.0, deps.clock.now() - link.created_at))
     with suppress(Conflict):
         await deps.store.commit(Transaction(appends=appends, links=(link,), ended_run_id=response_id))
 

@@ -424,6 +424,30 @@ async def test_the_background_responses_of_a_dead_replica_are_marked_failed_for_
     await service.aclose()
 
 
+async def test_an_abandoned_background_response_is_marked_failed_also_if_an_item_of_its_input_was_deleted(
+    store: Store,
+) -> None:
+    service = make_service(store)
+    endpoint, tenant_store = service.endpoint_for("t"), store.for_tenant("t")
+    conversation = str((await endpoint.create_conversation())["id"])
+    link = await tenant_store.link((await ask(endpoint, "a", conversation=conversation))["id"])
+    assert link
+    await tenant_store.commit(
+        Transaction(
+            links=(replace(link, id="resp_0", status="in_progress", head=link.input_head),), started_run_id="resp_0"
+        )
+    )
+    question = (await endpoint.list_conversation_items(conversation, order="asc")).items[0]
+    await endpoint.delete_conversation_item(conversation, str(question["id"]))
+
+    await service.sweep()
+
+    failed = await tenant_store.link("resp_0")
+    assert failed
+    assert failed.status == "failed"
+    await service.aclose()
+
+
 async def test_a_background_response_that_still_runs_is_unchanged_by_a_sweep(store: Store) -> None:
     model = GatedModel()
     here, there = make_service(store, model), make_service(store)
