@@ -94,8 +94,9 @@ class PostgresDatabase:
 
         Raises StoreFault and the errors of `job`.
         """
-        loop = asyncio.get_running_loop()
-        queued_at = queued_at or loop.time()
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        queued_at, cancel_requests = queued_at or loop.time(), task.cancelling()
         try:
             with translate_errors(self.location):
                 return await self._run_with_retries(job, no_time_limit)
@@ -104,6 +105,8 @@ class PostgresDatabase:
             raise
         finally:
             self.observer(loop.time() - queued_at)
+            if task.cancelling() > cancel_requests:  # the pool loses it if a connection becomes free at that moment
+                raise asyncio.CancelledError
 
     async def _run_with_retries(
         self, job: Callable[[DatabaseConnection], Awaitable[Result]], no_time_limit: bool

@@ -1,8 +1,8 @@
 """PostgreSQL connections: unavailable servers, the state after a transaction, and refused requests."""
 
+import asyncio
 import subprocess
 import sys
-from asyncio import gather
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from random import Random
@@ -56,6 +56,31 @@ def query(url: str, sql: str) -> list[tuple[object, ...]]:
         return db.execute(sql).fetchall()
 
 
+async def test_a_call_that_is_cancelled_as_a_connection_becomes_free_is_cancelled(url: str) -> None:
+    """Up to 8 passes of the event loop after the end of the call that used the only connection."""
+    database = PostgresDatabase(url, pool_size=1)
+    store = PostgresStore(database)
+    for passes in range(8):
+        used, ended = asyncio.Event(), asyncio.Event()
+
+        async def use(db: object, used: asyncio.Event = used, ended: asyncio.Event = ended) -> None:
+            used.set()
+            await ended.wait()
+
+        first = asyncio.create_task(database.run(use))
+        await used.wait()
+        waiting = asyncio.create_task(store.link("resp_1"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        ended.set()
+        for _ in range(passes):
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait({first, waiting})
+        assert waiting.cancelled()
+    await store.aclose()
+
+
 # -- servers that become unavailable --------------------------------------------------------------
 
 
@@ -98,7 +123,7 @@ async def test_a_full_check_has_no_statement_timeout(url: str) -> None:
 
 async def test_a_connection_that_the_server_closed_is_replaced_transparently(postgres: PostgresStore, url: str) -> None:
     await postgres.commit(everything("local"))
-    await gather(*(postgres.sessions() for _ in range(5)))
+    await asyncio.gather(*(postgres.sessions() for _ in range(5)))
     end_others = f"SELECT pg_terminate_backend(pid) {OTHER_CONNECTIONS}"
     # one connection, as the end of an earlier one might be seen as well; with await, as the pool may be opening one
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as other:
@@ -150,7 +175,7 @@ async def test_transactions_during_a_server_restart_are_complete_or_absent() -> 
                 if name == "a" and number == 5:
                     server.restart()
 
-        await gather(*map(chat, "abcdefgh"))
+        await asyncio.gather(*map(chat, "abcdefgh"))
 
         stored = {match.id for match in await store.find_handles("", limit=1000)}
         assert set(confirmed) <= stored
