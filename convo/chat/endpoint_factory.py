@@ -240,9 +240,10 @@ class ModelsForClients(ModelsByName):
         return self._pass_through_clients[provider.name], choice.name.model
 
     async def warm(self) -> None:
-        """Prepare the first requests to the models of the settings, but load no local model. Raises no error."""
+        """Prepare the first requests to the providers that are used, but load no local model. Raises no error."""
         load_known_models()
-        for name in dict.fromkeys((*self._settings.aliases, self._settings.model)):
+        any_models = (f"{provider}/any" for provider in self._settings.configured_providers)
+        for name in dict.fromkeys((*self._settings.aliases, self._settings.model, *any_models)):
             with suppress(ConvoError):
                 model, choice = self._open_model(name)
                 if choice.provider.api != "local":

@@ -460,6 +460,7 @@ class ChatTurn:
         self._input_override, self._on_response = input_override, on_response
         self._accumulator = ResponseAccumulator()
         self._has_text_mismatch = False
+        self._late_notices: list[str] = []
         self._ignored_fields: Sequence[str] = ()
         self._requested_state: ConversationState | None = None
         self._request_input = RequestInput((), 0, {})
@@ -478,6 +479,7 @@ class ChatTurn:
                 async for event in response_events:
                     await self._process_event(event)
                     yield event
+            self._notify_late()
         except (asyncio.CancelledError, GeneratorExit):
             await shielded(self._save_partial("cancelled", INTERRUPTED_ERROR))
             raise
@@ -490,6 +492,7 @@ class ChatTurn:
                 raise
             await self._process_event(last_event)
             yield last_event
+            self._notify_late()
         except ConvoError as failure:
             await self._save_partial("failed", {"code": failure.code, "message": failure.message})
             append_setting_source(failure, self._options.field_sources)
@@ -647,15 +650,20 @@ class ChatTurn:
         if event["type"] in TERMINAL_EVENTS:
             limit = event.get(LIMIT_FIELD)
             if limit and event["type"] != "response.failed":
-                self._notify(f"{limit['message']}; raise it: convo config set {limit['name']} VALUE")
+                self._late_notices.append(f"{limit['message']}; raise it: convo config set {limit['name']} VALUE")
             self._has_text_mismatch = not limit and (
                 STREAMED_TEXT_DIFFERS in event or self._accumulator.has_different_text(event)
             )
             if self._has_text_mismatch:
-                self._notify(f"warning: {STREAMED_TEXT_DIFFERS_MESSAGE}")
+                self._late_notices.append(f"warning: {STREAMED_TEXT_DIFFERS_MESSAGE}")
             for notice in event["response"].get(NOTICES) or ():
-                self._notify(f"note: {notice}")
+                self._late_notices.append(f"note: {notice}")
             await self._complete(event["response"], limit)
+
+    def _notify_late(self) -> None:
+        """Show the notices of the last event after its text, which a terminal prints in steps."""
+        for notice in self._late_notices:
+            self._notify(notice)
 
     async def _commit_text(self) -> None:
         """Commit the text so far, as for a response that was stopped; a store that fails now may work at its end."""
