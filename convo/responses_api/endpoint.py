@@ -14,7 +14,7 @@ from itertools import count
 
 from convo.config.values import Secret
 from convo.endpoints.base import IsSteered, ItemPage, SortOrder
-from convo.errors import ConvoError, StoreFault
+from convo.errors import ConvoError, DamagedRow, StoreFault
 from convo.history.items import Item, Json, Response, StreamEvent
 from convo.history.records import EMBEDDED_SCOPE, RECORDING_PARAMETER, UNFINISHED_STATUSES, Link, Scope
 from convo.responses_api import background, errors, history, validation
@@ -445,7 +445,10 @@ class EmbeddedService:
         """Run one sweep; `number` counts them from 0. Raises StoreFault."""
         for tenant, response_id in await self._store.admin.abandoned_runs():
             if self._runs.find_background(response_id) is None:
-                await self.endpoint_for(tenant).mark_abandoned(response_id)
+                try:
+                    await self.endpoint_for(tenant).mark_abandoned(response_id)
+                except DamagedRow as error:
+                    self._store.report_damaged_row(error)
         if number % SWEEPS_PER_EVENT_EXPIRY == 0:
             await self._store.admin.prune_events(EVENT_RETENTION_S)
             await self._store.admin.prune_files(self._clock.now())

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from convo.errors import NotFound, RequestRefused, StoreFull, StoreUnavailable, StreamBroken, TryLater
+from convo.errors import DamagedRow, NotFound, RequestRefused, StoreFull, StoreUnavailable, StreamBroken, TryLater
 from convo.history.items import Item, Json
 from convo.history.records import Link
 from convo.responses_api.background import CLOSE_RETRY_S
@@ -19,6 +19,7 @@ from convo.stores.memory import MemoryStore
 from tests.clock import FixedClock, counting_ids
 from tests.endpoints.endpoint_calls import MODEL, ask, error_fields, events, refusal, texts, user_item
 from tests.endpoints.gated_model import GatedModel, no_models, open_gated_model
+from tests.stores.test_damaged_rows import execute
 
 SERVER_OPTIONS = EndpointOptions(is_server=True)
 
@@ -402,18 +403,19 @@ async def test_a_response_that_exceeds_the_grace_period_is_stored_as_cancelled_o
 # -- dead replicas and retention ------------------------------------------------------------------
 
 
+async def store_abandoned_run(store: Store, response_id: str, earlier_id: str) -> None:
+    """Store a background response with the input of an earlier one, as a dead replica leaves it: without a lease."""
+    earlier = await store.link(earlier_id)
+    assert earlier
+    run = replace(earlier, id=response_id, status="in_progress", head=earlier.input_head)
+    await store.commit(Transaction(links=(replace(run, parameters={"background": True}),), started_run_id=response_id))
+
+
 async def test_the_background_responses_of_a_dead_replica_are_marked_failed_for_every_tenant(store: Store) -> None:
-    """The dead replica left an open run without an active lease."""
     service = make_service(store)
     for tenant in ("ann", "bob"):
-        tenant_store = store.for_tenant(tenant)
         response_id = (await ask(service.endpoint_for(tenant), "a"))["id"]
-        link = await tenant_store.link(response_id)
-        assert link
-        run = replace(link, id=f"resp_of_{tenant}", status="in_progress", head=link.input_head)
-        await tenant_store.commit(
-            Transaction(links=(replace(run, parameters={"background": True}),), started_run_id=run.id)
-        )
+        await store_abandoned_run(store.for_tenant(tenant), f"resp_of_{tenant}", response_id)
 
     await service.sweep()
 
@@ -424,25 +426,22 @@ async def test_the_background_responses_of_a_dead_replica_are_marked_failed_for_
     await service.aclose()
 
 
-async def test_an_abandoned_background_response_is_marked_failed_also_if_an_item_of_its_input_was_deleted(
-    store: Store,
-) -> None:
-    service = make_service(store)
+async def test_a_deleted_item_or_a_damaged_row_keeps_no_other_run_of_a_dead_replica_open(store: Store) -> None:
+    service, reported = make_service(store), list[DamagedRow]()
+    store.admin.set_damaged_row_observer(reported.append)
     endpoint, tenant_store = service.endpoint_for("t"), store.for_tenant("t")
     conversation = str((await endpoint.create_conversation())["id"])
-    link = await tenant_store.link((await ask(endpoint, "a", conversation=conversation))["id"])
-    assert link
-    await tenant_store.commit(
-        Transaction(
-            links=(replace(link, id="resp_0", status="in_progress", head=link.input_head),), started_run_id="resp_0"
-        )
-    )
+    response_id = (await ask(endpoint, "a", conversation=conversation))["id"]
+    for number in range(2):
+        await store_abandoned_run(tenant_store, f"resp_open_{number}", response_id)
     question = (await endpoint.list_conversation_items(conversation, order="asc")).items[0]
     await endpoint.delete_conversation_item(conversation, str(question["id"]))
+    await execute(store, "UPDATE @links SET error = '{' WHERE id = 'resp_open_0'")
 
     await service.sweep()
 
-    failed = await tenant_store.link("resp_0")
+    assert [error.key for error in reported] == ["resp_open_0"]
+    failed = await tenant_store.link("resp_open_1")
     assert failed
     assert failed.status == "failed"
     await service.aclose()
