@@ -16,7 +16,7 @@ class LeaseGuard:
     """A lease that renews itself until it is released."""
 
     def __init__(self, store: Store, lease: Lease, ttl_s: float) -> None:
-        self._store, self._lease, self._ttl_s, self._is_held = store, lease, ttl_s, True
+        self._store, self._lease, self._ttl_s = store, lease, ttl_s
         self._renewal_task = asyncio.create_task(self._renew())
 
     @classmethod
@@ -37,7 +37,6 @@ class LeaseGuard:
 
     async def release(self) -> None:
         """Release the lease. If the store cannot be reached, it expires."""
-        self._is_held = False
         self._renewal_task.cancel()
         with suppress(asyncio.CancelledError):
             await self._renewal_task
@@ -45,7 +44,7 @@ class LeaseGuard:
             await self._store.release_lease(self._lease)
 
     async def _renew(self) -> None:
-        while self._is_held:  # a database driver may report a cancellation as an error of its own
+        while True:
             await asyncio.sleep(self._ttl_s / 3)
             with suppress(Busy, StoreFault):
                 self._lease = await self._store.acquire_lease(self._lease.name, self._lease.holder, self._ttl_s)

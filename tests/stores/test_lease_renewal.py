@@ -66,24 +66,6 @@ async def test_a_lease_is_renewed_as_long_as_it_is_held(store: Store) -> None:
     await guard.release()
 
 
-async def test_a_release_ends_a_renewal_whose_cancellation_became_an_error() -> None:
-    class SlowStore(CountingStore):
-        async def acquire_lease(self, *args: Any, **kwargs: Any) -> Lease:
-            lease = await super().acquire_lease(*args, **kwargs)
-            if self.requests > 1:
-                try:
-                    await asyncio.Event().wait()
-                except asyncio.CancelledError:
-                    raise StoreUnavailable("the query was cancelled") from None
-            return lease
-
-    counting_store = SlowStore(MemoryStore(), 2)
-    guard = await LeaseGuard.acquire(counting_store, "chat", f"{ALIVE}:me", SHORT_S)
-    await counting_store.reached.wait()
-    await asyncio.wait_for(guard.release(), 60)
-    assert counting_store.requests == 2
-
-
 async def test_a_lease_is_renewed_before_it_expires() -> None:
     """The timers of one event loop end in the order of their times, however busy the machine is."""
     counting_store = CountingStore(MemoryStore(), 2)
