@@ -302,21 +302,26 @@ def make_websocket_protocol(write_s: float, body_budget: BodyBudget, **options: 
     return BoundedWebSocketProtocol(write_s, body_budget, **options)
 
 
-@contextmanager
-def report_unexpected_errors(report: Callable[[BaseException], None]) -> Iterator[None]:
-    """Discard uvicorn's own log, except for unexpected exceptions.
+class _ErrorReporter(logging.Handler):
+    """Reports the unexpected exceptions in uvicorn's log.
 
     A text of a WebSocket that is not UTF-8 is a client's error: uvicorn closes the connection with 1007.
     """
 
-    class Reporting(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            error = record.exc_info[1] if record.exc_info else None
-            if isinstance(error, Exception) and not isinstance(error, UnicodeDecodeError):
-                report(error)
+    def __init__(self, report: Callable[[BaseException], None]) -> None:
+        super().__init__()
+        self._report = report
 
-    log, handler = logging.getLogger("uvicorn.error"), Reporting()
-    before = log.propagate, log.level
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, Exception) and not isinstance(error, UnicodeDecodeError):
+            self._report(error)
+
+
+@contextmanager
+def report_unexpected_errors(report: Callable[[BaseException], None]) -> Iterator[None]:
+    """Discard uvicorn's own log, except for unexpected exceptions, until the last server of the process ends."""
+    log, handler = logging.getLogger("uvicorn.error"), _ErrorReporter(report)
     log.propagate = False
     log.setLevel(logging.ERROR)
     log.addHandler(handler)
@@ -324,8 +329,9 @@ def report_unexpected_errors(report: Callable[[BaseException], None]) -> Iterato
         yield
     finally:
         log.removeHandler(handler)
-        log.propagate = before[0]
-        log.setLevel(before[1])
+        if not any(isinstance(other, _ErrorReporter) for other in log.handlers):
+            log.propagate = True
+            log.setLevel(logging.NOTSET)
 
 
 MAX_BUFFERED_BYTES = 64 * 1024
