@@ -24,6 +24,7 @@ from convo.stores.base import (
     ApprovalDecision,
     Store,
     Transaction,
+    load_session_path,
     session_name_taken_error,
 )
 from convo.stores.lease import LeaseGuard
@@ -204,7 +205,8 @@ def _make_appends(path: Path, stored_path: Path) -> tuple[AppendItems, ...]:
 
 async def load_session_record(session: Session, deps: ChatDeps) -> SessionRecord:
     """Open the record of a session that the store has. Raises NotFound, ItemDeleted."""
-    path, last_link = await deps.store.path(session.head), await load_last_link(deps.store, session)
+    session, path = await load_session_path(deps.store, session)
+    last_link = await load_last_link(deps.store, session)
     return SessionRecord(session, path, last_link, deps, is_saved=True)
 
 

@@ -910,6 +910,23 @@ def parse_key_prefix(item_id: str) -> str:
     return match[1] if match else ""
 
 
+async def load_session_path(store: Store, session: Session) -> tuple[Session, Path]:
+    """Return the session and its path; as it is now if its writer has replaced its head since it was read.
+
+    The text of a response in progress is stored again and again, each time in place of the one before.
+
+    Raises NotFound, ItemDeleted.
+    """
+    while True:
+        try:
+            return session, await store.path(session.head)
+        except NotFound:
+            current = await store.session(session.id)
+            if current is None or current.head == session.head:
+                raise
+            session = current
+
+
 async def load_conversation(store: Store, conversation_id: str, known: Conversation | None = None) -> Conversation:
     """Load a conversation; `known` as in `Store.conversation`. Raises NotFound."""
     conversation = await store.conversation(conversation_id, known)

@@ -8,8 +8,8 @@ from convo.errors import ItemDeleted, NotFound
 from convo.history.items import Item, user_message
 from convo.history.tree import Path, root_key
 from convo.stores import base
-from convo.stores.base import AppendItems, Conversation, Store, Transaction
-from tests.stores.chat_transactions import NOW, link
+from convo.stores.base import AppendItems, Conversation, Store, Transaction, load_session_path
+from tests.stores.chat_transactions import NOW, link, session
 
 ROOT = root_key("local")
 PATH = Path(ROOT).append([user_message("one"), user_message("two"), user_message("three")])
@@ -81,3 +81,20 @@ async def test_the_ids_of_a_known_conversation_are_read_again_if_its_items_were_
 
     await store.remove_conversation("conv_1")
     assert await store.conversation("conv_1", known) is None
+
+
+async def test_a_session_whose_head_was_replaced_is_read_as_it_is_now(store: Store) -> None:
+    old = session(head=PATH.head, confirmed_head=ROOT)
+    await store.commit(Transaction((AppendItems(ROOT, PATH.items),), session=old))
+    new = replace(old, head=PATH.first(2).append([user_message("the whole third")]).head)
+    appends = (AppendItems(PATH.first(2).head, (user_message("the whole third"),)),)
+    await store.commit(Transaction(appends, session=new, expected_session_head=old.head))
+
+    with pytest.raises(NotFound):
+        await store.path(old.head)
+    current, path = await load_session_path(store, old)
+
+    assert current.head == path.head == new.head
+    await store.remove_session(new.id)
+    with pytest.raises(NotFound):
+        await load_session_path(store, old)
