@@ -91,7 +91,7 @@ HttpResponse: TypeAlias = "Response | AiohttpResponse"
 """A response whose body is not read yet. Reading it raises the errors of httpx2, LimitReached and StreamBroken."""
 
 
-def encode_body(body: Mapping[str, Json]) -> bytes:
+def encode_request_body(body: Mapping[str, Json]) -> bytes:
     """Encode the body of a request, of megabytes after many turns: its pieces are joined once."""
     pieces: list[bytes | memoryview] = []
     for name, value in body.items():
@@ -256,7 +256,7 @@ class SSEClient:
         url = f"{self._base_url}{path}?{urlencode(parameters)}" if parameters else f"{self._base_url}{path}"
         all_headers = {**self._headers, **headers} if headers else self._headers
         with map_provider_errors(context):
-            content = body if isinstance(body, bytes | None) else encode_body(body)
+            content = body if isinstance(body, bytes | None) else encode_request_body(body)
             method = "GET" if content is None else "POST"
             return await self._transport.send(method, url, all_headers, content, is_streamed=is_streamed)
 

@@ -14,7 +14,7 @@ from convo.history.tree import Prefix
 from convo.models.base import EncodedOnce, ModelRequest, make_issuer_tag
 from convo.models.chat_completions import ChatDialect, build_chat_body, list_ignored_chat_fields
 from convo.models.chat_messages import encode_returned_fields
-from convo.models.http import encode_body
+from convo.models.http import encode_request_body
 from convo.models.responses import build_responses_body, list_ignored_responses_fields
 from convo.responses_api.history import check_call_pairs, remove_incomplete_items
 
@@ -60,9 +60,9 @@ def outcomes(items: Any) -> list[Any]:
     return [
         attempt(lambda: check_call_pairs(items)),
         renamer.rename_event({"type": "response.output_item.added", "output_index": 0, "item": call}),
-        encode_body(build_responses_body(request, ISSUER, "up/m")),
+        encode_request_body(build_responses_body(request, ISSUER, "up/m")),
         list_ignored_responses_fields(request, ISSUER),
-        attempt(lambda: encode_body(build_chat_body(request, "up/m", dialect, ISSUER))),
+        attempt(lambda: encode_request_body(build_chat_body(request, "up/m", dialect, ISSUER))),
         list_ignored_chat_fields(request, dialect, ISSUER),
     ]
 
@@ -84,5 +84,5 @@ def test_a_history_that_grew_gives_the_same_requests(items: list[Item], lengths:
 def test_a_list_in_parts_is_encoded_as_one(parts: tuple[Any, ...]) -> None:
     body = {"model": "m", "input": EncodedOnce(*parts), "stream": True}
 
-    assert json.loads(encode_body(body)) == body
-    assert encode_body(body) == encode_body({**body, "input": list(body["input"])})  # type: ignore[call-overload]
+    assert json.loads(encode_request_body(body)) == body
+    assert encode_request_body(body) == encode_request_body({**body, "input": list(body["input"])})  # type: ignore[call-overload]

@@ -227,7 +227,7 @@ _PLAIN_KINDS: Mapping[str, PieceKind] = {"content": "text", "reasoning_content":
 
 _OTHER_CHUNK_FIELDS = ("error", "usage", "x_groq")
 _OTHER_CHOICE_FIELDS = ("error", "usage", "logprobs", "message", "finish_reason")
-"""Fields that are read beside the delta."""
+"""Fields of a chunk and of its choice that only `read` reads."""
 
 _CALL_FIELDS = frozenset({"id", "type", "index", "function", "custom"})
 
