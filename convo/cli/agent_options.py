@@ -505,7 +505,7 @@ def _list_library_names() -> frozenset[str]:
     """Return the modules of the installed packages that convo requires, directly or not."""
     from importlib.metadata import PackageNotFoundError, distribution
 
-    pending = [("convo-state", "anthropic,keyring,mcp,postgres,serve,tokens")]
+    pending = [("convo-state", "keyring,mcp,postgres,serve,tokens")]
     visited, names = set[tuple[str, str]](), set[str]()
     while pending:
         package, extras = pending.pop()

@@ -76,7 +76,6 @@ CHECK_TIMEOUT_S = 15.0
 """Seconds for each check."""
 
 PACKAGES_BY_EXTRA: Mapping[str, tuple[str, ...]] = {
-    "anthropic": ("anthropic",),
     "keyring": ("keyring",),
     "mcp": ("mcp",),
     "postgres": ("psycopg", "psycopg_pool"),
@@ -183,17 +182,9 @@ def probe_terminal(context: DoctorContext) -> TerminalFacts:
 
 
 def probe_extras(context: DoctorContext) -> ExtrasFacts:
-    missing = {extra: [name for name in names if find_spec(name) is None] for extra, names in PACKAGES_BY_EXTRA.items()}
-    providers_with_key = (
-        [
-            provider
-            for provider in context.usable_settings.providers.values()
-            if has_provider_key(provider, context.environ)
-        ]
-        if context.usable_settings
-        else []
+    return ExtrasFacts(
+        {extra: [name for name in names if find_spec(name) is None] for extra, names in PACKAGES_BY_EXTRA.items()}
     )
-    return ExtrasFacts(missing, frozenset(provider.api for provider in providers_with_key))
 
 
 # -- the store ------------------------------------------------------------------------------------

@@ -125,11 +125,9 @@ class ExtrasFacts(NamedTuple):
     """The optional packages.
 
     missing_by_extra:  the packages of each extra that are not installed
-    extras_with_key:   the extras of which a key is set
     """
 
     missing_by_extra: Mapping[str, Sequence[str]]
-    extras_with_key: frozenset[str] = frozenset()
 
 
 def diagnose_extras(facts: ExtrasFacts) -> CheckResult:
@@ -139,19 +137,11 @@ def diagnose_extras(facts: ExtrasFacts) -> CheckResult:
         f"installed: {', '.join(installed) or 'none'}",
         *([f"not installed: {', '.join(missing)}"] if missing else []),
     ]
-    if needed := [extra for extra in missing if extra in facts.extras_with_key]:
-        return make_warning_result(
-            f"a key is set, but the package is not installed: {', '.join(needed)}", _format_install_command(needed)
-        )
     return make_ok_result(
         "; ".join(notes),
-        _format_install_command(missing) if missing else "",
+        f"pip install 'convo-state[{','.join(missing)}]'" if missing else "",
         brief=f"{len(installed)} installed" + (f", {len(missing)} not installed" if missing else ""),
     )
-
-
-def _format_install_command(extra_names: Sequence[str]) -> str:
-    return f"pip install 'convo-state[{','.join(extra_names)}]'"
 
 
 # -- models ---------------------------------------------------------------------------------------
@@ -306,7 +296,8 @@ def diagnose_serve(facts: ServeFacts) -> CheckResult:
         )
     if facts.missing_packages:
         return make_ok_result(
-            f"not installed: convo serve needs {', '.join(facts.missing_packages)}", _format_install_command(["serve"])
+            f"not installed: convo serve needs {', '.join(facts.missing_packages)}",
+            "pip install 'convo-state[serve]'",
         )
     access = format_count(facts.key_count, "key") if facts.key_count else "this machine only, no key needed"
     return make_ok_result(f"{address}; {access}")

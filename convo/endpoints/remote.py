@@ -1,15 +1,14 @@
-"""The endpoint of a remote server, over the openai client.
+"""The endpoint of a remote server.
 
-Bodies are sent and parsed as plain JSON, because the typed objects of the client drop unknown fields. The first event
-of a response must confirm the requested state, otherwise StateIgnored is raised before any output is shown. The openai
-client is imported on first use.
+Bodies are sent and parsed as plain JSON: unknown fields are kept. The first event of a response must confirm the
+requested state, otherwise StateIgnored is raised before any output is shown.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
@@ -34,7 +33,7 @@ from convo.models.base import (
     parse_token_count,
     untag_tagged_items,
 )
-from convo.models.errors import ErrorContext, fault_from_event, map_provider_errors
+from convo.models.errors import ErrorContext, fault_from_event
 from convo.models.http import (
     OpenAIClientOptions,
     SSEClient,
@@ -44,10 +43,6 @@ from convo.models.http import (
 )
 from convo.models.limits import apply_idle_limit, limit_response_events
 from convo.models.readers.responses import ResponsesReader
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
-
 
 CreateResponse = Callable[[Mapping[str, Json]], AsyncGenerator[StreamEvent, None]]
 
@@ -158,15 +153,12 @@ class RemoteEndpoint:
         return ResendingConnection(self.create)
 
     async def retrieve(self, response_id: str) -> Response:
-        check_url_id("response", response_id)
-        raw = self._connect_openai().responses.with_raw_response
-        return await self._fetch_json(raw.retrieve(response_id), "response", response_id)
+        return await self._fetch_object(response_path(response_id), ("response", response_id))
 
     async def follow(self, response_id: str, *, after: int | None = None) -> AsyncGenerator[StreamEvent, None]:
-        check_url_id("response", response_id)
         error_context = self._error_context({})
         query = {"stream": "true", **_without_none(starting_after=after)}
-        raw_events = self._stream_json(f"/responses/{quote(response_id, safe='')}", None, error_context, query)
+        raw_events = self._stream_json(response_path(response_id), None, error_context, query)
         events = limit_response_events(
             self._stream_response(raw_events, error_context, ("response", response_id), is_whole=after is None),
             self._limits,
@@ -176,25 +168,17 @@ class RemoteEndpoint:
                 yield event
 
     async def cancel(self, response_id: str) -> Response:
-        check_url_id("response", response_id)
-        raw = self._connect_openai().responses.with_raw_response
-        return await self._fetch_json(raw.cancel(response_id), "response", response_id)
+        path = f"{response_path(response_id)}/cancel"
+        return await self._fetch_object(path, ("response", response_id), method="POST")
 
     async def compact(self, body: Mapping[str, Json]) -> Mapping[str, Json]:
-        error_context = self._error_context(body)
-        with map_provider_errors(error_context):
-            pending_response = self._connect_openai().post(
-                "/responses/compact", cast_to=object, body=self._prepare_body(body)
-            )
-            response = await apply_idle_limit(pending_response, self._limits)
+        response = await self._fetch("/responses/compact", body=self._prepare_body(body))
         if not isinstance(response, Mapping):
-            raise StreamBroken(f"{error_context.provider} sent a response that is not a JSON object")
+            raise StreamBroken(f"{self._options.provider} sent a response that is not a JSON object")
         return response
 
     async def delete(self, response_id: str) -> None:
-        check_url_id("response", response_id)
-        raw = self._connect_openai().responses.with_raw_response
-        await self._fetch_response(raw.delete(response_id), "response", response_id)
+        await self._fetch(response_path(response_id), ("response", response_id), method="DELETE")
 
     async def list_input_items(
         self,
@@ -205,45 +189,34 @@ class RemoteEndpoint:
         limit: int = 20,
         order: SortOrder = "desc",
     ) -> ItemPage:
-        check_url_id("response", response_id)
-        raw = self._connect_openai().responses.input_items.with_raw_response
-        pending_response = raw.list(response_id, limit=limit, order=order, **_page_arguments(after, before))
-        return _parse_page(await self._fetch_json(pending_response, "response", response_id))
+        path, query = f"{response_path(response_id)}/input_items", _page_query(after, before, limit, order)
+        return _parse_page(await self._fetch_object(path, ("response", response_id), query=query))
 
     async def create_conversation(
         self, items: Sequence[Item] = (), metadata: Mapping[str, str] | None = None
     ) -> Mapping[str, Json]:
-        raw = self._connect_openai().conversations.with_raw_response
-        fields = _without_none(
+        body = _without_none(
             items=self._restore_own_items(items) or None, metadata=dict(metadata) if metadata else None
         )
-        return await self._fetch_json(raw.create(**fields), "conversation", "")
+        return await self._fetch_object("/conversations", ("conversation", ""), body=body)
 
     async def retrieve_conversation(self, conversation_id: str) -> Mapping[str, Json]:
-        check_url_id("conversation", conversation_id)
-        raw = self._connect_openai().conversations.with_raw_response
-        return await self._fetch_json(raw.retrieve(conversation_id), "conversation", conversation_id)
+        return await self._fetch_object(conversation_path(conversation_id), ("conversation", conversation_id))
 
     async def update_conversation(self, conversation_id: str, metadata: Mapping[str, str]) -> Mapping[str, Json]:
-        check_url_id("conversation", conversation_id)
-        raw = self._connect_openai().conversations.with_raw_response
-        return await self._fetch_json(
-            raw.update(conversation_id, metadata=dict(metadata)), "conversation", conversation_id
+        return await self._fetch_object(
+            conversation_path(conversation_id),
+            ("conversation", conversation_id),
+            body={"metadata": dict(metadata)},
         )
 
     async def delete_conversation(self, conversation_id: str) -> None:
-        check_url_id("conversation", conversation_id)
-        raw = self._connect_openai().conversations.with_raw_response
-        await self._fetch_response(raw.delete(conversation_id), "conversation", conversation_id)
+        path = conversation_path(conversation_id)
+        await self._fetch(path, ("conversation", conversation_id), method="DELETE")
 
     async def add_conversation_items(self, conversation_id: str, items: Sequence[Item]) -> ItemPage:
-        check_url_id("conversation", conversation_id)
-        raw: Any = self._connect_openai().conversations.items.with_raw_response
-        return _parse_page(
-            await self._fetch_json(
-                raw.create(conversation_id, items=self._restore_own_items(items)), "conversation", conversation_id
-            )
-        )
+        path, body = f"{conversation_path(conversation_id)}/items", {"items": self._restore_own_items(items)}
+        return _parse_page(await self._fetch_object(path, ("conversation", conversation_id), body=body))
 
     async def list_conversation_items(
         self,
@@ -254,33 +227,21 @@ class RemoteEndpoint:
         limit: int = 20,
         order: SortOrder = "desc",
     ) -> ItemPage:
-        check_url_id("conversation", conversation_id)
-        raw = self._connect_openai().conversations.items.with_raw_response
-        pending_response = raw.list(conversation_id, limit=limit, order=order, **_page_arguments(after, before))
-        return _parse_page(await self._fetch_json(pending_response, "conversation", conversation_id))
+        path, query = f"{conversation_path(conversation_id)}/items", _page_query(after, before, limit, order)
+        return _parse_page(await self._fetch_object(path, ("conversation", conversation_id), query=query))
 
     async def retrieve_conversation_item(self, conversation_id: str, item_id: str) -> Item:
-        check_url_id("conversation", conversation_id)
-        check_url_id("item", item_id)
-        raw = self._connect_openai().conversations.items.with_raw_response
-        pending_response = raw.retrieve(item_id, conversation_id=conversation_id)
-        return await self._fetch_json(pending_response, "item", item_id, conversation_id=conversation_id)
+        path = conversation_item_path(conversation_id, item_id)
+        return await self._fetch_object(path, ("conversation", conversation_id), ("item", item_id))
 
     async def delete_conversation_item(self, conversation_id: str, item_id: str) -> Mapping[str, Json]:
-        check_url_id("conversation", conversation_id)
-        check_url_id("item", item_id)
-        raw = self._connect_openai().conversations.items.with_raw_response
-        pending_response = raw.delete(item_id, conversation_id=conversation_id)
-        return await self._fetch_json(pending_response, "item", item_id, conversation_id=conversation_id)
+        path = conversation_item_path(conversation_id, item_id)
+        return await self._fetch_object(path, ("conversation", conversation_id), ("item", item_id), method="DELETE")
 
     async def count_input_tokens(self, body: Mapping[str, Json]) -> int | None:
         request_body = {name: value for name, value in self._prepare_body(body).items() if name in INPUT_TOKENS_FIELDS}
         try:
-            with map_provider_errors(self._error_context(body)):
-                pending_response = self._connect_openai().post(
-                    "/responses/input_tokens", cast_to=object, body=request_body
-                )
-                response = await apply_idle_limit(pending_response, self._limits)
+            response = await self._fetch("/responses/input_tokens", body=request_body)
         except EndpointFault as fault:
             if fault.status in NO_COUNT_STATUSES:
                 return None
@@ -289,8 +250,7 @@ class RemoteEndpoint:
 
     async def list_models(self) -> ListedModels:
         """List the models, for `convo.models.base`."""
-        with map_provider_errors(self._error_context({})):
-            response = await self._connect_openai().get("/models", cast_to=object)
+        response = await self._connect_sse().request_json("/models", None, self._error_context({}))
         return parse_models(response, self._options.provider)
 
     async def check_request(self, body: Mapping[str, Json]) -> None:
@@ -298,7 +258,7 @@ class RemoteEndpoint:
         await check_provider_reachable(self, self._options.provider)
 
     async def warm(self, model: str) -> None:
-        await import_packages("openai", is_served=False)
+        await import_packages(is_served=False)
         self._connect_sse()
 
     async def aclose(self) -> None:
@@ -353,33 +313,41 @@ class RemoteEndpoint:
                 raise
             raise _to_not_found(fault, resource) or fault from fault.__cause__
 
-    async def _fetch_json(
-        self, pending_response: Awaitable[Any], kind: str, handle: str, *, conversation_id: str = ""
+    async def _fetch_object(
+        self,
+        path: str,
+        *resources: tuple[str, str],
+        body: Mapping[str, Json] | None = None,
+        query: Mapping[str, Any] = MappingProxyType({}),
+        method: str | None = None,
     ) -> Mapping[str, Json]:
-        """Return the body of a response.
+        """Return the JSON object of a response.
 
-        Raises the errors of `_fetch_response`, and StreamBroken if the body is not a JSON object or has a malformed id.
+        Raises the errors of `_fetch`, and StreamBroken if the body is not an object or has a malformed id.
         """
-        response = await self._fetch_response(pending_response, kind, handle, conversation_id=conversation_id)
-        with map_provider_errors(self._error_context({})):
-            resource = response.http_response.json()
-        if not isinstance(resource, dict):
+        fetched = await self._fetch(path, *resources, body=body, query=query, method=method)
+        if not isinstance(fetched, dict):
             raise StreamBroken(f"{self._options.provider} sent a response that is not a JSON object")
-        check_response_ids(resource, self._options.provider)
-        output = resource.get("output")
+        check_response_ids(fetched, self._options.provider)
+        output = fetched.get("output")
         if isinstance(output, list) and not all(map(is_item, output)):
             raise StreamBroken(f"{self._options.provider} sent an output item that has no type or is not an object")
-        return resource
+        return fetched
 
-    async def _fetch_response(
-        self, pending_response: Awaitable[Any], kind: str, handle: str, *, conversation_id: str = ""
-    ) -> Any:
-        """Await a response. Raises NotFound if the server does not know `handle` or `conversation_id`."""
+    async def _fetch(
+        self,
+        path: str,
+        *resources: tuple[str, str],
+        body: Mapping[str, Json] | None = None,
+        query: Mapping[str, Any] = MappingProxyType({}),
+        method: str | None = None,
+    ) -> Json:
+        """Return the body of a response. Raises NotFound for the (kind, handle) of `resources` that is unknown."""
+        request = self._connect_sse().request_json(path, body, self._error_context(body or {}), query, method=method)
         try:
-            with map_provider_errors(self._error_context({})):
-                return await apply_idle_limit(pending_response, self._limits)
+            return await apply_idle_limit(request, self._limits)
         except EndpointFault as fault:
-            raise _to_not_found(fault, ("conversation", conversation_id), (kind, handle)) or fault from fault.__cause__
+            raise _to_not_found(fault, *resources) or fault from fault.__cause__
 
     def _check_body(self, body: Mapping[str, Json]) -> None:
         """Raise RequestRefused for a malformed id, Unsupported for a field that the model refuses."""
@@ -400,10 +368,6 @@ class RemoteEndpoint:
 
     def _error_context(self, body: Mapping[str, Json]) -> ErrorContext:
         return self._options.make_error_context(body)
-
-    def _connect_openai(self) -> "AsyncOpenAI":
-        client: AsyncOpenAI = self._connect_sse().package_client
-        return client
 
     def _stream_json(
         self,
@@ -438,13 +402,12 @@ def _to_not_found(fault: EndpointFault, *resource: tuple[str, str]) -> NotFound 
 
 
 def _without_none(**fields: Any) -> dict[str, Any]:
-    """Drop the fields that are None; the package would send null."""
+    """Drop the fields that are None, which a server may refuse."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _page_arguments(after: str | None, before: str | None) -> dict[str, Any]:
-    """Build the arguments of a page; the package has no `before`."""
-    return _without_none(after=after, extra_query={"before": before} if before is not None else None)
+def _page_query(after: str | None, before: str | None, limit: int, order: SortOrder) -> dict[str, Any]:
+    return _without_none(after=after, before=before, limit=limit, order=order)
 
 
 def _parse_page(resource: Mapping[str, Json]) -> ItemPage:
@@ -476,10 +439,23 @@ def is_state_honoured(body: Mapping[str, Json], event: StreamEvent) -> bool:
     return True
 
 
-def check_url_id(kind: str, handle: str) -> None:
-    """Check an id before it becomes part of a URL. Raises NotFound if it is malformed, since no server knows it."""
+def response_path(response_id: str) -> str:
+    return f"/responses/{to_url_part('response', response_id)}"
+
+
+def conversation_path(conversation_id: str) -> str:
+    return f"/conversations/{to_url_part('conversation', conversation_id)}"
+
+
+def conversation_item_path(conversation_id: str, item_id: str) -> str:
+    return f"{conversation_path(conversation_id)}/items/{to_url_part('item', item_id)}"
+
+
+def to_url_part(kind: str, handle: str) -> str:
+    """Return an id as a part of a URL. Raises NotFound if it is malformed, since no server knows it."""
     if not is_valid_id(handle):
         raise NotFound(kind, handle if len(handle) <= MAX_ID_CHARS else f"{handle[:64]}...")
+    return quote(handle, safe="")
 
 
 def check_request_ids(body: Mapping[str, Json]) -> None:

@@ -3,21 +3,19 @@
 Parameters are translated, rejected with `Unsupported`, or reported as ignored. The form of `thinking` depends on the
 model's version: none before 3.7, a token budget up to 4.5, an effort from 4.6. Thinking blocks are stored whole, as
 encrypted reasoning. Newer models check that nothing before a block has changed: by default the adapter asks them to
-drop a block that fails, and reports it. The package is an extra and is imported on first use.
+drop a block that fails, and reports it.
 """
 
-import os
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from convo.config.sections import HostedTools, PrefixMismatchBehavior
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.config.values import Secret
-from convo.errors import EndpointFault, InputFault, ModelMissing, StreamBroken, Unsupported
+from convo.errors import EndpointFault, InputFault, StreamBroken, Unsupported
 from convo.history.items import Json, StreamEvent, item_type
 from convo.history.records import UPSTREAM_ID
 from convo.models.answer import AnswerTranslator, Piece
@@ -47,26 +45,18 @@ from convo.models.base import (
     parse_models,
     parse_token_count,
 )
-from convo.models.errors import ErrorContext, fault_from_stream_error, map_provider_errors
+from convo.models.errors import ErrorContext, fault_from_stream_error
 from convo.models.http import (
-    PLACEHOLDER_KEY,
     SSEClient,
     import_packages,
-    make_http_client,
-    make_package_client,
+    make_transport,
+    read_environment_headers,
 )
 from convo.models.readers.messages import Block, MessagesReader
 from convo.models.stream import ResponseEventWriter, is_token_count
 from convo.models.tool_mapping import map_request
 from convo.runtime import NewId
 from convo.usage.model_info import find_model_window
-
-if TYPE_CHECKING:
-    from anthropic import AsyncAnthropic
-    from httpx2 import AsyncClient
-
-
-_PACKAGE = "anthropic"
 
 
 class AnthropicModel(Model):
@@ -116,7 +106,7 @@ class AnthropicModel(Model):
             yield event
 
     async def warm(self, model: str) -> None:
-        await import_packages(_PACKAGE, is_served=self._is_served)
+        await import_packages(is_served=self._is_served)
         self._get_client()
 
     async def check_request(self, request: ModelRequest) -> None:
@@ -126,13 +116,9 @@ class AnthropicModel(Model):
     async def count(self, request: ModelRequest) -> int | None:
         body = {name: value for name, value in self.build_body(request).items() if name in _COUNT_FIELDS}
         try:
-            with map_provider_errors(self._error_context(body)):
-                response = await self._get_client().package_client.post(
-                    "/v1/messages/count_tokens",
-                    cast_to=object,
-                    body=body,
-                    options={"headers": self._build_beta_headers(body)},
-                )
+            response = await self._get_client().request_json(
+                "/v1/messages/count_tokens", body, self._error_context(body), headers=self._build_beta_headers(body)
+            )
         except EndpointFault as fault:
             if fault.status in UNSUPPORTED_STATUSES and fault.code != "model_not_found":
                 return None
@@ -140,8 +126,7 @@ class AnthropicModel(Model):
         return parse_token_count(response)
 
     async def list_models(self) -> ListedModels:
-        with map_provider_errors(self._error_context({})):
-            response = await self._get_client().package_client.get("/v1/models?limit=1000", cast_to=object)
+        response = await self._get_client().request_json("/v1/models", None, self._error_context({}), {"limit": 1000})
         return parse_models(response, self._provider)
 
     async def aclose(self) -> None:
@@ -163,11 +148,8 @@ class AnthropicModel(Model):
         """Build the header with the betas of `body`, and with those of the client's own headers, which it replaces."""
         if "block_binding" not in (body.get("thinking") or {}):
             return {}
-        own_headers = self._get_client().package_client.default_headers
-        betas = [
-            value for name, value in own_headers.items() if name.lower() == _BETA_HEADER and isinstance(value, str)
-        ]
-        return {_BETA_HEADER: ",".join([*betas, _BLOCK_BINDING_BETA])}
+        own_betas = self._get_client().headers.get(_BETA_HEADER)
+        return {_BETA_HEADER: ",".join(filter(None, [own_betas, _BLOCK_BINDING_BETA]))}
 
     def _model_label(self, request: ModelRequest) -> str:
         return f"{self._provider}/{request.model}"
@@ -176,7 +158,7 @@ class AnthropicModel(Model):
         return make_issuer_tag(self._provider, request.model, self._base_url)
 
     def _error_context(self, body: Mapping[str, Json]) -> ErrorContext:
-        return ErrorContext(self._provider, self._base_url, model=body.get("model"), key=self._key, package=_PACKAGE)
+        return ErrorContext(self._provider, self._base_url, model=body.get("model"), key=self._key)
 
     def _get_client(self) -> SSEClient:
         if self._client is None:
@@ -189,35 +171,13 @@ class AnthropicModel(Model):
 def make_anthropic_client(
     provider: str, base_url: str, key: Secret | None, limits: ResponseLimits, *, is_served: bool
 ) -> SSEClient:
-    """Create the client of one server, without retries; no request is sent."""
-    http_client = make_http_client(base_url, limits)
-    is_anthropic = provider == "anthropic"
-    client = _make_package_client(base_url, key or PLACEHOLDER_KEY, http_client, use_env_headers=is_anthropic)
-    return make_package_client(client, http_client, limits, is_served=is_served)
+    """Create the client of one server; the headers of ANTHROPIC_CUSTOM_HEADERS are for Anthropic's own account."""
+    headers = read_environment_headers("ANTHROPIC_CUSTOM_HEADERS") if provider == "anthropic" else {}
+    headers |= {"anthropic-version": _API_VERSION, **({"x-api-key": key.reveal()} if key else {})}
+    return SSEClient(make_transport(base_url, limits, is_served=is_served), base_url, headers, limits)
 
 
-def check_anthropic_installed() -> None:
-    """Check that Anthropic's package, an extra, is installed. Raises ModelMissing."""
-    if find_spec(_PACKAGE) is None:
-        raise ModelMissing(f"the {_PACKAGE} package is not installed", hint=f"pip install 'convo-state[{_PACKAGE}]'")
-
-
-def _make_package_client(
-    base_url: str, key: Secret, http_client: "AsyncClient", *, use_env_headers: bool
-) -> "AsyncAnthropic":
-    """Create the package's client without retries; `use_env_headers` sends the headers of ANTHROPIC_CUSTOM_HEADERS."""
-    from anthropic import AsyncAnthropic, Omit
-
-    lines = "" if use_env_headers else os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "")
-    header_names = filter(None, (line.partition(":")[0].strip() for line in lines.split("\n")))
-    headers: dict[str, Any] = {**{name: Omit() for name in header_names}, "X-Api-Key": key.reveal()}
-    return AsyncAnthropic(
-        api_key=key.reveal(),
-        base_url=base_url,
-        max_retries=0,
-        http_client=http_client,
-        default_headers=headers,
-    )
+_API_VERSION = "2023-06-01"
 
 
 _DEFAULT_REFUSAL = "The model will not answer this."

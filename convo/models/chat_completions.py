@@ -1,7 +1,7 @@
 """Adapter for chat completions: DeepSeek, Ollama, vLLM, the local engine.
 
 Parameters are translated, rejected with `Unsupported`, or reported as ignored; none is dropped silently. Chunks are
-parsed as plain JSON, since the typed objects of the openai package drop unknown fields.
+parsed as plain JSON: unknown fields are kept.
 
 OpenAI's models have custom tools from GPT-5 on: `{"type": "custom", "custom": {"name", "description", "format"}}`, and
 calls with `custom` in place of `function` (`openai.types.chat` of openai 3.54.0). The types of that package lack such
@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
-from convo import __version__
 from convo.config.sections import PROVIDER_EXTRA_FIELDS, CustomTools, HostedTools
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.config.values import Secret
@@ -175,9 +174,7 @@ class ChatModel(Model):
 
 def make_chat_client(base_url: str, key: Secret | None, transport: Transport, limits: ResponseLimits) -> SSEClient:
     """Create the client of a chat completions server."""
-    headers = {"accept": "application/json", "content-type": "application/json", "user-agent": f"convo/{__version__}"}
-    if key is not None:
-        headers["authorization"] = f"Bearer {key.reveal()}"
+    headers = {} if key is None else {"authorization": f"Bearer {key.reveal()}"}
     return SSEClient(transport, base_url, headers, limits)
 
 

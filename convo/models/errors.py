@@ -1,4 +1,4 @@
-"""Map errors of providers, their packages and HTTP to convo's errors.
+"""Map errors of providers and of HTTP to convo's errors.
 
     no connection, a timeout, an invalid base URL           Unreachable, or StreamBroken once streaming
     401, 403                                                KeyRefused
@@ -14,7 +14,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
@@ -62,9 +61,6 @@ _NO_SUCH_MODEL = re.compile(
 _FRAMEWORK_MESSAGES = ("not found", "method not allowed")
 """Messages of web frameworks for an unknown path; they are not from the provider."""
 
-_PACKAGE_BASE_ERRORS = {"openai": "OpenAIError", "anthropic": "AnthropicError"}
-"""The base class of all errors of each package."""
-
 _WINDOW_EXCEEDED_CODE = WindowExceeded.code
 _WINDOW_EXCEEDED_MESSAGE = re.compile(
     r"prompt is too long|exceed\w*\b.{0,40}\bcontext\b|maximum context length|context window", re.IGNORECASE
@@ -100,14 +96,12 @@ class ErrorContext(NamedTuple):
     url:      the base URL
     model:    the model's name if the request names one
     key:      a secret that no message may contain
-    package:  the package that makes requests, if any: "openai" or "anthropic", which use the same class names
     """
 
     provider: str
     url: str = ""
     model: str | None = None
     key: Secret | None = None
-    package: str | None = None
 
     @property
     def display_url(self) -> str:
@@ -172,13 +166,9 @@ def translate_server_key_errors(provider: str, *, key_sent: bool = True) -> Iter
 def to_endpoint_fault(
     error: BaseException, context: ErrorContext, *, is_streaming: bool = False
 ) -> EndpointFault | None:
-    """Map `error` to an EndpointFault; None if neither the package, its transport nor a decoder raised it."""
+    """Map `error` to an EndpointFault; None if neither the transport nor a decoder raised it."""
     import httpx2
 
-    if context.package is not None:
-        package = import_module(context.package)
-        if isinstance(error, getattr(package, _PACKAGE_BASE_ERRORS[context.package])):
-            return _fault_from_package_error(error, package, context, is_streaming=is_streaming)
     match error:
         case httpx2.HTTPError() | httpx2.InvalidURL() | httpx2.StreamError():
             return _connection_fault(error, context, is_streaming=is_streaming)
@@ -187,21 +177,6 @@ def to_endpoint_fault(
                 f"{context.provider} does not accept text with half a surrogate pair", code="invalid_input"
             )
     return _unreadable_fault(context) if isinstance(error, ValueError | RecursionError) else None
-
-
-def _fault_from_package_error(
-    error: BaseException, package: Any, context: ErrorContext, *, is_streaming: bool
-) -> EndpointFault:
-    if isinstance(error, package.APIConnectionError):
-        cause = error.__cause__ or error
-        return (
-            cause if isinstance(cause, EndpointFault) else _connection_fault(cause, context, is_streaming=is_streaming)
-        )
-    if isinstance(error, package.APIStatusError) and not error.response.is_success:
-        return fault_from_status(error.status_code, error.body, context, **_retry_options(error.response.headers))
-    if isinstance(error, package.APIError):
-        return fault_from_stream_error(error.body, context, is_streaming=is_streaming)
-    return _unreadable_fault(context)
 
 
 def _unreadable_fault(context: ErrorContext) -> StreamBroken:

@@ -68,10 +68,9 @@ def open_model(
                 resend_fields=provider.resend_fields,
             )
         case "anthropic":
-            from convo.models.anthropic import AnthropicModel, check_anthropic_installed
+            from convo.models.anthropic import AnthropicModel
 
             key = check_provider_key(provider, key)
-            check_anthropic_installed()
             return AnthropicModel(
                 provider.name,
                 require_base_url(provider),
@@ -106,13 +105,12 @@ def open_pass_through(
     from convo.models.pass_through import PassThroughClient
 
     if provider.api == "anthropic":
-        from convo.models.anthropic import check_anthropic_installed, make_anthropic_client
+        from convo.models.anthropic import make_anthropic_client
 
         key, base_url = check_provider_key(provider, key), require_base_url(provider).removesuffix("/v1")
-        check_anthropic_installed()
         return PassThroughClient(
             lambda: make_anthropic_client(provider.name, base_url, key, limits, is_served=True),
-            ErrorContext(provider.name, base_url, key=key, package="anthropic"),
+            ErrorContext(provider.name, base_url, key=key),
             limits,
         )
     if provider.api == "chat":

@@ -113,8 +113,8 @@ class UpstreamResponse:
 class PassThroughClient:
     """Sends requests to one provider. No connection is made before the first one.
 
-    make_client:  creates the SSE client when its package has been imported
-    context:      names the package, the provider, and the key that no response may contain
+    make_client:  creates the SSE client when the packages of its transport have been imported
+    context:      names the provider, and the key that no response may contain
     deployment:   Azure: the name that is sent for every model
     in_path:      whether the model's name is a part of the path, as in older versions of Azure's API
     """
@@ -151,7 +151,7 @@ class PassThroughClient:
         is a response.
         """
         if self._client is None:  # an import in the event loop blocks it for a second
-            await import_packages(*filter(None, [self._context.package]), is_served=True)
+            await import_packages(is_served=True)
             self._client = self._client or self._make_client()
         own_name = self._deployment or model
         path = f"/deployments/{quote(own_name, safe='')}{api}" if self._in_path else str(api)

@@ -37,7 +37,7 @@ from convo.models.base import (
     tag_encrypted_content,
     untag_items,
 )
-from convo.models.errors import fault_from_event, map_provider_errors
+from convo.models.errors import fault_from_event
 from convo.models.http import (
     OpenAIClientOptions,
     SSEClient,
@@ -102,7 +102,7 @@ class ResponsesModel(Model):
         return list_ignored_responses_fields(request, self._issuer_tag(request), self._extra_fields)
 
     async def warm(self, model: str) -> None:
-        await import_packages("openai", is_served=self._is_served)
+        await import_packages(is_served=self._is_served)
         self._get_client()
 
     async def check_request(self, request: ModelRequest) -> None:
@@ -126,8 +126,7 @@ class ResponsesModel(Model):
         return [tag_encrypted_content(item, self._issuer_tag(request)) for item in output]
 
     async def list_models(self) -> ListedModels:
-        with map_provider_errors(self._options.make_error_context({})):
-            response = await self._get_client().package_client.get("/models", cast_to=object)
+        response = await self._get_client().request_json("/models", None, self._options.make_error_context({}))
         return parse_models(response, self._options.provider)
 
     async def aclose(self) -> None:
@@ -137,8 +136,7 @@ class ResponsesModel(Model):
     async def _post(self, path: str, body: Mapping[str, Json]) -> Json:
         """Request one JSON object; None from a server that has no such path."""
         try:
-            with map_provider_errors(self._options.make_error_context(body)):
-                return await self._get_client().package_client.post(path, cast_to=object, body=body)
+            return await self._get_client().request_json(path, body, self._options.make_error_context(body))
         except EndpointFault as fault:
             if fault.status in UNSUPPORTED_STATUSES and fault.code != "model_not_found":
                 return None

@@ -3,8 +3,8 @@
 Ollama is asked at the address that `OLLAMA_HOST` names, as its own client does; that may be another machine.
 
 Another program may listen at such a port: its response is bounded in size and time, and ignored if it is not a list of
-models. No model is loaded by a search. The requests are made with httpx2 alone, because importing the openai package
-takes a second and the prompt of a chat waits for the search; modules that load it are imported once a port is open.
+models. No model is loaded by a search. The prompt of a chat waits for it, so the modules of models are imported once a
+port is open.
 """
 
 import asyncio

@@ -128,14 +128,14 @@ def test_the_terminal(facts: TerminalFacts, result: CheckResult) -> None:
     ("facts", "result"),
     [
         (
-            ExtrasFacts({"serve": [], "tokens": []}, frozenset({"serve"})),
+            ExtrasFacts({"serve": [], "tokens": []}),
             make_ok_result("installed: serve, tokens", brief="2 installed"),
         ),
         (
-            ExtrasFacts({"anthropic": ["anthropic"], "serve": [], "tokens": ["toktok"]}),
+            ExtrasFacts({"mcp": ["mcp"], "serve": [], "tokens": ["toktok"]}),
             make_ok_result(
-                "installed: serve; not installed: anthropic, tokens",
-                "pip install 'convo-state[anthropic,tokens]'",
+                "installed: serve; not installed: mcp, tokens",
+                "pip install 'convo-state[mcp,tokens]'",
                 brief="1 installed, 2 not installed",
             ),
         ),
@@ -145,16 +145,6 @@ def test_the_terminal(facts: TerminalFacts, result: CheckResult) -> None:
                 "installed: none; not installed: tokens",
                 "pip install 'convo-state[tokens]'",
                 brief="0 installed, 1 not installed",
-            ),
-        ),
-        (
-            ExtrasFacts(
-                {"anthropic": ["anthropic"], "other": ["other"], "tokens": ["toktok"]},
-                frozenset({"anthropic", "other"}),
-            ),
-            make_warning_result(
-                "a key is set, but the package is not installed: anthropic, other",
-                "pip install 'convo-state[anthropic,other]'",
             ),
         ),
     ],

@@ -57,7 +57,7 @@ def remote_at(loopback: LoopbackServer, key: str = KEY) -> RemoteEndpoint:
 
 @pytest.fixture
 async def remote(loopback: LoopbackServer) -> AsyncIterator[RemoteEndpoint]:
-    """A remote endpoint: the same API over HTTP, through the openai package."""
+    """A remote endpoint: the same API over HTTP."""
     endpoint = remote_at(loopback)
     yield endpoint
     await endpoint.aclose()

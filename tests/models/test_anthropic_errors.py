@@ -187,4 +187,9 @@ async def test_the_environment_headers_are_sent_to_the_anthropic_account(
     await model.aclose()
 
     headers = server.requests[0].headers
-    assert (headers["x-team"], headers["x-api-key"], headers["accept-encoding"]) == ("mine", "none", "identity")
+    assert (headers["x-team"], headers["accept-encoding"], headers["anthropic-version"]) == (
+        "mine",
+        "identity",
+        "2023-06-01",
+    )
+    assert "x-api-key" not in headers

@@ -12,7 +12,7 @@ from convo.errors import InvalidSettings, KeyRefused, StreamBroken, Unreachable
 from convo.history.items import user_message
 from convo.models.base import ModelRequest
 from convo.models.chat_completions import ChatModel
-from convo.models.http import OpenAIClientOptions, find_proxy, make_http_client, make_openai_client, make_transport
+from convo.models.http import OpenAIClientOptions, find_proxy, make_openai_sse_client, make_transport
 from tests.clock import counting_ids
 from tests.models.chat_server import finish, run_chat_server
 
@@ -22,17 +22,7 @@ BOTH = pytest.mark.parametrize("is_served", [False, True], ids=["command", "serv
 
 def test_without_a_key_no_connection_is_opened() -> None:
     with pytest.raises(KeyRefused, match="mine needs a key"):
-        make_openai_client(OpenAIClientOptions("mine", LOCAL), make_http_client(LOCAL, DEFAULT_RESPONSE_LIMITS))
-
-
-async def test_a_client_sends_the_credentials_of_its_own_account_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_ORG_ID", "org_other")
-    monkeypatch.setenv("OPENAI_PROJECT_ID", "proj_other")
-    options = OpenAIClientOptions("openai", LOCAL, key=Secret("sk-mine"), organisation="org_mine")
-    client = make_openai_client(options, make_http_client(LOCAL, DEFAULT_RESPONSE_LIMITS))
-
-    assert (client.organization, client.project, client.max_retries) == ("org_mine", None, 0)
-    await client.close()
+        make_openai_sse_client(OpenAIClientOptions("mine", LOCAL), DEFAULT_RESPONSE_LIMITS)
 
 
 @BOTH

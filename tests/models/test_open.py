@@ -10,7 +10,7 @@ import pytest
 
 from convo.config.sections import Provider
 from convo.config.values import Secret
-from convo.errors import InvalidSettings, KeyRefused, ModelMissing
+from convo.errors import InvalidSettings, KeyRefused
 from convo.models.base import Model
 from convo.models.factory import make_openai_options, open_model
 from convo.models.http import OpenAIClientOptions, build_url_and_headers
@@ -47,15 +47,6 @@ async def test_each_api_has_its_adapter(provider: Provider, adapter: str) -> Non
 def test_a_provider_without_a_base_url_is_named(api: Any) -> None:
     with pytest.raises(InvalidSettings, match="'mine' has no base URL"):
         open_provider(Provider("mine", api), "key")
-
-
-def test_without_the_anthropic_package_the_error_names_its_installation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("convo.models.anthropic._PACKAGE", "not_there")
-
-    with pytest.raises(ModelMissing, match="not_there package is not installed") as error:
-        open_provider(Provider("anthropic", "anthropic", base_url=URL), "key")
-
-    assert error.value.hint == "pip install 'convo-state[not_there]'"
 
 
 def test_an_azure_request_has_an_api_key_or_a_token() -> None:
