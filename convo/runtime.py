@@ -92,8 +92,10 @@ LONG_RUN_GC_THRESHOLD = 2_000
 def collect_garbage_often() -> None:
     """Lower the threshold of the garbage collector; called once the modules of a long command are imported.
 
-    With the threshold that `convo.__main__` sets for imports, a server kept up to 20 MB of unused objects.
+    With the threshold that `convo.__main__` sets for imports, a server kept up to 20 MB of unused objects. What the
+    modules contain lives as long as the process, so no collection looks at it: that would take 0.1 s each time.
     """
+    gc.freeze()
     gc.set_threshold(LONG_RUN_GC_THRESHOLD)
 
 

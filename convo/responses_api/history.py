@@ -7,7 +7,7 @@ sent to the model. An item without an id is listed under an id built from its tr
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from sys import getsizeof
 from typing import TypeAlias
 
@@ -57,6 +57,10 @@ ITEM_OVERHEAD_BYTES = 1500
 """Memory of an item besides its text, which is in memory twice: as an object, and encoded for the model."""
 
 
+MAX_BARE_ITEMS = 4
+"""Items of a history that is kept without what was derived from them: that is 120 objects for the garbage collector."""
+
+
 class HistoryCache:
     """The histories at the end of recent turns, by tenant and the response or conversation that continues them.
 
@@ -79,7 +83,10 @@ class HistoryCache:
     def add(self, tenant: str, handle: str, history: LoadedHistory) -> None:
         """Keep a history, and drop the least recently added ones above the limit."""
         self.take(tenant, handle)
-        size = sum(history.path.items.derive(_make_size_step))
+        path = history.path
+        size = sum(path.items.derive(_make_size_step))
+        if len(path) <= MAX_BARE_ITEMS:
+            history = replace(history, path=Path(path.root, path.nodes))
         if size > MAX_CACHED_BYTES:
             return
         self._entries[tenant, handle] = history, size
