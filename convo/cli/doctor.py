@@ -63,6 +63,7 @@ from convo.terminal.report_views import (
     CheckLevel,
     CheckReport,
     CheckResult,
+    DoctorReport,
     make_error_result,
     render_checks,
     summarize_checks,
@@ -464,7 +465,7 @@ def run_doctor(config: Path | None, flags: SettingFlags, names: Sequence[str], *
     reports = run_doctor_checks(select_doctor_checks(names, network=network), load_doctor_context(config, flags))
     is_ok = all(report.result.level is not CheckLevel.ERROR for report in reports)
     if as_json:
-        print_json({"ok": is_ok, "checks": [_report_to_json(report) for report in reports]})
+        print_json(DoctorReport(is_ok, reports))
     else:
         print_line(render_checks(reports, detect_display(sys.stdout, os.environ)))
         sys.stdout.flush()
@@ -523,8 +524,3 @@ def _redact_result(result: CheckResult) -> CheckResult:
     """Replace secrets: a setting may have a key in the wrong place, and people show the results to others."""
     level, *texts = result
     return CheckResult(level, *map(redact_secrets, texts))
-
-
-def _report_to_json(report: CheckReport) -> dict[str, str]:
-    name, (level, finding, next_step, _) = report
-    return {"name": name, "level": str(level), "found": finding, "next": next_step}

@@ -33,7 +33,6 @@ from convo.terminal.settings_views import (
     is_typable_model_name,
     render_local_servers,
     render_models,
-    shutdown_to_json,
 )
 from convo.terminal.terminal import detect_display, escape_control_chars
 from convo.usage.model_info import find_listed_shutdown, find_shutdown
@@ -193,7 +192,7 @@ def _default_model_to_json(settings: Settings) -> dict[str, Json]:
         "written": settings.model,
         "origin": str(settings.get_source("model")),
         "error": error,
-        "shutdown": shutdown_to_json(find_listed_shutdown(name, settings)) if name else None,
+        "shutdown": find_listed_shutdown(name, settings) if name else None,
     }
 
 

@@ -23,6 +23,7 @@ from convo.cli.progress import hide_progress
 from convo.config.values import MAX_SECRET_CHARS, redact_secrets
 from convo.errors import ConvoError
 from convo.history.items import Json
+from convo.report import to_json
 from convo.terminal.terminal import detect_display, escape_control_chars, wrap_sentence
 
 
@@ -32,14 +33,14 @@ def print_line(text: str) -> None:
         sys.stdout.write(text + "\n")
 
 
-def print_json(value: Json) -> None:
-    """Print the answer for a program: one line of JSON."""
-    print_line(json.dumps(value))
+def print_json(report: object) -> None:
+    """Print the answer for a program, a report or JSON, as one line of JSON."""
+    print_line(json.dumps(to_json(report)))
 
 
 def print_event(event: Json) -> None:
     """Print one event for a program as a line of JSON, without buffering."""
-    print_json(event)
+    print_line(json.dumps(event))
     sys.stdout.flush()
 
 

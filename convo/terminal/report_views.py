@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from shlex import quote
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from convo.compaction.planning import CompactionMethod, CompactionOptions
 from convo.compaction.window import turn_starts
@@ -12,6 +12,7 @@ from convo.errors import InvalidUsage
 from convo.history.items import item_preview, item_type
 from convo.history.records import Session, Strategy
 from convo.lint.model import RepairChange, Severity
+from convo.report import FLAT, HIDDEN, Wire
 from convo.strategies.conversion import TransferLoss
 from convo.strategies.strategy import STRATEGIES
 from convo.terminal.rich_output import render_bar
@@ -443,21 +444,31 @@ class CheckResult(NamedTuple):
     """Result of one check.
 
     message:  one sentence
-    hint:     the next step, if there is one
+    hint:     the suggested fix, or empty
     brief:    the message in a few words, for the list of all checks on a terminal; "" if it has only one form
     """
 
     level: CheckLevel
-    message: str
-    hint: str = ""
-    brief: str = ""
+    message: Annotated[str, Wire("found")]
+    hint: Annotated[str, Wire("next")] = ""
+    brief: Annotated[str, HIDDEN] = ""
 
 
 class CheckReport(NamedTuple):
     """The name of a check and its result."""
 
     name: str
-    result: CheckResult
+    result: Annotated[CheckResult, FLAT]
+
+
+class DoctorReport(NamedTuple):
+    """The results of all checks.
+
+    ok:  whether no check has failed
+    """
+
+    ok: bool
+    checks: Sequence[CheckReport]
 
 
 def make_ok_result(message: str, hint: str = "", *, brief: str = "") -> CheckResult:

@@ -1,12 +1,12 @@
 """Tables of providers, models, prices, context windows and settings.
 
-The functions named *_to_json return the same data for programs.
+The reports have the same data for programs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from convo.config.sections import Price, Provider
 from convo.config.settings import CHEAP_MODEL, DEFAULT_MODELS, Settings, resolve_model
@@ -15,6 +15,7 @@ from convo.config.trust import escape_unprintable
 from convo.config.values import LAYER_NAMES, Layer, Setting, format_duration_setting, format_setting_key
 from convo.errors import ConvoError, InvalidSettings, KeyRefused, ModelMissing
 from convo.history.items import Json
+from convo.report import OPTIONAL, Count, Wire
 from convo.terminal.statuses import DONE, UNAVAILABLE, Status, status_column
 from convo.terminal.terminal import (
     MIN_LAST_COLUMN_WIDTH,
@@ -332,12 +333,63 @@ def _number_column(heading: str, cells: Sequence[str], drop_order: int) -> Colum
     return Column(heading, cells, align_right=True, drop_order=drop_order)
 
 
-def known_models_to_json(settings: Settings) -> dict[str, Json]:
-    """Return the data of `render_known_models`; null for unknown values."""
-    return {
-        "as_of": _newest_read(),
-        "models": [_known_model_to_json(name, settings) for name in list_known_models(settings)],
-    }
+class WindowReport(NamedTuple):
+    """The context window of a model, in tokens.
+
+    context:  input and output together
+    output:   the maximum output; null if unknown
+    source:   a URL, or words
+    """
+
+    context: Count
+    output: int | None
+    source: str
+
+
+class PriceReport(NamedTuple):
+    """The price of a model, in USD per million tokens.
+
+    max_input_tokens:  number of input tokens up to which the price applies
+    source:            a URL, or words
+    """
+
+    input: float
+    cached: float
+    output: float
+    max_input_tokens: Annotated[int | None, Wire("upto")]
+    source: str
+
+
+class KnownModelReport(NamedTuple):
+    """A model; null for unknown values.
+
+    read:          date when the source was read, YYYY-MM-DD; null for a model of the settings
+    is_secondary:  whether the source is not the model's vendor
+    """
+
+    model: str
+    window: WindowReport | None
+    price: PriceReport | None
+    shutdown: Annotated[Shutdown | None, OPTIONAL]
+    read: Annotated[str | None, OPTIONAL]
+    is_secondary: Annotated[bool, Wire("secondary"), OPTIONAL]
+
+
+class KnownModelsReport(NamedTuple):
+    """Known context windows and prices.
+
+    as_of:  date of the figures
+    """
+
+    as_of: str
+    models: Sequence[KnownModelReport]
+
+
+def build_known_models_report(settings: Settings) -> KnownModelsReport:
+    """Return the data of `render_known_models`."""
+    return KnownModelsReport(
+        _newest_read(), [_build_known_model_report(name, settings) for name in list_known_models(settings)]
+    )
 
 
 def _newest_read() -> str:
@@ -345,27 +397,19 @@ def _newest_read() -> str:
     return max(model.read for model in load_known_models().values())
 
 
-def shutdown_to_json(shutdown: Shutdown | None) -> Json:
-    return shutdown and {"date": shutdown.date, "replacement": shutdown.replacement}
-
-
-def _known_model_to_json(name: str, settings: Settings) -> dict[str, Json]:
+def _build_known_model_report(name: str, settings: Settings) -> KnownModelReport:
     window, price = find_model_window(name, settings.windows), find_price(name, settings.prices)
-    return {
-        "model": name,
-        "window": window and {"context": window.context, "output": window.output, "source": window.source},
-        "price": price
-        and {
-            "input": price.input,
-            "cached": price.cached,
-            "output": price.output,
-            "upto": price.max_input_tokens,
-            "source": price.source or SETTINGS_SOURCE,
-        },
-        "shutdown": shutdown_to_json(find_shutdown(name)),
-        "read": find_known_model(name).read or None,
-        "secondary": bool((price and price.is_secondary) or (window and window.is_secondary)),
-    }
+    return KnownModelReport(
+        name,
+        window and WindowReport(window.context, window.output, window.source),
+        price
+        and PriceReport(
+            price.input, price.cached, price.output, price.max_input_tokens, price.source or SETTINGS_SOURCE
+        ),
+        find_shutdown(name),
+        find_known_model(name).read or None,
+        bool((price and price.is_secondary) or (window and window.is_secondary)),
+    )
 
 
 IGNORED_PREFIX = "ignored, "

@@ -235,7 +235,11 @@ def _find_gguf_window(model: str) -> ModelWindow | None:
 
 
 class Shutdown(NamedTuple):
-    """The date from which a model is not served, as YYYY-MM-DD, and the replacement that its vendor names."""
+    """The end of a model.
+
+    date:         the first day on which it is not served, as YYYY-MM-DD
+    replacement:  the model that its vendor names in its place
+    """
 
     date: str
     replacement: str | None = None

@@ -18,6 +18,7 @@ from convo.history.records import Strategy
 from convo.models.weights import BUILT_IN_WEIGHTS
 from tests.cli.agent_files import LOOK_UP, PAID_BACK, REFUND, agent_flags, stored_runs
 from tests.cli.chat_commands import ECHO, LONG, scripted_flags
+from tests.cli.schema_files import FOLDER, REPORTS, format_schema
 from tests.cli.stored_chats import ChatWriter, write_chats
 from tests.command_runner import Convo, write_project_file
 from tests.runstate.snapshots import snapshot
@@ -85,6 +86,11 @@ def open_objects(schema: Any, path: str) -> Iterator[str]:
 def test_an_object_with_named_keys_allows_no_others() -> None:
     paths = [path for name, schema in load_schemas().items() for path in open_objects(schema, name)]
     assert paths == ["events/$defs/response"], "an event of a model is whatever came"
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_schema_file_is_generated_from_the_type_of_the_report(name: str) -> None:
+    assert (FOLDER / f"{name}.json").read_text(encoding="utf-8") == format_schema(name)
 
 
 # -- convo schema ----------------------------------------------------------------------------------

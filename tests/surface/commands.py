@@ -15,7 +15,7 @@ from subprocess import CompletedProcess
 from typing import NamedTuple
 
 from tests import fork_server
-from tests.surface.document import Collection, loads
+from tests.surface.document import Collection, expand_schema, loads
 
 OPTION = re.compile(
     r"^ {2}(?P<names>-[^\s,]+(?:(?:, | / )-[^\s,]+)*)(?: (?P<value>\S+(?: [A-Z]+)*))?(?: {2,}(?P<text>.*))?$"
@@ -232,7 +232,7 @@ def collect_schemas(collection: Collection, shell: RevisionShell) -> None:
         name, _, identity = line.rpartition(" ")
         collection.add_value("schemas", name.strip(), identity)
         schema = loads(shell.run("schema", *name.split()).stdout)
-        collection.add_schema("schemas", identity, schema)
+        collection.add_schema("schemas", identity, expand_schema(schema))
 
 
 def collect_rules(collection: Collection, shell: RevisionShell) -> None:

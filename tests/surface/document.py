@@ -100,6 +100,62 @@ def schema_paths(schema: object, path: str = "$", *, named: bool = False) -> Ite
         yield path, [json.dumps(one) for one in schema]
 
 
+TYPE_KEYWORDS = {
+    "object": {"properties", "required", "additionalProperties"},
+    "array": {"items", "minItems", "maxItems"},
+    "string": {"pattern"},
+    "integer": {"minimum"},
+    "number": {"minimum"},
+}
+"""The keywords of a schema that apply to one type only."""
+
+TYPES_OF_VALUES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+
+
+def expand_schema(schema: Any, definitions: Mapping[str, Any] | None = None) -> Any:
+    """Return a schema without references, with one schema for each type of a value.
+
+    Schemas with the same meaning, but other references and alternatives, have the same form.
+    """
+    options = list(_schemas_by_type(schema, schema.get("$defs", {}) if definitions is None else definitions))
+    if len(options) == 1:
+        return options[0]
+    named: dict[str, Any] = {}
+    for option in sorted(options, key=json.dumps):
+        name = option.get("type", "any")
+        named[name if name not in named else f"{name}{len(named)}"] = option
+    return {"anyOf": named}
+
+
+def _schemas_by_type(schema: Any, definitions: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the alternatives of a schema, each of which allows values of one type."""
+    if "$ref" in schema:
+        yield from _schemas_by_type(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+        return
+    if "anyOf" in schema:
+        for option in schema["anyOf"]:
+            yield from _schemas_by_type(option, definitions)
+        return
+    parts = {key: value for key, value in schema.items() if key not in (*PROSE, "$defs")}
+    if "properties" in parts:
+        parts["properties"] = {name: expand_schema(one, definitions) for name, one in parts["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if isinstance(parts.get(key), dict):
+            parts[key] = expand_schema(parts[key], definitions)
+    values = [parts.pop("const")] if "const" in parts else parts.pop("enum", None)
+    types = parts.pop("type", None)
+    if values is not None:
+        types = list(dict.fromkeys(TYPES_OF_VALUES[type(value)] for value in values))
+    if types is None:
+        yield parts
+    for name in [types] if isinstance(types, str) else types or ():
+        own = TYPE_KEYWORDS.get(name, set())
+        option = {"type": name, **{key: parts[key] for key in sorted(parts) if key in own or key.startswith("$")}}
+        if values is not None and name != "null":
+            option["enum"] = sorted(value for value in values if TYPES_OF_VALUES[type(value)] == name)
+        yield option
+
+
 def _key(one: object, index: int) -> str:
     """The name or reference of an alternative or parameter, or else its index."""
     if isinstance(one, Mapping):

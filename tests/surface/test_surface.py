@@ -13,7 +13,7 @@ from tests.command_runner import ROOT
 from tests.surface.__main__ import main
 from tests.surface.commands import help_arguments, help_options
 from tests.surface.difference import Difference, difference_lines, differences, is_refused
-from tests.surface.document import Collection, Surface
+from tests.surface.document import Collection, Surface, expand_schema
 from tests.surface.masks import Masks
 from tests.surface.revisions import copy_checkout, surface_of
 from tests.surface.stored import add_rows, statement
@@ -166,6 +166,31 @@ def test_descriptions_in_a_schema_are_omitted_and_properties_with_that_name_are_
 def test_a_property_that_is_no_longer_required_is_a_change() -> None:
     (found,) = differences(schema_surface(SCHEMA), schema_surface({**SCHEMA, "required": ["status"]}))
     assert (found.kind, found.words) == ("changed", "description, status -> status")
+
+
+@pytest.mark.parametrize(
+    ("schema", "other"),
+    [
+        (
+            {"$ref": "#/$defs/a", "$defs": {"a": {"type": ["null", "string"]}}},
+            {"anyOf": [{"type": "string", "title": "A"}, {"type": "null"}]},
+        ),
+        ({"enum": ["b", "a", None]}, {"anyOf": [{"type": "null"}, {"enum": ["a", "b"]}]}),
+        ({"const": "a"}, {"type": "string", "enum": ["a"]}),
+        (
+            {"type": "array", "items": {"anyOf": [{"type": "null"}, {"type": "integer", "minimum": 0}]}},
+            {"type": "array", "items": {"type": ["integer", "null"], "minimum": 0}},
+        ),
+    ],
+)
+def test_schemas_with_the_same_meaning_are_equal(schema: object, other: object) -> None:
+    assert schema_surface(expand_schema(schema)) == schema_surface(expand_schema(other))
+
+
+def test_a_type_that_is_no_longer_allowed_is_a_change() -> None:
+    before, after = ({"properties": {"a": {"type": types}}} for types in (["string", "null"], "string"))
+    found = differences(schema_surface(expand_schema(before)), schema_surface(expand_schema(after)))
+    assert is_refused(found)
 
 
 HELP = """\

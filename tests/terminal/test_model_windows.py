@@ -2,7 +2,7 @@
 
 import re
 
-from convo.terminal.settings_views import known_models_to_json, render_known_models
+from convo.terminal.settings_views import PriceReport, WindowReport, build_known_models_report, render_known_models
 from convo.terminal.terminal import DisplayOptions
 from convo.usage.model_info import SETTINGS_SOURCE, load_known_models
 from tests.config.settings_inputs import make_settings
@@ -29,23 +29,17 @@ def test_every_model_that_is_served_has_a_line_with_its_source() -> None:
 
 
 def test_user_settings_come_first_with_their_source() -> None:
-    rows = {row["model"]: row for row in known_models_to_json(USER_SETTINGS)["models"]}
-    assert rows["openai/gpt-5-mini"]["price"] == {
-        "input": 9.0,
-        "cached": 9.0,
-        "output": 10.0,
-        "upto": None,
-        "source": SETTINGS_SOURCE,
-    }
-    assert rows["groq/fast"]["window"] is None
-    assert rows["groq/slow"]["window"] == {"context": 8192, "output": 1024, "source": SETTINGS_SOURCE}
-    assert rows["openai/gpt-5-nano"]["window"]["context"] == 1000
-    assert rows["openai/gpt-5-mini"]["window"]["context"] == 400_000
+    rows = {row.model: row for row in build_known_models_report(USER_SETTINGS).models}
+    assert rows["openai/gpt-5-mini"].price == PriceReport(9.0, 9.0, 10.0, None, SETTINGS_SOURCE)
+    windows = [rows[f"openai/gpt-5-{name}"].window for name in ("nano", "mini")]
+    assert [window and window.context for window in windows] == [1000, 400_000]
+    assert rows["groq/fast"].window is None
+    assert rows["groq/slow"].window == WindowReport(8192, 1024, SETTINGS_SOURCE)
 
 
 def test_an_unknown_price_is_a_dash_or_null() -> None:
-    rows = {row["model"]: row for row in known_models_to_json(EMPTY_SETTINGS)["models"]}
-    assert rows["openai/gpt-5.4"]["price"] is None
+    rows = {row.model: row for row in build_known_models_report(EMPTY_SETTINGS).models}
+    assert rows["openai/gpt-5.4"].price is None
     line = next(
         line
         for line in render_known_models(EMPTY_SETTINGS, DisplayOptions()).splitlines()
@@ -55,12 +49,12 @@ def test_an_unknown_price_is_a_dash_or_null() -> None:
 
 
 def test_the_row_of_a_model_has_its_shutdown_and_the_kind_and_the_date_of_its_source() -> None:
-    rows = {row["model"]: row for row in known_models_to_json(USER_SETTINGS)["models"]}
+    rows = {row.model: row for row in build_known_models_report(USER_SETTINGS).models}
     assert "openai/o4-mini" not in rows
-    assert rows["openai/gpt-5-mini"]["shutdown"] == {"date": "2026-12-11", "replacement": "openai/gpt-6.1-terra"}
+    assert rows["openai/gpt-5-mini"].shutdown == ("2026-12-11", "openai/gpt-6.1-terra")
     astra, own = rows["openai/gpt-6.2-astra"], rows["groq/fast"]
-    assert (astra["shutdown"], astra["read"], astra["secondary"]) == (None, "2026-11-28", True)
-    assert (own["shutdown"], own["read"], own["secondary"]) == (None, None, False)
+    assert (astra.shutdown, astra.read, astra.is_secondary) == (None, "2026-11-28", True)
+    assert (own.shutdown, own.read, own.is_secondary) == (None, None, False)
     output = render_known_models(USER_SETTINGS, DisplayOptions())
     lines = {line.split()[0]: re.split(" {2,}", line) for line in output.splitlines() if line}
     assert "2026-12-11" in lines["openai/gpt-5-mini"]

@@ -63,12 +63,12 @@ def models_known_command(ctx: typer.Context, as_json: JsonOption = False) -> Non
     """List known context windows and prices, with their sources."""
     from convo.cli.output import print_json, print_line
     from convo.config.loader import load_settings
-    from convo.terminal.settings_views import known_models_to_json, render_known_models
+    from convo.terminal.settings_views import build_known_models_report, render_known_models
     from convo.terminal.terminal import detect_display
 
     settings = load_settings(get_root_options(ctx).config)
     if as_json:
-        print_json(known_models_to_json(settings))
+        print_json(build_known_models_report(settings))
     else:
         print_line(render_known_models(settings, detect_display(sys.stdout, os.environ)))
 

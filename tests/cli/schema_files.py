@@ -1,0 +1,39 @@
+"""The schemas of the JSON output of commands, generated from the types of the reports.
+
+python -m tests.cli.schema_files
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from convo.cli.commands.schema import SCHEMA_FILES
+from convo.terminal.report_views import DoctorReport
+from convo.terminal.settings_views import KnownModelsReport
+from convo.tools.report_schema import report_schema
+from tests.command_runner import ROOT
+
+REPORTS: dict[str, tuple[Any, int]] = {
+    "doctor": (DoctorReport, 1),
+    "models.known": (KnownModelsReport, 1),
+}
+"""The type and the version of each schema file. The version grows when a key is removed or changes its meaning."""
+
+FOLDER = ROOT / "convo" / "schemas"
+
+
+def make_schema(name: str) -> dict[str, Any]:
+    """Return the schema of a file in `REPORTS`; its title is the first command that prints such a report."""
+    kind, version = REPORTS[name]
+    command = next(command for command, file in SCHEMA_FILES.items() if file == name)
+    title = f"convo {command}{'' if command.endswith('--jsonl') else ' --json'}"
+    return report_schema(kind, name, title, version)
+
+
+def format_schema(name: str) -> str:
+    return json.dumps(make_schema(name), indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    for name in REPORTS:
+        Path(FOLDER, f"{name}.json").write_text(format_schema(name), encoding="utf-8")
