@@ -50,7 +50,7 @@ is an outcome of a run and no error.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 MAX_SHOWN_HANDLE_CHARS = 300
 """Characters of a handle that a message repeats in full."""
@@ -402,16 +402,21 @@ class StoreTooNew(StoreFault):
         )
 
 
+RowKind: TypeAlias = Literal[
+    "session", "response", "conversation", "run", "tool call", "event", "decision", "item", "history"
+]
+
+
 class DamagedRow(StoreFault):
     """A row of the store cannot be read: its JSON or its columns are invalid.
 
-    `table` is the kind of the row as text ("session", "response", ...), `key` its name or id, `problem` the reason.
+    `key` is its name or id, `problem` the reason.
     """
 
     code, status = "store_damaged", 500
     hint = "convo store check lists the damaged rows; convo store recover NEW.db copies all others into a new file"
 
-    def __init__(self, table: str, key: str, problem: str) -> None:
+    def __init__(self, table: RowKind, key: str, problem: str) -> None:
         self.table, self.key, self.problem = table, key, problem
         shown_key = key if len(key) <= MAX_SHOWN_HANDLE_CHARS else f"{key[:64]}…"
         super().__init__(f"the stored {table} {shown_key!r} is damaged: {problem}")

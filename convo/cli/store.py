@@ -4,14 +4,13 @@ Works on all tenants. `prune_tenants` only counts without --yes.
 """
 
 import asyncio
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 from typer import Exit
 
@@ -22,8 +21,8 @@ from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import Settings
 from convo.config.storage import EPHEMERAL_STORE_TYPES
 from convo.config.values import InvalidValue, parse_duration
-from convo.errors import DamagedRow, InvalidUsage, NotFound
-from convo.history.items import Json
+from convo.errors import DamagedRow, InvalidUsage, NotFound, RowKind
+from convo.report import FLAT, Count, Wire
 from convo.runtime import SystemClock, track_progress
 from convo.stores.base import (
     NamedSession,
@@ -39,6 +38,109 @@ from convo.terminal.terminal import detect_display, escape_control_chars, format
 
 ConfigPath: TypeAlias = Path | None
 """A settings file of the user."""
+
+
+class MigrationReport(NamedTuple):
+    """The migrations that were run."""
+
+    store: str
+    ran: Sequence[Count]
+
+
+class SchemaSqlReport(NamedTuple):
+    """With --print-sql: the statements of the schema."""
+
+    sql: str
+
+
+class RowReport(NamedTuple):
+    """A row that cannot be read.
+
+    key:  name or id
+    """
+
+    table: RowKind
+    key: str
+    problem: str
+
+
+class StoreReport(NamedTuple):
+    """The result of a check.
+
+    ok:            whether no problem was found
+    damaged_rows:  the first rows that cannot be read, at most 100; the problem "row" has their number
+    """
+
+    store: str
+    ok: bool
+    result: Annotated[StoreCheckReport, FLAT]
+    damaged_rows: Sequence[RowReport]
+
+
+class BackupReport(NamedTuple):
+    """A copy of the database.
+
+    file:     the copy; null if the store is a server
+    command:  for a server: the backup command, without the password
+    """
+
+    store: str
+    file: str | None
+    bytes: Count | None
+    command: str | None
+
+
+class RecoveredSessions(NamedTuple):
+    """The sessions in a new database.
+
+    complete:   sessions with their complete history
+    truncated:  sessions with a part of their history
+    lost:       sessions of which only the record is left
+    recreated:  new sessions for histories whose session record is lost
+    """
+
+    complete: Annotated[Sequence[NamedSession], Wire("whole")]
+    truncated: Annotated[Sequence[TruncatedSession], Wire("cut")]
+    lost: Sequence[NamedSession]
+    recreated: Annotated[Sequence[NamedSession], Wire("made")]
+
+
+class RecoverReport(NamedTuple):
+    """The readable rows of a database, in a new one.
+
+    file:      the new database
+    ok:        whether every session is complete, and no row was repaired or left out
+    rows:      number of rows in the new database, by table
+    repaired:  damaged rows that were repaired: what could not be read has a default
+    left_out:  damaged rows that are not in the new database
+    """
+
+    store: str
+    file: str
+    ok: bool
+    rows: Mapping[str, Count]
+    sessions: RecoveredSessions
+    repaired: Sequence[RowReport]
+    left_out: Sequence[RowReport]
+
+
+class TenantPruneReport(NamedTuple):
+    """The unused data of one tenant."""
+
+    tenant: str
+    result: Annotated[PruneResult, FLAT]
+
+
+class PruneReport(NamedTuple):
+    """Data that was unused.
+
+    before:   the cutoff, in seconds since 1970
+    removed:  whether the data was deleted; false without --yes
+    """
+
+    before: float
+    removed: bool
+    tenants: Sequence[TenantPruneReport]
 
 
 class PruneOptions(NamedTuple):
@@ -66,7 +168,10 @@ def print_schema_sql(config: ConfigPath, flags: SettingFlags, options: SchemaSql
     from convo.stores.factory import store_schema_sql
 
     statements = store_schema_sql(get_store_url(_load_durable_settings(config, flags).storage), **options._asdict())
-    sys.stdout.write(json.dumps({"sql": statements}) + "\n" if as_json else statements)
+    if as_json:
+        print_json(SchemaSqlReport(statements))
+    else:
+        sys.stdout.write(statements)
 
 
 def run_migrations(config: ConfigPath, flags: SettingFlags, *, as_json: bool) -> None:
@@ -83,7 +188,7 @@ def run_migrations(config: ConfigPath, flags: SettingFlags, *, as_json: bool) ->
         migrations = list(read_from_store(settings, migrate))
     location = str(settings.storage)
     if as_json:
-        print_json({"store": location, "ran": migrations})
+        print_json(MigrationReport(location, migrations))
     else:
         print_line(
             escape_control_chars(
@@ -102,7 +207,7 @@ def print_tenant_stats(config: ConfigPath, flags: SettingFlags, *, as_json: bool
     with show_progress("counting", settings):
         tenants = read_from_store(settings, read)
     if as_json:
-        print_json([_tenant_stats_to_json(tenant) for tenant in tenants])
+        print_json(tenants)
         return
     path = settings.storage.path
     if tenants:
@@ -128,7 +233,7 @@ def print_store_check(config: ConfigPath, flags: SettingFlags, *, as_json: bool)
         checked = asyncio.run(check_store(get_store_url(settings.storage), report))
     location, is_ok = str(settings.storage), not checked.problems
     if as_json:
-        print_json({"store": location, "ok": is_ok, **_check_to_json(checked)})
+        print_json(StoreReport(location, is_ok, checked, _report_rows(checked.damaged_rows)))
     else:
         display = detect_display(sys.stdout, os.environ)
         failed, affected = format_line_start(FAILED, display), format_line_start(WARNING, display)
@@ -174,38 +279,8 @@ def _format_tenant(session: NamedSession | TruncatedSession) -> str:
     return "" if session.tenant == "local" else f" (tenant {session.tenant})"
 
 
-def _check_to_json(report: StoreCheckReport) -> dict[str, Json]:
-    return {
-        "rows": dict(report.row_counts),
-        "problems": [
-            {"code": problem.code, "count": problem.count, "example": problem.example} for problem in report.problems
-        ],
-        "sessions": [_named_session_to_json(session) for session in report.damaged_sessions],
-        "unchecked": report.skipped_reason,
-        "damaged_rows": [_damaged_row_to_json(row) for row in report.damaged_rows],
-    }
-
-
-def _damaged_row_to_json(row: DamagedRow) -> dict[str, Json]:
-    return {"table": row.table, "key": row.key, "problem": row.problem}
-
-
-def _named_session_to_json(session: NamedSession) -> dict[str, Json]:
-    return {"tenant": session.tenant, "name": session.name}
-
-
-def _truncated_session_to_json(session: TruncatedSession) -> dict[str, Json]:
-    return {
-        "tenant": session.tenant,
-        "name": session.name,
-        "items": session.item_count,
-        "rest": session.rest_name,
-        "rest_items": session.rest_item_count,
-    }
-
-
-def _prune_result_to_json(result: PruneResult) -> dict[str, Json]:
-    return result._asdict()
+def _report_rows(rows: Sequence[DamagedRow]) -> list[RowReport]:
+    return [RowReport(row.table, row.key, row.problem) for row in rows]
 
 
 def copy_to_backup(config: ConfigPath, flags: SettingFlags, file: Path, *, as_json: bool) -> None:
@@ -222,7 +297,7 @@ def copy_to_backup(config: ConfigPath, flags: SettingFlags, file: Path, *, as_js
         server = strip_postgres_passwords(settings.storage.url.reveal())
         command = f"pg_dump --format=custom --schema=convo --file={quote(str(file))} {quote(server)}"
         if as_json:
-            print_json({"store": location, "file": None, "bytes": None, "command": command})
+            print_json(BackupReport(location, None, None, command))
         else:
             print_line(escape_control_chars(command))
             print_notice("run this command; set a password in PGPASSWORD or ~/.pgpass")
@@ -230,7 +305,7 @@ def copy_to_backup(config: ConfigPath, flags: SettingFlags, file: Path, *, as_js
     with _explain_missing_database(flags), show_progress("copying", settings) as report:
         size = factory.backup_store(get_store_url(settings.storage), file, report)
     if as_json:
-        print_json({"store": location, "file": str(file), "bytes": size, "command": None})
+        print_json(BackupReport(location, str(file), size, None))
     else:
         print_line(escape_control_chars(f"{location}: copied to {file}, {list_views.format_bytes(size)}"))
         print_notice(f"to inspect the copy: CONVO_STORE={quote(f'sqlite:{file}')} convo sessions")
@@ -248,18 +323,11 @@ def copy_readable_rows(config: ConfigPath, flags: SettingFlags, file: Path, *, a
         result = factory.recover_store(get_store_url(settings.storage), file, report)
     is_complete = result.is_complete
     if as_json:
-        sessions = {
-            "whole": [_named_session_to_json(session) for session in result.complete_sessions],
-            "cut": [_truncated_session_to_json(session) for session in result.truncated_sessions],
-            "lost": [_named_session_to_json(session) for session in result.lost_sessions],
-            "made": [_named_session_to_json(session) for session in result.recreated_sessions],
-        }
-        files = {"store": str(settings.storage), "file": str(file)}
-        rows = {
-            "repaired": [_damaged_row_to_json(row) for row in result.repaired_rows],
-            "left_out": [_damaged_row_to_json(row) for row in result.omitted_rows],
-        }
-        print_json({**files, "ok": is_complete, "rows": dict(result.row_counts), "sessions": sessions, **rows})
+        sessions = RecoveredSessions(
+            result.complete_sessions, result.truncated_sessions, result.lost_sessions, result.recreated_sessions
+        )
+        rows = _report_rows(result.repaired_rows), _report_rows(result.omitted_rows)
+        print_json(RecoverReport(str(settings.storage), str(file), is_complete, result.row_counts, sessions, *rows))
         return is_complete
     for session in result.complete_sessions:
         print_line(escape_control_chars(f"complete   {session.name}{_format_tenant(session)}"))
@@ -323,8 +391,7 @@ def prune_tenants(config: ConfigPath, flags: SettingFlags, options: PruneOptions
         reason = "a damaged session may continue any of the conversations, so none is removed"
         print_notice(f"tenant {name}: {reason}")
     if as_json and has_result:
-        tenants = [{"tenant": name, **_prune_result_to_json(pruned)} for name, pruned in matches]
-        print_json({"before": cutoff, "removed": options.is_confirmed, "tenants": tenants})
+        print_json(PruneReport(cutoff, options.is_confirmed, [TenantPruneReport(*match) for match in matches]))
     elif matches:
         print_line(list_views.render_prune_results(matches, detect_display(sys.stdout, os.environ)))
     if has_result:
@@ -375,14 +442,3 @@ def _parse_older_than(text: str) -> float:
         days = f"{text}d" if text.isdecimal() and len(text) < 4 else "30d"
         fault = InvalidUsage(f"--older-than {error}", hint="--older-than 30d")
         raise fault.with_argument_fix("--older-than", "--older-than", days) from error
-
-
-def _tenant_stats_to_json(stats: TenantStats) -> dict[str, Json]:
-    """Return the stored data of a tenant for a program; times are seconds since 1970."""
-    return {
-        "tenant": stats.tenant,
-        "rows": dict(stats.row_counts),
-        "bytes": stats.size_bytes,
-        "oldest": stats.oldest_at,
-        "newest": stats.newest_at,
-    }

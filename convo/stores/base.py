@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from convo.config.settings import expand_built_in_name
 from convo.errors import Conflict, DamagedRow, InputFault, NotCanonical, NotFound, StoreFull
@@ -19,24 +19,29 @@ from convo.history.canonical import is_utf8_encodable
 from convo.history.items import Item, Json, StreamEvent
 from convo.history.records import UNFINISHED_STATUSES, Link, Session
 from convo.history.tree import Key, Path
+from convo.report import HIDDEN, Count, Keywords, Wire
 
 if TYPE_CHECKING:
     from convo.stores.request_charts import RequestCharts
     from convo.stores.request_list import RequestPage, RequestQuery
 
 
+ProblemCode: TypeAlias = Literal[
+    "file", "unreadable", "reference", "tenant", "item", "node", "conversation", "record", "row", "index", "search"
+]
+
+
 @dataclass(frozen=True, slots=True)
 class StoreProblem:
     """One kind of damage.
 
-    code:     "file", "unreadable", "reference", "tenant", "item", "node", "conversation", "record", "row", "index" or
-              "search"; "row" counts the rows that raise `DamagedRow` where they are read
+    code:     "row" counts the rows that cannot be read
     count:    number of rows with this damage
     example:  description of the first of them
     """
 
-    code: str
-    count: int
+    code: ProblemCode
+    count: Annotated[int, Keywords(minimum=1)]
     example: str
 
 
@@ -57,11 +62,11 @@ class StoreCheckReport(NamedTuple):
     damaged_rows:      the first rows that cannot be read, at most `MAX_LISTED_ROWS`
     """
 
-    row_counts: Mapping[str, int]
+    row_counts: Annotated[Mapping[str, Count], Wire("rows")]
     problems: Sequence[StoreProblem] = ()
-    damaged_sessions: Sequence[NamedSession] = ()
-    skipped_reason: str = ""
-    damaged_rows: Sequence[DamagedRow] = ()
+    damaged_sessions: Annotated[Sequence[NamedSession], Wire("sessions")] = ()
+    skipped_reason: Annotated[str, Wire("unchecked")] = ""
+    damaged_rows: Annotated[Sequence[DamagedRow], HIDDEN] = ()
 
 
 MAX_LISTED_ROWS = 100
@@ -78,9 +83,9 @@ class TruncatedSession(NamedTuple):
 
     tenant: str
     name: str
-    item_count: int
-    rest_name: str
-    rest_item_count: int
+    item_count: Annotated[Count, Wire("items")]
+    rest_name: Annotated[str, Wire("rest")]
+    rest_item_count: Annotated[Count, Wire("rest_items")]
 
 
 class RecoveryReport(NamedTuple):
@@ -113,10 +118,10 @@ class ProblemCounter:
     """Count problems by code and keep the first of each as its example."""
 
     def __init__(self) -> None:
-        self._counts: dict[str, tuple[int, str]] = {}
+        self._counts: dict[ProblemCode, tuple[int, str]] = {}
         self.damaged_rows: list[DamagedRow] = []
 
-    def add(self, code: str, example: str, count: int = 1) -> None:
+    def add(self, code: ProblemCode, example: str, count: int = 1) -> None:
         before, first = self._counts.get(code, (0, example))
         self._counts[code] = before + count, first
 
@@ -174,23 +179,24 @@ class TenantStats(NamedTuple):
     row_counts:  by kind: "sessions", "responses", "conversations", "items", "places" (nodes without the root),
                  "events", "runs" (agent runs), "files"
     size_bytes:  estimated size of items, documents, files and row overhead; without indexes
-    oldest_at, newest_at:  creation of the first and the last response or conversation, seconds since 1970
+    oldest_at:   creation of the first response or conversation, seconds since 1970
+    newest_at:   creation of the last one
     """
 
     tenant: str
-    row_counts: Mapping[str, int]
-    size_bytes: int
-    oldest_at: float | None
-    newest_at: float | None
+    row_counts: Annotated[Mapping[str, Count], Wire("rows")]
+    size_bytes: Annotated[Count, Wire("bytes")]
+    oldest_at: Annotated[float | None, Wire("oldest")]
+    newest_at: Annotated[float | None, Wire("newest")]
 
 
 class PruneResult(NamedTuple):
     """How many records of each kind a pruning deleted, or would delete."""
 
-    sessions: int
-    responses: int
-    conversations: int
-    files: int = 0
+    sessions: Count
+    responses: Count
+    conversations: Count
+    files: Count = 0
 
 
 class StoredFile(NamedTuple):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import NoneType
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeGuard, TypeVar
 
-from convo.errors import DamagedRow, NotCanonical
+from convo.errors import DamagedRow, NotCanonical, RowKind
 from convo.history.canonical import is_utf8_encodable, refuse_json_constant
 from convo.history.items import Item, Json, StreamEvent, searchable_text
 from convo.history.records import LINK_STATUSES, Link, Scope, Session, Strategy
@@ -31,7 +31,7 @@ UNDECODABLE = (ValueError, RecursionError)
 """Errors of a column that cannot be decoded: invalid JSON, too deeply nested JSON, or an `InvalidColumn`."""
 
 
-def damaged_row(table: str, key: object, error: BaseException) -> DamagedRow:
+def damaged_row(table: RowKind, key: object, error: BaseException) -> DamagedRow:
     """Return the error for a row that cannot be decoded; it never quotes the content of the row.
 
     key:  the name or id, as stored

@@ -4,10 +4,13 @@ python -m tests.cli.schema_files
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from convo.cli import store
 from convo.cli.commands.schema import SCHEMA_FILES
+from convo.stores.base import TenantStats
 from convo.terminal.report_views import DoctorReport
 from convo.terminal.settings_views import KnownModelsReport
 from convo.tools.report_schema import report_schema
@@ -16,6 +19,12 @@ from tests.command_runner import ROOT
 REPORTS: dict[str, tuple[Any, int]] = {
     "doctor": (DoctorReport, 1),
     "models.known": (KnownModelsReport, 1),
+    "store.backup": (store.BackupReport, 1),
+    "store.check": (store.StoreReport, 1),
+    "store.migrate": (store.MigrationReport | store.SchemaSqlReport, 1),
+    "store.prune": (store.PruneReport, 1),
+    "store.recover": (store.RecoverReport, 1),
+    "store.stats": (Sequence[TenantStats], 1),
 }
 """The type and the version of each schema file. The version grows when a key is removed or changes its meaning."""
 

@@ -68,9 +68,9 @@ def _decode_items(response_id: str, text: str) -> list[Item]:
     try:
         items = decode_json(text)
     except UNDECODABLE as error:
-        raise DamagedRow("row of conversation_states", response_id, "its items cannot be decoded") from error
+        raise DamagedRow("response", response_id, "its items in conversation_states cannot be decoded") from error
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise DamagedRow("row of conversation_states", response_id, "its items are not a list of objects")
+        raise DamagedRow("response", response_id, "its items in conversation_states are not a list of objects")
     return items
 
 

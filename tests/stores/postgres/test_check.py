@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import astuple
 
 import psycopg
 import pytest
 
 from convo.errors import StoreTooNew
-from convo.stores.base import NamedSession, ServerHealth, StoreProblem
+from convo.stores.base import NamedSession, ServerHealth
 from convo.stores.factory import check_store, probe_store
 from convo.stores.postgres.connection import SCHEMA_VERSION
 from tests import databases
@@ -264,7 +265,7 @@ def test_every_row_is_checked_and_only_sessions_with_a_damaged_path_are_listed(
     damage(statements)
     report = asyncio.run(check_store(filled_url, lambda *_: None))
 
-    assert [one for one in report.problems if one.code != "row"] == [StoreProblem(*problem) for problem in problems]
+    assert [astuple(one) for one in report.problems if one.code != "row"] == problems
     assert report.damaged_sessions == [NamedSession("local", name) for name in damaged_sessions]
     assert report.skipped_reason == ""
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import astuple
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -412,7 +413,7 @@ def test_a_check_counts_each_problem_and_describes_the_first(
         db.execute(statement)
     report = check_database(file, lambda *_: None)
 
-    assert [one for one in report.problems if one.code != "row"] == [StoreProblem(*problem) for problem in problems]
+    assert [astuple(one) for one in report.problems if one.code != "row"] == problems
     assert report.damaged_sessions == ([NamedSession("local", "one")] if is_session_damaged else [])
     assert report.skipped_reason == ""
 
@@ -631,7 +632,7 @@ def test_every_row_is_checked_and_only_sessions_with_a_damaged_path_are_listed(
         db.executescript(statements)
     report = check_database(file, lambda *_: None)
 
-    assert [one for one in report.problems if one.code != "row"] == [StoreProblem(*problem) for problem in problems]
+    assert [astuple(one) for one in report.problems if one.code != "row"] == problems
     assert [one.name for one in report.damaged_sessions] == damaged_sessions
     assert {one.tenant for one in report.damaged_sessions} <= {"local" if any(damaged_sessions) else ""}
     assert report.skipped_reason == ""
