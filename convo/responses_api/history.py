@@ -57,7 +57,7 @@ ITEM_OVERHEAD_BYTES = 1500
 """Memory of an item besides its text, which is in memory twice: as an object, and encoded for the model."""
 
 
-MAX_BARE_ITEMS = 4
+MAX_BARE_ITEMS = 8
 """Items of a history that is kept without what was derived from them: that is 120 objects for the garbage collector."""
 
 
