@@ -136,7 +136,7 @@ class BackgroundRun:
         """Commit the end of the run, unless another process ended it. Raises StoreFault."""
         duration_s = self._deps.clock.monotonic() - self._started_s
         link = replace(
-            response.finish_turn_link(self.link, self._turn.input_path, result, duration_s),
+            response.finish_turn_link(self.link, self._turn.input_path.append(result.output), result, duration_s),
             first_token_s=self._first_token_s,
         )
         change = response.build_turn_transaction(
@@ -186,7 +186,9 @@ async def close_detached_run(
     result = make_result(_items_from_events(await deps.store.events(response_id)))
     input_path = Path(link.input_head)  # without its items: some may be deleted
     appends = (AppendItems(link.input_head, result.output),) if result.output else ()
-    link = response.finish_turn_link(link, input_path, result, max(0.0, deps.clock.now() - link.created_at))
+    link = response.finish_turn_link(
+        link, input_path.append(result.output), result, max(0.0, deps.clock.now() - link.created_at)
+    )
     with suppress(Conflict):
         await deps.store.commit(Transaction(appends=appends, links=(link,), ended_run_id=response_id))
 

@@ -364,10 +364,11 @@ def with_text_differs_error(result: TurnResult) -> TurnResult:
     )
 
 
-def finish_turn_link(link: Link, input_path: Path, result: TurnResult, duration_s: float) -> Link:
+def finish_turn_link(link: Link, path: Path, result: TurnResult, duration_s: float) -> Link:
+    """Return the link of a response that has ended; `path` ends with its output."""
     return replace(
         link,
-        head=input_path.append(result.output).head,
+        head=path.head,
         status=result.status,
         usage=result.usage,
         error=result.error,

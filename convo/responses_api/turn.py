@@ -294,6 +294,7 @@ class ResponseTurn:
     async def events(self) -> AsyncGenerator[StreamEvent, None]:
         """Stream the events of the response. Raises the errors of `Endpoint.create`."""
         is_server = self._deps.options.is_server
+        is_stored = self._request.store or self._request.conversation_id is not None
         link: Link | None = None
         result: TurnResult | None = None
         event: StreamEvent | None = None
@@ -321,7 +322,8 @@ class ResponseTurn:
                         event = response.build_steered_event(stream.finished_items)
                 result = stream.build_result(event)
                 foreground.begin_close()
-                link, result = await shielded(self._commit_or_report(turn, link, result))
+                commit = self._commit_or_report(turn, link, result)
+                link, result = await (shielded(commit) if is_stored else commit)  # else nothing is awaited there
             except (asyncio.CancelledError, GeneratorExit, TryLater) as error:
                 if isinstance(error, TryLater) and not foreground.is_stopped:
                     raise
@@ -389,11 +391,13 @@ class ResponseTurn:
         except StoreFault:
             if not (self._deps.options.is_server and turn.request.stream):
                 raise
-            return self._finish_link(turn, link, response.not_stored_result(result.output))
+            result = response.not_stored_result(result.output)
+            return self._finish_link(link, turn.input_path.append(result.output), result), result
 
     async def _commit_result(self, turn: PreparedTurn, link: Link, result: TurnResult) -> tuple[Link, TurnResult]:
         """Commit the result and return it: failed if another writer changed the conversation in the meantime."""
-        link, result = self._finish_link(turn, link, result)
+        path = turn.input_path.append(result.output)
+        link = self._finish_link(link, path, result)
         change = response.build_turn_transaction(turn.history, turn.input_path, result, link, self._deps.new_id)
         if not turn.request.store:
             if turn.history.conversation is None or not result.is_appended:
@@ -405,22 +409,18 @@ class ResponseTurn:
             return await self._commit_result(
                 turn, link, response.result_from_event(response.build_failed_event(conflict, result.output))
             )
-        self._cache_history(turn, link, result, change.conversation)
+        self._cache_history(link, path, change.conversation)
         return link, result
 
-    def _cache_history(
-        self, turn: PreparedTurn, link: Link, result: TurnResult, conversation: Conversation | None
-    ) -> None:
+    def _cache_history(self, link: Link, path: Path, conversation: Conversation | None) -> None:
         """Keep the history that the next request continues."""
         handle = conversation.id if conversation else link.id
         if conversation or (link.conversation_id is None and link.status in CONTINUABLE_STATUSES):
-            history = LoadedHistory(turn.input_path.append(result.output), conversation=conversation)
+            history = LoadedHistory(path, conversation=conversation)
             self._deps.histories.add(self._deps.store.tenant, handle, history)
 
-    def _finish_link(self, turn: PreparedTurn, link: Link, result: TurnResult) -> tuple[Link, TurnResult]:
-        return response.finish_turn_link(
-            link, turn.input_path, result, self._deps.clock.monotonic() - self._started_s
-        ), result
+    def _finish_link(self, link: Link, path: Path, result: TurnResult) -> Link:
+        return response.finish_turn_link(link, path, result, self._deps.clock.monotonic() - self._started_s)
 
 
 async def _drain_finished_response(stream: ResponseStream, event: StreamEvent) -> TurnResult | None:

@@ -401,8 +401,8 @@ def test_a_text_that_differs_from_the_streamed_text_is_noted_in_a_result_that_co
 
 
 def test_a_link_gets_the_end_of_its_response() -> None:
-    path = Path(ROOT).append([{"role": "user", "content": "a"}])
+    path = Path(ROOT).append([{"role": "user", "content": "a"}, MESSAGE])
     result = TurnResult("incomplete", (MESSAGE,), USAGE, {"code": "max_output_tokens", "message": OUTPUT_LIMIT_MESSAGE})
     finished = finish_turn_link(replace(LINK, status="in_progress", duration_s=None), path, result, 7.5)
-    assert (finished.head, finished.status, finished.duration_s) == (path.append([MESSAGE]).head, "incomplete", 7.5)
+    assert (finished.head, finished.status, finished.duration_s) == (path.head, "incomplete", 7.5)
     assert (finished.usage, finished.error) == (USAGE, result.error)
