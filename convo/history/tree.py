@@ -22,16 +22,6 @@ Element = TypeVar("Element")
 Result = TypeVar("Result")
 
 
-class _SharedList(list[Element]):
-    """The list of several prefixes, with the sequences that were derived from it."""
-
-    __slots__ = ("derived",)
-
-    def __init__(self, elements: Iterable[Element] = ()) -> None:
-        super().__init__(elements)
-        self.derived: dict[Hashable, _Derived] = {}
-
-
 MakeStep: TypeAlias = Callable[..., Callable[[Sequence[Element]], Iterable[Result]]]
 """Returns a step: a function that is called with one part of a sequence after the other, and returns its results."""
 
@@ -46,12 +36,16 @@ class _Derived(NamedTuple):
 
 
 class Prefix(Sequence[Element]):
-    """An immutable sequence that shares its list with longer ones; a slice of it is a tuple."""
+    """An immutable sequence that shares its list, and what was derived from it, with longer ones.
 
-    __slots__ = ("_count", "_shared")
+    A slice of it is a tuple.
+    """
+
+    __slots__ = ("_count", "_derived", "_shared")
 
     def __init__(self, elements: Iterable[Element] = ()) -> None:
-        self._shared = _SharedList(elements)
+        self._shared = list(elements)
+        self._derived: dict[Hashable, _Derived] = {}
         self._count = len(self._shared)
 
     def derive(self, make_step: MakeStep[Element, Result], *arguments: Hashable) -> "Prefix[Result]":
@@ -60,42 +54,43 @@ class Prefix(Sequence[Element]):
         arguments:  of `make_step`; only the results with the last ones are kept
         """
         # taken out while it changes: a step may raise, and another thread makes its own
-        derived = self._shared.derived.pop(make_step, None)
+        derived = self._derived.pop(make_step, None)
         if derived is None or derived.arguments != arguments or derived.length > self._count:
-            derived = _Derived(arguments, make_step(*arguments), 0, Prefix())
-        if derived.length < self._count:
+            step = make_step(*arguments)
+            derived = _Derived(arguments, step, self._count, Prefix(step(self._shared[: self._count])))
+        elif derived.length < self._count:
             new = list(derived.step(self._shared[derived.length : self._count]))
             results = derived.results.append(new) if new else derived.results
             derived = _Derived(arguments, derived.step, self._count, results)
-        self._shared.derived[make_step] = derived
+        self._derived[make_step] = derived
         return derived.results
 
     def first(self, count: int) -> "Prefix[Element]":
         """Return the first `count` elements, or all where there are fewer."""
-        return self._from_shared(self._shared, min(count, self._count))
+        return self._sharing(self._shared, self._derived, min(count, self._count))
 
     def append(self, elements: Iterable[Element]) -> "Prefix[Element]":
         """Return this sequence followed by `elements`.
 
         Safe in concurrent threads: the list is copied when another thread has appended other elements to it.
         """
-        new, shared = list(elements), self._shared
+        new, shared, derived = list(elements), self._shared, self._derived
         end = self._count + len(new)
         if len(shared) == self._count:
             shared.extend(new)
         tail = shared[self._count : end]
         if len(tail) < len(new) or not all(map(is_, tail, new)):
-            shared = _SharedList([*shared[: self._count], *new])
-        return self._from_shared(shared, end)
+            shared, derived = [*shared[: self._count], *new], {}
+        return self._sharing(shared, derived, end)
 
     def shared_element(self, index: int) -> Element | None:
         """Return the element at `index` of a longer sequence that shares the list; None where there is none."""
         return self._shared[index] if index < len(self._shared) else None
 
     @staticmethod
-    def _from_shared(shared: _SharedList[Element], count: int) -> "Prefix[Element]":
+    def _sharing(shared: list[Element], derived: "dict[Hashable, _Derived]", count: int) -> "Prefix[Element]":
         prefix: Prefix[Element] = Prefix.__new__(Prefix)
-        prefix._shared, prefix._count = shared, count
+        prefix._shared, prefix._derived, prefix._count = shared, derived, count
         return prefix
 
     def __len__(self) -> int:
