@@ -39,11 +39,12 @@ async def limit_response_events(
 
     Raises LimitReached.
     """
-    clock, size, count = asyncio.get_running_loop().time, OutputSize(), 0
+    loop, size, count = asyncio.get_running_loop(), OutputSize(), 0
+    clock = loop.time
     timer = _ReadTimer(clock() + limits.answer_s, clock() + limits.idle_s)
     try:
         while True:
-            task = timer.task = asyncio.current_task()
+            task = timer.task = asyncio.current_task(loop)
             assert task is not None
             if timer.handle is None:
                 timer.start()

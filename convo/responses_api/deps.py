@@ -62,13 +62,14 @@ class ForegroundRun:
         self.is_stopped = self.is_closing = self.is_suspended = False
         self.end_event = asyncio.Event()
         self._task: asyncio.Task[object] | None = None
+        self._loop = asyncio.get_running_loop()  # finding it takes longer than the rest of `wait`
 
     async def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Await `coroutine` of the model until `stop`. Raises TryLater if it was stopped."""
         if self.is_stopped:
             coroutine.close()
             raise _shutting_down_error()
-        self._task, self.is_suspended = asyncio.current_task(), False
+        self._task, self.is_suspended = asyncio.current_task(self._loop), False
         try:
             return await coroutine
         except asyncio.CancelledError:

@@ -223,9 +223,9 @@ def find_model_window(
 
 def _find_gguf_window(model: str) -> ModelWindow | None:
     """Return the window of the GGUF file `local/PATH`: the smaller of that in its metadata and the engine's."""
-    path = os.path.abspath(os.path.expanduser(model.removeprefix("local/")))
-    if not model.startswith("local/") or not path.endswith(".gguf"):
+    if not model.startswith("local/") or not model.endswith(".gguf"):
         return None
+    path = os.path.abspath(os.path.expanduser(model.removeprefix("local/")))
     from convo.usage.gguf import read_context_length  # only needed for files of weights
 
     tokens = read_context_length(path)
