@@ -4,6 +4,7 @@ Both pairs get the same random requests: turns, retries and forks of two tenants
 are fixed.
 """
 
+import gc
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, aclosing
@@ -67,6 +68,20 @@ async def test_kept_histories_take_no_more_memory_than_their_limit(
     tracemalloc.stop()
 
     assert grown_bytes < 500_000, "in 20 turns of 100 KB after the limit was reached"
+
+
+async def test_a_kept_short_history_has_few_objects_for_the_garbage_collector() -> None:
+    models = open_gated_model()
+    endpoint = endpoint_over(open_store("memory"), models)
+    objects = []
+    for _ in range(2):
+        for number in range(50):
+            await ask(endpoint, f"{number} hi")
+        models.requests.clear()
+        gc.collect()
+        objects.append(len(gc.get_objects()))
+
+    assert objects[1] - objects[0] < 50 * 25, "with more, full collections stop a busy server for a second"
 
 
 class SteppedClock(SystemClock):
