@@ -347,7 +347,8 @@ class RequestOptions:
 
     def build_body(self, request_input: RequestInput, prepended_items: Sequence[Item] = ()) -> dict[str, Json]:
         """Build the body of a request with this input; `prepended_items` are those that its owner has already."""
-        items, is_appended = (*prepended_items, *request_input.items), appends_instructions(self.model)
+        items = (*prepended_items, *request_input.items) if prepended_items else request_input.items
+        is_appended = appends_instructions(self.model)
         instructions = choose_field(self.instructions, items, is_appended=is_appended)
         return build_request_body(
             request_input, model=self.wire_model, instructions=instructions, parameters=self.parameters

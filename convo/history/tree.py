@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
-from itertools import count
+from itertools import chain, count
 from operator import is_
 from typing import Any, NamedTuple, NewType, TypeAlias, TypeVar, overload
 
@@ -80,7 +80,11 @@ class Prefix(Sequence[Element]):
             shared.extend(new)
         tail = shared[self._count : end]
         if len(tail) < len(new) or not all(map(is_, tail, new)):
-            shared, derived = [*shared[: self._count], *new], {}
+            # the newest list is the one that grows: a part of a response is replaced by the whole one
+            longer, shared, derived = derived, [*shared[: self._count], *new], {}
+            for make_step, each in list(longer.items()):
+                if each.length <= self._count and longer.pop(make_step, None) is each:
+                    derived[make_step] = each
         return self._sharing(shared, derived, end)
 
     def shared_element(self, index: int) -> Element | None:
@@ -120,19 +124,35 @@ class Prefix(Sequence[Element]):
         return f"Prefix({tuple(self)!r})"
 
 
-def derive(elements: Sequence[Element], make_step: MakeStep[Element, Result], *arguments: Hashable) -> Prefix[Result]:
-    """Return the results of a step for any sequence; only those of a `Prefix` are kept."""
-    if isinstance(elements, Prefix):
+class JoinedList(list[Element]):
+    """A list that is not changed, made of `parts`; what is derived from those that are a `Prefix` is kept."""
+
+    def __init__(self, *parts: Sequence[Element]) -> None:
+        super().__init__(chain.from_iterable(parts))
+        self.parts = parts
+
+
+def derive(elements: Sequence[Element], make_step: MakeStep[Element, Result], *arguments: Hashable) -> Sequence[Result]:
+    """Return the results of a step for any sequence; only those of a `Prefix`, or a list of one, are kept."""
+    if isinstance(elements, JoinedList) and len(elements.parts) == 1:
+        elements = elements.parts[0]
+    if type(elements) is Prefix:  # isinstance is slow for an abstract class, and for most requests it is a list
         return elements.derive(make_step, *arguments)
-    return Prefix(make_step(*arguments)(elements))
+    return tuple(make_step(*arguments)(elements))
 
 
 def where(predicate: Callable[[Item], object]) -> MakeStep[Item, int]:
     """Return a `make_step` for the indexes of the items for which `predicate` is true."""
 
-    def make_step() -> Callable[[Sequence[Item]], list[int]]:
+    def make_step() -> Callable[[Sequence[Item]], Iterator[int]]:
         indexes = count()
-        return lambda items: [index for item, index in zip(items, indexes, strict=False) if predicate(item)]
+
+        def step(items: Sequence[Item]) -> Iterator[int]:
+            for item, index in zip(items, indexes, strict=False):
+                if predicate(item):
+                    yield index
+
+        return step
 
     return make_step
 
@@ -179,6 +199,8 @@ class Path:
 
     def append(self, items: Iterable[Item]) -> "Path":
         """Return this path with `items` after its head."""
+        if type(items) is Prefix and items and not self.nodes:
+            return items.derive(_make_path_step, self.root)[-1]
         head, new = self.head, list[Node]()
         for index, item in enumerate(items, len(self.nodes)):
             head = child_key(head, item_hash(item))
@@ -218,7 +240,9 @@ class Path:
 
     def first(self, count: int) -> "Path":
         """Return the path of the first `count` nodes."""
-        return Path(self.root, self.nodes.first(count))
+        path = Path(self.root, self.nodes.first(count))
+        path.__dict__["items"] = self.items.first(count)
+        return path
 
     def common_depth(self, other: "Path") -> int:
         """Return the number of nodes that both paths begin with.
@@ -232,6 +256,18 @@ class Path:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+
+def _make_path_step(root: Key) -> Callable[[Sequence[Item]], tuple[Path]]:
+    """Return a step of `derive` for the path of the items; its last result has all of them."""
+    path = Path(root)
+
+    def step(items: Sequence[Item]) -> tuple[Path]:
+        nonlocal path
+        path = path.append(items)
+        return (path,)
+
+    return step
 
 
 class Difference(NamedTuple):

@@ -15,7 +15,6 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iter
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from hashlib import sha256
-from itertools import chain
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import quote
 
@@ -331,14 +330,6 @@ def is_issued_by(item: Item, issuer: IssuerTag) -> bool:
     """Whether the item's encrypted content has the tag of `issuer`."""
     encrypted = item.get(ENCRYPTED_CONTENT)
     return isinstance(encrypted, str) and encrypted.startswith((issuer, issuer.opaque))
-
-
-class EncodedOnce(list[Json]):
-    """A list in the body of a request; the elements of its parts that are a `Prefix` are encoded once."""
-
-    def __init__(self, *parts: Sequence[Json]) -> None:
-        super().__init__(chain.from_iterable(parts))
-        self.parts = parts
 
 
 def untag_items(

@@ -34,11 +34,10 @@ from convo.history.items import (
     with_json_arguments,
 )
 from convo.history.pairing import make_pair_step
-from convo.history.tree import derive
+from convo.history.tree import JoinedList, derive
 from convo.models.base import (
     ENCRYPTED_CONTENT,
     NO_ISSUER,
-    EncodedOnce,
     IssuerTag,
     RoleGroup,
     group_by_role,
@@ -74,7 +73,7 @@ def build_chat_messages(
     starts = derive(items, _make_turn_start_step)
     earlier = derive(items, _make_turn_step, model_label, issuer, needs_reasoning)
     last_turn = items[starts[-1] if starts else 0 :]
-    return EncodedOnce(system, earlier, _convert(last_turn, model_label, issuer, needs_reasoning=needs_reasoning))
+    return JoinedList(system, earlier, _convert(last_turn, model_label, issuer, needs_reasoning=needs_reasoning))
 
 
 def _make_turn_start_step() -> Callable[[Sequence[Item]], list[int]]:

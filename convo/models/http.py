@@ -46,8 +46,7 @@ from convo.errors import EndpointFault, InvalidSettings, KeyRefused, LimitReache
 from convo.history.canonical import STRICT_JSON_DECODER
 from convo.history.items import Json
 from convo.history.records import Scope
-from convo.history.tree import derive
-from convo.models.base import EncodedOnce
+from convo.history.tree import JoinedList, derive
 from convo.models.errors import ErrorContext, fault_from_response, map_provider_errors
 from convo.usage.model_info import REFUSED_FIELDS, describe_refused_field
 
@@ -93,7 +92,7 @@ def encode_request_body(body: Mapping[str, Json]) -> bytes:
     pieces: list[bytes | memoryview] = []
     for name, value in body.items():
         pieces.append(f"{',' if pieces else '{'}{_ENCODER.encode(name)}:".encode())
-        if isinstance(value, EncodedOnce):
+        if isinstance(value, JoinedList):
             elements = (element for part in value.parts for element in derive(part, _make_encode_step))
             pieces += [b"[", *[piece for element in elements for piece in (b",", element)][1:], b"]"]
         else:

@@ -15,14 +15,13 @@ from convo.errors import EndpointFault, StreamBroken, StreamCut
 from convo.history.accumulator import ITEM_EVENTS, SERVER_TERMINAL_EVENTS, START_EVENTS, TERMINAL_EVENTS
 from convo.history.items import Item, Json, StreamEvent, to_resendable
 from convo.history.records import COMPARISON_FIELD, UPSTREAM_ID, pick_reported_fields
-from convo.history.tree import derive
+from convo.history.tree import JoinedList, derive
 from convo.models.base import (
     ENCRYPTED_CONTENT,
     INCLUDE_ENCRYPTED_REASONING,
     OPENAI_RESPONSES_EXTRA_FIELDS,
     RESPONSE_PARAMETERS,
     UNSUPPORTED_STATUSES,
-    EncodedOnce,
     HostedToolsUse,
     IssuerTag,
     ListedModels,
@@ -308,7 +307,7 @@ def _common_fields(request: ModelRequest, issuer: IssuerTag, model_label: str) -
     instructions: dict[str, Json] = {} if request.instructions is None else {"instructions": request.instructions}
     return {
         "model": request.model,
-        **({"input": EncodedOnce(sent_items)} if request.input else {}),
+        **({"input": JoinedList(sent_items)} if request.input else {}),
         **instructions,
     }
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from sys import getsizeof
+from types import MappingProxyType
 from typing import TypeAlias
 
 from convo.endpoints.base import ItemPage, SortOrder
@@ -30,7 +31,7 @@ from convo.history.pairing import Pair, make_pair_step, output_index_by_call, pa
 from convo.history.records import EMBEDDED_SCOPE, Link
 from convo.history.tree import Key, Path, derive, root_key, where
 from convo.responses_api import errors
-from convo.responses_api.validation import ResponseRequest, enum_validator, integer_validator, referenced_id
+from convo.responses_api.validation import REFERENCES, ResponseRequest, enum_validator, integer_validator, referenced_id
 from convo.stores.base import Conversation, Store, load_conversation
 
 CONTINUABLE_STATUSES = ("completed", "incomplete", "cancelled")
@@ -135,7 +136,7 @@ async def resolve_references(items: Sequence[Item], history_ids: Sequence[str], 
     Raises RequestRefused for a reference to no item.
     """
     referenced: dict[str, Item] = {}
-    for item_id in (target_id for target_id in map(referenced_id, items) if target_id is not None):
+    for item_id in (items[index]["id"] for index in derive(items, REFERENCES)):
         item = None if item_id in history_ids else await store.item(item_id)
         if item is not None:
             referenced[item_id] = item
@@ -146,7 +147,7 @@ async def resolve_references(items: Sequence[Item], history_ids: Sequence[str], 
 
 def select_new_items(
     items: Sequence[Item], history_ids: Sequence[str], referenced: Mapping[str, Item]
-) -> tuple[Item, ...]:
+) -> Sequence[Item]:
     """Return the items that `items` add to a history whose items have the ids in `history_ids`.
 
     A reference to an item of the history adds nothing.
@@ -155,15 +156,26 @@ def select_new_items(
 
     Raises RequestRefused for an item that the history already has.
     """
-    known_ids, new_items = set(history_ids), []
-    for item in items:
-        target_id = referenced_id(item)
-        if target_id is not None and target_id in known_ids:
-            continue
-        new_item = item if target_id is None else referenced[target_id]
-        _check_not_duplicate(target_id or own_id(new_item), known_ids)
-        new_items.append(new_item)
-    return tuple(new_items)
+    if history_ids or referenced:
+        return tuple(_make_new_item_step(history_ids, referenced)(items))
+    return derive(items, _make_new_item_step)
+
+
+def _make_new_item_step(
+    history_ids: Sequence[str] = (), referenced: Mapping[str, Item] = MappingProxyType({})
+) -> Callable[[Sequence[Item]], Iterator[Item]]:
+    known_ids = set(history_ids)
+
+    def step(items: Sequence[Item]) -> Iterator[Item]:
+        for item in items:
+            target_id = referenced_id(item)
+            if target_id is not None and target_id in known_ids:
+                continue
+            new_item = item if target_id is None else referenced[target_id]
+            _check_not_duplicate(target_id or own_id(new_item), known_ids)
+            yield new_item
+
+    return step
 
 
 async def find_response_link(store: Store, response_id: str) -> Link | None:

@@ -7,7 +7,7 @@ of the response that was sent.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from itertools import count
@@ -28,7 +28,7 @@ from convo.history.records import (
     strip_item_secrets,
     strip_tool_secrets,
 )
-from convo.history.tree import Path
+from convo.history.tree import Path, derive
 from convo.responses_api import response
 from convo.responses_api.compaction import CompactionInput, build_response_model_request, respond_with_compaction
 from convo.responses_api.deps import EndpointDeps, conversation_write_lock
@@ -98,7 +98,7 @@ async def prepare_turn(
     history = last_history or await load_request_history(request, deps.store, deps.histories)
     referenced = await resolve_references(request.items, history.item_ids, deps.store)
     new_items = select_new_items(request.items, history.item_ids, referenced)
-    stored_items = strip_item_secrets(new_items)
+    stored_items = derive(new_items, _make_strip_step)
     path = history.path.append(stored_items)
     items = path.items if stored_items == new_items else history.path.items.append(new_items)
     check_call_pairs(items)
@@ -115,6 +115,10 @@ async def prepare_turn(
     if comparison_id is not None:
         model_request = replace(model_request, comparison_id=comparison_id)
     return PreparedTurn(request, history, path, CompactionInput(model, model_request, items, request.model, deps))
+
+
+def _make_strip_step() -> Callable[[Sequence[Item]], tuple[Item, ...]]:
+    return strip_item_secrets
 
 
 async def _find_comparison_id(request: ResponseRequest, provider: str, store: Store) -> str | None:
@@ -398,10 +402,10 @@ class ResponseTurn:
         """Commit the result and return it: failed if another writer changed the conversation in the meantime."""
         path = turn.input_path.append(result.output)
         link = self._finish_link(link, path, result)
+        if not turn.request.store and (turn.history.conversation is None or not result.is_appended):
+            return link, result
         change = response.build_turn_transaction(turn.history, turn.input_path, result, link, self._deps.new_id)
         if not turn.request.store:
-            if turn.history.conversation is None or not result.is_appended:
-                return link, result
             change = replace(change, links=())  # the conversation stores its items; the response is not stored
         try:
             await commit_turn(self._deps.store, change, turn, result)

@@ -5,13 +5,15 @@ echoed. Unknown fields are refused by name, with the API's message, code and par
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import TypeAlias
 
 from convo.config.request_settings import REASONING_EFFORTS
 from convo.endpoints.base import INCLUDABLE, INPUT_TOKENS_FIELDS, parse_conversation_id
 from convo.history.items import Item, Json, is_valid_id, item_type, user_message
+from convo.history.tree import derive, where
 from convo.responses_api import errors
 
 Validator: TypeAlias = Callable[[str, Json], None]
@@ -354,7 +356,7 @@ class ResponseRequest:
     """
 
     model: str
-    items: tuple[Item, ...]
+    items: Sequence[Item]
     previous_response_id: str | None
     conversation_id: str | None
     store: bool
@@ -399,9 +401,10 @@ def _parse_request(body: Mapping[str, Json]) -> ResponseRequest:
     if not fields.get("input") and not (previous_id or conversation_id or fields.get("prompt")):
         raise errors.missing_input_error()
     items = parse_input_items("input", fields.get("input") or [])
+    is_compaction = has_compaction_trigger(items)
     return ResponseRequest(
         model=fields.get("model", ""),
-        items=tuple(item for item in items if not is_compaction_trigger(item)),
+        items=items[:-1] if is_compaction else items,
         previous_response_id=previous_id,
         conversation_id=conversation_id,
         store=fields.get("store", True),
@@ -409,7 +412,7 @@ def _parse_request(body: Mapping[str, Json]) -> ResponseRequest:
         compact_threshold=min(
             (entry["compact_threshold"] for entry in fields.get("context_management") or ()), default=None
         ),
-        is_compaction=has_compaction_trigger(items),
+        is_compaction=is_compaction,
         stream=fields.get("stream", True),
         include_obfuscation=bool((fields.get("stream_options") or {}).get("include_obfuscation")),
     )
@@ -465,13 +468,13 @@ COMPACT_FIELDS = frozenset(
 """The fields of a request to compact."""
 
 
-def parse_conversation_items(value: Json) -> tuple[Item, ...]:
+def parse_conversation_items(value: Json) -> Sequence[Item]:
     """Parse the items to add to a conversation. Raises RequestRefused."""
     validate_array("items", value)
     if len(value) > MAX_ADDED_ITEMS:
         raise errors.too_long_error("items", "array", MAX_ADDED_ITEMS, len(value))
     items = parse_input_items("items", value)
-    if any(map(is_compaction_trigger, items)):
+    if derive(items, _TRIGGERS):
         raise errors.unsupported_parameter_error(
             "items", "a compaction is requested with a response and is not stored as an item"
         )
@@ -575,7 +578,7 @@ CONTENT_FIELDS: Mapping[str, str] = {
 """The field of an item type that holds text or a list of parts; required, may be empty."""
 
 
-def parse_input_items(name: str, value: Json) -> tuple[Item, ...]:
+def parse_input_items(name: str, value: Json) -> Sequence[Item]:
     """Parse the input; a string is a user message.
 
     Raises RequestRefused with the location of the first error, as `input[2].content`.
@@ -584,9 +587,18 @@ def parse_input_items(name: str, value: Json) -> tuple[Item, ...]:
         return (user_message(value),)
     if not isinstance(value, list):
         raise errors.invalid_type_error(name, "one of an array of objects or string", describe_type(value))
-    for index, item in enumerate(value):
-        _validate_item(f"{name}[{index}]", item)
-    return tuple(map(_with_reference_type, value))
+    return derive(value, _make_item_step, name)
+
+
+def _make_item_step(name: str) -> Callable[[Sequence[Json]], Iterator[Item]]:
+    indexes = count()
+
+    def step(values: Sequence[Json]) -> Iterator[Item]:
+        for value, index in zip(values, indexes, strict=False):
+            _validate_item(f"{name}[{index}]", value)
+            yield _with_reference_type(value)
+
+    return step
 
 
 def referenced_id(item: Item) -> str | None:
@@ -594,15 +606,16 @@ def referenced_id(item: Item) -> str | None:
     return str(item["id"]) if item.get("type") == ITEM_REFERENCE else None
 
 
-def is_compaction_trigger(item: Item) -> bool:
-    return item.get("type") == COMPACTION_TRIGGER
+REFERENCES = where(lambda item: referenced_id(item) is not None)
+_TRIGGERS = where(lambda item: item.get("type") == COMPACTION_TRIGGER)
 
 
 def has_compaction_trigger(items: Sequence[Item]) -> bool:
     """Whether a compaction is requested. Raises RequestRefused if an item follows the trigger."""
-    if any(map(is_compaction_trigger, items[:-1])):
+    triggers = derive(items, _TRIGGERS)
+    if triggers and triggers[0] < len(items) - 1:
         raise errors.trigger_not_last_error()
-    return bool(items) and is_compaction_trigger(items[-1])
+    return bool(triggers)
 
 
 def _validate_item(name: str, item: Json) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
 from convo.history.items import Item, developer_message, item_text, item_type
+from convo.history.tree import derive, where
 from convo.strategies.strategy import ConversationState, RequestInput
 
 ENDED_INSTRUCTIONS = "The earlier instructions no longer apply."
@@ -52,10 +53,10 @@ def omit_repeated_message(
     """
     if is_appended or not instructions or state.is_server_side:
         return request_input
-    messages = [item for item in request_input.items if _is_developer_message(item)]
-    if len(messages) != 1 or item_text(messages[0]) != instructions:
+    items, indexes = request_input.items, derive(request_input.items, _DEVELOPER_MESSAGES)
+    if len(indexes) != 1 or item_text(items[indexes[0]]) != instructions:
         return request_input
-    return replace(request_input, items=tuple(item for item in request_input.items if item is not messages[0]))
+    return replace(request_input, items=(*items[: indexes[0]], *items[indexes[0] + 1 :]))
 
 
 def drop_instruction_messages(items: Iterable[Item], texts: Container[str | None]) -> list[Item]:
@@ -64,8 +65,12 @@ def drop_instruction_messages(items: Iterable[Item], texts: Container[str | None
 
 
 def _find_last_instructions(items: Sequence[Item]) -> str | None:
-    return next((item_text(item) for item in reversed(items) if _is_developer_message(item)), None)
+    indexes = derive(items, _DEVELOPER_MESSAGES)
+    return item_text(items[indexes[-1]]) if indexes else None
 
 
 def _is_developer_message(item: Item) -> bool:
     return item_type(item) == "message" and item.get("role") == "developer"
+
+
+_DEVELOPER_MESSAGES = where(_is_developer_message)

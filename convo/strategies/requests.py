@@ -26,7 +26,7 @@ from convo.history.pairing import (
     program_call_id,
 )
 from convo.history.records import Strategy
-from convo.history.tree import common_prefix_length, is_same_item
+from convo.history.tree import JoinedList, common_prefix_length, is_same_item
 from convo.strategies.strategy import (
     STRATEGIES,
     ConversationState,
@@ -45,7 +45,7 @@ def build_request_body(
     body = {
         "model": model,
         **instruction_field,
-        "input": list(request_input.items),
+        "input": JoinedList(request_input.items),
         **request_input.state_fields,
         **parameters,
     }

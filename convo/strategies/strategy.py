@@ -11,7 +11,7 @@ owner of the state; `STRATEGIES` maps the names to them.
 `confirmed_head` moves only when a response confirms it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import ClassVar, NamedTuple
@@ -32,7 +32,7 @@ from convo.history.items import (
 )
 from convo.history.pairing import output_index_by_call
 from convo.history.records import Link, Strategy
-from convo.history.tree import Key, Node, Path, Prefix
+from convo.history.tree import Key, Node, Path
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class ClientSideStrategy(StateStrategy):
         state_fields: dict[str, Json] = {"store": store}
         if encrypt_reasoning and not store:
             state_fields["include"] = ["reasoning.encrypted_content"]
-        return RequestInput(_resendable_items(state.path), len(state.path), state_fields)
+        return RequestInput(state.path.items.derive(_make_resendable_step), len(state.path), state_fields)
 
     def to_new_items(self, items: Iterable[Item]) -> tuple[Item, ...]:
         return tuple(items)
@@ -352,35 +352,14 @@ STRATEGIES: dict[Strategy, StateStrategy] = {
 # -- forms of items -------------------------------------------------------------------------------
 
 
-MAX_LOOKBACK_NODES = 256
-"""Nodes at the end of a path that are checked for a cached prefix."""
-
-MAX_CACHED_PATHS = 16
-"""Paths whose resendable items are cached."""
-
-_RESENDABLE_CACHE: dict[Key, Prefix[Item]] = {}
-
-
-def _resendable_items(path: Path) -> Prefix[Item]:
-    """Return the items of a path in the form in which the client that owns it sends them again.
-
-    A key identifies a whole prefix, so the cached items of the last turn are extended for the next one, and
-    a long history is not converted again with every turn.
-    """
-    depths = range(len(path), max(0, len(path) - MAX_LOOKBACK_NODES), -1)
-    cached_depth = next((depth for depth in depths if path.nodes[depth - 1].key in _RESENDABLE_CACHE), 0)
-    cached = _RESENDABLE_CACHE[path.nodes[cached_depth - 1].key] if cached_depth else Prefix[Item]()
-    items = cached.append(to_resendable_items([node.item for node in path.nodes[cached_depth:]]))
-    _RESENDABLE_CACHE[path.head] = items
-    while len(_RESENDABLE_CACHE) > MAX_CACHED_PATHS:
-        del _RESENDABLE_CACHE[next(iter(_RESENDABLE_CACHE))]
-    return items
-
-
 def to_resendable_items(items: Iterable[Item]) -> tuple[Item, ...]:
     """Return `items` in the form in which a client sends them to an endpoint that does not have them."""
     resendable = (to_resendable(item) for item in to_sendable_forms(tuple(items)) if item is not None)
     return tuple(item for item in resendable if item is not None)
+
+
+def _make_resendable_step() -> Callable[[Sequence[Item]], tuple[Item, ...]]:
+    return to_resendable_items
 
 
 def to_sendable_forms(items: Sequence[Item]) -> list[Item | None]:

@@ -1,5 +1,6 @@
 """A `Prefix` behaves like a tuple; only its cost differs."""
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Any
@@ -50,6 +51,20 @@ def test_an_existing_continuation_is_reused() -> None:
     assert [copy.shared_element(1) is two for copy in copies] == [True, False]
     assert len(longer.append([one])) == 3
     assert [base.shared_element(2), copies[0].shared_element(2), copies[1].shared_element(2)] == [one, one, None]
+
+
+def test_what_was_derived_is_continued_by_the_newest_continuation() -> None:
+    base, seen = Prefix([1, 2]), list[int]()
+
+    def make_step() -> Callable[[Sequence[int]], list[int]]:
+        return lambda numbers: [seen.append(number) or -number for number in numbers]  # type: ignore[func-returns-value]
+
+    base.derive(make_step)
+    part, whole = base.append([3]), base.append([4])
+
+    assert whole.derive(make_step) == (-1, -2, -4)
+    assert seen == [1, 2, 4]
+    assert part.derive(make_step) == (-1, -2, -3)
 
 
 def test_equal_but_distinct_values_are_not_merged() -> None:

@@ -10,13 +10,14 @@ from hypothesis import strategies as some
 from convo.errors import ConvoError
 from convo.history.call_ids import CHAT_SERVER, CallIdRenamer
 from convo.history.items import Item, assistant_message, user_message
-from convo.history.tree import Prefix
-from convo.models.base import EncodedOnce, ModelRequest, make_issuer_tag
+from convo.history.tree import JoinedList, Path, Prefix, root_key
+from convo.models.base import ModelRequest, make_issuer_tag
 from convo.models.chat_completions import ChatDialect, build_chat_body, list_ignored_chat_fields
 from convo.models.chat_messages import encode_returned_fields
 from convo.models.http import encode_request_body
 from convo.models.responses import build_responses_body, list_ignored_responses_fields
-from convo.responses_api.history import check_call_pairs, remove_incomplete_items
+from convo.responses_api.history import check_call_pairs, remove_incomplete_items, select_new_items
+from convo.responses_api.validation import parse_response_request
 
 ISSUER = make_issuer_tag("up", "m", "http://up")
 THOUGHT = encode_returned_fields(message={"reasoning_content": "Hm."})
@@ -45,7 +46,7 @@ HISTORIES = some.lists(some.one_of(OTHERS, CALLS, OUTPUTS), max_size=20)
 
 
 def outcomes(items: Any) -> list[Any]:
-    """Return the bodies and reports that adapters make of `items`, or the errors."""
+    """Return the new history of a request with `items`, and the bodies and reports of adapters, or the errors."""
 
     def attempt(make: Any) -> Any:
         try:
@@ -57,7 +58,14 @@ def outcomes(items: Any) -> list[Any]:
     renamer = CallIdRenamer(complete, CHAT_SERVER)
     call: Item = {"type": "function_call", "call_id": "a", "name": "f"}
     request, dialect = ModelRequest("m", renamer.input, "Be brief."), ChatDialect(has_thinking=True)
+
+    def new_history() -> Any:
+        parsed = parse_response_request({"model": "m", "input": JoinedList(items), "store": False})
+        path = Path(root_key("")).append(select_new_items(parsed.items, (), {}))
+        return path.keys, tuple(path.items)
+
     return [
+        attempt(new_history),
         attempt(lambda: check_call_pairs(items)),
         renamer.rename_event({"type": "response.output_item.added", "output_index": 0, "item": call}),
         encode_request_body(build_responses_body(request, ISSUER, "up/m")),
@@ -82,7 +90,7 @@ def test_a_history_that_grew_gives_the_same_requests(items: list[Item], lengths:
     "parts", [(), ([],), ([1],), (Prefix(["é\n"]),), ([1], Prefix[Any](), [2]), ([], Prefix([{"a": None}, 2]), [3, 4])]
 )
 def test_a_list_in_parts_is_encoded_as_one(parts: tuple[Any, ...]) -> None:
-    body = {"model": "m", "input": EncodedOnce(*parts), "stream": True}
+    body = {"model": "m", "input": JoinedList(*parts), "stream": True}
 
     assert json.loads(encode_request_body(body)) == body
     assert encode_request_body(body) == encode_request_body({**body, "input": list(body["input"])})  # type: ignore[call-overload]

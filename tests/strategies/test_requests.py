@@ -8,8 +8,11 @@ from convo.errors import Conflict, StateIgnored
 from convo.history.items import Item, assistant_message, user_message
 from convo.history.records import Strategy
 from convo.history.tree import Path, root_key
+from convo.responses_api.history import select_new_items
+from convo.responses_api.validation import parse_response_request
 from convo.strategies.requests import apply_cancellation, build_request_body
 from convo.strategies.strategy import ConversationState, RequestInput
+from tests.call_count import CallCount
 from tests.strategy_owners import CLIENT_OWNED
 
 ENDPOINTS = [Strategy.CONVERSATION, Strategy.CHAIN]
@@ -253,3 +256,21 @@ def test_output_of_a_cancelled_response_is_incomplete_whatever_its_status(status
 @pytest.mark.parametrize("strategy", Strategy)
 def test_only_a_chain_confirms_nothing_of_another_history(strategy: Strategy) -> None:
     assert make_state(strategy).owner.confirmed_at_start(3) == (0 if strategy is Strategy.CHAIN else 3)
+
+
+@pytest.mark.parametrize("strategy", CLIENT_OWNED)
+def test_a_turn_costs_only_its_new_items(strategy: Strategy) -> None:
+    def count_calls(turns: int) -> int:
+        state = make_state(strategy, *[user_message("hi"), assistant_message("hello")] * turns, user_message("go on"))
+        send(state)
+        apply_cancellation(state, [answer("do")])  # as a running turn stores a part of its answer
+        state = add_items(state, assistant_message("done"), user_message("thanks"))
+        with CallCount() as calls:
+            assert len(send(state)) == len(state.path)
+        return calls.total
+
+    def send(state: ConversationState) -> Path:
+        body = build_request_body(next_input(state), model="m", instructions=None, parameters={})
+        return Path(root_key("local")).append(select_new_items(parse_response_request(body).items, (), {}))
+
+    assert count_calls(1000) == count_calls(10)
