@@ -6,9 +6,10 @@ prompt reads nothing.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from convo.config.settings import Settings
 from convo.errors import InvalidUsage, StateFault, Unsupported, WindowExceeded
 from convo.history.items import Item, Json, user_message
 from convo.history.records import Link, Strategy, is_compaction_link
-from convo.history.tree import Key
+from convo.history.tree import Key, Prefix, derive
 from convo.runtime import SystemClock
 from convo.stores.base import Store
 from convo.strategies.selection import select_owner
@@ -372,12 +373,16 @@ MAX_RECENT_SESSIONS = 10
 MEDIA_NAMES: Mapping[str, str] = {"input_image": "images", "input_file": "files"}
 
 
+MAX_NEW_LINKS = 16
+"""Newest links that are read after a turn; if all of them are new, all are read."""
+
+
 @dataclass
 class SessionLinkCache:
-    """The links of a session as its store has them, read once for each head."""
+    """The links of a session as its store has them; a new head reads only the newest."""
 
-    _read_at: tuple[str, Key] | None = None
-    _links: Sequence[Link] = field(default=())
+    _read_at: tuple[str, Key] = ("", Key(""))
+    _links: Prefix[Link] = field(default_factory=Prefix)
 
     async def load_links(self, chat: Chat) -> Sequence[Link]:
         """Return the session's links, oldest first. Raises StoreFault."""
@@ -385,7 +390,12 @@ class SessionLinkCache:
         if not chat.record.is_saved:
             return ()
         if key != self._read_at:
-            self._links, self._read_at = await chat.deps.store.links(chat.session.id), key
+            read_links, known = partial(chat.deps.store.links, chat.session.id), {each.id for each in self._links}
+            newest = await read_links(limit=MAX_NEW_LINKS) if self._links and key[0] == self._read_at[0] else ()
+            new = [link for link in newest if link.id not in known]
+            is_complete = len(new) < len(newest)  # one of them is known, so no other new one is older
+            self._links = self._links.append(new) if is_complete else Prefix(await read_links())
+            self._read_at = key
         return self._links
 
     async def load_status_line_state(self, chat: Chat, settings: Settings) -> StatusLineState:
@@ -408,10 +418,17 @@ def _sum_known_costs(links: Sequence[Link], prices: Mapping[str, Price]) -> tupl
     """Return the sum of the known costs, None if none is known, and whether others are unknown."""
     if not links:
         return None, False
-    from convo.inspect.view import sum_link_usage  # a new conversation does not need the import
+    costs = derive(links, _make_cost_step, tuple(prices.items()))
+    known_costs = [cost for cost in costs if cost is not None]
+    return (sum(known_costs) if known_costs else None), len(known_costs) < len(costs)
 
-    total = sum_link_usage(links, prices)
-    return (total.known_cost_usd, total.unpriced_count > 0) if total else (None, False)
+
+def _make_cost_step(prices: tuple[tuple[str, Price], ...]) -> Callable[[Sequence[Link]], list[float | None]]:
+    """Return a step of `derive` for the costs of the links that reported their usage; None for an unknown price."""
+    from convo.inspect.view import link_cost_usd  # a new conversation does not need the import
+
+    by_model = dict(prices)
+    return lambda links: [link_cost_usd(link, by_model) for link in links if Usage.from_json(link.usage)]
 
 
 async def render_recent_sessions(store: Store) -> str:

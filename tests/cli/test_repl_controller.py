@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,9 @@ from convo.cli.context import ChatOptions, ChatOutput
 from convo.cli.deps import open_configured_store
 from convo.cli.repl import ReplController
 from convo.config.loader import SettingFlags, load_settings
+from convo.history.items import user_message
 from convo.history.records import Strategy
+from convo.inspect.view import sum_link_usage
 from convo.terminal.status_line import StatusLineState
 from tests.cli.chat_commands import LONG, scripted_flags
 from tests.command_runner import Convo
@@ -95,3 +97,25 @@ def test_after_a_compaction_the_status_line_has_the_tokens_of_context(
         assert convo("compact", "talk").exit == 0
     tokens = asyncio.run(contexts_after_compaction(is_compacted_here=is_compacted_here))
     assert tokens == [tokens[-1]] * 3
+
+
+@pytest.mark.usefixtures("settings")
+@pytest.mark.parametrize("turns_between", [1, 20])
+def test_the_cost_of_the_status_line_is_that_of_all_requests(turns_between: int) -> None:
+    async def costs() -> list[tuple[float | None, float | None]]:
+        settings, found = load_settings(None, SettingFlags(model="scripted/echo")), []
+        async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
+            options = ChatOptions(strategies=(Strategy.SESSION,))
+            controller = ReplController(settings, store, exit_stack, options, ChatOutput())
+            chat = await controller.open()
+            for _ in range(3):
+                for _ in range(turns_between):
+                    async with aclosing(chat.send([user_message("one two three")])) as events:
+                        assert [event async for event in events]
+                total = sum_link_usage(await store.links(chat.session.id), settings.prices)
+                found.append(((await controller.load_status_line_state(chat)).cost_usd, total and total.known_cost_usd))
+        return found
+
+    for shown, total in asyncio.run(costs()):
+        assert shown
+        assert shown == total
