@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from convo.agent_runner import prepare, user_code
 from convo.agent_runner.config import ModelRoute, RunConfig
@@ -334,10 +334,16 @@ class RunLoop:
         guardrail = (agent.output_guardrails if is_output else agent.input_guardrails)[effect.guardrail_index]
         started_at, begin = clock.now(), clock.monotonic()
 
-        def add_entry(outcome: str, reason: str | None = None) -> None:
-            side, duration_s = "output" if is_output else "input", clock.monotonic() - begin
+        def add_entry(outcome: Literal["passed", "tripped", "failed"], reason: str | None = None) -> None:
             entry = TimelineEntry(
-                "guardrail", started_at, duration_s, effect.agent, guardrail.name, side, outcome, reason
+                kind="guardrail",
+                started_at=started_at,
+                duration_s=clock.monotonic() - begin,
+                agent=effect.agent,
+                name=guardrail.name,
+                side="output" if is_output else "input",
+                outcome=outcome,
+                reason=reason,
             )
             append_timeline_entry(self._repository.timeline, entry)
 

@@ -27,6 +27,7 @@ from convo.config.loader import load_settings
 from convo.errors import InvalidUsage
 from convo.history.records import UNFINISHED_STATUSES, Link
 from convo.inspect.view import ConversationView
+from convo.report import to_json
 from convo.runtime import SystemClock
 from convo.terminal.inspect_view import (
     build_tree_rows,
@@ -66,9 +67,9 @@ def print_views(
 
 
 def _render_json(view: ConversationView, display: DisplayOptions) -> str:
-    from convo.inspect.serialize import conversation_to_json
+    from convo.inspect.report import build_conversation_report
 
-    return json.dumps(conversation_to_json(view))
+    return json.dumps(to_json(build_conversation_report(view)))
 
 
 def _render_items_json(view: ConversationView, display: DisplayOptions) -> str:

@@ -26,7 +26,7 @@ from convo.config.credentials import has_keyring, read_keyring
 from convo.errors import InvalidSettings, InvalidUsage
 from convo.runstate.approvals import apply_verdict, edit_arguments, select_pending_calls
 from convo.runstate.format import ApprovalVerdict, RelabelLoss
-from convo.runstate.reader import run_state_summary_to_json, state_call_to_json
+from convo.runstate.reader import StateCallReport, StateDecisionReport, build_state_report, report_state_calls
 from convo.runstate.relabel import relabel_state
 from convo.runstate.run_state import RunState
 from convo.runstate.signature import remove_signature, sign_state, verify_signature
@@ -58,6 +58,21 @@ class DecidedStateOutput(NamedTuple):
     verify: bool
     key_env: str
     as_json: bool
+
+
+class DecidedStateReport(NamedTuple):
+    """With --decide-only: the written state.
+
+    schema_version:  schema version of the state
+    pending:         calls that still need a decision
+    losses:          data that the requested schema version cannot represent
+    """
+
+    state_file: str
+    schema_version: str
+    decisions: Sequence[StateDecisionReport]
+    pending: Sequence[StateCallReport]
+    losses: Sequence[RelabelLoss]
 
 
 class StateCallDecision(NamedTuple):
@@ -227,10 +242,8 @@ def _write_state(state: RunState, out: str) -> None:
 def _report_result(state: RunState, losses: Sequence[RelabelLoss], output: DecidedStateOutput) -> int:
     undecided = state.list_undecided()
     if output.as_json:
-        summary = run_state_summary_to_json(state)
-        fields = {"state_file": output.out, "schema_version": state.label, "decisions": summary["decisions"]}
-        losses_json = [{"path": loss.path, "what": loss.description, "why": loss.reason} for loss in losses]
-        print_json({**fields, "pending": list(map(state_call_to_json, undecided)), "losses": losses_json})
+        decisions = build_state_report(state).decisions
+        print_json(DecidedStateReport(output.out, state.label, decisions, report_state_calls(undecided), losses))
     elif undecided:
         ids = escape_control_chars(", ".join(pending_call.id for pending_call in undecided))
         sys.stderr.write(f"{format_count(len(undecided), 'call')} still undecided: {ids}\n")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from convo.chat.files import format_os_error
 from convo.chat.state_file import is_state_like, parse_state_bytes, read_state_bytes, read_state_stream
 from convo.errors import AmbiguousHandle, InvalidUsage, Unreadable
+from convo.report import to_json
 from convo.terminal.pager import print_paged
 from convo.terminal.terminal import DisplayOptions, detect_display
 
@@ -72,9 +73,9 @@ def render_run_state_in_format(state: "RunState", handle: str, output_format: st
     """Render one state: its screen, its items, the document, or a summary for a program."""
     match output_format:
         case "--json":
-            from convo.runstate.reader import run_state_summary_to_json
+            from convo.runstate.reader import build_state_report
 
-            return json.dumps(run_state_summary_to_json(state))
+            return json.dumps(to_json(build_state_report(state)))
         case "--raw":
             from convo.runstate.writer import serialize_run_state
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, NotRequired, TypedDict, get_args
 from urllib.parse import urlsplit, urlunsplit
 
 from convo.history.items import Item, Json
@@ -211,12 +211,27 @@ PROVIDER_PARAMETER = "convo.provider"
 """The member of a link's parameters with the provider of its model, if the model's name does not begin with it."""
 
 RECORDING_PARAMETER = "convo.recording"
-"""The member of a link's parameters that describes a recorded request of another client.
+"""The member of a link's parameters that describes a recorded request of another client: a `Recording`."""
 
-{"client", "version": its name and version, null if unknown, "protocol": of `convo.recording.exchange`,
-"notes": the parts that the record lacks, "path": behind the base URL, with the query, "headers": those that select
-a version of the API}. The last three are left out where they are empty, "path" also where it is the usual one.
-"""
+
+class Recording(TypedDict):
+    """A recorded request of another client; an empty member is left out.
+
+    client:    name of the client; null if unknown
+    version:   version of the client; null if unknown
+    protocol:  API of the request
+    notes:     reasons why parts of the request or the response are missing
+    path:      path behind the base URL, with the query; left out if it is the usual one
+    headers:   headers that select a version of the API
+    """
+
+    client: str | None
+    version: str | None
+    protocol: Literal["responses", "chat_completions", "messages"]
+    notes: NotRequired[list[str]]
+    path: NotRequired[str]
+    headers: NotRequired[Mapping[str, str]]
+
 
 COMPARED_PARAMETER = "convo.compared"
 """The member of a link's parameters that says that a chat asked for diagnostics of the cache.

@@ -5,11 +5,12 @@ appends with `append_timeline_entry`; those of earlier versions have none.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from convo.history.items import Item, Json, item_type
 from convo.history.pairing import output_index_by_call
-from convo.stores.base import AgentCall, AgentRun
+from convo.report import Count, Wire
+from convo.stores.base import AgentCall, AgentRun, AgentRunStatus
 
 TIMELINE_KEY, OMITTED_COUNT_KEY = "timeline", "timeline_omitted"
 """The members of a run's document: the entries, and the number of later ones that were left out."""
@@ -22,26 +23,25 @@ MAX_ENTRY_TEXT_CHARS = 500
 
 
 class TimelineEntry(NamedTuple):
-    """One entry of the time line of a run. Members that do not apply are None.
+    """A tool call, a handoff, or a guardrail that ended; members that do not apply are null.
 
-    kind:        "guardrail", "handoff" or "tool"
     started_at:  seconds since 1970
     duration_s:  of a guardrail
-    agent:       the identity of the agent: whose guardrail it is, or that hands off
+    agent:       the agent whose guardrail it is, or that hands off
     name:        of the guardrail, or of the tool
-    side:        of a guardrail: "input" or "output"
-    outcome:     of a guardrail: "passed", "tripped" or "failed"; of a tool call: "done" or "not ended"
+    side:        of a guardrail
+    outcome:     of a guardrail: passed, tripped or failed; of a tool call: done or not ended
     reason:      of a guardrail that tripped or failed
     target:      the agent that a handoff leads to
     """
 
-    kind: str
+    kind: Literal["guardrail", "handoff", "tool"]
     started_at: float
     duration_s: float | None = None
     agent: str | None = None
     name: str | None = None
-    side: str | None = None
-    outcome: str | None = None
+    side: Literal["input", "output"] | None = None
+    outcome: Literal["passed", "tripped", "failed", "done", "not ended"] | None = None
     reason: str | None = None
     target: str | None = None
     call_id: str | None = None
@@ -49,19 +49,23 @@ class TimelineEntry(NamedTuple):
 
 
 class RunTimeline(NamedTuple):
-    """The time line of one run.
+    """The time line of one agent run.
 
-    omitted_count:  guardrails and handoffs that were not stored, because the run had too many
+    started_at:     seconds since 1970
+    changed_at:     seconds since 1970
+    agent:          the current agent; null if unknown
+    entries:        in the order of time
+    omitted_count:  later guardrails and handoffs that were not stored, because the run had too many
     """
 
-    run_id: str
-    status: str
-    started_at: float
+    run_id: Annotated[str, Wire("id")]
+    status: AgentRunStatus
+    started_at: Annotated[float, Wire("created_at")]
     changed_at: float
     agent: str | None
     failure: str | None
-    entries: tuple[TimelineEntry, ...]
-    omitted_count: int = 0
+    entries: Annotated[tuple[TimelineEntry, ...], Wire("timeline")]
+    omitted_count: Annotated[Count, Wire("omitted")] = 0
 
 
 def append_timeline_entry(document: dict[str, Json], entry: TimelineEntry) -> None:
@@ -157,17 +161,3 @@ def _build_tool_entry(call: AgentCall, call_id: str, item: Item) -> TimelineEntr
         call_id=call_id,
         arguments=arguments if isinstance(arguments, str) else None,
     )
-
-
-def run_timeline_to_json(timeline: RunTimeline) -> dict[str, Json]:
-    """Return the time line for `convo inspect --json`; times are in seconds since 1970."""
-    return {
-        "id": timeline.run_id,
-        "status": timeline.status,
-        "created_at": timeline.started_at,
-        "changed_at": timeline.changed_at,
-        "agent": timeline.agent,
-        "failure": timeline.failure,
-        "timeline": [entry._asdict() for entry in timeline.entries],
-        "omitted": timeline.omitted_count,
-    }

@@ -1,4 +1,4 @@
-"""JSON and text forms of a conversation: `inspect --json`, export documents, readable passages.
+"""JSON and text forms of a conversation in a file: export documents, readable passages.
 
 An export document (a JSON object; as JSONL a header line, then one line for each item or link):
 
@@ -8,8 +8,7 @@ An export document (a JSON object; as JSONL a header line, then one line for eac
      "items": [items as they were sent],
      "links": [{"id": "resp_...", "saw": 3, "head": 4, "sent": 1, ...}]}
 
-`saw` and `head` count items. Links of other branches, and the owner, are not in a document. `inspect --json` writes a
-long path as {"through": key}; `parents` then allows to rebuild it.
+`saw` and `head` count items. Links of other branches, and the owner, are not in a document.
 """
 
 import json
@@ -19,7 +18,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from convo.errors import InputFault
-from convo.history.accumulator import STREAMED_TEXT_DIFFERS
 from convo.history.items import (
     TEXT_FIELDS,
     Item,
@@ -32,113 +30,13 @@ from convo.history.items import (
     item_type,
 )
 from convo.history.records import (
-    IGNORED_PARAMETER,
     LINK_STATUSES,
-    RECORDING_PARAMETER,
     Link,
     Scope,
     Strategy,
-    get_link_provider,
-    is_compaction_link,
     strip_item_secrets,
 )
 from convo.history.tree import Key, Path
-from convo.inspect.run_timeline import run_timeline_to_json
-from convo.inspect.tree import children_by_parent, split_branch_links
-from convo.inspect.view import ConversationView, PathIndex, count_resent_tokens, link_cost_usd, sum_link_usage
-
-MAX_INLINE_PATH_KEYS = 100
-"""Maximum number of keys of a path from the first item that is written in full for each link."""
-
-
-def conversation_to_json(view: ConversationView) -> dict[str, Json]:
-    """Return the object that `convo inspect --json` prints; links oldest first, items as they are stored."""
-    path_index, children = view.path_index, children_by_parent(view.links)
-    resent_tokens = count_resent_tokens(view.links, path_index)
-    links = [
-        _inspected_link_to_json(
-            link, view, children.get(link.id, []) if view.has_all_forks else None, resent_tokens.get(link.id)
-        )
-        for link in view.links
-    ]
-    branch_links, other_links = split_branch_links(view)
-    document: dict[str, Json] = {
-        "handle": view.handle,
-        "strategy": str(view.strategy),
-        "endpoint": str(view.scope) if view.scope else None,
-        "head": view.head,
-        "items": {key: node.item for key, node in path_index},
-        "links": links,
-        "total": _usage_totals_to_json(branch_links, view),
-        "other_requests": _usage_totals_to_json(other_links, view, branch_links),
-    }
-    if any(isinstance(link["saw"], dict) for link in links):
-        document["parents"] = {key: node.parent if node.depth > 1 else None for key, node in path_index}
-    if view.run_timeline:
-        document["run"] = run_timeline_to_json(view.run_timeline)
-    return document
-
-
-def _usage_totals_to_json(links: Sequence[Link], view: ConversationView, other_links: Sequence[Link] = ()) -> Json:
-    """Return the summed figures of `links`, as `sum_link_usage`; null if none of them reported its usage."""
-    totals = sum_link_usage(links, view.prices, other_links=other_links, path_index=view.path_index)
-    return totals and {
-        "requests": totals.request_count,
-        "input_tokens": totals.usage.input_tokens,
-        "cached_tokens": totals.usage.cached_tokens,
-        "output_tokens": totals.usage.output_tokens,
-        "reasoning_tokens": totals.usage.reasoning_tokens,
-        "resent_tokens": totals.resent_tokens,
-        "cost_usd": totals.cost_usd,
-        "known_cost_usd": totals.known_cost_usd,
-        "unpriced": totals.unpriced_count,
-    }
-
-
-def _inspected_link_to_json(
-    link: Link, view: ConversationView, children: Sequence[Link] | None, resent_tokens: int | None
-) -> dict[str, Json]:
-    path_index = view.path_index
-    limit = (link.error or {}).get("limit")
-    return {
-        "response_id": link.id,
-        "previous_response_id": link.previous_response_id,
-        "conversation_id": link.conversation_id,
-        "model": link.model,
-        "provider": get_link_provider(link),
-        "status": link.status,
-        "created_at": link.created_at,
-        "sent": _path_keys(link.input_head, link.sent_count, path_index),
-        "saw": _path_keys(link.input_head, None, path_index),
-        "output": _output_keys(link, path_index),
-        "usage": dict(link.usage) if link.usage is not None else None,
-        "resent_tokens": resent_tokens,
-        "cost_usd": link_cost_usd(link, view.prices),
-        **({"reported": dict(link.reported)} if link.reported else {}),
-        **({"ignored": list(link.parameters[IGNORED_PARAMETER])} if IGNORED_PARAMETER in link.parameters else {}),
-        **({"recording": link.parameters[RECORDING_PARAMETER]} if RECORDING_PARAMETER in link.parameters else {}),
-        "children": None if children is None else [child.id for child in children],
-        **({"compaction": True} if is_compaction_link(link) else {}),
-        **({"limit": limit} if limit else {}),
-        **({STREAMED_TEXT_DIFFERS: True} if STREAMED_TEXT_DIFFERS in (link.error or {}) else {}),
-    }
-
-
-def _path_keys(key: Key, count: int | None, path_index: PathIndex) -> Json:
-    """Return the last `count` keys of the path to `key`; all of them for None."""
-    if key not in path_index:
-        return {"through": key}
-    depth = path_index.depth(key)
-    if depth > MAX_INLINE_PATH_KEYS and (count is None or count >= depth):
-        return {"through": key}
-    return path_index.last_keys(key, depth if count is None else count)
-
-
-def _output_keys(link: Link, path_index: PathIndex) -> list[Key]:
-    if link.head not in path_index or link.input_head not in path_index:
-        return []
-    return path_index.last_keys(link.head, path_index.depth(link.head) - path_index.depth(link.input_head))
-
 
 CONVERSATION_OBJECT, ITEM_OBJECT, LINK_OBJECT = "convo.conversation", "convo.item", "convo.link"
 DOCUMENT_VERSION = 1

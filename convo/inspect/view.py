@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from convo.compaction.window import items_shown_to_model
 from convo.config.sections import Price
@@ -20,6 +20,7 @@ from convo.history.records import Link, Scope, Session, Strategy, is_compaction_
 from convo.history.request_body import SentBody
 from convo.history.tree import Key, Node, Path
 from convo.inspect.run_timeline import RunTimeline
+from convo.report import FLAT, Wire
 from convo.strategies.strategy import STRATEGIES
 from convo.usage.cost import Usage
 from convo.usage.counting import BYTES_PER_TOKEN, estimate_tokens
@@ -249,22 +250,20 @@ def _error_message(link: Link) -> str:
 
 
 class UsageTotals(NamedTuple):
-    """The summed figures of several requests.
+    """The summed figures of the requests with a reported usage.
 
-    request_count:   number of requests with reported usage
-    resent_tokens:   input tokens that an earlier request on the same branch was already billed for; see
-                     `count_resent_tokens`
-    cost_usd:        None if the price of one of them is unknown
-    known_cost_usd:  the cost of those whose price is known, a lower bound of the cost; None if none is known
-    unpriced_count:  number of requests with reported usage whose price is unknown
+    resent_tokens:   input tokens that an earlier request on the same branch was already billed for
+    cost_usd:        null if the price of one of them is unknown
+    known_cost_usd:  cost of those whose price is known, a lower bound of the cost; null if none is known
+    unpriced_count:  number of those whose price is unknown
     """
 
-    request_count: int
-    usage: Usage
+    request_count: Annotated[int, Wire("requests")]
+    usage: Annotated[Usage, FLAT]
     resent_tokens: int
     cost_usd: float | None
     known_cost_usd: float | None
-    unpriced_count: int
+    unpriced_count: Annotated[int, Wire("unpriced")]
 
 
 def link_cost_usd(link: Link, price_settings: Mapping[str, Price]) -> float | None:

@@ -7,9 +7,10 @@ label before it. The versions themselves are in `runstate.versions`.
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 from convo.history.items import Json
+from convo.report import Wire
 from convo.runstate.document import (
     PathMatch,
     PathSteps,
@@ -247,11 +248,14 @@ RUN_ITEM_PATTERNS = (
 
 @dataclass(frozen=True, slots=True)
 class RelabelLoss:
-    """Content that another label cannot express: its path, a description, and the reason."""
+    """Content that another label cannot express.
+
+    path:  path of the data in the state
+    """
 
     path: str
-    description: str
-    reason: str
+    description: Annotated[str, Wire("what")]
+    reason: Annotated[str, Wire("why")]
 
 
 RelabelResult = tuple[Json, tuple[RelabelLoss, ...]]

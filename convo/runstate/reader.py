@@ -2,17 +2,18 @@
 
 A state decides which tools run, so it is not trusted: its label must be one that a release wrote, no key may be newer
 than the label, the call shown for approval must be the call that would run, and decisions from 1.15 on need their
-ledger entry. Nothing is repaired. `run_state_summary_to_json` is the output of `convo inspect STATE.json --json`.
+ledger entry. Nothing is repaired. `StateReport` is the output of `convo inspect STATE.json --json`.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from convo.errors import InvalidRunState, JavaScriptRunState, UnknownSchema
 from convo.history.items import MCP_APPROVAL_REQUEST, Json, is_item, is_valid_id
+from convo.report import Count, Wire
 from convo.runstate.document import (
     PathMatch,
     PathSteps,
@@ -540,51 +541,97 @@ def _check_guardrail_result_start(document: Json, prefix: PathSteps) -> None:
             raise InvalidRunState(format_path((*prefix, *steps)), f"is more than the {len(results)} results")
 
 
-def run_state_summary_to_json(state: RunState) -> dict[str, Json]:
-    """Return a summary of a state; `arguments` are the raw string, or an object if the call has one."""
+class StateCallReport(NamedTuple):
+    """A call that needs a decision.
+
+    arguments:  as written by the model
+    agent:      the agent that made the call
+    """
+
+    call_id: str
+    tool_name: str
+    arguments: str | Mapping[str, Json] | Sequence[Json]
+    agent: str | None
+
+
+class StateDecisionReport(NamedTuple):
+    """A decision in the state.
+
+    call_id:   null if the decision applies to every call of the tool
+    is_bound:  whether the decision is bound to the arguments of the call
+    """
+
+    call_id: str | None
+    tool_name: str
+    agent: str | None
+    decision: Literal["approve", "reject"]
+    always: bool
+    message: str | None
+    is_bound: Annotated[bool, Wire("authenticated")]
+
+
+class StateReport(NamedTuple):
+    """A paused run in a file.
+
+    decisions:        decisions on pending calls
+    past_decisions:   decisions on calls that have run
+    model_responses:  number of model responses
+    usage:            totals of the run, in tokens
+    """
+
+    schema_version: str
+    current_agent: str | None
+    pending: Sequence[StateCallReport]
+    decisions: Sequence[StateDecisionReport]
+    past_decisions: Sequence[StateDecisionReport]
+    conversation_id: str | None
+    previous_response_id: str | None
+    auto_previous_response_id: bool
+    model_responses: Count
+    usage: Mapping[str, Json]
+    current_turn: Count
+    max_turns: int | None
+
+
+def build_state_report(state: RunState) -> StateReport:
+    """Build the report of a state."""
     document = state.document
     pending_ids = {call.id for call in state.pending}
-    return {
-        "schema_version": state.label,
-        "current_agent": state.agent,
-        "pending": [state_call_to_json(call) for call in state.pending],
-        "decisions": [
-            _decision_to_json(decision)
+    return StateReport(
+        state.label,
+        state.agent,
+        report_state_calls(state.pending),
+        [
+            _report_decision(decision)
             for decision in state.decisions
             if decision.call_id is None or decision.call_id in pending_ids
         ],
-        "past_decisions": [
-            _decision_to_json(decision)
+        [
+            _report_decision(decision)
             for decision in state.decisions
             if decision.call_id and decision.call_id not in pending_ids
         ],
-        "conversation_id": document.get("conversation_id"),
-        "previous_response_id": document.get("previous_response_id"),
-        "auto_previous_response_id": document.get("auto_previous_response_id", False),
-        "model_responses": len(document.get("model_responses") or []),
-        "usage": state.usage,
-        "current_turn": document["current_turn"],
-        "max_turns": document["max_turns"],
-    }
+        document.get("conversation_id"),
+        document.get("previous_response_id"),
+        document.get("auto_previous_response_id", False),
+        len(document.get("model_responses") or []),
+        state.usage,
+        document["current_turn"],
+        document["max_turns"],
+    )
 
 
-def state_call_to_json(pending_call: PendingCall) -> dict[str, Json]:
-    """Return a pending call as JSON."""
-    return {
-        "call_id": pending_call.id,
-        "tool_name": pending_call.call.tool_name,
-        "arguments": pending_call.call.arguments,
-        "agent": pending_call.agent,
-    }
+def report_state_calls(calls: Iterable[PendingCall]) -> list[StateCallReport]:
+    return [StateCallReport(each.id, each.call.tool_name, each.call.arguments, each.agent) for each in calls]
 
 
-def _decision_to_json(decision: StateDecision) -> dict[str, Json]:
-    return {
-        "call_id": decision.call_id,
-        "tool_name": decision.tool,
-        "agent": decision.agent,
-        "decision": "approve" if decision.approve else "reject",
-        "always": decision.always,
-        "message": decision.message,
-        "authenticated": decision.is_bound,
-    }
+def _report_decision(decision: StateDecision) -> StateDecisionReport:
+    return StateDecisionReport(
+        decision.call_id,
+        decision.tool,
+        decision.agent,
+        "approve" if decision.approve else "reject",
+        decision.always,
+        decision.message,
+        decision.is_bound,
+    )

@@ -33,9 +33,10 @@ from convo.history.records import (
     describe_client,
     is_recording_in_progress,
 )
-from convo.inspect.serialize import conversation_to_json
-from convo.inspect.tree import iter_link_rows, split_branch_links
-from convo.inspect.view import ConversationView, OpenRun, compute_link_stats, link_cost_usd, sum_link_usage
+from convo.inspect.report import build_conversation_report, list_parents
+from convo.inspect.tree import iter_link_rows
+from convo.inspect.view import ConversationView, OpenRun, compute_link_stats, link_cost_usd
+from convo.report import to_json
 from convo.runs.stored_approvals import PendingApproval, list_pending_approvals
 from convo.server import errors, http
 from convo.server.routes import HandlerContext, SeenConversation
@@ -416,7 +417,7 @@ def _hash_view_version(view: ConversationView) -> str:
 
 def _build_conversation_data(view: ConversationView) -> dict[str, Json]:
     """Build the page's data of one conversation; a superset of the object of `convo inspect --json`."""
-    document, requests = conversation_to_json(view), RequestTable()
+    document, requests = to_json(build_conversation_report(view)), RequestTable()
     rows = {
         row.link.id: {"depth": row.depth, "begins": row.starts_branch}
         for row in iter_link_rows(view.links, view.current_link_id)
@@ -435,9 +436,8 @@ def _build_conversation_data(view: ConversationView) -> dict[str, Json]:
         "items_at_head": len(view.path),
         "unacknowledged": [node.key for node in view.unconfirmed_nodes],
         "notes": list(view.notes),
-        "bill": _build_bill_data(view),
         "run": _build_run_data(view.open_run, view) if view.open_run else None,
-        "parents": {key: entry.parent if entry.depth > 1 else None for key, entry in view.path_index},
+        "parents": list_parents(view.path_index),
         "links": [
             {**link, **link_data[link["response_id"]], **rows[link["response_id"]]} for link in document["links"]
         ],
@@ -535,21 +535,3 @@ def _build_pending_call(call_id: str, name: Json, arguments: Json) -> Json:
 
 def _is_call(item: Item) -> bool:
     return item_type(item).endswith("_call") or item_type(item) == "mcp_approval_request"
-
-
-def _build_bill_data(view: ConversationView) -> Json:
-    """Build `bill`: the figures of the branch, which `total` has under other names."""
-    total = sum_link_usage(split_branch_links(view)[0], view.prices, path_index=view.path_index)
-    if total is None:
-        return None
-    usage = total.usage
-    return {
-        "requests": total.request_count,
-        "input": usage.input_tokens,
-        "cached": usage.cached_tokens,
-        "output": usage.output_tokens,
-        "again": total.resent_tokens,
-        "cost_usd": total.cost_usd,
-        "known_cost_usd": total.known_cost_usd,
-        "unpriced": total.unpriced_count,
-    }

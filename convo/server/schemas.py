@@ -378,15 +378,6 @@ INSPECTED_CONVERSATION_FIELDS = {
     **dict.fromkeys(("unacknowledged", "notes", "rows"), array_schema(STRING_SCHEMA)),
     "links": array_schema(INSPECTED_LINK_SCHEMA),
     "requests": array_schema(OBJECT_SCHEMA),
-    "bill": nullable_schema(
-        object_schema(
-            {
-                **dict.fromkeys(("requests", "input", "cached", "output", "again"), COUNT_SCHEMA),
-                **nullable_properties(NUMBER_SCHEMA, "cost_usd"),
-            },
-            {"known_cost_usd": NUMBER_SCHEMA, "unpriced": COUNT_SCHEMA},
-        )
-    ),
     "run": nullable_schema(
         object_schema(
             {

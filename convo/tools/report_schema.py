@@ -34,6 +34,7 @@ def report_schema(kind: Any, name: str, title: str, version: int) -> JsonSchema:
 
 
 def _type_schema(kind: Any, definitions: dict[str, JsonSchema]) -> JsonSchema:
+    kind = getattr(kind, "__supertype__", kind)
     origin, parts = get_origin(kind) or kind, get_args(kind)
     if origin is Annotated:
         return _annotated_schema(parts[0], parts[1:], definitions)

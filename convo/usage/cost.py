@@ -5,9 +5,11 @@ Missing parts of a usage object count as 0; no usage at all is None.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from convo.config.sections import Price
 from convo.history.items import Json
+from convo.report import HIDDEN
 
 TOKENS_PER_PRICE = 1_000_000
 """The number of tokens that a price is for."""
@@ -20,16 +22,18 @@ MAX_TOKEN_COUNT = 10**15
 class Usage:
     """Token counts of one call.
 
-    `cached_tokens` and `cache_write_tokens` are parts of `input_tokens`, `reasoning_tokens` of `output_tokens`;
-    `cache_write_1h_tokens` is the part of `cache_write_tokens` that Claude keeps for an hour instead of 5 minutes.
+    cached_tokens:          part of input_tokens
+    reasoning_tokens:       part of output_tokens
+    cache_write_tokens:     part of input_tokens
+    cache_write_1h_tokens:  the part of `cache_write_tokens` that Claude keeps for an hour instead of 5 minutes
     """
 
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
     reasoning_tokens: int = 0
-    cache_write_tokens: int = 0
-    cache_write_1h_tokens: int = 0
+    cache_write_tokens: Annotated[int, HIDDEN] = 0
+    cache_write_1h_tokens: Annotated[int, HIDDEN] = 0
 
     @classmethod
     def from_json(cls, usage: Mapping[str, Json] | None) -> "Usage | None":

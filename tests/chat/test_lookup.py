@@ -13,7 +13,7 @@ from convo.errors import AmbiguousHandle, NotFound, RequestRefused
 from convo.history.items import item_text
 from convo.history.records import Scope, Strategy
 from convo.history.tree import Key, Path
-from convo.inspect.serialize import conversation_to_json
+from convo.inspect.report import PathEnd, build_conversation_report
 from convo.inspect.view import compute_link_stats
 from convo.stores.base import Store, Transaction
 from tests.chat.conftest import ChatHarness, send
@@ -63,7 +63,7 @@ async def test_the_context_of_every_response_is_known_without_a_copy(harness: Ch
         (5, 5),
         (7, 7),
     ]
-    assert list(conversation_to_json(view)["items"].values()) == list(view.path.items)
+    assert list(build_conversation_report(view).items.values()) == list(view.path.items)
 
 
 async def test_forks_that_are_sessions_have_the_names_of_their_sessions(harness: ChatHarness) -> None:
@@ -91,8 +91,8 @@ async def test_a_history_that_lost_an_item_is_still_read_from_its_responses(harn
     assert [link.id for link in view.links] == [link.id for link in await harness.store.links(chat.session.id)]
     assert (len(view.path), view.head, view.unconfirmed_nodes) == (0, chat.session.head, ())
     assert [note.partition(" was ")[2] for note in view.notes] == ["deleted, so the complete history cannot be sent"]
-    assert conversation_to_json(view)["head"] == chat.session.head
-    assert conversation_to_json(view)["links"][0]["saw"] == {"through": view.links[0].input_head}
+    assert build_conversation_report(view).head == chat.session.head
+    assert build_conversation_report(view).links[0].input == PathEnd(view.links[0].input_head)
 
     summary = await load_session_summary(harness.store, chat.session)
     assert (summary.item_count, summary.turn_count, summary.first_words) == (4, 2, "")

@@ -10,6 +10,8 @@ from typing import Any
 
 from convo.cli import store
 from convo.cli.commands.schema import SCHEMA_FILES
+from convo.inspect.report import ConversationReport
+from convo.runstate.reader import StateReport
 from convo.stores.base import TenantStats
 from convo.terminal.report_views import DoctorReport
 from convo.terminal.settings_views import KnownModelsReport
@@ -18,6 +20,7 @@ from tests.command_runner import ROOT
 
 REPORTS: dict[str, tuple[Any, int]] = {
     "doctor": (DoctorReport, 1),
+    "inspect": (ConversationReport | StateReport, 1),
     "models.known": (KnownModelsReport, 1),
     "store.backup": (store.BackupReport, 1),
     "store.check": (store.StoreReport, 1),

@@ -6,7 +6,8 @@ import pytest
 
 from convo.config.sections import Price
 from convo.history.records import Scope, Strategy
-from convo.inspect.serialize import MAX_INLINE_PATH_KEYS, conversation_to_json
+from convo.inspect.report import MAX_INLINE_PATH_KEYS, build_conversation_report
+from convo.report import to_json
 from tests.inspect.conversation_builder import START_TIME, USAGE, ConversationBuilder, build_chain, keys
 
 
@@ -16,7 +17,7 @@ def test_links_and_items_have_the_documented_json() -> None:
     view = builder.view("resp_2")
     path, fork = builder.paths["resp_2"], builder.paths["resp_b"]
 
-    assert conversation_to_json(view) == {
+    assert to_json(build_conversation_report(view)) == {
         "handle": "resp_2",
         "strategy": "chain",
         "endpoint": "embedded",
@@ -100,29 +101,31 @@ def test_links_and_items_have_the_documented_json() -> None:
 def test_requests_without_a_price_do_not_hide_the_cost_of_the_others() -> None:
     builder = build_chain(2)
     builder.turn("resp_3", "more", "answer", after="resp_2", model="nobody/knows")
-    total = conversation_to_json(builder.view("resp_3", prices={"local/demo": Price(1.0, 10.0, 0.5)}))["total"]
+    total = build_conversation_report(builder.view("resp_3", prices={"local/demo": Price(1.0, 10.0, 0.5)})).total
     cost = 2 * (8 * 1.0 + 4 * 0.5 + 9 * 10.0) / 1_000_000
-    assert (total["cost_usd"], total["known_cost_usd"], total["unpriced"]) == (None, pytest.approx(cost), 1)
+    assert total
+    assert (total.cost_usd, total.unpriced_count) == (None, 1)
+    assert total.known_cost_usd == pytest.approx(cost)
 
 
 def test_children_are_null_if_forks_may_be_unknown() -> None:
-    shape = conversation_to_json(build_chain(2).view("resp_2", has_all_forks=False))
-    assert [link["children"] for link in shape["links"]] == [None, None]
+    report = build_conversation_report(build_chain(2).view("resp_2", has_all_forks=False))
+    assert [link.children for link in report.links] == [None, None]
 
 
 def test_a_remote_endpoint_is_named_with_its_organization_and_project() -> None:
     scope = Scope("https://api.example.com/v1", "org", "proj")
     assert (
-        conversation_to_json(build_chain(1).view("resp_1", scope=scope))["endpoint"]
+        build_conversation_report(build_chain(1).view("resp_1", scope=scope)).endpoint
         == "https://api.example.com/v1 (org, proj)"
     )
-    assert conversation_to_json(build_chain(1).view("resp_1", scope=None))["endpoint"] is None
+    assert build_conversation_report(build_chain(1).view("resp_1", scope=None)).endpoint is None
 
 
 def test_a_long_history_is_named_by_its_last_key_and_can_be_resolved_through_parents() -> None:
     turns = MAX_INLINE_PATH_KEYS // 2 + 2
     builder = build_chain(turns)
-    shape = conversation_to_json(builder.view(f"resp_{turns}"))
+    shape = to_json(build_conversation_report(builder.view(f"resp_{turns}")))
     path = builder.paths[f"resp_{turns}"]
     last = shape["links"][-1]
 
@@ -136,7 +139,7 @@ def test_a_long_history_is_named_by_its_last_key_and_can_be_resolved_through_par
 
 
 def test_a_short_history_is_listed_without_parents() -> None:
-    assert "parents" not in conversation_to_json(build_chain(3).view("resp_3"))
+    assert "parents" not in to_json(build_conversation_report(build_chain(3).view("resp_3")))
 
 
 def test_output_grows_only_with_new_items_for_clients_that_resend_everything() -> None:
@@ -144,7 +147,7 @@ def test_output_grows_only_with_new_items_for_clients_that_resend_everything() -
         builder = ConversationBuilder(Strategy.SESSION)
         for number in range(1, turns + 1):
             builder.turn(f"resp_{number}", "question", "answer", after=f"resp_{number - 1}" if number > 1 else None)
-        return len(json.dumps(conversation_to_json(builder.view(f"resp_{turns}"))))
+        return len(json.dumps(to_json(build_conversation_report(builder.view(f"resp_{turns}")))))
 
     assert size(800) < 2.2 * size(400)
 
@@ -152,7 +155,7 @@ def test_output_grows_only_with_new_items_for_clients_that_resend_everything() -
 def test_a_link_whose_history_lost_an_item_names_only_its_last_key() -> None:
     builder = build_chain(1)
     view = builder.view(None)
-    empty = conversation_to_json(builder.view(None, path_index=type(view.path_index)(view.path.root)))
+    empty = to_json(build_conversation_report(builder.view(None, path_index=type(view.path_index)(view.path.root))))
     link = empty["links"][0]
     assert link["saw"] == link["sent"] == {"through": builder.links[0].input_head}
     assert link["output"] == []

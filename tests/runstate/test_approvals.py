@@ -9,7 +9,7 @@ import pytest
 from convo.errors import InvalidRunState, InvalidUsage, NotFound
 from convo.runstate.approvals import apply_verdict, select_pending_calls
 from convo.runstate.format import ApprovalVerdict
-from convo.runstate.reader import parse_run_state, run_state_from_json, run_state_summary_to_json
+from convo.runstate.reader import build_state_report, parse_run_state, run_state_from_json
 from convo.runstate.run_state import PendingCall, RunState
 from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots
@@ -201,9 +201,9 @@ def test_decisions_are_read_back_unchanged() -> None:
     for entry in index():
         found = parse_run_state(snapshot(entry["file"]))
         after = parse_run_state(serialize_run_state(apply_verdict(found, found.pending, YES)).encode())
-        decisions = run_state_summary_to_json(after)["decisions"]
-        assert {call["call_id"] for call in decisions} >= {call.id for call in found.pending}, entry["file"]
-        assert all(call["decision"] == "approve" for call in decisions if call["call_id"]), entry["file"]
+        decisions = build_state_report(after).decisions
+        assert {call.call_id for call in decisions} >= {call.id for call in found.pending}, entry["file"]
+        assert all(call.decision == "approve" for call in decisions if call.call_id), entry["file"]
         assert after.label == found.label
 
 

@@ -13,7 +13,7 @@ from convo.runs.state import ApprovalDecided, ModelResponded, Run, RunStarted, c
 from convo.runstate.approvals import apply_verdict
 from convo.runstate.export import export_run_state
 from convo.runstate.format import ApprovalVerdict
-from convo.runstate.reader import run_state_summary_to_json
+from convo.runstate.reader import build_state_report
 from convo.runstate.run_items import ModelCall, RunTranscript
 from convo.runstate.run_state import RunState
 from convo.tools.tool import toolbox
@@ -93,4 +93,4 @@ def test_deciding_all_at_once_equals_deciding_one_by_one(verdict: ApprovalVerdic
     for one in state.pending:
         single = apply_verdict(single, (one,), verdict)
     assert apply_verdict(state, state.pending, verdict).document == single.document
-    assert len(run_state_summary_to_json(single)["decisions"]) == 6
+    assert len(build_state_report(single).decisions) == 6

@@ -8,7 +8,7 @@ import pytest
 from convo.errors import InvalidUsage
 from convo.runstate.approvals import apply_verdict
 from convo.runstate.format import ApprovalVerdict, RelabelLoss
-from convo.runstate.reader import parse_run_state, run_state_summary_to_json
+from convo.runstate.reader import build_state_report, parse_run_state
 from convo.runstate.relabel import relabel_state
 from convo.runstate.run_state import RunState
 from convo.runstate.versions import LABELS, NEWEST_VERSION, VERSION_BY_LABEL, VERSIONS
@@ -60,9 +60,9 @@ def test_every_snapshot_can_be_written_under_every_label_and_means_the_same(labe
         after, _ = relabel_state(before, label)
         again = parse_run_state(serialize_run_state(after).encode())
         assert (again.label, again.document) == (label, after.document), entry["file"]
-        assert {key: run_state_summary_to_json(again)[key] for key in keys} == {
-            key: run_state_summary_to_json(before)[key] for key in keys
-        }, entry["file"]
+        assert [getattr(build_state_report(again), key) for key in keys] == [
+            getattr(build_state_report(before), key) for key in keys
+        ], entry["file"]
 
 
 # -- members that move ---------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from convo.runstate.approvals import apply_verdict
 from convo.runstate.export import export_run_state
 from convo.runstate.format import ApprovalVerdict, iter_states
 from convo.runstate.import_ import import_run_state
-from convo.runstate.reader import parse_run_state, run_state_summary_to_json
+from convo.runstate.reader import build_state_report, parse_run_state
 from convo.runstate.relabel import relabel_state
 from convo.runstate.run_items import ModelCall, RunTranscript
 from convo.runstate.writer import serialize_run_state
@@ -181,7 +181,7 @@ async def test_a_run_that_changes_sides_at_every_pause_ends_the_same(scenario: s
     again = parse_run_state(serialize_run_state(exported).encode())
     output, requests, _ = await SdkRun(spec).finish(decision, convo=False)
     calls, tokens = len(requests), sum(13 + 2 * number for number in range(scenario_run.model.request_count))
-    assert (run_state_summary_to_json(again)["current_turn"], again.usage["total_tokens"]) == (
+    assert (build_state_report(again).current_turn, again.usage["total_tokens"]) == (
         scenario_run.model.request_count,
         tokens,
     )

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from convo.runstate.reader import parse_run_state, run_state_summary_to_json
+from convo.report import to_json
+from convo.runstate.reader import build_state_report, parse_run_state
 from convo.runstate.versions import LABELS, VERSIONS
 from convo.runstate.writer import serialize_run_state
 from tests.runstate.snapshots import entries_of_label, index, newest_state, snapshot
@@ -43,7 +44,7 @@ def test_there_are_831_snapshots_of_16_labels() -> None:
 @pytest.mark.parametrize("label", LABELS)
 def test_every_snapshot_of_a_label_means_the_same_as_its_index_entry(label: str) -> None:
     for entry in entries_of_label(label):
-        summary = run_state_summary_to_json(parse_run_state(snapshot(entry["file"])))
+        summary = to_json(build_state_report(parse_run_state(snapshot(entry["file"]))))
         decisions = [
             {key: one[key] for key in ("call_id", "decision", "always", "message")} for one in summary["decisions"]
         ]
@@ -66,13 +67,13 @@ def test_every_snapshot_of_a_label_round_trips(label: str) -> None:
     [("1.0", False), ("1.6", False), ("1.13", False), ("1.15", True), ("1.18", True), ("1.21", True)],
 )
 def test_decisions_are_authenticated_from_1_15_on_and_not_before(label: str, authenticated: bool) -> None:
-    summary = run_state_summary_to_json(newest_state("sticky_approve", label))
-    assert [one["authenticated"] for one in summary["decisions"]] == [authenticated]
+    summary = build_state_report(newest_state("sticky_approve", label))
+    assert [one.is_bound for one in summary.decisions] == [authenticated]
 
 
 def test_a_decision_on_a_finished_call_is_a_past_one() -> None:
-    summary = run_state_summary_to_json(newest_state("second_pause", "1.6"))
-    assert (summary["decisions"], [one["decision"] for one in summary["past_decisions"]]) == ([], ["approve"])
+    summary = build_state_report(newest_state("second_pause", "1.6"))
+    assert (summary.decisions, [one.decision for one in summary.past_decisions]) == ([], ["approve"])
 
 
 def test_every_label_has_one_line_of_description() -> None:

@@ -10,7 +10,7 @@ from convo.errors import InvalidRunState
 from convo.history.items import is_client_output
 from convo.runs.state import Stage
 from convo.runstate.import_ import ImportedRun, import_run_state
-from convo.runstate.reader import parse_run_state, run_state_from_json, run_state_summary_to_json
+from convo.runstate.reader import build_state_report, parse_run_state, run_state_from_json
 from tests.runstate import snapshots
 from tests.runstate.scenario_runs import scenario_graph
 from tests.runstate.snapshots import entries_of_label, load_scenario
@@ -34,8 +34,7 @@ def import_broken(scenario: str, broken: Break) -> ImportedRun:
     broken(document)
     state = run_state_from_json(document)
     assert (
-        run_state_summary_to_json(state)["pending"]
-        == run_state_summary_to_json(parse_run_state(json.dumps(document).encode()))["pending"]
+        build_state_report(state).pending == build_state_report(parse_run_state(json.dumps(document).encode())).pending
     )
     return import_run_state(state, scenario_graph(load_scenario(entry["file"])))
 
