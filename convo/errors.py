@@ -44,106 +44,56 @@
     └── Interrupted               exit 130             stopped by the user
 
 A class has a code for programs (`code`), an exit code (`exit`), an HTTP status (`status`) and a next step
-(`hint`, and other ones for a shell and for the prompt of a chat). Foreign errors are translated into these
+(`hint`, and another one for the prompt of a chat). Foreign errors are translated into these
 where they enter, with `raise ... from`; cli and server read the fields in one place each. A pause for approval
 is an outcome of a run and no error.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 MAX_SHOWN_HANDLE_CHARS = 300
 """Characters of a handle that a message repeats in full."""
 
-HANDLE_PLACEHOLDER = "HANDLE"
-"""The word of a hint that is replaced by the handle of the conversation."""
-
 REPEAT_HINT = "repeat the command"
-"""The next step in a shell where /retry is the one at a prompt."""
-
-
-class ArgumentFix(NamedTuple):
-    """A change that makes a command line valid.
-
-    argument:     the part to replace: an argument, the value of an option, or an option; "" to add the replacement
-    replacement:  the new arguments; two of them replace an option and its value, none removes the argument
-    """
-
-    argument: str = ""
-    replacement: tuple[str, ...] = ()
 
 
 class ConvoError(Exception):
     """An error that convo can explain. The message is one sentence without a final full stop.
 
-    hint:          the next step
-    shell_hint:    the next step in a shell, if `hint` is only valid at the prompt of a chat
-    prompt_hint:   the next step at the prompt of a chat, if `hint` is only valid in a shell
-    unsaved_hint:  the next step of a conversation that is not stored, if `hint` has `HANDLE`
-    added_hints:   alternatives that each hint ends with
-    argument_fix:  a change that makes the command line valid; in a shell the changed command line is the hint
+    hint:         the next step
+    prompt_hint:  the next step at the prompt of a chat, if `hint` is only valid in a shell
     """
 
     code: str = "failed"
     exit: int = 1
     status: int = 500
     hint: str = ""
-    shell_hint: str = ""
     prompt_hint: str = ""
-    unsaved_hint: str = ""
-    added_hints: tuple[str, ...] = ()
-    argument_fix: ArgumentFix | None = None
 
     def __init_subclass__(cls) -> None:
-        """Inherit the other hints only together with `hint`."""
-        if "hint" in vars(cls):
-            for name in ("shell_hint", "prompt_hint", "unsaved_hint"):
-                if name not in vars(cls):
-                    setattr(cls, name, "")
+        """Inherit `prompt_hint` only together with `hint`."""
+        if "hint" in vars(cls) and "prompt_hint" not in vars(cls):
+            cls.prompt_hint = ""
 
-    def __init__(self, message: str, *, hint: str | None = None, shell_hint: str = "") -> None:
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         if hint is not None:
-            self.replace_hint(hint, shell_hint=shell_hint)
+            self.replace_hint(hint)
 
     @property
     def message(self) -> str:
         return str(self.args[0])
 
-    def replace_hint(self, hint: str, *, shell_hint: str = "") -> None:
-        """Replace all hints: in a shell, at a prompt, of an unsaved conversation, and a change of the command line."""
-        self.hint, self.shell_hint, self.prompt_hint, self.unsaved_hint = hint, shell_hint, "", ""
-        self.added_hints, self.argument_fix = (), None
+    def replace_hint(self, hint: str, prompt_hint: str = "") -> Self:
+        """Replace the hints of the class, and return this error."""
+        self.hint, self.prompt_hint = hint, prompt_hint
+        return self
 
     def add_hint(self, alternative: str) -> None:
         """Add an alternative to each hint."""
-        self.added_hints = (*self.added_hints, alternative)
         self.hint = f"{self.hint}, or {alternative}" if self.hint else alternative
-        self.shell_hint = self.shell_hint and f"{self.shell_hint}, or {alternative}"
         self.prompt_hint = self.prompt_hint and f"{self.prompt_hint}, or {alternative}"
-        self.unsaved_hint = self.unsaved_hint and f"{self.unsaved_hint}, or {alternative}"
-
-    def with_argument_fix(self, argument: str, *replacement: str | None) -> Self:
-        """Return this error with an `ArgumentFix`; without one if a part of the replacement is None."""
-        words = tuple(word for word in replacement if word is not None)
-        if len(words) == len(replacement):
-            self.argument_fix = ArgumentFix(argument, words)
-        return self
-
-    def with_hints_of(self, other: "type[ConvoError]") -> Self:
-        """Return this error with the hints of another class."""
-        self.replace_hint(other.hint, shell_hint=other.shell_hint)
-        self.prompt_hint, self.unsaved_hint = other.prompt_hint, other.unsaved_hint
-        return self
-
-    def format_conversation_hint(self, quoted_handle: str) -> str:
-        """Return the hint for the conversation of the error.
-
-        quoted_handle:  as in a shell; empty if it is not stored
-        """
-        if not quoted_handle:
-            return self.unsaved_hint or self.hint
-        return self.hint.replace(HANDLE_PLACEHOLDER, quoted_handle)
 
 
 # -- the caller -----------------------------------------------------------------------------------
@@ -445,9 +395,8 @@ class EndpointFault(ConvoError):
         param: str | None = None,
         retry_after_s: float | None = None,
         hint: str | None = None,
-        shell_hint: str = "",
     ) -> None:
-        super().__init__(message, hint=hint, shell_hint=shell_hint)
+        super().__init__(message, hint=hint)
         self.code = code or type(self).code
         self.status = status or type(self).status
         self.param, self.retry_after_s = param, retry_after_s
@@ -456,8 +405,8 @@ class EndpointFault(ConvoError):
 class RequestRefused(EndpointFault):
     """A final refusal: the endpoint would refuse the same request again."""
 
-    code, status, hint = "invalid_request_error", 400, "/next shows the next request"
-    shell_hint = "convo next HANDLE, to see the next request"
+    code, status, hint = "invalid_request_error", 400, "correct the request, then repeat the command"
+    prompt_hint = "/next shows the next request"
 
 
 class KeyRefused(EndpointFault):
@@ -473,8 +422,8 @@ class KeyRefused(EndpointFault):
 class TryLater(EndpointFault):
     """The endpoint cannot respond now: 408, 409, 429, 5xx or conversation_locked."""
 
-    code, status, hint = "try_later", 503, "wait a moment, then /retry"
-    shell_hint = "wait a moment, then repeat the command"
+    code, status, hint = "try_later", 503, "wait a moment, then repeat the command"
+    prompt_hint = "wait a moment, then /retry"
 
 
 NO_CONNECTION = "no_connection"
@@ -490,8 +439,8 @@ class Unreachable(EndpointFault):
 class StreamBroken(EndpointFault):
     """The response started and did not end."""
 
-    code, status, hint = "stream_broken", 502, "try again with /retry"
-    shell_hint = REPEAT_HINT
+    code, status, hint = "stream_broken", 502, REPEAT_HINT
+    prompt_hint = "try again with /retry"
 
 
 class StreamCut(StreamBroken):
@@ -562,9 +511,8 @@ class WindowExceeded(ModelFault):
     """
 
     code, param = "context_length_exceeded", "input"
-    hint = "convo compact HANDLE, shorten the message, or choose a model with a larger context window"
+    hint = "shorten the message, compact the conversation, or choose a model with a larger context window"
     prompt_hint = "/compact, shorten the message, or choose a model with a larger context window with /model"
-    unsaved_hint = "shorten the message, or choose a model with a larger context window"
 
     def __init__(self, model: str, needed_tokens: int, limit_tokens: int) -> None:
         self.model, self.needed_tokens, self.limit_tokens = model, needed_tokens, limit_tokens

@@ -6,17 +6,12 @@ wording of that API and therefore have another form.
 
 import re
 
-import pytest
-
-from convo.cli.output import to_failure
 from convo.errors import (
     Conflict,
     ConvoError,
     EndpointFault,
     Interrupted,
     RequestRefused,
-    StreamBroken,
-    TryLater,
     WindowExceeded,
 )
 from tests.docs.errors import VALUE, ErrorMessage, error_classes, error_messages
@@ -82,22 +77,17 @@ def test_exit_codes_are_the_documented_ones() -> None:
     assert {error.exit for error in error_classes()} == {1, 2, 5, 130}
 
 
-def test_a_hint_that_applies_to_one_place_only_has_the_other_one_as_data() -> None:
+def test_a_hint_for_a_shell_has_no_command_of_the_prompt_and_one_with_a_handle_has_another_hint_there() -> None:
     for error in error_classes():
-        if re.search(r"(?<!\S)/[a-z]+", error.hint):
-            assert error.shell_hint, error
-            assert not re.search(r"(?<!\S)/[a-z]+", error.shell_hint), error
+        assert not re.search(r"(?<!\S)/[a-z]+", error.hint), error
         if "HANDLE" in error.hint:
             assert error.prompt_hint.startswith("/"), error
-        assert "HANDLE" not in error.unsaved_hint + error.prompt_hint, error
+        assert "HANDLE" not in error.prompt_hint, error
 
 
 def test_a_new_hint_replaces_the_hints_of_the_class_in_every_place() -> None:
-    error = WindowExceeded("a/b", 3, 2)
-    assert error.format_conversation_hint("'my talk'").startswith("convo compact 'my talk', shorten")
-    assert error.format_conversation_hint("").startswith("shorten the message")
-    error.replace_hint("use a file")
-    assert (error.hint, error.prompt_hint, error.format_conversation_hint("")) == ("use a file", "", "use a file")
+    error = WindowExceeded("a/b", 3, 2).replace_hint("use a file")
+    assert (error.hint, error.prompt_hint) == ("use a file", "")
     assert Conflict("moved").prompt_hint == ""  # its class has a hint of its own, and StateFault's is not inherited
 
 
@@ -105,16 +95,4 @@ def test_an_alternative_is_added_to_the_hint_of_every_place() -> None:
     error = RequestRefused("No.")
     error.add_hint("remove that setting")
     assert error.hint == f"{RequestRefused.hint}, or remove that setting"
-    assert to_failure(error).hint == f"{RequestRefused.shell_hint}, or remove that setting"
-
-
-def test_a_hint_for_the_prompt_given_with_an_error_is_not_printed_in_a_shell() -> None:
-    error = StreamBroken("stopped", hint="/retry restarts it", shell_hint="repeat the command")
-    assert (error.hint, to_failure(error).hint) == ("/retry restarts it", "repeat the command")
-
-
-@pytest.mark.parametrize("error", [RequestRefused("No."), StreamBroken("no"), TryLater("no")])
-def test_a_hint_in_a_chat_differs_from_the_hint_in_a_shell(error: ConvoError) -> None:
-    assert "/" in error.hint
-    assert to_failure(error).hint == error.shell_hint
-    assert "/" not in to_failure(error).hint
+    assert error.prompt_hint == f"{RequestRefused.prompt_hint}, or remove that setting"

@@ -48,7 +48,7 @@ FILE_SUFFIXES = {".json", ".jsonl", ".html", ".md", ".txt"}
 async def resolve_handle(store: Store, handle: str) -> HandleMatch:
     """Return the one object that `handle` names. Raises NotFound, AmbiguousHandle, InvalidUsage."""
     if not handle:
-        raise InvalidUsage("the handle is empty").with_hints_of(NotFound)
+        raise InvalidUsage("the handle is empty").replace_hint(NotFound.hint, NotFound.prompt_hint)
     if handle == LAST_HANDLE:
         return _to_found(await load_last_used_session(store))
     if handle == RECORDED_HANDLE:
@@ -97,12 +97,9 @@ async def _make_unknown_handle_error(store: Store, handle: str) -> NotFound:
     noun = STRATEGIES[owner_of_handle(handle)].id_noun
     if base_handle.startswith("@"):
         closest = find_closest_word(base_handle, (LAST_HANDLE, RECORDED_HANDLE))
-        return NotFound("session", handle).with_argument_fix(base_handle, closest)
-    closest = None if noun else await _find_closest_session_name(store, base_handle)
-    if closest is None:
-        return NotFound(noun or "session", handle)
-    similar = closest if number is None else f"{closest}@{number}"
-    return NotFound("session", handle, note=f"; did you mean {closest!r}?").with_argument_fix(handle, similar)
+    else:
+        closest = None if noun else await _find_closest_session_name(store, base_handle)
+    return NotFound(noun or "session", handle, note=f"; did you mean {closest!r}?" if closest else "")
 
 
 async def _find_closest_session_name(store: Store, name: str) -> str | None:
@@ -203,7 +200,7 @@ async def load_named_session(store: Store, handle: str) -> Session:
     if len(matches) != 1:
         raise await _make_unknown_handle_error(store, handle)
     name = matches[0].label or matches[0].id
-    raise NotFound("session", handle, note=f"; did you mean {name!r}?").with_argument_fix(handle, name)
+    raise NotFound("session", handle, note=f"; did you mean {name!r}?")
 
 
 async def load_session_of_run(store: Store, run_id: str) -> Session:

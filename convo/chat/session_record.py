@@ -266,8 +266,7 @@ def validate_session_name(name: str) -> str:
 async def check_session_name_free(store: Store, name: str) -> None:
     """Raise InvalidUsage for an invalid name, Conflict for the name of another session."""
     if await store.session(validate_session_name(name)):
-        free_name = await find_free_session_name(store, name)
-        raise session_name_taken_error(name).with_argument_fix(name, free_name)
+        raise session_name_taken_error(name)
 
 
 async def find_free_session_name(store: Store, wanted_name: str) -> str:

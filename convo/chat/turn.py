@@ -838,12 +838,8 @@ def make_incomplete_error(response: Response) -> Mapping[str, Json] | None:
 def make_response_fault(response: Response) -> EndpointFault:
     """Return the error of a failed response."""
     error = response.get("error") or {}
-    return EndpointFault(
-        error.get("message") or "the model failed",
-        code=error.get("code"),
-        hint=StreamBroken.hint,
-        shell_hint=StreamBroken.shell_hint,
-    )
+    fault = EndpointFault(error.get("message") or "the model failed", code=error.get("code"))
+    return fault.replace_hint(StreamBroken.hint, StreamBroken.prompt_hint)
 
 
 def make_recovered_link(

@@ -34,7 +34,6 @@ from convo.errors import (
     Interrupted,
     InvalidUsage,
     ModelFault,
-    RequestRefused,
     StateFault,
     StoreFault,
     Unreadable,
@@ -434,7 +433,7 @@ async def present_run(
         output.note(f"stopped; to resume: {presenter.resume_command}")
         raise
     except ConvoError as failure:
-        if presenter.runner.can_resume and failure.shell_hint and not isinstance(failure, RequestRefused):
+        if presenter.runner.can_resume and "/retry" in failure.prompt_hint:
             failure.replace_hint(presenter.resume_command)  # instead of /retry
         elif presenter.runner.can_resume and failure.hint == ModelFault.hint:
             failure.replace_hint(f"choose another model: {presenter.command_for_another_model}")

@@ -30,12 +30,10 @@ from convo import __version__
 from convo.cli.output import (
     EXIT_CODES_HELP,
     OUTPUT_LOST_CODES,
-    CommandFailure,
     print_debug_traceback,
     print_failure,
     print_notice,
     to_failure,
-    unwrap_group,
 )
 from convo.cli.progress import forbid_progress
 from convo.errors import InvalidUsage
@@ -197,11 +195,15 @@ class PlainHelpCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         raw_args = tuple(args)  # the parser empties the list
         ctx.allow_extra_args = True  # they are refused below, by an error that lists them
-        remaining: list[str] = super().parse_args(ctx, args)
+        try:
+            remaining: list[str] = super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            vars(error)["ctx"] = vars(error).get("ctx") or ctx  # not set if the value of an option is missing
+            raise
         if remaining and not ctx.resilient_parsing:
-            from convo.cli.usage_errors import UnexpectedArguments
+            from convo.cli.usage_errors import unexpected_arguments_error
 
-            raise UnexpectedArguments(ctx, remaining)
+            raise unexpected_arguments_error(ctx, remaining)
         check_file_names(ctx, raw_args)
         return remaining
 
@@ -227,9 +229,9 @@ class PlainHelpGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name = args[0]
         if name not in self.list_commands(ctx) and not name.startswith("-") and not ctx.resilient_parsing:
-            from convo.cli.usage_errors import UnknownCommand
+            from convo.cli.usage_errors import unknown_command_error
 
-            raise UnknownCommand(ctx, name)
+            raise unknown_command_error(ctx, name)
         return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: Any) -> str:
@@ -578,7 +580,7 @@ def run_command_line(argv: Sequence[str], commands: CommandTable = COMMANDS) -> 
         code = invoke_command_line(argv, commands)
         sys.stdout.flush()
     except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  nothing above would catch it
-        return report_failure(error, argv, commands)
+        return report_failure(error, argv)
     return code
 
 
@@ -599,28 +601,17 @@ def invoke_command_line(argv: Sequence[str], commands: CommandTable) -> int:
     return 0
 
 
-def report_failure(error: BaseException, argv: Sequence[str], commands: CommandTable) -> int:
+def report_failure(error: BaseException, argv: Sequence[str]) -> int:
     """Print the error of a command line, on stderr if stdout is lost, and return the exit code."""
     print_debug_traceback(error)
-    failure, as_json = explain_failure(error, argv, commands), is_json_requested(argv)
+    if isinstance(error, typer.TyperException) and error.exit_code == InvalidUsage.exit:
+        from convo.cli.usage_errors import to_invalid_usage
+
+        error = to_invalid_usage(error)
+    failure, as_json = to_failure(error), is_json_requested(argv)
     if failure.code in OUTPUT_LOST_CODES:
         discard_output()
     return print_failure(failure, as_json=as_json and failure.code not in OUTPUT_LOST_CODES)
-
-
-def explain_failure(error: BaseException, argv: Sequence[str], commands: CommandTable) -> CommandFailure:
-    """Convert an error of a command line to a failure; where a similar command line is valid, it is the hint."""
-    failure = to_failure(error)
-    if isinstance(error, typer.TyperException) and error.exit_code == InvalidUsage.exit:
-        from convo.cli.usage_errors import to_usage_failure
-
-        return to_usage_failure(error, make_root_group(commands), argv)
-    fix = getattr(unwrap_group(error), "argument_fix", None)
-    if fix is not None:
-        from convo.cli.usage_errors import fix_command_line
-
-        return failure._replace(hint=fix_command_line(argv, fix) or failure.hint)
-    return failure
 
 
 def is_json_requested(argv: Sequence[str]) -> bool:

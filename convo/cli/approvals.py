@@ -18,7 +18,6 @@ from convo.cli.decision_flags import ALL_CALLS_WORD, format_decision, format_unc
 from convo.cli.deps import open_configured_store, read_from_store
 from convo.cli.output import print_json, print_line
 from convo.config.loader import load_settings
-from convo.config.values import find_closest_word
 from convo.errors import AmbiguousHandle, DamagedRow, InvalidRunState, NotFound, UnknownSchema
 from convo.history.items import Json
 from convo.runs.state import ApprovalDecided
@@ -267,8 +266,7 @@ async def _load_paused_runs(store: Store, run_filter: str | None, *, include_dec
             continue
         paused_runs.append((run, PausedRun(run.id, name, _waiting_time_s(run), calls)))
     if run_filter is not None and not paused_runs:
-        unknown = NotFound("paused run", run_filter, hint="convo approvals")
-        raise unknown.with_argument_fix(run_filter, find_closest_word(run_filter, names))
+        raise NotFound("paused run", run_filter, hint="convo approvals")
     return LoadedRuns(paused_runs, unreadable)
 
 
@@ -305,8 +303,7 @@ def _match_calls(
     by_id = [pair for pair in all_calls if pair[1].call_id == name]
     if len({run.id for run, _ in by_id}) > 1:
         candidates = [(f"--run {run.id}", call.tool) for run, call in by_id]
-        error = AmbiguousHandle(name, candidates, hint="add --run RUN to select one run")
-        raise error.with_argument_fix("", "--run", by_id[0][0].id)
+        raise AmbiguousHandle(name, candidates, hint="add --run RUN to select one run")
     matches = by_id or (undecided if name == ALL_CALLS_WORD else [pair for pair in undecided if pair[1].tool == name])
     if not matches and not (
         all_calls if name == ALL_CALLS_WORD else [pair for pair in all_calls if pair[1].tool == name]
@@ -316,9 +313,7 @@ def _match_calls(
             hint = f"a reason belongs to its call: convo approvals reject {quote(f'{ids[0]}={name}')}"
             raise NotFound("pending call", name, hint=hint)
         note = f"; pending: {', '.join(ids[:MAX_NAMED_CALLS])}{', ...' if len(ids) > MAX_NAMED_CALLS else ''}"
-        unknown = NotFound("pending call", name, note=note if ids else "", hint="convo approvals")
-        closest = find_closest_word(name, [*ids, *{call.tool for _, call in undecided}])
-        raise unknown.with_argument_fix(selector, closest and closest + selector[len(name) :])
+        raise NotFound("pending call", name, note=note if ids else "", hint="convo approvals")
     return [SelectedCall(run, call, reason or None) for run, call in matches]
 
 

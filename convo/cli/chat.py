@@ -17,9 +17,8 @@ from convo.cli.context import ChatContext, ChatOptions, ChatOutput, get_turn_lin
 from convo.cli.deps import get_store_url, open_configured_store
 from convo.cli.output import print_event, print_json
 from convo.config.loader import SettingFlags, load_settings
-from convo.config.request_settings import FIELD_BY_SETTING, find_supported_choice, get_request_field
 from convo.config.settings import Settings
-from convo.errors import REPEAT_HINT, ConvoError, Interrupted, InvalidUsage, NotFound
+from convo.errors import ConvoError, EndpointFault, Interrupted, InvalidUsage, NotFound
 from convo.history.items import Item, Json, StreamEvent, item_text, item_type, user_message
 from convo.history.records import EMBEDDED_SCOPE, Link, Strategy
 from convo.runtime import SystemClock
@@ -277,17 +276,11 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
             raise
         output.note(interrupted.message)
     except ConvoError as failure:
-        if failure.shell_hint:
-            continue_command = await context.make_continue_command(chat)
-            option = _find_valid_option(failure, chat)
-            step = f" {' '.join(option)}, then: /retry" if option else f", then: {failure.hint}"
-            at_prompt = continue_command and f"{continue_command}{step}"
-            failure.replace_hint(at_prompt or ", or ".join(failure.added_hints) or REPEAT_HINT)
-            if option and not continue_command:
-                failure.with_argument_fix(option[0], *option)
-        else:
-            name = chat.session.name if chat.record.is_saved else ""
-            failure.replace_hint(failure.format_conversation_hint(quote(name) if name else ""))
+        continue_command = await context.make_continue_command(chat)
+        if isinstance(failure, EndpointFault) and failure.prompt_hint and continue_command:
+            failure.replace_hint(f"{continue_command}, then: {failure.prompt_hint}")
+        elif chat.record.is_saved:
+            failure.replace_hint(failure.hint.replace("HANDLE", quote(chat.session.name)))
         raise
     finally:
         printer.finish()
@@ -298,14 +291,6 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
     if output.as_json:
         print_json(chat_outcome_to_json(chat, link))
     return EXIT_CODE_BY_STATUS.get(link.status, 1)
-
-
-def _find_valid_option(failure: ConvoError, chat: Chat) -> tuple[str, ...]:
-    """Return the option whose value an endpoint refused, with the most similar valid value; () if it is a setting."""
-    field = getattr(failure, "param", None) or ""
-    setting = next((name for name, own_field in FIELD_BY_SETTING.items() if own_field == field), None)
-    choice = find_supported_choice(field, get_request_field(chat.options.parameters, field), failure.message)
-    return (f"--{setting.replace('_', '-')}", choice) if setting and choice and not failure.added_hints else ()
 
 
 def ignore_event(event: StreamEvent) -> None:

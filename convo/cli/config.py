@@ -76,11 +76,10 @@ from convo.config.values import (
     describe_percent_as_tokens,
     find_closest_word,
     format_setting_key,
-    is_secret_name,
     read_secret,
     suggest_fraction_command,
 )
-from convo.errors import ConvoError, InvalidSettings, InvalidUsage, NotFound, StoreFault, Unreadable
+from convo.errors import InvalidSettings, InvalidUsage, NotFound, StoreFault, Unreadable
 from convo.terminal.settings_views import (
     KeyLocation,
     format_setting_value,
@@ -120,21 +119,24 @@ def print_settings(config: Path | None, key_filter: str | None, *, as_json: bool
         else []
     )
     if not entries and not ignored:
-        error = NotFound("value for", format_setting_key(key), hint=_hint_for_unset_setting(key))
-        if key_filter:
-            _suggest_similar_setting(error, key_filter)
-        raise error
+        raise _make_missing_value_error(key)
     if as_json:
         print_json(settings_to_json(entries, ignored))
     else:
         print_line(render_settings(entries, detect_display(sys.stdout, os.environ), ignored))
 
 
-def _hint_for_unset_setting(key: SettingKey) -> str:
-    try:
-        return suggest_setting_command(key, get_schema(key, "config list"))
-    except InvalidSettings:
-        return "convo config"
+def _make_missing_value_error(key: SettingKey, path: Path | None = None) -> NotFound:
+    """Return the error for a setting without a value; it names the most similar setting if there is no such setting.
+
+    path:  the file from which the value was to be removed
+    """
+    name, similar, hint = format_setting_key(key), find_similar_setting(key), "convo config"
+    with suppress(InvalidSettings):
+        schema = get_schema(key, "config")
+        hint = f"convo config list {quote(name)}" if path else suggest_setting_command(key, schema)
+    note = f"; did you mean {format_setting_key(similar)!r}?" if similar else ""
+    return NotFound(f"value in {path} for" if path else "value for", name, note=note, hint=hint)
 
 
 def write_settings(target: SettingsTarget, texts: Mapping[str, str]) -> None:
@@ -143,13 +145,7 @@ def write_settings(target: SettingsTarget, texts: Mapping[str, str]) -> None:
     Raises InvalidUsage, InvalidSettings, Unreadable or StoreFault; then the file is unchanged.
     """
     keys = {name: _qualify_with_profile(parse_setting_key(name)) for name in texts}
-    values = {}
-    for name, text in texts.items():
-        try:
-            values[keys[name]] = parse_setting_value(text, keys[name], "config set")
-        except InvalidSettings as error:
-            _suggest_similar_setting(error, name)
-            raise
+    values = {keys[name]: parse_setting_value(text, keys[name], "config set") for name, text in texts.items()}
     for key, value in values.items():
         run_check(key, value, partial(check_new_value, key), "config set")
 
@@ -175,13 +171,6 @@ def _warn_of_percent_as_tokens(key: SettingKey, threshold: float) -> None:
         print_notice(f"warning: {warning}; for {threshold:g} %: {command}")
 
 
-def _suggest_similar_setting(error: ConvoError, name: str) -> None:
-    """Suggest the most similar setting, unless the value may be a key, also in place of the variable of a key."""
-    similar = find_similar_setting(parse_setting_key(name))
-    if similar is not None and not is_secret_name(name) and not similar[-1].endswith("_env"):
-        error.with_argument_fix(name, format_setting_key(similar))
-
-
 def remove_setting(target: SettingsTarget, name: str) -> None:
     """Remove one value.
 
@@ -192,27 +181,13 @@ def remove_setting(target: SettingsTarget, name: str) -> None:
     def remove_value(text: str) -> str:
         remaining = unset_toml_value(text, key, str(path))
         if remaining is None:
-            error = NotFound(f"value in {path} for", format_setting_key(key), hint=_hint_for_missing_value(name, key))
-            _suggest_similar_setting(error, name)
-            raise error
+            raise _make_missing_value_error(key, path)
         return remaining
 
     is_applied = edit_settings_file(target, remove_value)
     print_notice(f"removed {format_setting_key(key)} from {path}")
     if not is_applied:
         _note_still_untrusted(target)
-
-
-def _hint_for_missing_value(name: str, key: SettingKey) -> str:
-    """Return the hint for a value that is not in the file: another setting if its name is unknown, else its sources."""
-    similar = find_similar_setting(key)
-    if similar is not None:
-        return f"convo config unset {quote(format_setting_key(similar))}"
-    try:
-        get_schema(key, "config unset")
-    except InvalidSettings:
-        return "convo config"
-    return f"convo config list {quote(name)}"
 
 
 def edit_settings_file(target: SettingsTarget, edit: Callable[[str], str]) -> bool:

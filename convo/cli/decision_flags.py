@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from convo.config.values import find_closest_word
 from convo.errors import InvalidUsage, NotFound
 from convo.runs.state import ApprovalDecided, ToolOutputSupplied
 from convo.runs.stored_approvals import PendingApproval
@@ -147,9 +146,7 @@ def _match_calls(value: str, flag: str, pending: Sequence[PendingApproval]) -> I
         ids = ", ".join(call.call_id for call in pending)
         if not ids:
             raise NotFound("pending call", name, note=": this run has no pending calls", hint="convo approvals")
-        error = NotFound("pending call", name, hint=f"one of {ids}")
-        closest = find_closest_word(name, [call.call_id for call in pending])
-        raise error.with_argument_fix(value, closest and closest + value[len(name) :])
+        raise NotFound("pending call", name, hint=f"one of {ids}")
     for call in matches:
         _check_applicable(call, flag)
         yield (

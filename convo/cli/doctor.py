@@ -494,7 +494,7 @@ def select_doctor_checks(names: Sequence[str], *, network: bool) -> list[str]:
         if name not in DOCTOR_CHECKS:
             closest = find_closest_word(name, DOCTOR_CHECKS)
             hint = f"convo doctor {closest}" if closest else f"one of {', '.join(DOCTOR_CHECKS)}"
-            raise InvalidUsage(f"no check {name!r}", hint=hint).with_argument_fix(name, closest)
+            raise InvalidUsage(f"no check {name!r}", hint=hint)
     selected = set(names) or set(DOCTOR_CHECKS) - set(OPT_IN_CHECKS)
     return [name for name in DOCTOR_CHECKS if name in selected or (network and name in OPT_IN_CHECKS)]
 

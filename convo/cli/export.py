@@ -116,21 +116,20 @@ def resolve_export_format(options: ExportOptions) -> str:
         raise InvalidUsage(
             f"unknown file format {ending}; -o accepts {', '.join(FORMAT_BY_SUFFIX)}",
             hint="use another suffix, or --format FORMAT",
-        ).with_argument_fix(str(options.file), str(options.file.with_suffix(DEFAULT_EXPORT_SUFFIX)))
+        )
     export_format = options.export_format or suffix or "replay"
     if options.include_links and export_format != "jsonl":
-        error = InvalidUsage(f"--links applies to jsonl, not to {export_format}", hint="--format jsonl --links")
-        raise error.with_argument_fix("--format" if options.export_format else "", "--format", "jsonl")
+        raise InvalidUsage(f"--links applies to jsonl, not to {export_format}", hint="--format jsonl --links")
     if not options.include_data and export_format not in READING_FORMATS:
         raise InvalidUsage(
             f"--no-data applies to markdown and html, not to {export_format}", hint="leave out --no-data"
-        ).with_argument_fix("--no-data")
+        )
     if export_format == RUNSTATE_FORMAT:
         check_run_export_options(options)
     elif option := next((f"--{name}" for name in ("agent", "context", "schema") if getattr(options, name)), None):
         raise InvalidUsage(
             f"{option} applies to runstate, not to {export_format}", hint="--format runstate --agent FILE:NAME"
-        ).with_argument_fix("--format" if options.export_format else "", "--format", RUNSTATE_FORMAT)
+        )
     if options.as_json and not options.file:
         raise InvalidUsage("--json needs an output file", hint="add -o FILE; to print JSON, use --format jsonl")
     return export_format
@@ -139,8 +138,7 @@ def resolve_export_format(options: ExportOptions) -> str:
 def check_run_export_options(options: ExportOptions) -> None:
     """Raise InvalidUsage for options that do not apply to a run."""
     if options.agent is None:
-        error = InvalidUsage("exporting a run needs its agents", hint="--agent FILE.py:NAME")
-        raise error.with_argument_fix("", "--agent", "FILE.py:NAME")
+        raise InvalidUsage("exporting a run needs its agents", hint="--agent FILE.py:NAME")
     if options.redact or options.patterns:
         raise InvalidUsage(
             "--redact does not apply to runstate: a redacted run cannot be resumed",

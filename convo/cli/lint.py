@@ -64,8 +64,9 @@ def print_rule(code: str) -> None:
     elif code in LINT_RULE_BY_CODE:
         sys.stdout.write(read_rule_page(code))
     else:
-        error = NotFound("rule", escape_control_chars(code), hint="convo lint --explain all")
-        raise error.with_argument_fix(code, find_closest_word(code, LINT_RULE_BY_CODE))
+        closest = find_closest_word(code, LINT_RULE_BY_CODE)
+        note = f"; did you mean {closest!r}?" if closest else ""
+        raise NotFound("rule", escape_control_chars(code), note=note, hint="convo lint --explain all")
 
 
 def read_rule_page(code: str) -> str:

@@ -85,7 +85,7 @@ def to_failure(error: BaseException) -> CommandFailure:
     error = unwrap_group(error)
     match error:
         case ConvoError():
-            return CommandFailure(error.code, error.message, error.shell_hint or error.hint, error.exit)
+            return CommandFailure(error.code, error.message, error.hint, error.exit)
         case TyperException():
             return CommandFailure("failed", error.format_message(), exit=error.exit_code)
         case KeyboardInterrupt() | Abort():

@@ -257,7 +257,6 @@ def _choose_remote_provider(settings: Settings, provider: str) -> ModelChoice:
     if configured is None:
         raise InvalidUsage(f"no provider {provider!r}", hint=f"one of {', '.join(settings.providers)}")
     if configured.endpoint != "remote":
-        fault = InvalidUsage(f"{provider} stores no state; its responses are in the local store")
-        raise fault.with_hints_of(NotFound)
+        raise InvalidUsage(f"{provider} stores no state; its responses are in the local store", hint=NotFound.hint)
     choose_model(settings, f"{provider}/any", source="--provider")
     return ModelChoice(ModelName(provider, ""), configured, SettingSource(Layer.FLAG, "--provider"))

@@ -439,6 +439,4 @@ def _parse_older_than(text: str) -> float:
     try:
         return parse_duration(text)
     except InvalidValue as error:
-        days = f"{text}d" if text.isdecimal() and len(text) < 4 else "30d"
-        fault = InvalidUsage(f"--older-than {error}", hint="--older-than 30d")
-        raise fault.with_argument_fix("--older-than", "--older-than", days) from error
+        raise InvalidUsage(f"--older-than {error}", hint="--older-than 30d") from error

@@ -25,7 +25,6 @@ from convo.config.credentials import load_provider_key
 from convo.config.loader import SettingFlags, load_settings
 from convo.config.sections import Provider
 from convo.config.settings import Settings
-from convo.config.values import find_closest_word
 from convo.errors import InvalidSettings, InvalidUsage
 from convo.runtime import SystemClock, collect_garbage_often, random_id
 
@@ -220,7 +219,7 @@ def open_upstreams(settings: Settings, target: TapTarget) -> list["Upstream"]:
         raise InvalidSettings(
             f"no provider {target.provider!r} (known: {', '.join(settings.providers)})",
             hint="choose one of them, or use --upstream URL",
-        ).with_argument_fix(target.provider, find_closest_word(target.provider, settings.providers))
+        )
     names = DEFAULT_PROVIDERS if target.provider is None else (target.provider,)
     return [_open_provider_upstream(settings.providers[name]) for name in names if name in settings.providers]
 

@@ -11,9 +11,7 @@ from typing import Any, cast
 
 from convo.config.request_settings import MODELS_TABLE, check_parameter_value
 from convo.config.schema import SETTINGS_SCHEMA, AtomicTable, KeyedTable, SettingSchema, get_schema, iter_settings
-from convo.config.sections import KNOWN_PROVIDERS
-from convo.config.settings import get_default_settings
-from convo.config.values import ChoiceCheck, InvalidValue, SettingKey, find_closest_word, format_setting_key
+from convo.config.values import InvalidValue, SettingKey, format_setting_key
 from convo.errors import InvalidSettings, InvalidUsage
 
 _EXAMPLE_TABLES = {
@@ -66,20 +64,7 @@ def parse_setting_value(raw_value: str, key: SettingKey, location: str) -> objec
         return value
     except InvalidValue as error:
         hint = error.hint or f"convo config list {quote(format_setting_key(key))}"
-        fault = InvalidSettings(f"{location}: '{format_setting_key(key)}' {error}", hint=hint)
-        if raw_value and error.hint is None:
-            fault.with_argument_fix(raw_value, _suggest_value(raw_value, key, schema))
-        raise fault from error
-
-
-def _suggest_value(raw_value: str, key: SettingKey, schema: SettingSchema) -> str | None:
-    """Return the choice that is most similar to an invalid value, else the default; None without one."""
-    if isinstance(schema, ChoiceCheck):
-        return find_closest_word(raw_value, schema.choices) or schema.choices[0]
-    default = get_default_settings(KNOWN_PROVIDERS).get(key)
-    if not isinstance(default, str | int | float):
-        return None
-    return f"{default:.12g}" if isinstance(default, float) else str(default)
+        raise InvalidSettings(f"{location}: '{format_setting_key(key)}' {error}", hint=hint) from error
 
 
 def _check_table_fields(schema: AtomicTable, key: SettingKey, value: object, location: str) -> None:

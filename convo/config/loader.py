@@ -382,7 +382,7 @@ def _iter_profile_settings(
         advice = f"did you mean {suggestion!r}?" if suggestion else f"known profiles: {', '.join(names) or 'none'}"
         raise InvalidSettings(
             f"{profile.source.location}: no profile {name!r}; {advice}", hint=f"add [profiles.{name}]"
-        ).with_argument_fix(name, suggestion)
+        )
     for setting in files:
         if setting.key[:2] == (PROFILES_TABLE, name):
             yield Setting(setting.key[2:], setting.value, setting.source.in_profile(name))
@@ -410,9 +410,7 @@ def _parse_text_setting(key: SettingKey, value: object, source: SettingSource) -
         return Setting(key, parse_storage_option(value) if key == STORAGE_KEY else get_check(key)(value), source)
     except InvalidValue as error:
         hint = f"give {source.name} another value, or omit it" if source.layer is Layer.FLAG else None
-        default = get_default_settings(KNOWN_PROVIDERS).get(key) if source.layer is Layer.FLAG else None
-        fault = InvalidSettings(f"{source.name} {error}", hint=error.hint or hint)
-        raise fault.with_argument_fix(source.name, source.name, None if default is None else str(default)) from error
+        raise InvalidSettings(f"{source.name} {error}", hint=error.hint or hint) from error
 
 
 # -- values that depend on each other --------------------------------------------------------------

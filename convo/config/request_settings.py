@@ -134,20 +134,6 @@ def find_similar_effort(text: str) -> str:
     return find_closest_word(text, REASONING_EFFORTS) or "low"
 
 
-def find_supported_choice(field: str, value: object, message: str) -> str | None:
-    """Return the choice of a field that is most similar to a refused value; None for a field without choices.
-
-    message:  that of the endpoint; if it names any of the choices, one of these is returned
-
-    Without a similar one it is "low", or the first choice.
-    """
-    choices = [choice for choice in CHOICES_BY_FIELD.get(field, ()) if choice != value]
-    named = [choice for choice in choices if f"'{choice}'" in message]
-    candidates = named or choices
-    closest = find_closest_word(str(value), candidates) or ("low" if "low" in candidates else None)
-    return closest or next(iter(candidates), None)
-
-
 def check_list_parameter(name: str, value: object) -> None:
     """Check a field that convo reads itself; every other field has any value."""
     if name not in LIST_PARAMETERS or value is None:

@@ -289,8 +289,9 @@ def resolve_model_name(
         return split_model_name(full_name, source)
     if full_name in providers:
         raise InvalidSettings(
-            f"{source.location}: {full_name!r} is a provider, not a model", hint=f"use {full_name}/MODEL"
-        ).with_argument_fix(full_name, DEFAULT_MODELS.get(full_name))
+            f"{source.location}: {full_name!r} is a provider, not a model",
+            hint=f"use {DEFAULT_MODELS.get(full_name, f'{full_name}/MODEL')}",
+        )
     if not full_name:
         raise InvalidSettings(f"{source.location}: {full_name!r} has no model name", hint="use provider/model")
     first = [name for name in DEFAULT_MODELS if name in providers]
@@ -386,4 +387,4 @@ def _unknown_provider_error(
     return InvalidSettings(
         f"{source.location}: no provider {name.provider!r} for {str(name)!r}{note} (known: {', '.join(providers)})",
         hint=hint,
-    ).with_argument_fix(str(name), suggestion and f"{suggestion}/{name.model}")
+    )

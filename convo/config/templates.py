@@ -171,8 +171,8 @@ def read_template(folder: Path, name: str) -> bytes:
             content = file.read(MAX_TEMPLATE_BYTES + 1)
     except FileNotFoundError:
         closest = find_closest_word(name, list_template_names(folder))
-        error = NotFound("template", name, hint=f"convo chat -t {closest}" if closest else "convo templates")
-        raise error.with_argument_fix(name, closest) from None
+        note = f"; did you mean {closest!r}?" if closest else ""
+        raise NotFound("template", name, note=note, hint="convo templates") from None
     except IsADirectoryError:
         raise InvalidSettings(f"{path}: is not a regular file") from None
     except OSError as error:

@@ -211,7 +211,7 @@ def fault_from_status(
     ):
         fields |= {"code": _WINDOW_EXCEEDED_CODE, "param": error.get("param") or "input"}
         fault = RequestRefused(message or "the input is longer than the model's context window", **fields)
-        return fault.with_hints_of(WindowExceeded)
+        return fault.replace_hint(WindowExceeded.hint, WindowExceeded.prompt_hint)
     if status == 400 and _PREFIX_MISMATCH_MESSAGE.search(message):
         fields |= {"code": "prefix_mismatch", "param": error.get("param") or "input"}
         hint = (

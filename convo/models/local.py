@@ -336,9 +336,8 @@ class LocalModel(Model):
             if exit_reason is None:
                 raise
             message = f"the local engine stopped during the request ({exit_reason})"
-            raise StreamBroken(
-                message, code="engine_stopped", hint="/retry restarts it", shell_hint=REPEAT_HINT
-            ) from error
+            fault = StreamBroken(message, code="engine_stopped")
+            raise fault.replace_hint(REPEAT_HINT, "/retry restarts it") from error
 
     async def count(self, request: ModelRequest) -> int:
         """Return the exact number of input tokens, including the model's chat template."""

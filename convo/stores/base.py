@@ -821,7 +821,7 @@ def check_expected_head(subject: str, expected: ExpectedHead, stored: Key | None
     if isinstance(expected, AnyHead) or expected == stored:
         return
     if stored is None:
-        raise Conflict(f"{subject} no longer exists").with_hints_of(NotFound)
+        raise Conflict(f"{subject} no longer exists").replace_hint(NotFound.hint, NotFound.prompt_hint)
     raise Conflict(f"{subject} already exists" if expected is None else f"{subject} changed since it was read")
 
 

@@ -353,7 +353,8 @@ class _DecisionDialog:
             except Conflict:
                 raise
             except ConvoError as error:
-                self._print_message(f"convo: {error.message}" + (f"\n  try: {error.hint}" if error.hint else ""))
+                hint = error.prompt_hint or error.hint
+                self._print_message(f"convo: {error.message}" + (f"\n  try: {hint}" if hint else ""))
                 continue
             return True
 

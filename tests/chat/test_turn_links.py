@@ -332,7 +332,7 @@ async def test_a_stream_without_its_end_fails_the_turn_and_its_text_is_kept(stra
     with pytest.raises(StreamBroken) as caught:
         await remote.send()
     message = "the endpoint's stream ended before the response was complete"
-    assert (caught.value.message, caught.value.hint) == (message, "try again with /retry")
+    assert (caught.value.message, caught.value.hint) == (message, "repeat the command")
     assert (remote.link.id, remote.link.status, remote.link.usage) == ("resp_1", "failed", None)
     assert remote.link.error == {"code": "stream_broken", "message": message}
     assert remote.unconfirmed_items == [user_message("hi"), PARTIAL]

@@ -171,7 +171,7 @@ def test_a_failed_response_is_an_error_with_the_code_of_the_endpoint() -> None:
     fault = make_response_fault({"error": {"code": "server_error", "message": "Oh."}})
     unknown = make_response_fault({"error": None})
 
-    assert (fault.code, fault.message, fault.hint) == ("server_error", "Oh.", "try again with /retry")
+    assert (fault.code, fault.message, fault.hint) == ("server_error", "Oh.", "repeat the command")
     assert (unknown.code, unknown.message) == ("endpoint_fault", "the model failed")
 
 

@@ -113,7 +113,7 @@ def test_a_named_state_file_is_kept(convo: Convo, home: Path, tmp_path: Path) ->
     [
         ("nope/s.json", 1, "nope is not a folder\n  try: choose another file\n"),
         (".", 2, ". is not a regular file, so a state cannot be written to it\n  try: choose another file\n"),
-        ("", 2, "--state must not be empty\n  try: convo chat * --state FILE 'pay A1 back'\n"),
+        ("", 2, "--state must not be empty\n  try: convo chat --help\n"),
     ],
 )
 def test_an_unwritable_state_file_is_refused_before_any_request(

@@ -1,7 +1,6 @@
 """The command line itself: finding a command, its help, the options before its name, and its imports."""
 
 import os
-import shlex
 import subprocess
 import sys
 from importlib import import_module
@@ -13,10 +12,9 @@ import typer
 from typer.main import get_command
 
 from convo import __version__
-from convo.cli.app import COMMANDS, make_root_group, run_command_line, wrap_example_line
+from convo.cli.app import COMMANDS, run_command_line, wrap_example_line
 from convo.cli.completion import COMPLETION_SCRIPTS
 from convo.cli.manual import render_man_page
-from convo.cli.usage_errors import COMMAND_BY_WORD, find_usage_problem
 from tests.cli.chat_commands import scripted_flags
 from tests.cli.sample import SAMPLES
 from tests.command_runner import Convo, Launch
@@ -188,100 +186,6 @@ def test_running_one_command_imports_no_other(convo: Convo) -> None:
 def test_every_row_of_the_command_table_is_a_command() -> None:
     for row in COMMANDS.values():
         assert isinstance(import_module(row.module).app, typer.Typer)
-
-
-KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
-
-LONG = "x" * 201
-"""A word that is too long to be repeated in a hint or a message."""
-
-
-@pytest.mark.parametrize(
-    ("argv", "hint"),
-    [
-        (["hello"], 'convo chat "hello"'),
-        (["what is a monad?"], 'convo chat "what is a monad?"'),
-        (["what", "is", "a", "monad"], 'convo chat "what is a monad"'),
-        (["it's", "-m", "openai/any"], 'convo chat "it\'s" -m openai/any'),
-        (["what is $HOME?", "-n", "a b"], "convo chat 'what is $HOME?' -n 'a b'"),
-        (['say "hi"'], "convo chat 'say \"hi\"'"),
-        (["hi\\"], "convo chat 'hi\\'"),
-        (["a `b`"], "convo chat 'a `b`'"),
-        (["wow!"], "convo chat 'wow!'"),
-        ([" "], 'convo chat "..."'),
-        ([""], 'convo chat "..."'),
-        (["", "hi"], 'convo chat " hi"'),
-        (["x" * 200], f'convo chat "{"x" * 200}"'),
-        ([LONG], 'convo chat "..."'),
-        (["x" * 195, "-q", "-"], f'convo chat "{"x" * 195}" -q -'),
-        (["x" * 197, "-q", "-"], 'convo chat "..."'),
-        (["inspct", "@last"], "convo inspect @last"),
-        (["inspct", "the", "last"], "convo inspect the last"),
-        (["chta"], "convo chat"),
-        (["chta", "--plain", "--quiet"], "convo chat --plain --quiet"),
-        (["chta", "now", "please"], 'convo chat "chta now please"'),
-        (["chat me"], 'convo chat "chat me"'),
-        (["search", "opera house"], "convo sessions search 'opera house'"),
-        (["search", "for", "truth"], 'convo chat "search for truth"'),
-        (["fork", "monads"], "convo chat --fork monads"),
-        (["backup", "b.db"], "convo store backup b.db"),
-        (["key", "x" * 201], 'convo chat "..."'),
-        (["list"], "convo sessions"),
-        (["effort"], "convo config set request.reasoning_effort high"),
-        (["effort", "low"], "convo config set request.reasoning_effort low"),
-        (["login"], "convo config key set openai"),
-        (["login", KEY], "convo config key set openai"),
-        (["logout", "groq"], "convo config key unset groq"),
-        (["history"], "convo sessions"),
-        (["logs", "-n", "5"], "convo sessions -n 5"),
-        (["logs", "list"], "convo sessions"),
-        (["ls", "-n", "3"], "convo sessions -n 3"),
-        (["status"], "convo inspect @last"),
-        (["rm", "oslo"], "convo sessions rm oslo"),
-        (["delete"], "convo sessions rm HANDLE"),
-        (["show"], "convo inspect @last"),
-        (["continue", "and then?"], "convo chat -c 'and then?'"),
-        (["key"], "convo config key set openai"),
-        (["keys"], "convo config key show"),
-        (["keys", "set", "groq"], "convo config key set groq"),
-        (["auth", "login"], "convo config key set openai"),
-        (["auth", "status"], "convo config key show"),
-        (["run", "hello there"], 'convo chat "hello there"'),
-        (["run", "the", "tests"], 'convo chat "run the tests"'),
-        (["ask", "what", "is", "a", "monad", "-q"], 'convo chat "what is a monad" -q'),
-        (["prompt"], "convo chat"),
-        (["help"], "convo --help"),
-        (["help", "chat"], "convo chat --help"),
-        (["version"], "convo --version"),
-        (["update"], "convo --help"),
-        (["approve"], "convo approvals"),
-        (["exprot", "oslo", "--form", "md"], "convo export oslo --format markdown"),
-        (["tpa", "--provder", "openai", "codex", "--foo"], "convo tap --provider openai codex --foo"),
-        (["resp_123"], "convo inspect resp_123"),
-        (["conv_123"], "convo inspect conv_123"),
-        (["ses_123"], "convo inspect ses_123"),
-        (["@last"], "convo inspect @last"),
-        ([f"@{'x' * 199}"], f"convo inspect @{'x' * 199}"),
-        ([f"@{'x' * 200}"], "convo --help"),
-        (["talk.json"], "convo inspect talk.json"),
-        (["my talk.json"], "convo inspect 'my talk.json'"),
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_an_unknown_command_is_refused_with_a_similar_one(argv: list[str], hint: str, convo: Convo) -> None:
-    Path("talk.json").write_text("[]")
-    Path("my talk.json").write_text("[]")
-    got = convo(*argv)
-    name = argv[0] if len(argv[0]) <= 200 else f"{argv[0][:200]}…"
-    assert (got.exit, got.out, got.err) == (2, "", f"convo: no command {name!r}\n  try: {hint}\n")
-
-
-@pytest.mark.parametrize("word", [*COMMAND_BY_WORD, *(f"{word} oslo" for word in COMMAND_BY_WORD)])
-def test_the_command_for_a_word_of_other_programs_can_be_run(word: str, convo: Convo) -> None:
-    hint = convo(*word.split()).err.partition("  try: ")[2]
-    command, *argv = shlex.split(hint)
-    assert command == "convo"
-    assert find_usage_problem(make_root_group(), [arg for arg in argv if arg != "--help"]) is None, hint
 
 
 @pytest.mark.parametrize(

@@ -324,8 +324,6 @@ def test_the_sessions_of_the_table_of_bad_input_can_be_continued(environment: Co
 @pytest.mark.parametrize(
     ("argv", "hint"),
     [
-        ("serve --port 99999", "convo serve --port 8788"),
-        ("lint --explain", "convo lint --explain all"),
         ("inspect ./page.html", "convo import ./page.html, if convo exported this page; then use the session"),
         (f"chat {ECHO} --agent bots/desk.py hi", "--agent bots/desk.py:desk"),
     ],

@@ -1,7 +1,6 @@
 """`convo chat` with one message: the answer on stdout, other text on stderr, the status as the exit code."""
 
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -207,11 +206,9 @@ def test_a_new_conversation_whose_parameter_is_refused_is_not_kept(owner: str, c
         "error": {"code": "invalid_value", "message": "No such effort", "status": 400, "param": "reasoning.effort"}
     }
     command = ["chat", owner, *scripted_flags(refused), "--reasoning-effort"]
-    got = convo(*command, "hgih", "my first")
-    assert got.err.splitlines()[-1] == f"  try: {shlex.join(['convo', *command, 'high', 'my first'])}"
     got = convo(*command, "huge", "first")
     message, hint = got.err.splitlines()[-2:]
-    assert (got.exit, hint) == (1, f"  try: {shlex.join(['convo', *command, 'low', 'first'])}")
+    assert (got.exit, hint) == (1, "  try: correct the request, then repeat the command")
     assert message.startswith("convo: Invalid value: 'huge'. Supported values are")
     assert convo("chat", owner, *scripted_flags(refused), "first").exit == 1
     assert (stored_sessions(home), convo("inspect", "conv_").exit) == ([], 5)

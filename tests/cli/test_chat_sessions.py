@@ -73,7 +73,7 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_sent(convo: Convo, h
     convo("chat", *ECHO, "-n", "mine", "one")
     got = convo("chat", *ECHO, "-n", "mine", "two")
     assert (got.exit, got.out) == (1, "")
-    assert got.err == "convo: another session has the name 'mine'\n  try: convo chat -m scripted/echo -n mine-2 two\n"
+    assert got.err == "convo: another session has the name 'mine'\n  try: choose another name\n"
     assert stored_messages(home, "mine") == ["user: one", "assistant: one"]
     assert session_names(home) == ["mine"]
 

@@ -92,7 +92,7 @@ def test_a_replay_file_is_compacted_and_its_old_content_is_copied(convo: Convo) 
         (["./nothing.json"], 5, "no file './nothing.json'"),
         (["mine", "--keep-last", "2"], 2, "nothing to compact"),
         (["mine", "--mode", "previous_response_id"], 2, "store=false"),
-        (["mine", "--mode", "sideways"], 2, "sideways"),
+        (["mine", "--mode", "sideways"], 2, "--mode must be one of"),
     ],
 )
 def test_an_impossible_compaction_is_refused_and_nothing_changes(

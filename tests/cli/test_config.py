@@ -237,12 +237,12 @@ def test_set_names_the_source_that_overrides_the_new_value(
         (
             ["set", "modle", "x"],
             2,
-            "config set: no setting 'modle'; did you mean 'model'?\n  try: convo config set model x\n",
+            "config set: no setting 'modle'; did you mean 'model'?\n  try: convo config set model VALUE\n",
         ),
         (
             ["set", "serve.prot", "1"],
             2,
-            "config set: no setting 'serve.prot'; did you mean 'port'?\n  try: convo config set serve.port 1\n",
+            "config set: no setting 'serve.prot'; did you mean 'port'?\n  try: convo config set serve.port VALUE\n",
         ),
         (
             ["set", "nosuch", "1"],
@@ -252,15 +252,15 @@ def test_set_names_the_source_that_overrides_the_new_value(
         (
             ["set", "serve.port", "many"],
             2,
-            "config set: 'serve.port' must be a whole number, not a string\n  try: convo config set serve.port 8788\n",
+            "config set: 'serve.port' must be a whole number, not a string\n  try: convo config list serve.port\n",
         ),
         (
             ["set", "editing", "vim"],
             2,
-            "config set: 'editing' must be one of emacs, vi, plain\n  try: convo config set editing vi\n",
+            "config set: 'editing' must be one of emacs, vi, plain\n  try: convo config list editing\n",
         ),
         (["set", "providers.groq.kee", KEY], 2, "config set: no setting 'providers.groq.kee'; "),
-        (["list", "modle"], 5, "no value for 'modle'\n  try: convo config list model\n"),
+        (["list", "modle"], 5, "no value for 'modle'; did you mean 'model'?\n  try: convo config\n"),
         (["set", "serve.port", "99999"], 2, "config set: 'serve.port' must be a port from 0"),
         (["set", "serve", "x"], 2, "'serve' is a table of several settings"),
         (["set", "model.x", "y"], 2, "config set: 'model' is one value, not a table"),

@@ -78,24 +78,24 @@ def read_error(got: CommandResult) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("argv", "message", "hint"),
     [
-        ("--links", "--links applies to jsonl, not to replay", "convo export mine --links --format jsonl"),
+        ("--links", "--links applies to jsonl, not to replay", "--format jsonl --links"),
         (
             "--format jsonl --no-data",
             "--no-data applies to markdown and html, not to jsonl",
-            "convo export mine --format jsonl",
+            "leave out --no-data",
         ),
         ("--json", "--json needs an output file", "add -o FILE; to print JSON, use --format jsonl"),
         ("--json -o -", "--json needs an output file", "add -o FILE; to print JSON, use --format jsonl"),
         (
             "-o x.pdf",
             "unknown file format .pdf; -o accepts .json, .jsonl, .md, .markdown, .html, .htm",
-            "convo export mine -o x.md",
+            "use another suffix, or --format FORMAT",
         ),
         ("-o a.md", "a.md already exists", "pass --force to overwrite it, or name another file with -o"),
         (
             "--format runstate",
             "exporting a run needs its agents",
-            "convo export mine --format runstate --agent FILE.py:NAME",
+            "--agent FILE.py:NAME",
         ),
         (
             "--format runstate --agent a.py:b --redact",
@@ -105,7 +105,7 @@ def read_error(got: CommandResult) -> tuple[str, str]:
         (
             "--agent a.py:b",
             "--agent applies to runstate, not to replay",
-            "convo export mine --agent a.py:b --format runstate",
+            "--format runstate --agent FILE:NAME",
         ),
     ],
 )

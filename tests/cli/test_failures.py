@@ -30,16 +30,12 @@ BUFFERED = {**os.environ, "PYTHONUNBUFFERED": ""}
         (["stumble", "interrupt"], 130, ""),
         (["stumble", "abort"], 130, ""),
         (["stumble", "paused"], 3, ""),
-        (["gret"], 2, "convo: no command 'gret'\n  try: convo greet NAME\n"),
-        (["xyzzy"], 2, "convo: no command 'xyzzy'\n  try: convo --help\n"),
-        (["--confg"], 2, "convo: no option '--confg'\n  try: convo --config FILE\n"),
-        (["greet"], 2, "convo: missing argument 'NAME'\n  try: convo greet NAME\n"),
-        (["greet", "Ada", "--jason"], 2, "convo: no option '--jason'\n  try: convo greet Ada --json\n"),
-        (["box", "take", "--config=x"], 2, "convo: no option '--config'\n  try: convo --config=x box take thing\n"),
-        (["greet", "--version"], 2, "convo: no option '--version'\n  try: convo --version greet\n"),
-        (["greet", "Ada", "Bob"], 2, "convo: unexpected argument: Bob\n  try: convo greet Ada\n"),
-        (["greet", "Ada", "--json=x"], 2, "convo: --json takes no value\n  try: convo greet Ada --json\n"),
-        (["box", "tak"], 2, "convo: no command 'tak' of convo box\n  try: convo box take thing\n"),
+        (["gret"], 2, "convo: no command 'gret'; did you mean 'greet'?\n  try: convo --help\n"),
+        (["--confg"], 2, "convo: no option '--confg'; did you mean '--config'?\n  try: convo --help\n"),
+        (["greet"], 2, "convo: missing argument 'NAME'\n  try: convo greet --help\n"),
+        (["greet", "Ada", "Bob"], 2, "convo: unexpected argument: Bob\n  try: convo greet --help\n"),
+        (["greet", "Ada", "--json=x"], 2, "convo: option '--json' does not take a value\n  try: convo greet --help\n"),
+        (["box", "tak"], 2, "convo: no command 'tak' of convo box; did you mean 'take'?\n  try: convo box --help\n"),
         (
             ["--completion", "csh"],
             2,
@@ -99,14 +95,8 @@ def test_with_json_a_usage_error_is_an_object_too(convo: Convo) -> None:
     assert got.json()["error"] == {
         "code": "usage",
         "message": "missing argument 'NAME'",
-        "hint": "convo greet --json NAME",
+        "hint": "convo greet --help",
     }
-
-
-def test_an_invalid_number_is_refused_without_the_name_of_a_python_type(convo: Convo) -> None:
-    got = convo("sessions", "list", "-n", "x")
-    assert got.exit == 2
-    assert got.err.splitlines()[0] == "convo: --limit must be a whole number, not 'x'"
 
 
 def test_with_json_an_interruption_has_an_error_code(convo: Convo) -> None:

@@ -1,7 +1,6 @@
-"""Random command lines with keys, control characters and long arguments: no crash, no secret, valid hints."""
+"""Random command lines with keys, control characters and long arguments: no crash and no secret."""
 
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 
 from convo.cli.app import make_root_group
-from convo.cli.usage_errors import find_usage_problem
 from tests.command_runner import Convo
 
 SECRETS = (
@@ -67,17 +65,8 @@ def make_command_line(random: Random, commands: list[tuple[tuple[str, ...], list
     return argv
 
 
-def is_valid_hint(hint: str) -> bool:
-    command = re.split(r"; |, | or | \(| lists ", hint)[0]
-    words = [word for word in shlex.split(command)[1:] if word != "--help"]
-    problem = find_usage_problem(ROOT, words)
-    return problem is None or ("--help" in command and len(words) == problem.start)
-
-
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(2, 40))])
-def test_a_hostile_command_line_is_refused_without_a_secret_and_with_a_valid_hint(
-    seed: int, convo: Convo, home: Path
-) -> None:
+def test_a_hostile_command_line_is_refused_without_a_secret(seed: int, convo: Convo, home: Path) -> None:
     (home / "config").mkdir(parents=True)
     (home / "config" / "config.toml").write_text('model = "scripted/echo"\n', encoding="utf-8")
     random, commands = Random(seed), list(walk_commands(ROOT))
@@ -92,5 +81,3 @@ def test_a_hostile_command_line_is_refused_without_a_secret_and_with_a_valid_hin
         assert SECRET_PART.lower() not in text.lower(), (shown, text[:500])
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", got.err), (shown, text[:500])
         assert len(text) < 10_000, shown
-        for hint in re.findall(r"^  try: (convo .*)$", got.err, re.MULTILINE):
-            assert is_valid_hint(hint), (shown, hint)

@@ -376,7 +376,8 @@ def test_an_html_page_without_data_is_refused_with_the_supported_files(convo: Co
 
 def test_a_missing_option_with_choices_is_one_error_line(convo: Convo) -> None:
     got = convo("convert", "mine")
-    assert got.err.splitlines()[0] == ("convo: missing option '--to'; choose from replay, session, conversation, chain")
+    message = "convo: missing option '--to'. Choose from: replay, session, conversation, chain"
+    assert got.err.splitlines()[0] == message
 
 
 def test_a_similar_provider_name_is_suggested_only_if_there_is_one(convo: Convo) -> None:

@@ -145,7 +145,7 @@ def test_a_setting_for_one_model_is_set_listed_and_removed(convo: Convo, home: P
     [
         (f'models."{MODEL}".temprature', "1", "did you mean 'temperature'?"),
         (f'models."{MODEL}".effort', "low", "did you mean 'reasoning_effort'?"),
-        (f'models."{MODEL}".effort', "low", f"try: convo config set 'models.\"{MODEL}\".reasoning_effort' low"),
+        (f'models."{MODEL}".effort', "low", f"try: convo config set 'models.\"{MODEL}\".reasoning_effort' VALUE"),
         (f'models."{MODEL}"', "3", f"try: convo config set 'models.\"{MODEL}\".temperature' VALUE"),
         (f'models."{MODEL}".temperature', "2.1", "must be from 0 to 2"),
         ("request.top_p", "low", "must be a number, not a string"),
@@ -280,7 +280,7 @@ def test_an_effort_of_another_provider_or_an_older_file_is_accepted(
     got = convo("chat", "-m", MODEL, "hi")
     assert server.bodies[0]["reasoning"] == {"effort": "ultra"}
     assert "Invalid value: 'ultra'. Supported values are" in got.err
-    assert got.err.endswith("try: remove that setting (convo config unset)\n")
+    assert got.err.endswith(", or remove that setting (convo config unset)\n")
 
 
 @pytest.mark.needs("weights")

@@ -312,10 +312,7 @@ def test_a_prefix_deletes_and_changes_nothing(command: str, by_id: bool, convo: 
     handle = stored[0]["id"][:-2] if by_id else "solo-of-one"
     got = convo(*command.format(handle).split())
     assert (got.exit, got.out) == (5, "")
-    assert got.err == (
-        f"convo: no session {handle!r}; did you mean 'solo-of-one-evening'?\n"
-        f"  try: convo {command.format('solo-of-one-evening')}\n"
-    )
+    assert got.err == f"convo: no session {handle!r}; did you mean 'solo-of-one-evening'?\n  try: convo sessions\n"
     assert convo("sessions", "--json").json() == stored
     assert convo("sessions", "show", handle).exit == 0
 

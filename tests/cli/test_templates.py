@@ -111,7 +111,7 @@ def test_a_prompt_without_input_is_the_message_and_a_message_follows_it(
         (("-t", "translate", "--var", "tone", "hi"), 2, "--var tone is not KEY=VALUE", "--var language=French"),
         (("-t", "translate", "--var", "tone=1", "--var", "tone=2", "hi"), 2, "--var tone is given twice", ""),
         (("--var", "tone=x", "hi"), 2, "--var sets a variable of a template and needs -t", "add -t NAME"),
-        (("-t", "translte", "hi"), 5, "no template 'translte'", "convo chat -m scripted/echo -t translate hi"),
+        (("-t", "translte", "hi"), 5, "no template 'translte'; did you mean 'translate'?", "convo templates"),
         (("-t", "xyz", "hi"), 5, "no template 'xyz'", "convo templates"),
         (("-t", "../config", "hi"), 2, "'../config' is not the name of a template", "use up to 64 letters"),
         (("-t", "a/b", "hi"), 2, "'a/b' is not the name of a template", "use up to 64 letters"),

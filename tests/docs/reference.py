@@ -49,8 +49,7 @@ def reference() -> str:
 def row(error: type[ConvoError]) -> str:
     """Return the row of one error: code, exit code, status, meaning and hint."""
     summary = (error.__doc__ or "").split("\n")[0].rstrip(".").replace("`", "")
-    step = error.shell_hint or error.hint
-    return f"| `{error.code}` | {error.exit} | {error.status} | {summary} | {step} |"
+    return f"| `{error.code}` | {error.exit} | {error.status} | {summary} | {error.hint} |"
 
 
 def pages_of(command: Any, parent: Context | None, name: str) -> Iterator[tuple[str, str]]:

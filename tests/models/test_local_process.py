@@ -109,7 +109,7 @@ async def test_an_engine_that_dies_during_an_answer_is_reported_and_the_next_req
         with pytest.raises(StreamBroken, match=r"stopped during the request \(signal SIGKILL\)") as error:
             await drain(events)
 
-    assert (error.value.code, error.value.hint) == ("engine_stopped", "/retry restarts it")
+    assert (error.value.code, error.value.prompt_hint) == ("engine_stopped", "/retry restarts it")
     assert "Hello" in output_text(await final_response(local, HELLO))
     assert child_of(local).process.pid != died.process.pid
     assert is_cleaned_up(died)

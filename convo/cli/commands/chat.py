@@ -134,15 +134,11 @@ class RequestFlags:
     def parameters(self) -> dict[str, Json]:
         """Return the fields of every request. Raises InvalidUsage for a number out of range, or a field given twice."""
         if self.temperature is not None and not 0 <= self.temperature <= MAX_TEMPERATURE:
-            raise InvalidUsage(
-                f"--temperature must be between 0 and {MAX_TEMPERATURE}", hint="convo chat --temperature 0.7"
-            ).with_argument_fix("--temperature", "--temperature", "0.7")
+            raise InvalidUsage(f"--temperature must be between 0 and {MAX_TEMPERATURE}", hint="--temperature 0.7")
         if self.top_p is not None and not 0 <= self.top_p <= 1:
-            error = InvalidUsage("--top-p must be between 0 and 1", hint="convo chat --top-p 0.9")
-            raise error.with_argument_fix("--top-p", "--top-p", "0.9")
+            raise InvalidUsage("--top-p must be between 0 and 1", hint="--top-p 0.9")
         if self.max_output_tokens is not None and self.max_output_tokens < 1:
-            error = InvalidUsage("--max-output-tokens must be at least 1", hint="convo chat --max-output-tokens 1000")
-            raise error.with_argument_fix("--max-output-tokens", "--max-output-tokens", "1000")
+            raise InvalidUsage("--max-output-tokens must be at least 1", hint="--max-output-tokens 1000")
         fields: dict[str, Json] = {}
         for name, field in FIELD_BY_SETTING.items():
             value: Json = getattr(self, name)

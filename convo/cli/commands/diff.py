@@ -48,10 +48,7 @@ def diff_command(
         raise InvalidUsage("--wire and --server cannot be used together", hint="use one of them")
     if server == (b is not None):
         expected = "one handle with --server" if server else "two handles, or one with --server"
-        error = InvalidUsage(f"convo diff takes {expected}", hint="convo diff --help")
-        if b:
-            raise error.with_argument_fix(b)
-        raise error.with_argument_fix(a, f"{a}@1", a) if a and "@" not in a and b is None else error
+        raise InvalidUsage(f"convo diff takes {expected}", hint="convo diff --help")
     import asyncio
 
     from convo.cli.diff import DiffOptions, run_diff

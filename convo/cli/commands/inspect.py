@@ -45,14 +45,12 @@ BARE_PREFIXES = ("resp_", "conv_", "ses_")
 """Prefixes without an id: the newest handles of that kind are listed."""
 
 
-def check_handles(ctx: typer.Context, param: typer.CallbackParam, value: list[str] | None) -> list[str] | None:
-    """Return the handles; without any, --interactive opens the conversation used last. Raises MissingArgument."""
+def check_handles(ctx: typer.Context, value: list[str] | None) -> list[str] | None:
+    """Return the handles; without any, --interactive opens the conversation used last. Raises InvalidUsage."""
     if value or ctx.resilient_parsing:
         return value
     if not ctx.params.get("interactive"):
-        from convo.cli.usage_errors import MissingArgument
-
-        raise MissingArgument(ctx, param)
+        raise InvalidUsage("missing argument 'HANDLE...'", hint=f"{ctx.command_path} --help")
     return ["@last"]
 
 
@@ -197,7 +195,7 @@ def _watch_one_handle(
     """Watch one handle. Raises InvalidUsage for several handles, or for an option that is not possible with --watch."""
     other = next((flag for flag, is_set in other_flags.items() if is_set), None)
     if not display.watch:
-        raise InvalidUsage("--until-idle requires --watch", hint="add --watch").with_argument_fix("", "--watch")
+        raise InvalidUsage("--until-idle requires --watch", hint="add --watch")
     if len(handles) > 1 or handles == ["-"]:
         raise InvalidUsage("--watch accepts one handle", hint=f"convo inspect {handles[0]} --watch")
     if other:

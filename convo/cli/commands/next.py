@@ -117,10 +117,7 @@ def next_command(
     """Show the exact next request, and the context that the server prepends."""
     output_format = output.selected_format()
     if count not in COUNT_CHOICES:
-        from convo.config.values import find_closest_word
-
-        error = InvalidUsage(f"--count accepts {', '.join(COUNT_CHOICES)}, not {count!r}", hint="convo next --help")
-        raise error.with_argument_fix("--count", "--count", find_closest_word(count, COUNT_CHOICES) or "auto")
+        raise InvalidUsage(f"--count accepts {', '.join(COUNT_CHOICES)}, not {count!r}", hint="convo next --help")
     import asyncio
 
     from convo.cli.input import read_message
