@@ -10,10 +10,9 @@ import pytest
 
 from convo.config.editor import parse_setting_key
 from convo.config.paths import AppPaths
-from convo.config.schema import AtomicTable
-from convo.config.values import format_setting_key
+from convo.config.values import AtomicTable, format_setting_key
 from tests.command_runner import ROOT, Convo
-from tests.docs.settings import NOTES, PAGE, describe_default, example_key, page, walk_schema
+from tests.docs.settings import PAGE, example_key, page, walk_schema
 
 EXAMPLE = re.compile(r"^```sh\n(.*?)^```\n\n^```toml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -119,7 +118,10 @@ def test_the_limits_that_the_page_names_are_those_of_the_loader(
     assert convo("config", "set", key, refused).exit == 2
 
 
-def test_defaults_that_the_page_describes_in_words_have_no_fixed_value() -> None:
-    assert describe_default("serve.port") == "`8788`"
-    assert describe_default("serve.max_body_bytes") == "`33554432` (32 MB)"
-    assert set(NOTES) == dict(walk_schema()).keys()
+def test_the_defaults_of_the_page_are_those_of_the_program(convo: Convo) -> None:
+    row = r"^\| `([a-z_.]+)` \| [^|]+ \| `([^`]+)`(?: \([^)]+\))? \| [^|]+ \|$"
+    page_rows = re.findall(row, PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    defaults = {key: tomllib.loads(f"value = {text}")["value"] for key, text in page_rows}
+    found = {entry["key"]: entry["value"] for entry in convo("config", "--json").json() if entry["layer"] == "default"}
+    assert defaults
+    assert {key: found.get(key) for key in defaults} == defaults

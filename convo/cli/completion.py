@@ -284,13 +284,13 @@ COMPLETER_BY_PARAMETER: Mapping[str, Callable[[Context, str], Completions]] = Ma
 
 def complete_setting_key(incomplete: str) -> list[str]:
     """Return the names of settings, down to the tables whose keys the user names."""
-    from convo.config.schema import SETTINGS_SCHEMA, AtomicTable, KeyedTable
+    from convo.config.schema import SETTINGS_SCHEMA
+    from convo.config.values import AtomicTable
 
     names = []
     for name, schema in SETTINGS_SCHEMA.items():
         fields = schema.schema if isinstance(schema, AtomicTable) else schema
-        is_table = isinstance(fields, Mapping) and not isinstance(schema, KeyedTable)
-        names += [f"{name}.{key}" for key in fields] if is_table and isinstance(fields, Mapping) else [name]
+        names += [f"{name}.{key}" for key in fields] if isinstance(fields, Mapping) else [name]
     return [name for name in names if name.startswith(incomplete)]
 
 

@@ -53,7 +53,7 @@ from convo.config.loader import (
 )
 from convo.config.paths import PROJECT_FILE, AppPaths, make_private_folder
 from convo.config.request_settings import check_new_value, find_unused_model_settings, format_unused_model_setting
-from convo.config.schema import find_similar_setting, get_schema, iter_settings, run_check
+from convo.config.schema import filter_untrusted, find_similar_setting, get_schema, iter_settings, run_check
 from convo.config.sections import Provider, is_keyless
 from convo.config.settings import Settings
 from convo.config.storage import StorageOption
@@ -62,7 +62,6 @@ from convo.config.trust import (
     ProjectNotice,
     Trust,
     escape_unprintable,
-    filter_untrusted,
     is_in_folders,
     is_remote_url,
     sha256_hex,

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from convo import __version__
 from convo.cli.app import COMMANDS, ROOT_EXAMPLES, collect_help_sections, make_root_group
 from convo.cli.output import EXIT_CODES
-from convo.config.loader import VARIABLE_SETTINGS
+from convo.config.schema import VARIABLE_SETTINGS
 from convo.config.values import format_setting_key
 
 MAN_PAGE_PATH = "completions/convo.1"

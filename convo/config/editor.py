@@ -10,18 +10,17 @@ from shlex import quote
 from typing import Any, cast
 
 from convo.config.request_settings import MODELS_TABLE, check_parameter_value
-from convo.config.schema import SETTINGS_SCHEMA, AtomicTable, KeyedTable, SettingSchema, get_schema, iter_settings
-from convo.config.values import InvalidValue, SettingKey, format_setting_key
+from convo.config.schema import SETTINGS_SCHEMA, get_schema, iter_settings
+from convo.config.values import (
+    AtomicTable,
+    InvalidValue,
+    KeyedTable,
+    SettingKey,
+    SettingRow,
+    SettingSchema,
+    format_setting_key,
+)
 from convo.errors import InvalidSettings, InvalidUsage
-
-_EXAMPLE_TABLES = {
-    "input": "{ input = 0.25, output = 2 }",
-    "context": "{ context = 128000, output = 16000 }",
-    "type": '{ type = "sqlite", connection_string = "convo.db" }',
-    "url": '{ url = "http://127.0.0.1:9000/mcp" }',
-    "concurrent": "{ concurrent = 5, per_minute = 60 }",
-}
-"""Example of each table that is one value, by the table's first field."""
 
 _EXAMPLE_NAMES = {"prices": "provider/model", "windows": "provider/model", "keys": "alice"}
 """Example of a name in each table with free names whose values are tables, by the table's own name."""
@@ -77,14 +76,14 @@ def _check_table_fields(schema: AtomicTable, key: SettingKey, value: object, loc
             pass
     except InvalidSettings as error:
         if error.hint == InvalidSettings.hint:
-            error.replace_hint(f"convo config set {quote(format_setting_key(key))} '{_get_example_table(schema)}'")
+            error.replace_hint(f"convo config set {quote(format_setting_key(key))} '{schema.example}'")
         raise
 
 
 def suggest_setting_command(key: SettingKey, schema: SettingSchema) -> str:
     """Return the command that sets the value at `key`, or one value in the table at `key`."""
     name = format_setting_key(key)
-    if callable(schema):
+    if isinstance(schema, SettingRow):
         return f"convo config set {quote(name)} VALUE"
     if isinstance(schema, Mapping):
         first = format_setting_key((*key, next(iter(schema))))
@@ -92,13 +91,9 @@ def suggest_setting_command(key: SettingKey, schema: SettingSchema) -> str:
     below = schema.schema if isinstance(schema, KeyedTable) else schema
     if isinstance(below, AtomicTable):
         example_key = (*key, _EXAMPLE_NAMES.get(key[-1], "NAME")) if isinstance(schema, KeyedTable) else key
-        return f"convo config set {quote(format_setting_key(example_key))} '{_get_example_table(below)}'"
+        return f"convo config set {quote(format_setting_key(example_key))} '{below.example}'"
     field = (next(iter(below)),) if isinstance(below, Mapping) else ()
     return f"convo config set {quote(format_setting_key((*key, 'NAME', *field)))} VALUE"
-
-
-def _get_example_table(schema: AtomicTable) -> str:
-    return _EXAMPLE_TABLES[next(iter(cast(Mapping[str, SettingSchema], schema.schema)))]
 
 
 def _quoted_key_hint(raw_key: str) -> str:
@@ -198,13 +193,13 @@ def _require_table(value: object, key: SettingKey, location: str) -> MutableMapp
     return value
 
 
-def _check_text_or_value(schema: SettingSchema, raw_value: str, as_value: object) -> object:
+def _check_text_or_value(schema: SettingRow | AtomicTable, raw_value: str, as_value: object) -> object:
     """Return `raw_value` as a string if it is valid, else as the TOML value that it contains. Raises InvalidValue."""
     if isinstance(schema, AtomicTable):
         if not isinstance(as_value, dict):
-            raise InvalidValue("has several fields", hint=f"write an inline table: '{_get_example_table(schema)}'")
+            raise InvalidValue("has several fields", hint=f"write an inline table: '{schema.example}'")
         return as_value
-    check = cast(Any, schema)
+    check = schema.check
     if check is check_parameter_value and as_value is not None:
         return check(as_value)  # any text is valid, so 5 and false would become strings
     try:

@@ -28,16 +28,21 @@ from convo.config.model_lists import (
 )
 from convo.config.paths import PROJECT_FILE, AppPaths
 from convo.config.request_settings import iter_parameter_faults
-from convo.config.schema import get_check, iter_settings, run_check
+from convo.config.schema import (
+    DEFAULT_SETTINGS,
+    FLAG_SETTINGS,
+    VARIABLE_SETTINGS,
+    filter_untrusted,
+    get_check,
+    iter_settings,
+    run_check,
+)
 from convo.config.sections import (
     APIS_WITHOUT_URL,
     CONFIGURABLE_APIS,
-    KNOWN_PROVIDERS,
     STATEFUL_APIS,
-    FileSettings,
     Provider,
     ProviderApi,
-    ServeLimits,
     is_keyless,
     parse_ollama_host,
 )
@@ -45,10 +50,7 @@ from convo.config.settings import (
     BUILT_IN_MODEL,
     DEFAULT_MODELS,
     ModelChoice,
-    ResponseLimits,
-    ServeSettings,
     Settings,
-    get_default_settings,
     resolve_model,
 )
 from convo.config.storage import Storage, StorageOption, parse_storage_option, resolve_setting_path, resolve_storage
@@ -57,16 +59,18 @@ from convo.config.trust import (
     Trust,
     determine_trust,
     escape_unprintable,
-    filter_untrusted,
     is_in_folders,
     sha256_hex,
 )
 from convo.config.values import (
     BUILT_IN_SOURCE,
+    SECTION_SCHEMAS,
     InvalidValue,
+    KeyedTable,
     Layer,
     Setting,
     SettingKey,
+    SettingRow,
     SettingSource,
     check_folders,
     find_closest_word,
@@ -206,32 +210,14 @@ def _wrong_owner_error(
 
 MODEL_KEY: SettingKey = ("model",)
 STORAGE_KEY: SettingKey = ("state_storage",)
-TENANT_KEY: SettingKey = ("tenant",)
 KEYS_FILE_KEY: SettingKey = ("serve", "keys_file")
 PROFILE_KEY: SettingKey = ("profile",)
 PROFILES_TABLE = "profiles"
 TRUSTED_SETTING = "trusted"
 
-VARIABLE_SETTINGS: dict[str, SettingKey] = {
-    "CONVO_MODEL": MODEL_KEY,
-    "CONVO_STORE": STORAGE_KEY,
-    "CONVO_TENANT": TENANT_KEY,
-    "CONVO_PROFILE": PROFILE_KEY,
-    "CONVO_EDITING": ("editing",),
-    "CONVO_ANSWERS": ("answers",),
-    "OPENAI_BASE_URL": ("providers", "openai", "base_url"),
-    "OPENAI_ORG_ID": ("providers", "openai", "organisation"),
-    "OPENAI_PROJECT_ID": ("providers", "openai", "project"),
-    "AZURE_OPENAI_ENDPOINT": ("providers", "azure", "base_url"),
-    "OPENAI_API_VERSION": ("providers", "azure", "api_version"),
-    "ANTHROPIC_BASE_URL": ("providers", "anthropic", "base_url"),
-    "OLLAMA_HOST": ("providers", "ollama", "base_url"),
-}
-"""The variables that are settings, named as by convo and the providers' own programs."""
-
 
 class SettingFlags(NamedTuple):
-    """The flags of the command line; None for a flag that is not given.
+    """The options of the command line that are settings; None for one that is not given.
 
     model_source:  the origin of `model` in errors, if it is not -m
     """
@@ -244,18 +230,6 @@ class SettingFlags(NamedTuple):
     record: bool | None = None
     profile: str | None = None
     model_source: str | None = None
-
-
-FLAG_SETTINGS: dict[str, tuple[str, SettingKey]] = {
-    "model": ("-m", MODEL_KEY),
-    "store": ("--store", STORAGE_KEY),
-    "host": ("--host", ("serve", "host")),
-    "port": ("--port", ("serve", "port")),
-    "keys": ("--keys", KEYS_FILE_KEY),
-    "record": ("--record", ("serve", "record")),
-    "profile": ("--profile", PROFILE_KEY),
-}
-"""The spelling of each flag, and the setting that it sets."""
 
 
 class SettingsFile(NamedTuple):
@@ -308,37 +282,37 @@ def resolve_settings(sources: SettingsInputs) -> Settings:
     providers = _build_providers(merged)
     model = merged.get(MODEL_KEY) or _choose_default_model(providers, sources.environ)
     merged |= {MODEL_KEY: model, STORAGE_KEY: storage}
-    tables: defaultdict[str, dict[SettingKey, Any]] = defaultdict(dict)
+    tables: defaultdict[SettingKey, dict[str, Any]] = defaultdict(dict)
     for key, setting in merged.items():
-        tables[key[0]][key[1:]] = setting.value
-    return Settings(
-        model=str(model.value),
-        providers=MappingProxyType(providers),
-        aliases=MappingProxyType({name: str(value) for (name,), value in tables["aliases"].items()}),
-        storage=cast(Storage, storage.value),
-        tenant=str(merged[TENANT_KEY].value),
-        serve=_build_serve_settings(tables["serve"]),
-        limits=ResponseLimits(**{name: value for (name,), value in tables["limits"].items()}),
-        prices=MappingProxyType({name: value for (name,), value in tables["prices"].items()}),
-        paths=sources.paths,
-        entries=tuple(merged[key] for key in sorted(merged)),
-        compact_at=tables["compact_at"][()],
-        redact=tables["redact"].get((), ()),
-        windows=MappingProxyType(
-            add_reported_windows(
-                {name: value for (name,), value in tables["windows"].items()}, providers, sources.reported_windows
-            )
-        ),
-        editing=str(tables["editing"][()]),
-        answers=str(tables["answers"][()]),
-        cache_diagnostics=bool(tables["cache_diagnostics"][()]),
-        configured_providers=frozenset(
+        tables[key[:-1]][key[-1]] = setting.value
+    fields = _collect_fields(Settings, (), tables)
+    fields["windows"] = MappingProxyType(add_reported_windows(fields["windows"], providers, sources.reported_windows))
+    fields |= {
+        "providers": MappingProxyType(providers),
+        "storage": storage.value,
+        "paths": sources.paths,
+        "entries": tuple(merged[key] for key in sorted(merged)),
+        "configured_providers": frozenset(
             name for name, provider in providers.items() if _is_configured(provider, sources.environ)
         ),
-        model_lists=sources.model_lists,
-        project_notice=sources.project_notice,
-        mcp=MappingProxyType({name: value for (name,), value in tables["mcp"].items()}),
-    )
+        "model_lists": sources.model_lists,
+        "project_notice": sources.project_notice,
+    }
+    return Settings(**fields)
+
+
+def _collect_fields(section: Any, key: SettingKey, tables: Mapping[SettingKey, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the values of the fields of a section, which is the table at `key`; `tables` has the merged values."""
+    fields: dict[str, Any] = {}
+    for name, schema in SECTION_SCHEMAS[section].items():
+        if isinstance(schema, SettingRow):
+            fields[name] = tables[key].get(name, schema.default)
+        elif isinstance(schema, KeyedTable):
+            fields[name] = MappingProxyType(tables[*key, name])
+        else:
+            inner = type(section._field_defaults[name])
+            fields[name] = inner(**_collect_fields(inner, (*key, name), tables))
+    return fields
 
 
 def use_recorded_model(settings: Settings, record: RecordedEndpoint) -> Settings:
@@ -364,7 +338,7 @@ def _iter_layers(sources: SettingsInputs) -> Iterator[Setting]:
     chosen = next((setting for setting in (*overrides, *files) if setting.key == PROFILE_KEY), None)
     yield from _iter_profile_settings(files, chosen, sources.project_notice)
     yield from (setting for setting in files if setting.key[0] != PROFILES_TABLE)
-    yield from (Setting(key, value, BUILT_IN_SOURCE) for key, value in get_default_settings(KNOWN_PROVIDERS).items())
+    yield from (Setting(key, value, BUILT_IN_SOURCE) for key, value in DEFAULT_SETTINGS.items())
 
 
 def _iter_profile_settings(
@@ -389,10 +363,10 @@ def _iter_profile_settings(
 
 
 def _iter_flag_settings(flags: SettingFlags) -> Iterator[Setting]:
-    for name, (flag, key) in FLAG_SETTINGS.items():
-        value = getattr(flags, name)
+    for flag, key in FLAG_SETTINGS.items():
+        value = flags.model if flag == "-m" else getattr(flags, flag.removeprefix("--"))
         if value is not None:
-            source = flags.model_source if name == "model" and flags.model_source else flag
+            source = flags.model_source if flag == "-m" and flags.model_source else flag
             yield _parse_text_setting(key, value, SettingSource(Layer.FLAG, source))
 
 
@@ -447,23 +421,13 @@ def _resolve_path_setting(setting: Setting, sources: SettingsInputs) -> Setting:
     return Setting(setting.key, resolve_setting_path(str(setting.value), base, sources.home), setting.source)
 
 
-class _ApiSetting(NamedTuple):
-    """A setting of a provider that only some APIs use.
-
-    reason:  why the others do not, as the end of a sentence
-    """
-
-    name: str
-    apis: tuple[ProviderApi, ...]
-    reason: str = ""
-
-
-_API_SETTINGS = (
-    _ApiSetting("hosted_tools", ("chat", "anthropic", "local", "scripted"), ", which has these tools"),
-    _ApiSetting("custom_tools", ("chat",)),
-    _ApiSetting("resend_fields", ("chat",)),
-    _ApiSetting("prefix_mismatch_behavior", ("anthropic",), ": it is a parameter of the Messages API"),
-)
+_API_SETTINGS: Mapping[str, tuple[tuple[ProviderApi, ...], str]] = {
+    "hosted_tools": (("chat", "anthropic", "local", "scripted"), ", which has these tools"),
+    "custom_tools": (("chat",), ""),
+    "resend_fields": (("chat",), ""),
+    "prefix_mismatch_behavior": (("anthropic",), ": it is a parameter of the Messages API"),
+}
+"""The settings of a provider that only some APIs use, and why the others do not, as the end of a sentence."""
 
 
 def _build_providers(settings: Mapping[SettingKey, Setting]) -> dict[str, Provider]:
@@ -475,14 +439,14 @@ def _build_providers(settings: Mapping[SettingKey, Setting]) -> dict[str, Provid
         if "api" not in fields[name]:
             place = next(setting for key, setting in settings.items() if key[:2] == ("providers", name)).source.location
             raise InvalidSettings(f"{place}: '{name}' is not a known provider, so 'providers.{name}.api' must be set")
-        for api_setting in _API_SETTINGS:
-            configured = settings.get(("providers", name, api_setting.name))
-            if configured is not None and fields[name]["api"] not in api_setting.apis:
-                apis = " or ".join(api for api in api_setting.apis if api in CONFIGURABLE_APIS)
+        for field, (apis, reason) in _API_SETTINGS.items():
+            configured = settings.get(("providers", name, field))
+            if configured is not None and fields[name]["api"] not in apis:
+                choices = " or ".join(api for api in apis if api in CONFIGURABLE_APIS)
                 raise InvalidSettings(
-                    f"{configured.source.location}: 'providers.{name}.{api_setting.name}' has no effect with the API"
-                    f" {fields[name]['api']!r}{api_setting.reason}",
-                    hint=f"remove it, or set 'providers.{name}.api' to {apis}",
+                    f"{configured.source.location}: 'providers.{name}.{field}' has no effect with the API"
+                    f" {fields[name]['api']!r}{reason}",
+                    hint=f"remove it, or set 'providers.{name}.api' to {choices}",
                 )
     return {name: Provider(name, **fields[name]) for name in sorted(fields)}
 
@@ -506,17 +470,6 @@ def _is_configured(provider: Provider, environ: Mapping[str, str]) -> bool:
         is_keyless(provider)
         or has_provider_key(provider, environ)
         or read_secret(environ, provider.token_env) is not None
-    )
-
-
-def _build_serve_settings(table: Mapping[SettingKey, Any]) -> ServeSettings:
-    """Build the settings of the server from its table: NAME, `limits.NAME`, `limits.keys.KEY` and `files.NAME`."""
-    fields = {"keys_file": None} | {key[0]: value for key, value in table.items() if len(key) == 1}
-    limits = {key[1]: value for key, value in table.items() if len(key) == 2 and key[0] == "limits"}
-    files = {key[1]: value for key, value in table.items() if len(key) == 2 and key[0] == "files"}
-    keys = {key[2]: value for key, value in table.items() if len(key) == 3}
-    return ServeSettings(
-        **fields, limits=ServeLimits(**limits, keys=MappingProxyType(keys)), files=FileSettings(**files)
     )
 
 

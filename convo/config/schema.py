@@ -1,94 +1,48 @@
 """The schema of a settings file, and validation against it.
 
-`SETTINGS_SCHEMA` lists every setting with its check. Validation flattens a document into (key, value)
-pairs, so that layers can be merged value by value. It stops at the first error, which names the file
-and the key.
+`SETTINGS_SCHEMA` has the row of every setting: those of the fields of `Settings`, and those without a field. Validation
+flattens a document into (key, value) pairs, so that layers can be merged value by value. It stops at the first error,
+which names the file and the key. `filter_untrusted` returns the part of an untrusted file that may be used.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from shlex import quote
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, cast
 
 from convo.config.request_settings import (
     MAX_TEMPERATURE,
     MODELS_TABLE,
     PARAM_TABLE,
+    REASONING_EFFORTS,
     REQUEST_TABLE,
     check_parameter_name,
     check_parameter_value,
 )
-from convo.config.sections import (
-    CONFIGURABLE_APIS,
-    CUSTOM_TOOLS,
-    HOSTED_TOOLS,
-    PREFIX_MISMATCH_BEHAVIORS,
-    PROVIDER_EXTRA_FIELDS,
-    STATE_OWNERS,
-    ContextLimits,
-    KeyLimits,
-    McpServer,
-    Price,
-)
-from convo.config.storage import STORAGE_TYPES, parse_storage_table
+from convo.config.sections import KNOWN_PROVIDERS, PROVIDER_VARIABLES, check_model_name
+from convo.config.settings import Settings
+from convo.config.storage import STORAGE_ROWS, parse_storage_table
 from convo.config.values import (
-    ChoiceCheck,
-    ChoicesCheck,
+    SECTION_SCHEMAS,
+    AtomicTable,
     IntegerCheck,
     InvalidValue,
+    KeyedTable,
     NumberCheck,
+    Setting,
     SettingKey,
+    SettingRow,
+    SettingSchema,
+    SettingSource,
     ValueCheck,
-    check_base_url,
-    check_boolean,
     check_folders,
-    check_fraction_or_tokens,
-    check_networks,
-    check_origins,
     check_patterns,
-    check_port,
-    check_price,
-    check_seconds,
-    check_tenant,
-    check_tenants,
     check_text,
-    check_texts,
-    check_variable_name,
     find_closest_word,
     format_setting_key,
-    parse_duration,
-    parse_durations,
     toml_type_name,
 )
 from convo.errors import InvalidSettings
-
-
-class KeyedTable(NamedTuple):
-    """A table with free names; `check_name` validates a name."""
-
-    check_name: Callable[[str], None]
-    schema: "SettingSchema"
-
-
-class AtomicTable(NamedTuple):
-    """A table that is one value: layers override it as a whole."""
-
-    schema: "SettingSchema"
-    parse: Callable[[Mapping[str, object]], object]
-
-
-SettingSchema: TypeAlias = ValueCheck | Mapping[str, "SettingSchema"] | KeyedTable | AtomicTable
-
-
-def check_provider_name(name: str) -> None:
-    if not name or "/" in name or name != name.strip():
-        raise InvalidValue("is not a provider name: use one word without '/'")
-
-
-def check_alias_name(name: str) -> None:
-    """Check a name that requests may use: it may be the full name of a model, to redirect requests for it."""
-    if not name or name != name.strip() or "" in name.split("/"):
-        raise InvalidValue("is not an alias: use one word, or a name like provider/model")
 
 
 def check_profile_name(name: str) -> None:
@@ -96,197 +50,92 @@ def check_profile_name(name: str) -> None:
         raise InvalidValue("is not a profile name: use one word")
 
 
-def check_model_name(name: str) -> None:
-    provider, slash, model = name.partition("/")
-    if not (provider and slash and model):
-        raise InvalidValue("is not a full model name, provider/model", hint='quote the whole name: "provider/model"')
+_NOT_SENT = "not sent: the model's own"
+_EFFORTS = ", ".join(f"`{effort}`" for effort in REASONING_EFFORTS)
 
-
-def parse_price_table(table: Mapping[str, object]) -> Price:
-    prices = cast(Mapping[str, float], table)
-    if missing := [name for name in ("input", "output") if name not in prices]:
-        raise InvalidValue(
-            f"needs {' and '.join(missing)}, in USD per million tokens",
-            hint=f"add {' and '.join(f'{name} = 0.25' for name in missing)}, or the prices of the model",
-        )
-    input_price = prices["input"]
-    return Price(
-        input_price,
-        prices["output"],
-        prices.get("cached", input_price),
-        prices.get("written", input_price),
-        written_1h=prices.get("written_1h"),
-    )
-
-
-def parse_context_limits_table(table: Mapping[str, object]) -> ContextLimits:
-    limits = cast(Mapping[str, int], table)
-    if "context" not in limits:
-        raise InvalidValue("needs context, in tokens", hint="add context = 128000, or the limit of the model")
-    return ContextLimits(limits["context"], limits.get("output"))
-
-
-_MCP_NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
-
-
-def check_mcp_name(name: str) -> None:
-    if not _MCP_NAME_PATTERN.fullmatch(name):
-        raise InvalidValue("is not a name of an MCP server: use a letter, then letters, digits, _ or -")
-
-
-def parse_mcp_table(table: Mapping[str, object]) -> McpServer:
-    server = McpServer(**cast(Mapping[str, Any], table))
-    if (server.url is None) == (not server.command):
-        raise InvalidValue("needs either url or command", hint='add url = "https://.../mcp" or command = ["program"]')
-    if server.keyring and server.key_env is None:
-        raise InvalidValue("needs key_env: it names the key in the keyring", hint='add key_env = "NAME"')
-    return server
-
-
-_PROVIDER_SCHEMA: dict[str, SettingSchema] = {
-    "api": ChoiceCheck(*CONFIGURABLE_APIS),
-    "base_url": check_base_url,
-    "key_env": check_variable_name,
-    "token_env": check_variable_name,
-    "owner": ChoiceCheck(*STATE_OWNERS),
-    "organisation": check_text,
-    "project": check_text,
-    "api_version": check_text,
-    "deployment": check_text,
-    "key_file": check_text,
-    "keyring": check_boolean,
-    "extra_fields": ChoicesCheck(*PROVIDER_EXTRA_FIELDS),
-    "hosted_tools": ChoiceCheck(*HOSTED_TOOLS),
-    "custom_tools": ChoiceCheck(*CUSTOM_TOOLS),
-    "resend_fields": check_boolean,
-    "prefix_mismatch_behavior": ChoiceCheck(*PREFIX_MISMATCH_BEHAVIORS),
-}
-
-
-def parse_key_limits_table(table: Mapping[str, object]) -> KeyLimits:
-    limits = cast(Mapping[str, int], table)
-    return KeyLimits(concurrent=limits.get("concurrent"), per_minute=limits.get("per_minute"))
-
-
-def check_key_name(name: str) -> None:
-    check_tenant(name)
-
-
-_RATE_CHECK = IntegerCheck(0, maximum=100_000)
-
-_KEY_LIMITS_SCHEMA: dict[str, SettingSchema] = {"concurrent": _RATE_CHECK, "per_minute": _RATE_CHECK}
-
-MAX_FILE_BYTES = 512 * 1024 * 1024
-"""The largest file that a setting may allow: a file is in memory while it is stored and sent."""
-
-_SERVE_SCHEMA: dict[str, SettingSchema] = {
-    "host": check_text,
-    "port": check_port,
-    "keys_file": check_text,
-    "seal_key_env": check_variable_name,
-    "cors_origins": check_origins,
-    "blocked_networks": check_networks,
-    "max_body_bytes": IntegerCheck(1024),
-    "max_header_bytes": IntegerCheck(1024),
-    "max_depth": IntegerCheck(10, maximum=500),
-    "max_items": IntegerCheck(1),
-    "max_requests": IntegerCheck(1),
-    "read_s": check_seconds,
-    "write_s": check_seconds,
-    "keepalive_s": check_seconds,
-    "grace_s": check_seconds,
-    "mcp_urls": check_boolean,
-    "reasoning_events": ChoiceCheck("openai", "specification"),
-    "record": check_boolean,
-    "record_keys": check_tenants,
-    "record_ttl_s": IntegerCheck(60),
-    "limits": {
-        **_KEY_LIMITS_SCHEMA,
-        "process_per_minute": _RATE_CHECK,
-        "process_body_bytes": IntegerCheck(0),
-        "keys": KeyedTable(check_key_name, AtomicTable(_KEY_LIMITS_SCHEMA, parse_key_limits_table)),
-    },
-    "files": {
-        "max_file_bytes": IntegerCheck(1024, maximum=MAX_FILE_BYTES),
-        "max_files": IntegerCheck(0),
-        "max_total_bytes": IntegerCheck(0),
-        "fetch_urls": check_boolean,
-        "fetch_s": check_seconds,
-    },
-}
-
-_MCP_SCHEMA: dict[str, SettingSchema] = {
-    "url": check_base_url,
-    "command": check_texts,
-    "key_env": check_variable_name,
-    "keyring": check_boolean,
-    "allowed_tools": check_texts,
-    "timeout_s": check_seconds,
-}
-
-_LIMITS_SCHEMA: dict[str, SettingSchema] = {
-    "answer_bytes": IntegerCheck(1024),
-    "answer_events": IntegerCheck(10),
-    "answer_s": check_seconds,
-    "idle_s": check_seconds,
-    "event_bytes": IntegerCheck(1024),
-    "output_bytes": IntegerCheck(1024),
-    "body_bytes": IntegerCheck(1024),
-}
-
-_STORAGE_SCHEMA: dict[str, SettingSchema] = {
-    "type": ChoiceCheck(*STORAGE_TYPES),
-    "connection_string": check_text,
-    "ttl": parse_duration,
-    "ttls": parse_durations,
-}
-
-_PRICE_SCHEMA: dict[str, SettingSchema] = {
-    "input": check_price,
-    "cached": check_price,
-    "written": check_price,
-    "written_1h": check_price,
-    "output": check_price,
-}
-
-_REQUEST_SCHEMA: dict[str, SettingSchema] = {
-    "temperature": NumberCheck(0, MAX_TEMPERATURE),
-    "top_p": NumberCheck(0, 1),
-    "max_output_tokens": IntegerCheck(1),
-    "reasoning_effort": check_text,
-    "verbosity": check_text,
-    PARAM_TABLE: KeyedTable(check_parameter_name, check_parameter_value),
+_REQUEST_ROWS: dict[str, SettingSchema] = {
+    "temperature": SettingRow(NumberCheck(0, MAX_TEMPERATURE), "Sampling temperature.", "1", _NOT_SENT),
+    "top_p": SettingRow(NumberCheck(0, 1), "Share of the probability to sample from.", "1", _NOT_SENT),
+    "max_output_tokens": SettingRow(
+        IntegerCheck(1), "Maximum number of output tokens of a response.", "16000", _NOT_SENT
+    ),
+    "reasoning_effort": SettingRow(
+        check_text,
+        f"Reasoning effort: {_EFFORTS}. Not sent to a model that is known to have none, such as the built-in one; a"
+        " line on stderr says so.",
+        "low",
+        _NOT_SENT,
+    ),
+    "verbosity": SettingRow(check_text, "Length of the text: `low`, `medium` or `high`.", "low", _NOT_SENT),
+    PARAM_TABLE: KeyedTable(
+        check_parameter_name,
+        SettingRow(
+            check_parameter_value,
+            "Any other field of a request. A name with a dot, in quotation marks, is a member of an object.",
+            "auto",
+            _NOT_SENT,
+        ),
+    ),
 }
 
 _PROFILE_SCHEMA: dict[str, SettingSchema] = {
-    "model": check_text,
-    "tenant": check_tenant,
-    "compact_at": check_fraction_or_tokens,
-    "editing": ChoiceCheck("emacs", "vi", "plain"),
-    "answers": ChoiceCheck("markdown", "plain"),
-    "cache_diagnostics": check_boolean,
-    "redact": check_patterns,
-    "providers": KeyedTable(check_provider_name, _PROVIDER_SCHEMA),
-    "aliases": KeyedTable(check_alias_name, check_text),
-    "state_storage": AtomicTable(_STORAGE_SCHEMA, parse_storage_table),
-    "serve": _SERVE_SCHEMA,
-    "mcp": KeyedTable(check_mcp_name, AtomicTable(_MCP_SCHEMA, parse_mcp_table)),
-    "limits": _LIMITS_SCHEMA,
-    REQUEST_TABLE: _REQUEST_SCHEMA,
-    MODELS_TABLE: KeyedTable(check_model_name, _REQUEST_SCHEMA),
-    "prices": KeyedTable(check_model_name, AtomicTable(_PRICE_SCHEMA, parse_price_table)),
-    "windows": KeyedTable(
-        check_model_name,
-        AtomicTable({"context": IntegerCheck(1), "output": IntegerCheck(1)}, parse_context_limits_table),
+    **SECTION_SCHEMAS[Settings],
+    "state_storage": AtomicTable(
+        STORAGE_ROWS, parse_storage_table, '{ type = "sqlite", connection_string = "convo.db" }'
     ),
+    REQUEST_TABLE: _REQUEST_ROWS,
+    MODELS_TABLE: KeyedTable(check_model_name, _REQUEST_ROWS),
 }
 
 SETTINGS_SCHEMA: dict[str, SettingSchema] = {
     **_PROFILE_SCHEMA,
-    "trusted": check_folders,
-    "profile": check_text,
+    "trusted": SettingRow(
+        check_folders,
+        "Folders whose `.convo.toml` files are trusted. Only in your own settings file.",
+        '["~/work"]',
+        "none",
+    ),
+    "profile": SettingRow(
+        check_text, "The profile to use without `--profile`.", variable="CONVO_PROFILE", flag="--profile"
+    ),
     "profiles": KeyedTable(check_profile_name, _PROFILE_SCHEMA),
 }
+
+
+def _iter_rows(key: SettingKey, schema: SettingSchema) -> Iterator[tuple[SettingKey, SettingRow]]:
+    """Yield the rows without free names in their keys; those of a table that is one value have the key of the table."""
+    if isinstance(schema, SettingRow):
+        yield key, schema
+    elif isinstance(schema, AtomicTable):
+        yield from ((key, row) for row in schema.schema.values())
+    elif isinstance(schema, Mapping):
+        for name, inner in schema.items():
+            yield from _iter_rows((*key, name), inner)
+
+
+_ROWS = tuple(_iter_rows((), SETTINGS_SCHEMA))
+
+DEFAULT_SETTINGS: Mapping[SettingKey, object] = {
+    key: row.default for key, row in _ROWS if row.default is not None and not row.default_text
+} | {("providers", name, field): value for name, fields in KNOWN_PROVIDERS.items() for field, value in fields.items()}
+"""The values of the lowest layer."""
+
+VARIABLE_SETTINGS: Mapping[str, SettingKey] = {
+    row.variable: key for key, row in _ROWS if row.variable
+} | PROVIDER_VARIABLES
+"""The variables that are settings, named as by convo and the providers' own programs."""
+
+FLAG_SETTINGS: Mapping[str, SettingKey] = {row.flag: key for key, row in _ROWS if row.flag}
+"""The setting of each flag."""
+
+UNTRUSTED_SETTINGS = ("model", "editing", "answers")
+"""The settings that the file of a project may set before the user trusts it: of `model` the models of
+`_WELL_KNOWN_MODEL`. Any other could send conversations and keys to another server (providers, aliases, mcp,
+state_storage, request), run a program (mcp), open the store (serve, tenant, profile), keep secrets in an export
+(redact), cost money (compact_at, cache_diagnostics) or show wrong costs and truncate histories (prices, windows)."""
+
+_WELL_KNOWN_MODEL = r"(openai|anthropic|azure|deepseek)/[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}"
+"""A model that an untrusted file may choose. No second slash: it is a name and never a path."""
 
 _COMMON_MISTAKES = {
     "api_key": "key_env",
@@ -335,7 +184,7 @@ def _iter_valid_settings(
         for name, member in value.items():
             yield from _iter_valid_settings((*key, name), member, _find_child_schema(name, schema))
         return
-    if schema is None or schema is check_patterns:
+    if schema is None or (isinstance(schema, SettingRow) and schema.check is check_patterns):
         yield key, None
         return
     try:
@@ -368,8 +217,8 @@ def get_check(key: SettingKey) -> ValueCheck:
     schema: SettingSchema = SETTINGS_SCHEMA
     for name in key:
         schema = schema.schema if isinstance(schema, KeyedTable) else cast(Mapping[str, SettingSchema], schema)[name]
-    assert callable(schema)
-    return schema
+    assert isinstance(schema, SettingRow)
+    return schema.check
 
 
 def get_schema(key: SettingKey, location: str) -> SettingSchema:
@@ -378,7 +227,7 @@ def get_schema(key: SettingKey, location: str) -> SettingSchema:
     for depth in range(1, len(key) + 1):
         while isinstance(schema, AtomicTable):
             schema = schema.schema
-        if callable(schema):
+        if isinstance(schema, SettingRow):
             raise InvalidSettings(f"{location}: '{format_setting_key(key[: depth - 1])}' is one value, not a table")
         schema = _require_child_schema(key[:depth], schema, location, hint=_set_command_hint(key[:depth], schema))
     return schema
@@ -401,8 +250,8 @@ def find_similar_setting(key: SettingKey) -> SettingKey | None:
 def _iter_checked_settings(
     key: SettingKey, value: object, schema: SettingSchema, location: str
 ) -> Iterator[tuple[SettingKey, object]]:
-    if callable(schema):
-        yield key, run_check(key, value, schema, location)
+    if isinstance(schema, SettingRow):
+        yield key, run_check(key, value, schema.check, location)
         return
     if not isinstance(value, dict):
         raise InvalidSettings(f"{location}: '{format_setting_key(key)}' must be a table, not {toml_type_name(value)}")
@@ -450,3 +299,85 @@ def _set_command_hint(key: SettingKey, schema: Mapping[str, SettingSchema] | Key
 def _guess_setting_name(name: str, known_settings: Mapping[str, SettingSchema]) -> str | None:
     intended = _COMMON_MISTAKES.get(name)
     return intended if intended in known_settings else find_closest_word(name, known_settings)
+
+
+# -- the file of a project that the user does not trust -----------------------------------------------------
+
+
+class FilteredDocument(NamedTuple):
+    """The allowed part and the ignored settings of an untrusted document."""
+
+    allowed: Mapping[str, object]
+    ignored: tuple[Setting, ...]
+
+
+def filter_untrusted(document: Mapping[str, object], source: SettingSource) -> FilteredDocument:
+    """Return the settings that an untrusted file may set. An allowed setting with an invalid value is ignored too."""
+    own_names, ignored = _defined_names(document), list[Setting]()
+
+    def filter_table(key: SettingKey, table: Mapping[str, object]) -> dict[str, object]:
+        allowed: dict[str, object] = {}
+        for name, value in table.items():
+            if _is_allowed(name, value, own_names):
+                allowed[name] = value
+            elif key or name != "profiles":
+                ignored.extend(
+                    Setting(setting_key, setting_value, source)
+                    for setting_key, setting_value in iter_untrusted_settings((*key, name), value)
+                )
+        return allowed
+
+    allowed = filter_table((), document)
+    if "profiles" in document:
+        written_profiles = document["profiles"]
+        tables = _valid_profiles(document)
+        profiles = {name: filter_table(("profiles", name), table) for name, table in tables.items()}
+        allowed["profiles"] = {name: table for name, table in profiles.items() if table}
+        unusable: list[SettingKey] = [
+            ("profiles", name) for name, _ in _table_items(written_profiles) if name not in tables
+        ]
+        unusable += [] if isinstance(written_profiles, dict) else [("profiles",)]
+        ignored.extend(Setting(key, None, source) for key in unusable)
+    return FilteredDocument(allowed, tuple(ignored))
+
+
+def _valid_profiles(document: Mapping[str, object]) -> dict[str, dict[str, object]]:
+    """Return the profiles that have a valid name and are tables."""
+    profiles: dict[str, dict[str, object]] = {}
+    for name, table in _table_items(document.get("profiles")):
+        try:
+            check_profile_name(name)
+        except InvalidValue:
+            continue
+        if isinstance(table, dict):
+            profiles[name] = table
+    return profiles
+
+
+def _is_allowed(name: str, value: object, own_names: frozenset[str]) -> bool:
+    if name not in UNTRUSTED_SETTINGS:
+        return False
+    try:
+        checked = get_check((name,))(value)
+    except InvalidValue:
+        return False
+    return name != "model" or _is_well_known(str(checked), own_names)
+
+
+def _is_well_known(model: str, own_names: frozenset[str]) -> bool:
+    """Whether `model` is a model of a well-known provider that the file itself does not define."""
+    match = re.fullmatch(_WELL_KNOWN_MODEL, model)
+    return match is not None and match[1] not in own_names and model not in own_names
+
+
+def _defined_names(document: Mapping[str, object]) -> frozenset[str]:
+    """Return the names of all providers and aliases that a document defines."""
+    tables = [document, *(table for _, table in _table_items(document.get("profiles")) if isinstance(table, dict))]
+    return frozenset(
+        name for table in tables for kind in ("providers", "aliases") for name, _ in _table_items(table.get(kind))
+    )
+
+
+def _table_items(value: object) -> Iterator[tuple[str, object]]:
+    """Yield the items of a table; nothing for another value."""
+    return iter(value.items() if isinstance(value, dict) else ())

@@ -1,16 +1,38 @@
 """Typed sections of the settings: providers, prices, context limits, rate limits.
 
-NamedTuples without input or output. A provider whose API stores conversations (`STATEFUL_APIS`) gets a remote endpoint,
-every other provider convo's own (`Provider.endpoint`).
+NamedTuples without input or output; a field that is a setting is declared with `setting`. A provider whose API stores
+conversations (`STATEFUL_APIS`) gets a remote endpoint, every other provider convo's own (`Provider.endpoint`).
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 from urllib.parse import urlsplit
 
-from convo.config.values import InvalidValue
+from convo.config.values import (
+    REQUIRED,
+    SECTION_SCHEMAS,
+    AtomicTable,
+    ChoiceCheck,
+    ChoicesCheck,
+    IntegerCheck,
+    InvalidValue,
+    SettingKey,
+    SettingRow,
+    check_base_url,
+    check_boolean,
+    check_price,
+    check_seconds,
+    check_tenant,
+    check_text,
+    check_texts,
+    check_variable_name,
+    keyed_table,
+    setting,
+    settings_section,
+)
 
 ProviderApi = Literal["responses", "azure", "chat", "anthropic", "local", "scripted"]
 StateOwner: TypeAlias = Literal["provider", "convo"]
@@ -36,44 +58,112 @@ PROVIDER_EXTRA_FIELDS = (
 APIS_WITHOUT_URL: frozenset[ProviderApi] = frozenset({"local", "scripted"})
 
 
+@settings_section
 class Provider(NamedTuple):
     """One provider.
 
-    base_url:      without a final slash; Azure: the endpoint of the resource; None for local models
-    key_env:       the variable of the key; None if no key is needed
-    token_env:     Azure: the variable of an Entra ID token, which takes precedence over the key
-    owner:         the owner of the conversations' state: the provider if its API stores it, or convo
+    base_url:      without a final slash; None for local models
     organisation, project:  the account of the request, if the key has access to several
-    api_version, deployment:  Azure only
-    key_file:      the absolute path of a file with the key, used if the variable is not set
-    keyring:       whether the keyring has the key, used if neither is set
-    extra_fields:  optional parameters that the server supports: top_k, service_tier, ...
-    hosted_tools:  whether tools that only OpenAI's servers run (web_search, file_search, ...) are refused or left out;
-                   "auto": a web search is left out, the others are refused
-    custom_tools:  chat completions: whether custom tools are sent as such, with their grammar, or as functions; "auto":
-                   as such to the models of OpenAI and Azure that have them
-    resend_fields: chat completions: whether the reasoning and signatures of the server's answers go back to it
-    prefix_mismatch_behavior:  Anthropic only: whether thinking whose prefix has changed is dropped, is refused, or is
-                               treated by the account's default
+    key_file:      an absolute path
     """
 
     name: str
-    api: ProviderApi
-    base_url: str | None = None
-    key_env: str | None = None
-    token_env: str | None = None
-    owner: StateOwner = "provider"
-    organisation: str | None = None
-    project: str | None = None
-    api_version: str | None = None
-    deployment: str | None = None
-    key_file: Path | None = None
-    keyring: bool = False
-    extra_fields: tuple[str, ...] = ()
-    hosted_tools: HostedTools = "auto"
-    custom_tools: CustomTools = "auto"
-    resend_fields: bool = True
-    prefix_mismatch_behavior: PrefixMismatchBehavior = "drop_block"
+    api: ProviderApi = setting(
+        REQUIRED,
+        ChoiceCheck(*CONFIGURABLE_APIS),
+        "The API of the server; `chat` is chat completions.",
+        "chat",
+        "none; required if the provider is not built in",
+    )
+    base_url: str | None = setting(
+        None,
+        check_base_url,
+        "The URL of the API, up to and without `/responses`, `/chat/completions` or `/messages`.",
+        "http://127.0.0.1:8000/v1",
+        "see built-in providers",
+    )
+    key_env: str | None = setting(
+        None,
+        check_variable_name,
+        "The environment variable with the key; never the key itself. A provider without it needs no key.",
+        "MINE_API_KEY",
+    )
+    token_env: str | None = setting(
+        None,
+        check_variable_name,
+        "Azure: the environment variable with an Entra ID token, which takes precedence over the key.",
+        "MINE_AD_TOKEN",
+    )
+    owner: StateOwner = setting(
+        "provider",
+        ChoiceCheck(*STATE_OWNERS),
+        "The owner of stored responses and conversations: the provider, or convo's own store in front of it.",
+        "convo",
+        "`provider` with the API `responses` or `azure`; others store nothing",
+    )
+    organisation: str | None = setting(None, check_text, "OpenAI: the organization of the requests.", "org-123")
+    project: str | None = setting(None, check_text, "OpenAI: the project of the requests.", "proj_123")
+    api_version: str | None = setting(None, check_text, "Azure: the version of the API.", "2025-04-01-preview")
+    deployment: str | None = setting(
+        None,
+        check_text,
+        "Azure: the deployment that receives every request, if it is not named as the model is.",
+        "my-gpt-6",
+    )
+    key_file: Path | None = setting(
+        None,
+        check_text,
+        "A file with the key, used if the variable is not set. `convo config key set NAME --file` writes both.",
+        "mine.key",
+    )
+    keyring: bool = setting(
+        False,
+        check_boolean,
+        "The keyring has the key, used if there is no other. `convo config key set NAME` writes both.",
+        "true",
+    )
+    extra_fields: tuple[str, ...] = setting(
+        (),
+        ChoicesCheck(*PROVIDER_EXTRA_FIELDS),
+        "Request fields that the server supports although its API does not require them. The others of these"
+        " fields are left out of a request and reported as ignored, or refused.",
+        '["top_k", "seed"]',
+        "none",
+    )
+    hosted_tools: HostedTools = setting(
+        "auto",
+        ChoiceCheck(*HOSTED_TOOLS),
+        "Tools that only OpenAI's servers run (`web_search`, `file_search`, `mcp`, ...), for a provider whose API"
+        " is `chat` or `anthropic`: `refuse` the request, or `omit` them and report them as ignored. `auto` omits"
+        " a web search, which Codex offers in every request, and refuses the others, a request without other"
+        " tools, and a `tool_choice` that names one.",
+        "omit",
+    )
+    custom_tools: CustomTools = setting(
+        "auto",
+        ChoiceCheck(*CUSTOM_TOOLS),
+        "Custom tools, for a provider whose API is `chat`: `native` sends them as such, with their grammar,"
+        " `function` as functions with one string. `auto` is `native` for GPT-5 and later models of OpenAI and"
+        " Azure, else `function`.",
+        "native",
+    )
+    resend_fields: bool = setting(
+        True,
+        check_boolean,
+        "For a provider whose API is `chat`: what its server sent for its own use and needs in the next request"
+        " goes back to it, and to no other: `reasoning_content` of a turn with calls (DeepSeek, Kimi),"
+        " `reasoning_details` (OpenRouter), the signatures of Gemini in `extra_content`.",
+        "false",
+    )
+    prefix_mismatch_behavior: PrefixMismatchBehavior = setting(
+        "drop_block",
+        ChoiceCheck(*PREFIX_MISMATCH_BEHAVIORS),
+        "Claude's thinking is bound to the request that produced it. If instructions, tools or earlier messages"
+        " have changed, newer models drop it (`drop_block`; each removal is in `input_transformations` of the"
+        " response) or refuse the request (`error`). `provider_default` sends neither: accounts created since"
+        " 2026-08-31 refuse, older ones do not check. Only for a provider whose API is `anthropic`.",
+        "error",
+    )
 
     @property
     def is_openai(self) -> bool:
@@ -89,6 +179,17 @@ class Provider(NamedTuple):
     @property
     def endpoint(self) -> EndpointKind:
         return "remote" if self.api in STATEFUL_APIS and self.owner == "provider" else "embedded"
+
+
+def check_provider_name(name: str) -> None:
+    if not name or "/" in name or name != name.strip():
+        raise InvalidValue("is not a provider name: use one word without '/'")
+
+
+def check_model_name(name: str) -> None:
+    provider, slash, model = name.partition("/")
+    if not (provider and slash and model):
+        raise InvalidValue("is not a full model name, provider/model", hint='quote the whole name: "provider/model"')
 
 
 def is_openai_server(provider: str, base_url: str) -> bool:
@@ -111,6 +212,17 @@ KNOWN_PROVIDERS: dict[str, dict[str, str]] = {
     "scripted": {"api": "scripted"},
 }
 """Default fields by provider, as in a settings file; a file can override each of them."""
+
+PROVIDER_VARIABLES: dict[str, SettingKey] = {
+    "OPENAI_BASE_URL": ("providers", "openai", "base_url"),
+    "OPENAI_ORG_ID": ("providers", "openai", "organisation"),
+    "OPENAI_PROJECT_ID": ("providers", "openai", "project"),
+    "AZURE_OPENAI_ENDPOINT": ("providers", "azure", "base_url"),
+    "OPENAI_API_VERSION": ("providers", "azure", "api_version"),
+    "ANTHROPIC_BASE_URL": ("providers", "anthropic", "base_url"),
+    "OLLAMA_HOST": ("providers", "ollama", "base_url"),
+}
+"""Variables that the providers' own programs read, too, and their settings."""
 
 
 _OLLAMA_PORT = 11_434
@@ -153,7 +265,7 @@ def find_model_entry(entries: Mapping[str, Entry], model: str) -> Entry | None:
 
 
 class ContextLimits(NamedTuple):
-    """Limits of a model in tokens: input and output together, and the output if it is known.
+    """Limits of a model in tokens.
 
     source:  where they are from, if not from the settings
     """
@@ -167,6 +279,23 @@ class ContextLimits(NamedTuple):
             f", output up to {self.output_tokens:,}" if self.output_tokens else ""
         )
 
+
+def parse_context_limits_table(table: Mapping[str, int]) -> ContextLimits:
+    if "context" not in table:
+        raise InvalidValue("needs context, in tokens", hint="add context = 128000, or the limit of the model")
+    return ContextLimits(table["context"], table.get("output"))
+
+
+CONTEXT_LIMITS_TABLE = AtomicTable(
+    {
+        "context": SettingRow(
+            IntegerCheck(1), "Tokens of the context window, input and output together.", "128000", "required"
+        ),
+        "output": SettingRow(IntegerCheck(1), "Output tokens of one response at most.", "16000", "unknown"),
+    },
+    parse_context_limits_table,
+    "{ context = 128000, output = 16000 }",
+)
 
 STANDARD_TIERS = (None, "auto", "default", "standard")
 """The service tiers at the standard price; None: the response reports none. Anthropic's name is "standard"."""
@@ -213,73 +342,145 @@ class Price(NamedTuple):
         return self._replace(**{name: price and price * factor for name, price in scaled.items()})
 
 
+def parse_price_table(table: Mapping[str, Any]) -> Price:
+    if missing := [name for name in ("input", "output") if name not in table]:
+        raise InvalidValue(
+            f"needs {' and '.join(missing)}, in USD per million tokens",
+            hint=f"add {' and '.join(f'{name} = 0.25' for name in missing)}, or the prices of the model",
+        )
+    return Price(**{"cached": table["input"], "written": table["input"], **table})
+
+
+PRICE_ROWS = {
+    "input": SettingRow(check_price, "USD per million input tokens.", "2", "required"),
+    "cached": SettingRow(check_price, "The same for tokens read from the prompt cache.", "0.2", "the input price"),
+    "written": SettingRow(check_price, "The same for tokens written to the cache.", "2.5", "the input price"),
+    "written_1h": SettingRow(
+        check_price,
+        "The same for tokens that Claude writes to the cache for an hour.",
+        "4",
+        "unknown, and so is the cost of such a call",
+    ),
+    "output": SettingRow(check_price, "USD per million output tokens, with reasoning.", "10", "required"),
+}
+
+PRICE_TABLE = AtomicTable(PRICE_ROWS, parse_price_table, "{ input = 0.25, output = 2 }")
+
+_RATE_CHECK = IntegerCheck(0, maximum=100_000)
+
+
+@settings_section
 class KeyLimits(NamedTuple):
-    """Limits on one key's requests in one process; 0: no limit; None: the limit of all keys.
+    """Limits on one key's requests in one process; 0: no limit; None: the limit of all keys."""
 
-    concurrent:  requests at once
-    per_minute:  requests in any 60 seconds
-    """
-
-    concurrent: int | None = None
-    per_minute: int | None = None
+    concurrent: int | None = setting(None, _RATE_CHECK, "As above, for this key.", "5", "`serve.limits.concurrent`")
+    per_minute: int | None = setting(None, _RATE_CHECK, "As above, for this key.", "60", "`serve.limits.per_minute`")
 
     def __str__(self) -> str:
-        limits = (("concurrent", self.concurrent), ("per_minute", self.per_minute))
-        parts = [f"{name} {limit}" for name, limit in limits if limit is not None]
+        parts = [f"{name} {limit}" for name, limit in self._asdict().items() if limit is not None]
         return ", ".join(parts) or "the limits of all keys"
 
 
+KEY_LIMITS_TABLE = AtomicTable(
+    SECTION_SCHEMAS[KeyLimits], lambda table: KeyLimits(**table), "{ concurrent = 5, per_minute = 60 }"
+)
+
+MAX_FILE_BYTES = 512 * 1024 * 1024
+"""The largest file that a setting may allow: a file is in memory while it is stored and sent."""
+
+
+@settings_section
 class FileSettings(NamedTuple):
-    """`[serve.files]`: the files that clients upload, and those that they name by URL.
+    """`[serve.files]`: the files that clients upload, and those that they name by URL."""
 
-    max_file_bytes:   bytes of one file
-    max_files:        files of one key
-    max_total_bytes:  bytes of one key's files together
-    fetch_urls:       whether http and https URLs of images and files are fetched; else they are passed on
-    fetch_s:          seconds to fetch one file
-    """
+    max_file_bytes: int = setting(
+        32 * 1024 * 1024,
+        IntegerCheck(1024, maximum=MAX_FILE_BYTES),
+        f"Bytes of one uploaded or fetched file, up to {MAX_FILE_BYTES}.",
+        "67108864",
+    )
+    max_files: int = setting(1_000, IntegerCheck(0), "Uploaded files of one key.", "100")
+    max_total_bytes: int = setting(
+        1024 * 1024 * 1024, IntegerCheck(0), "Bytes of one key's uploaded files together.", "268435456"
+    )
+    fetch_urls: bool = setting(
+        False,
+        check_boolean,
+        "Fetch the `http` and `https` URLs of images and files in requests, from public addresses only, and send"
+        " the content to the model. `false`: pass the URLs on to the model.",
+        "true",
+    )
+    fetch_s: float = setting(20.0, check_seconds, "Seconds to fetch one file.", "10")
 
-    max_file_bytes: int = 32 * 1024 * 1024
-    max_files: int = 1_000
-    max_total_bytes: int = 1024 * 1024 * 1024
-    fetch_urls: bool = False
-    fetch_s: float = 20.0
 
-
+@settings_section
 class McpServer(NamedTuple):
-    """`[mcp.NAME]`: an MCP server whose tools requests to `convo serve` may use.
+    """`[mcp.NAME]`: an MCP server whose tools requests to `convo serve` may use."""
 
-    url:            of its streamable HTTP endpoint; None for a process
-    command:        the program and its arguments, if there is no URL
-    key_env:        the variable of its key: sent to the URL as a bearer token, or passed on to the process
-    keyring:        whether the keyring has the key, used if the variable is not set
-    allowed_tools:  the tools that may be called; None for all
-    timeout_s:      seconds to connect, and for each call
-    """
+    url: str | None = setting(
+        None,
+        check_base_url,
+        "The URL of the server, over streamable HTTP.",
+        "http://127.0.0.1:9000/mcp",
+        "none; url or command is set",
+    )
+    command: tuple[str, ...] = setting(
+        (), check_texts, "The program of the server and its arguments.", None, "none; url or command is set"
+    )
+    key_env: str | None = setting(
+        None,
+        check_variable_name,
+        "The environment variable with the key: sent to the URL as a bearer token, or passed on to the program.",
+        "TICKETS_KEY",
+    )
+    keyring: bool = setting(
+        False, check_boolean, "Use the keyring's key of that name if the variable is not set.", "true"
+    )
+    allowed_tools: tuple[str, ...] | None = setting(
+        None, check_texts, "The names of the tools that may be called.", '["search"]', "all tools"
+    )
+    timeout_s: float = setting(60.0, check_seconds, "Seconds to connect, and for each call.", "30")
 
-    url: str | None = None
-    command: tuple[str, ...] = ()
-    key_env: str | None = None
-    keyring: bool = False
-    allowed_tools: tuple[str, ...] | None = None
-    timeout_s: float = 60.0
+
+_MCP_NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
+def check_mcp_name(name: str) -> None:
+    if not _MCP_NAME_PATTERN.fullmatch(name):
+        raise InvalidValue("is not a name of an MCP server: use a letter, then letters, digits, _ or -")
+
+
+def parse_mcp_table(table: Mapping[str, Any]) -> McpServer:
+    server = McpServer(**table)
+    if (server.url is None) == (not server.command):
+        raise InvalidValue("needs either url or command", hint='add url = "https://.../mcp" or command = ["program"]')
+    if server.keyring and server.key_env is None:
+        raise InvalidValue("needs key_env: it names the key in the keyring", hint='add key_env = "NAME"')
+    return server
+
+
+MCP_TABLE = AtomicTable(SECTION_SCHEMAS[McpServer], parse_mcp_table, '{ url = "http://127.0.0.1:9000/mcp" }')
+
+
+@settings_section
 class ServeLimits(NamedTuple):
     """`[serve.limits]`: limits on the requests of each key and of one process; 0: no limit.
 
-    concurrent:          requests of one key at once; `max_requests` limits those of all keys together
-    per_minute:          requests of one key in any 60 seconds
-    process_per_minute:  requests of all keys together in any 60 seconds
-    process_body_bytes:  bytes of the bodies of all running requests together; one alone may be larger
-    keys:                limits of single keys, by the key's name
+    keys:  limits of single keys, by the key's name
     """
 
-    concurrent: int = 500
-    per_minute: int = 0
-    process_per_minute: int = 0
-    process_body_bytes: int = 128 * 1024 * 1024
-    keys: Mapping[str, KeyLimits] = MappingProxyType({})
+    concurrent: int = setting(
+        500, _RATE_CHECK, "Requests of one key at once; WebSocket turns count. 0: no limit.", "20"
+    )
+    per_minute: int = setting(0, _RATE_CHECK, "Requests of one key in any 60 seconds. 0: no limit.", "600")
+    process_per_minute: int = setting(0, _RATE_CHECK, "Requests of all keys in any 60 seconds. 0: no limit.", "6000")
+    process_body_bytes: int = setting(
+        128 * 1024 * 1024,
+        IntegerCheck(0),
+        "Bytes of the bodies of all running requests together; past it, a body above 64 KB gets 503. 0: no limit.",
+        "67108864",
+    )
+    keys: Mapping[str, KeyLimits] = keyed_table(check_tenant, KEY_LIMITS_TABLE)
 
     def for_key(self, name: str) -> tuple[int, int]:
         """Return the limits of the key `name`: concurrent requests and requests per minute."""

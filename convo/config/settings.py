@@ -1,7 +1,8 @@
 """The merged settings, and which provider and model a name means.
 
-`Settings` has a typed field for each setting; `entries` lists the same values with their keys and
-sources. `resolve_model` turns an alias, a bare name or provider/model into a `ModelChoice`.
+`Settings` and the sections below it declare the settings: a field has the type and the default, and as its annotation
+the `SettingRow` with the check and the text for users. `entries` lists the values with their keys and sources.
+`resolve_model` turns an alias, a bare name or provider/model into a `ModelChoice`.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -12,17 +13,49 @@ from typing import NamedTuple
 
 from convo.config.model_lists import ModelLists, get_listed_models
 from convo.config.paths import AppPaths
-from convo.config.sections import ContextLimits, FileSettings, McpServer, Price, Provider, ServeLimits
+from convo.config.sections import (
+    CONTEXT_LIMITS_TABLE,
+    MCP_TABLE,
+    PRICE_TABLE,
+    ContextLimits,
+    FileSettings,
+    McpServer,
+    Price,
+    Provider,
+    ServeLimits,
+    check_mcp_name,
+    check_model_name,
+    check_provider_name,
+)
 from convo.config.storage import Storage
 from convo.config.trust import ProjectNotice
 from convo.config.values import (
     BUILT_IN_SOURCE,
+    REQUIRED,
+    SECTION_SCHEMAS,
+    ChoiceCheck,
+    IntegerCheck,
+    InvalidValue,
     Layer,
     Setting,
-    SettingKey,
+    SettingRow,
     SettingSource,
+    check_boolean,
+    check_fraction_or_tokens,
+    check_networks,
+    check_origins,
+    check_patterns,
+    check_port,
+    check_seconds,
+    check_tenant,
+    check_tenants,
+    check_text,
+    check_variable_name,
     find_closest_word,
     format_setting_key,
+    keyed_table,
+    setting,
+    settings_section,
 )
 from convo.errors import InvalidSettings, UnknownModel
 
@@ -30,181 +63,239 @@ LOCAL_TENANT = "local"
 """The tenant of the user of this machine, where no keys are used."""
 
 
+@settings_section
 class ServeSettings(NamedTuple):
     """The address, the keys and the limits of `convo serve`.
 
-    port:              0 for any free port
-    keys_file:         absolute path; None: loopback only, and the tenant is "local"
-    seal_key_env:      the variable of the key that encrypts compaction items
-    max_body_bytes:    bytes of one request's body
-    max_header_bytes:  bytes of all headers of one request
-    max_depth:         nested objects and arrays in a body
-    max_items:         items in one request
-    max_requests:      concurrent requests
-    read_s:            seconds for a request to arrive, head and body each
-    write_s:           seconds during which a client may read nothing of its response
-    keepalive_s:       seconds without an event before a stream sends a keep-alive
-    grace_s:           seconds that open requests get at shutdown
-    reasoning_events:  the names of reasoning events: "openai" or "specification"
-    record:            whether requests with store=false, chat completions and Anthropic Messages are recorded
-    record_keys:       the keys whose requests are recorded, by name; empty: those of all keys
-    record_ttl_s:      seconds after the last request of a recorded session before it is deleted
-    limits:            limits on concurrent requests and requests per minute
-    mcp_urls:          whether clients may name MCP servers by URL, at public addresses
-    files:             limits on uploaded files, and whether URLs of files are fetched
-    blocked_networks:  networks to which no URL of a client may lead, besides those that are not public
-    cors_origins:      origins of web pages that may call the API; "*" for any, which requires keys
+    keys_file:  an absolute path; None: loopback only, and the tenant is "local"
+    record:     covers chat completions and Anthropic Messages, which have no `store`
     """
 
-    host: str
-    port: int
-    keys_file: Path | None
-    seal_key_env: str
-    max_body_bytes: int = 32 * 1024 * 1024
-    max_header_bytes: int = 64 * 1024
-    max_depth: int = 100
-    max_items: int = 10_000
-    max_requests: int = 1_000
-    read_s: float = 30.0
-    write_s: float = 60.0
-    keepalive_s: float = 15.0
-    grace_s: float = 30.0
-    reasoning_events: str = "openai"
-    mcp_urls: bool = False
-    record: bool = False
-    record_keys: tuple[str, ...] = ()
-    record_ttl_s: int = 7 * 86_400
+    host: str = setting(
+        "127.0.0.1",
+        check_text,
+        "The address to listen on. Addresses of other machines need `keys_file`.",
+        "0.0.0.0",  # noqa: S104  # an example
+        flag="--host",
+    )
+    port: int = setting(8788, check_port, "The port to listen on; 0 for any free port.", "8080", flag="--port")
+    keys_file: Path | None = setting(
+        None,
+        check_text,
+        "The file with names and hashes of the keys, relative to the settings file; `convo serve --new-key` adds one.",
+        "keys",
+        "none: only this machine can connect, without a key",
+        flag="--keys",
+    )
+    seal_key_env: str = setting(
+        "CONVO_SEAL_KEY",
+        check_variable_name,
+        "The environment variable with the key that encrypts compaction items.",
+        "MY_SEAL_KEY",
+    )
+    cors_origins: tuple[str, ...] = setting(
+        (),
+        check_origins,
+        "The origins of web pages whose scripts may call the API below `/v1/`, exactly as browsers send them; the"
+        " inspector page stays closed to them. `*` allows every page and requires `keys_file`.",
+        '["https://app.example"]',
+        "none",
+    )
+    blocked_networks: tuple[str, ...] = setting(
+        (),
+        check_networks,
+        "Networks to which no URL of a client may lead, of an `mcp` tool or a file, besides those that are not public.",
+        '["203.0.113.0/24"]',
+        "none",
+    )
+    max_body_bytes: int = setting(32 * 1024 * 1024, IntegerCheck(1024), "Bytes of the body of one request.", "1048576")
+    max_header_bytes: int = setting(64 * 1024, IntegerCheck(1024), "Bytes of all headers of one request.", "16384")
+    max_depth: int = setting(100, IntegerCheck(10, maximum=500), "Nested objects and arrays in a body.", "50")
+    max_items: int = setting(10_000, IntegerCheck(1), "Items in the input of one request.", "2000")
+    max_requests: int = setting(1_000, IntegerCheck(1), "Requests that run at once.", "200")
+    read_s: float = setting(
+        30.0, check_seconds, "Seconds in which the headers of a request must arrive, and then its body.", "10"
+    )
+    write_s: float = setting(
+        60.0, check_seconds, "Seconds during which a client may read nothing of its response.", "30"
+    )
+    keepalive_s: float = setting(
+        15.0,
+        check_seconds,
+        "Seconds without an event before a stream sends a keep-alive comment. A stream that is passed through to a"
+        " provider, as `/v1/chat/completions` is, gets none.",
+        "5",
+    )
+    grace_s: float = setting(30.0, check_seconds, "Seconds that open requests get when the server stops.", "60")
+    mcp_urls: bool = setting(
+        False,
+        check_boolean,
+        "Connect to the `server_url` of `mcp` tools in requests, at public addresses only. `false`: only to the"
+        " servers under `[mcp.NAME]`.",
+        "true",
+    )
+    reasoning_events: str = setting(
+        "openai",
+        ChoiceCheck("openai", "specification"),
+        "The names of the events of reasoning text in a stream: those of OpenAI, or of the Open Responses"
+        " specification.",
+        "specification",
+    )
+    record: bool = setting(
+        False,
+        check_boolean,
+        "Whether requests with `store: false` are recorded for `convo inspect` and the page. Clients see it in the"
+        " header `x-convo-recorded`.",
+        "true",
+        flag="--record",
+    )
+    record_keys: tuple[str, ...] = setting(
+        (), check_tenants, "The keys whose requests are recorded, by name; empty: those of all keys.", '["alice"]'
+    )
+    record_ttl_s: int = setting(
+        7 * 86_400,
+        IntegerCheck(60),
+        "Seconds after the last request of a recorded session before it is deleted.",
+        "86400",
+    )
     limits: ServeLimits = ServeLimits()
     files: FileSettings = FileSettings()
-    blocked_networks: tuple[str, ...] = ()
-    cors_origins: tuple[str, ...] = ()
 
 
+@settings_section
 class ResponseLimits(NamedTuple):
-    """Limits on the responses of servers. The defaults allow a response that takes hours.
+    """Limits on the responses of servers. The defaults allow a response that takes hours."""
 
-    answer_bytes:   bytes of one stream as received, comments and keep-alives included
-    answer_events:  events of one stream
-    answer_s:       seconds from the request to the end of the stream
-    idle_s:         seconds without an event that adds to the response; comments and keep-alives do not count. A model
-                    may reason for an hour without output, so the default is twice that
-    event_bytes:    bytes of one event; the last event repeats the whole response
-    output_bytes:   bytes of the items of one response: text, reasoning, arguments, images in base64
-    body_bytes:     bytes of a response that is not a stream: a stored response, a page of items, a list of models
-    """
-
-    answer_bytes: int = 256 * 1024 * 1024
-    answer_events: int = 1_000_000
-    answer_s: float = 6 * 3600.0
-    idle_s: float = 2 * 3600.0
-    event_bytes: int = 8 * 1024 * 1024
-    output_bytes: int = 4 * 1024 * 1024
-    body_bytes: int = 32 * 1024 * 1024
+    answer_bytes: int = setting(
+        256 * 1024 * 1024,
+        IntegerCheck(1024),
+        "Bytes of one stream as received, with comments and keep-alives.",
+        "67108864",
+    )
+    answer_events: int = setting(1_000_000, IntegerCheck(10), "Events of one stream.", "200000")
+    answer_s: float = setting(6 * 3600.0, check_seconds, "Seconds from the request to the end of the stream.", "1800")
+    # a model may reason for an hour without output
+    idle_s: float = setting(
+        2 * 3600.0,
+        check_seconds,
+        "Seconds without an event that adds to the response; keep-alives do not count.",
+        "600",
+    )
+    event_bytes: int = setting(
+        8 * 1024 * 1024, IntegerCheck(1024), "Bytes of one event; the last event repeats the whole response.", "4194304"
+    )
+    output_bytes: int = setting(
+        4 * 1024 * 1024,
+        IntegerCheck(1024),
+        "Bytes of the items of one response: text, reasoning, arguments, images. For responses that are passed"
+        " through only the other limits count.",
+        "1048576",
+    )
+    body_bytes: int = setting(
+        32 * 1024 * 1024,
+        IntegerCheck(1024),
+        "Bytes of a response that is not a stream: a stored response, a list.",
+        "16777216",
+    )
 
 
 DEFAULT_RESPONSE_LIMITS = ResponseLimits()
 
-DEFAULT_COMPACT_AT = 0.8
-"""Fraction of the context window; the rest has room for a long response."""
+EDITING_VI, EDITING_PLAIN = "vi", "plain"
 
 
-DEFAULT_EDITING, EDITING_VI, EDITING_PLAIN = "emacs", "vi", "plain"
-DEFAULT_ANSWERS = "markdown"
+def check_alias_name(name: str) -> None:
+    """Check a name that requests may use: it may be the full name of a model, to redirect requests for it."""
+    if not name or name != name.strip() or "" in name.split("/"):
+        raise InvalidValue("is not an alias: use one word, or a name like provider/model")
 
 
+@settings_section
 class Settings(NamedTuple):
-    """The merged settings.
+    """The merged settings. A field with a row, or with a table of rows, is a setting of the same name.
 
     model:                 as written: provider/model, an alias or a bare name; see `resolve_model`
-    providers:             by name, including the built-in ones
-    aliases:               model names by alias
-    tenant:                the tenant of the commands; `convo serve` takes it from the key instead
-    prices:                by "provider/model", from the settings only
     entries:               every value with its source, sorted by key
-    compact_at:            the history's share of the context window at which a chat is compacted; above 1: tokens; 0:
-                           never
-    redact:                additional regular expressions for `--redact`
+    providers:             by name, including the built-in ones
+    prices:                by "provider/model", from the settings only
     windows:               context limits by "provider/model", from the settings, or reported by a server; see
                            `convo.config.model_lists`
-    editing:               key bindings of the prompt: "emacs" or "vi"; "plain" draws nothing, for screen readers
     configured_providers:  the providers with a key, or that need none
     model_lists:           the cached lists of the providers' models; see `convo.config.model_lists`
-    cache_diagnostics:     whether chats ask why the provider's cache missed, and show the reason
-    answers:               layout of responses in a terminal: "markdown", or "plain" for the unchanged text
-    limits:                limits on the responses of servers
     project_notice:        the part of the project's file that is ignored; None if all of it is used
-    mcp:                   MCP servers that requests to `convo serve` may use, by name
     """
 
-    model: str
-    providers: Mapping[str, Provider]
-    aliases: Mapping[str, str]
     storage: Storage
-    tenant: str
-    serve: ServeSettings
-    prices: Mapping[str, Price]
     paths: AppPaths
     entries: tuple[Setting, ...]
-    compact_at: float = DEFAULT_COMPACT_AT
-    redact: tuple[str, ...] = ()
-    windows: Mapping[str, ContextLimits] = MappingProxyType({})
-    editing: str = DEFAULT_EDITING
-    answers: str = DEFAULT_ANSWERS
+    model: str = setting(
+        REQUIRED,
+        check_text,
+        "The model of every command without `-m`: provider/model, an alias, or the name of a model alone.",
+        "openai/gpt-6.1-sol",
+        "the model of the first provider with a key, else the built-in model",
+        variable="CONVO_MODEL",
+        flag="-m",
+    )
+    tenant: str = setting(
+        LOCAL_TENANT,
+        check_tenant,
+        "The tenant whose data the commands use: the name of a key of `convo serve`.",
+        "alice",
+        variable="CONVO_TENANT",
+    )
+    compact_at: float = setting(
+        0.8,
+        check_fraction_or_tokens,
+        "Compact a chat at this fraction of the model's context window, or above this number of tokens. 0: never.",
+        "0.6",
+    )
+    editing: str = setting(
+        "emacs",
+        ChoiceCheck("emacs", EDITING_VI, EDITING_PLAIN),
+        "The keys of the prompt. `plain`, for screen readers, draws nothing twice and formats no Markdown.",
+        "vi",
+        variable="CONVO_EDITING",
+    )
+    answers: str = setting(
+        "markdown",
+        ChoiceCheck("markdown", "plain"),
+        "The layout of responses in a terminal; `plain` is the unchanged text.",
+        "plain",
+        variable="CONVO_ANSWERS",
+    )
+    cache_diagnostics: bool = setting(
+        True,
+        check_boolean,
+        "Ask OpenAI (GPT-5.6 and later), Azure and Anthropic in chats why their cache missed, which is free, and"
+        " show the reason and the number of removed reasoning items after the answer.",
+        "false",
+    )
+    redact: tuple[str, ...] = setting(
+        (), check_patterns, "What `--redact` of `export` and `convert` redacts in addition.", '["PROJ-[0-9]+"]', "none"
+    )
+    providers: Mapping[str, Provider] = keyed_table(check_provider_name, SECTION_SCHEMAS[Provider])
+    aliases: Mapping[str, str] = keyed_table(
+        check_alias_name,
+        SettingRow(
+            check_text,
+            "The model that this name stands for, in commands and in requests to `convo serve`. The name may be a full"
+            ' one, such as `"openai/gpt-6.1-sol"`.',
+            "local",
+        ),
+    )
+    serve: ServeSettings = ServeSettings()
+    mcp: Mapping[str, McpServer] = keyed_table(check_mcp_name, MCP_TABLE)
+    limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS
+    prices: Mapping[str, Price] = keyed_table(check_model_name, PRICE_TABLE)
+    windows: Mapping[str, ContextLimits] = keyed_table(check_model_name, CONTEXT_LIMITS_TABLE)
     configured_providers: frozenset[str] = frozenset()
     model_lists: ModelLists = MappingProxyType({})
-    limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS
     project_notice: ProjectNotice | None = None
-    mcp: Mapping[str, McpServer] = MappingProxyType({})
-    cache_diagnostics: bool = True
 
     def get_source(self, *key: str) -> SettingSource:
         """Return the source of the value at `key`, as in get_source("providers", "openai", "base_url")."""
-        return next((setting.source for setting in self.entries if setting.key == key), BUILT_IN_SOURCE)
-
-
-def get_default_settings(providers: Mapping[str, Mapping[str, str]]) -> dict[SettingKey, object]:
-    """Return the values of the lowest layer."""
-    serve = ServeSettings("127.0.0.1", 8788, None, "CONVO_SEAL_KEY")
-    rates, limits = serve.limits, DEFAULT_RESPONSE_LIMITS
-    defaults: dict[SettingKey, object] = {
-        ("tenant",): LOCAL_TENANT,
-        ("compact_at",): DEFAULT_COMPACT_AT,
-        ("editing",): DEFAULT_EDITING,
-        ("answers",): DEFAULT_ANSWERS,
-        ("cache_diagnostics",): True,
-        ("serve", "host"): serve.host,
-        ("serve", "port"): serve.port,
-        ("serve", "seal_key_env"): serve.seal_key_env,
-        ("serve", "max_body_bytes"): serve.max_body_bytes,
-        ("serve", "max_header_bytes"): serve.max_header_bytes,
-        ("serve", "max_depth"): serve.max_depth,
-        ("serve", "max_items"): serve.max_items,
-        ("serve", "max_requests"): serve.max_requests,
-        ("serve", "read_s"): serve.read_s,
-        ("serve", "write_s"): serve.write_s,
-        ("serve", "keepalive_s"): serve.keepalive_s,
-        ("serve", "grace_s"): serve.grace_s,
-        ("serve", "reasoning_events"): serve.reasoning_events,
-        ("serve", "mcp_urls"): serve.mcp_urls,
-        ("serve", "record"): serve.record,
-        ("serve", "record_keys"): serve.record_keys,
-        ("serve", "record_ttl_s"): serve.record_ttl_s,
-        ("serve", "limits", "concurrent"): rates.concurrent,
-        ("serve", "limits", "per_minute"): rates.per_minute,
-        ("serve", "limits", "process_per_minute"): rates.process_per_minute,
-        ("serve", "limits", "process_body_bytes"): rates.process_body_bytes,
-        **{("serve", "files", name): value for name, value in serve.files._asdict().items()},
-        ("limits", "answer_bytes"): limits.answer_bytes,
-        ("limits", "answer_events"): limits.answer_events,
-        ("limits", "answer_s"): limits.answer_s,
-        ("limits", "idle_s"): limits.idle_s,
-        ("limits", "event_bytes"): limits.event_bytes,
-        ("limits", "output_bytes"): limits.output_bytes,
-        ("limits", "body_bytes"): limits.body_bytes,
-    }
-    return defaults | {
-        ("providers", name, field): value for name, fields in providers.items() for field, value in fields.items()
-    }
+        return next((entry.source for entry in self.entries if entry.key == key), BUILT_IN_SOURCE)
 
 
 BUILT_IN_MODEL = "local/smollm2-135m-instruct"

@@ -9,10 +9,20 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import SplitResult, quote, urlsplit
 
-from convo.config.values import InvalidValue, Secret, check_text, expand_variables, find_closest_word
+from convo.config.values import (
+    ChoiceCheck,
+    InvalidValue,
+    Secret,
+    SettingRow,
+    check_text,
+    expand_variables,
+    find_closest_word,
+    parse_duration,
+    parse_durations,
+)
 
 StorageType = Literal["none", "memory", "sqlite", "postgres"]
 STORAGE_TYPES: tuple[StorageType, ...] = get_args(StorageType)
@@ -86,14 +96,35 @@ class StorageOption(NamedTuple):
         return f"{self.type}:{location}" if self.type == "sqlite" and location and "://" not in location else self.type
 
 
-def parse_storage_table(table: Mapping[str, object]) -> StorageOption:
+STORAGE_ROWS = {
+    "type": SettingRow(
+        ChoiceCheck(*STORAGE_TYPES),
+        "The kind of store. `none` keeps nothing, `memory` until the command ends.",
+        "sqlite",
+        "required; without the table `sqlite`",
+    ),
+    "connection_string": SettingRow(
+        check_text,
+        "SQLite: the path of the database, relative to the settings file. PostgreSQL: a URL with `postgresql://`."
+        " `$NAME` is replaced by a variable.",
+        "convo.db",
+        "`convo.db` in the data folder",
+        variable="CONVO_STORE",
+        flag="--store",
+    ),
+    "ttl": SettingRow(parse_duration, "`convo serve` deletes data that was not used for this time.", "30d", "never"),
+    "ttls": SettingRow(parse_durations, "The same for single tenants.", '{ alice = "1w", audit = "never" }', "none"),
+}
+
+
+def parse_storage_table(table: Mapping[str, Any]) -> StorageOption:
     """Parse `[state_storage]`. Raises InvalidValue."""
     kind = next((kind for kind in STORAGE_TYPES if kind == table.get("type")), None)
     if kind is None:
         raise InvalidValue(f"needs a type: {', '.join(STORAGE_TYPES)}")
     connection = table.get("connection_string")
-    ttl, ttls = cast("float | None", table.get("ttl")), cast(TenantTtls, table.get("ttls", _NO_TTLS))
-    return StorageOption(kind, None if connection is None else Secret(check_text(connection)), True, ttl, ttls)
+    secret = None if connection is None else Secret(connection)
+    return StorageOption(kind, secret, True, table.get("ttl"), table.get("ttls", _NO_TTLS))
 
 
 def parse_storage_option(value: object) -> StorageOption:

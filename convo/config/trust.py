@@ -1,56 +1,20 @@
 """Trust in a project's `.convo.toml`, and which URLs reach another machine.
 
 The file comes with a clone, so it is untrusted input: until the user trusts its path and content, or
-a folder above it, only the settings that `UNTRUSTED_RULES` allows are used. The rest is ignored and
+a folder above it, only `UNTRUSTED_SETTINGS` of `convo.config.schema` are used. The rest is ignored and
 listed in a `ProjectNotice`.
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from convo.config.schema import SETTINGS_SCHEMA, check_profile_name, get_check, iter_untrusted_settings
-from convo.config.values import InvalidValue, Setting, SettingKey, SettingSource, format_setting_key
+from convo.config.values import Setting, format_setting_key
 
 TRUST_COMMAND = "convo config trust"
-
-
-class UntrustedRule(NamedTuple):
-    """Whether an untrusted file may set a value, and the reason."""
-
-    allowed: bool
-    reason: str
-
-
-UNTRUSTED_RULES: Mapping[str, UntrustedRule] = {
-    "model": UntrustedRule(True, "a well-known provider's model by name; see `_is_well_known`"),
-    "editing": UntrustedRule(True, "keys of the prompt: emacs, vi or plain"),
-    "answers": UntrustedRule(True, "layout of responses in the terminal: markdown or plain"),
-    "cache_diagnostics": UntrustedRule(False, "adds a field to requests"),
-    "tenant": UntrustedRule(False, "selects the tenant whose conversations are read and written"),
-    "compact_at": UntrustedRule(False, "a small value makes every turn pay for a compaction"),
-    "redact": UntrustedRule(False, "replaces the user's own patterns, so that an export keeps secrets"),
-    "providers": UntrustedRule(False, "sends conversations and keys to another server"),
-    "aliases": UntrustedRule(False, "sends requests for the user's own names to another server"),
-    "state_storage": UntrustedRule(False, "moves, deletes (ttl) or sends conversations, and PGPASSWORD with them"),
-    "serve": UntrustedRule(False, "opens the user's store to other machines and other keys"),
-    "mcp": UntrustedRule(False, "runs programs, and sends conversations to other servers"),
-    "prices": UntrustedRule(False, "shows wrong costs"),
-    "windows": UntrustedRule(False, "truncates or compacts the history that the model receives"),
-    "request": UntrustedRule(False, "sends any field, such as tools on another server, and changes the cost"),
-    "models": UntrustedRule(False, "sends any field, such as tools on another server, and changes the cost"),
-    "limits": UntrustedRule(False, "lets a response use all memory and time of this machine, or ends each one early"),
-    "trusted": UntrustedRule(False, "a file cannot trust itself"),
-    "profile": UntrustedRule(False, "selects among the user's own profiles, with their store, tenant and servers"),
-}
-"""Every setting outside `profiles`. The same rules apply in each profile; a setting without a rule is ignored."""
-
-_WELL_KNOWN_MODEL = r"(openai|anthropic|azure|deepseek)/[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}"
-"""A model that an untrusted file may choose. No second slash: it is a name and never a path."""
 
 _MAX_LISTED_KEYS = 8
 _MAX_KEY_CHARS = 60
@@ -127,89 +91,6 @@ def escape_unprintable(text: str) -> str:
 
 def _shorten(text: str) -> str:
     return text if len(text) <= _MAX_KEY_CHARS else f"{text[:_MAX_KEY_CHARS]}…"
-
-
-# -- filter of untrusted settings -------------------------------------------------------------------
-
-
-class FilteredDocument(NamedTuple):
-    """The allowed part and the ignored settings of an untrusted document."""
-
-    allowed: Mapping[str, object]
-    ignored: tuple[Setting, ...]
-
-
-def filter_untrusted(document: Mapping[str, object], source: SettingSource) -> FilteredDocument:
-    """Return the settings that an untrusted file may set. An allowed setting with an invalid value is ignored too."""
-    own_names, ignored = _defined_names(document), list[Setting]()
-
-    def filter_table(key: SettingKey, table: Mapping[str, object]) -> dict[str, object]:
-        allowed: dict[str, object] = {}
-        for name, value in table.items():
-            if _is_allowed(name, value, own_names):
-                allowed[name] = value
-            elif key or name != "profiles":
-                ignored.extend(
-                    Setting(setting_key, setting_value, source)
-                    for setting_key, setting_value in iter_untrusted_settings((*key, name), value)
-                )
-        return allowed
-
-    allowed = filter_table((), document)
-    if "profiles" in document:
-        written_profiles = document["profiles"]
-        tables = _valid_profiles(document)
-        profiles = {name: filter_table(("profiles", name), table) for name, table in tables.items()}
-        allowed["profiles"] = {name: table for name, table in profiles.items() if table}
-        unusable: list[SettingKey] = [
-            ("profiles", name) for name, _ in _table_items(written_profiles) if name not in tables
-        ]
-        unusable += [] if isinstance(written_profiles, dict) else [("profiles",)]
-        ignored.extend(Setting(key, None, source) for key in unusable)
-    return FilteredDocument(allowed, tuple(ignored))
-
-
-def _valid_profiles(document: Mapping[str, object]) -> dict[str, dict[str, object]]:
-    """Return the profiles that have a valid name and are tables."""
-    profiles: dict[str, dict[str, object]] = {}
-    for name, table in _table_items(document.get("profiles")):
-        try:
-            check_profile_name(name)
-        except InvalidValue:
-            continue
-        if isinstance(table, dict):
-            profiles[name] = table
-    return profiles
-
-
-def _is_allowed(name: str, value: object, own_names: frozenset[str]) -> bool:
-    rule = UNTRUSTED_RULES.get(name)
-    if rule is None or not rule.allowed or name not in SETTINGS_SCHEMA:
-        return False
-    try:
-        checked = get_check((name,))(value)
-    except InvalidValue:
-        return False
-    return name != "model" or _is_well_known(str(checked), own_names)
-
-
-def _is_well_known(model: str, own_names: frozenset[str]) -> bool:
-    """Whether `model` is a model of a well-known provider that the file itself does not define."""
-    match = re.fullmatch(_WELL_KNOWN_MODEL, model)
-    return match is not None and match[1] not in own_names and model not in own_names
-
-
-def _defined_names(document: Mapping[str, object]) -> frozenset[str]:
-    """Return the names of all providers and aliases that a document defines."""
-    tables = [document, *(table for _, table in _table_items(document.get("profiles")) if isinstance(table, dict))]
-    return frozenset(
-        name for table in tables for kind in ("providers", "aliases") for name, _ in _table_items(table.get(kind))
-    )
-
-
-def _table_items(value: object) -> Iterator[tuple[str, object]]:
-    """Yield the items of a table; nothing for another value."""
-    return iter(value.items() if isinstance(value, dict) else ())
 
 
 # -- hosts ------------------------------------------------------------------------------------------

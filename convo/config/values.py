@@ -1,8 +1,8 @@
-"""Single values of settings: checks, secrets, durations and sources.
+"""Single values of settings: rows, checks, secrets, durations and sources.
 
-A check converts a raw value or raises `InvalidValue` with the end of a sentence; the caller adds the file and the key.
-No message repeats the rejected value: it may be a key in the wrong place. A `Secret` prints as stars; only `reveal()`
-returns its text.
+A `SettingRow` declares a setting. A check converts a raw value or raises `InvalidValue` with the end of a sentence; the
+caller adds the file and the key. No message repeats the rejected value: it may be a key in the wrong place. A `Secret`
+prints as stars; only `reveal()` returns its text.
 """
 
 import re
@@ -10,10 +10,12 @@ from collections.abc import Callable, Collection, Mapping
 from enum import IntEnum
 from pathlib import Path
 from sys import float_info
-from typing import NamedTuple, TypeAlias
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 ValueCheck: TypeAlias = Callable[[object], object]
+_T = TypeVar("_T")
 
 _PORT_COUNT = 65_536
 _DAY_S = 86_400
@@ -636,6 +638,89 @@ class Setting(NamedTuple):
 def format_setting_key(key: SettingKey) -> str:
     """Format a key as in TOML; names with other characters than letters, digits, _ and - are quoted."""
     return ".".join(name if name and _BARE_KEY_CHARS.issuperset(name) else f'"{name}"' for name in key)
+
+
+class SettingRow(NamedTuple):
+    """A setting. The schema of settings files, defaults, variables, options and the page of settings follow from it.
+
+    help:            the meaning, in Markdown
+    example:         the VALUE of `convo config set`; None if another example sets it
+    default_text:    the default in words; `convo config` does not list it
+    variable, flag:  the environment variable and the option that set it, too
+    """
+
+    check: ValueCheck
+    help: str
+    example: str | None = None
+    default_text: str = ""
+    variable: str = ""
+    flag: str = ""
+    default: object = None
+
+
+class KeyedTable(NamedTuple):
+    """A table with free names; `check_name` validates a name."""
+
+    check_name: Callable[[str], object]
+    schema: "SettingSchema"
+    default: Mapping[str, Any] = MappingProxyType({})
+
+
+class AtomicTable(NamedTuple):
+    """A table that is one value: layers override it as a whole.
+
+    example:  the shortest valid table, for hints
+    """
+
+    schema: "Mapping[str, SettingRow]"
+    parse: Callable[[Mapping[str, Any]], object]
+    example: str
+
+
+SettingSchema: TypeAlias = SettingRow | Mapping[str, "SettingSchema"] | KeyedTable | AtomicTable
+
+
+def setting(
+    default: _T,
+    check: ValueCheck,
+    help: str,  # noqa: A002  # the name in every library of this kind
+    example: str | None = None,
+    default_text: str = "",
+    *,
+    variable: str = "",
+    flag: str = "",
+) -> _T:
+    """Declare a setting in place of the default of a field: `port: int = setting(8788, check_port, ...)`."""
+    return cast(_T, SettingRow(check, help, example, default_text, variable, flag, default))
+
+
+def keyed_table(check_name: Callable[[str], object], schema: SettingSchema) -> Any:
+    """Declare a table with free names in place of the default of a field, which is an empty mapping."""
+    return KeyedTable(check_name, schema)
+
+
+REQUIRED: Any = None
+"""The default of a field that is always given."""
+
+SECTION_SCHEMAS: dict[type, dict[str, Any]] = {}
+"""The schema of each section, by the names of its fields."""
+
+
+def settings_section(section: type[_T]) -> type[_T]:
+    """Register the settings that the fields of a NamedTuple declare, and give the fields their defaults.
+
+    A row as the annotation, `Annotated[int, SettingRow(...)]`, needs 12 us a field when the module is imported.
+    """
+    fields: Any = section
+    schema = SECTION_SCHEMAS[section] = {}
+    for name, declared in fields._field_defaults.items():
+        if isinstance(declared, SettingRow | KeyedTable):
+            schema[name] = declared
+            fields._field_defaults[name] = declared.default
+        elif type(declared) in SECTION_SCHEMAS:
+            schema[name] = SECTION_SCHEMAS[type(declared)]
+    fields.__new__.__defaults__ = tuple(fields._field_defaults.values())
+    return section
 
 
 _VARIABLE_REFERENCE = r"(?a)\$(?:(?P<dollar>\$)|(?P<bare>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)\}|(?P<broken>\{))"

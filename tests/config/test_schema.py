@@ -6,17 +6,14 @@ from typing import Any
 import pytest
 
 from convo.config.schema import SETTINGS_SCHEMA
-from convo.config.values import Layer, format_setting_key, toml_type_name
+from convo.config.sections import Provider
+from convo.config.values import SECTION_SCHEMAS, Layer, format_setting_key, toml_type_name
 from convo.errors import InvalidSettings
-from convo.terminal.settings_views import settings_to_json
 from convo.usage.cost import Usage
 from tests.config.settings_inputs import make_settings
 
 NOT_A_VARIABLE = "must be the name of an environment variable; the value may be a key and is not shown"
-PROVIDER_KEYS = (
-    "api, base_url, key_env, token_env, owner, organisation, project, api_version, deployment, key_file, keyring,"
-    " extra_fields, hosted_tools, custom_tools, resend_fields, prefix_mismatch_behavior"
-)
+PROVIDER_KEYS = ", ".join(SECTION_SCHEMAS[Provider])
 NOT_EXTRA_FIELDS = (
     "must be an array with values among service_tier, prompt_cache_key, prompt_cache_retention, prompt_cache_options,"
     " safety_identifier, user, top_k, seed, stop, chat_template_kwargs"
@@ -330,48 +327,6 @@ def test_a_value_at_its_limit_is_accepted_and_the_next_one_is_refused(
     for value in refused:
         with pytest.raises(InvalidSettings, match=key):
             make_settings(user=f"{key} = {value}")
-
-
-def test_the_documented_defaults_apply_without_any_setting() -> None:
-    rows = settings_to_json(make_settings().entries)
-    found = {row["key"]: row["value"] for row in rows if row["key"].startswith(("serve.", "limits.", "compact"))}
-    megabyte, hour = 2**20, 60 * 60
-    assert found == {
-        "compact_at": 0.8,
-        "limits.answer_bytes": 256 * megabyte,
-        "limits.answer_events": 1e6,
-        "limits.answer_s": 6 * hour,
-        "limits.body_bytes": 32 * megabyte,
-        "limits.event_bytes": 8 * megabyte,
-        "limits.idle_s": 2 * hour,
-        "limits.output_bytes": 4 * megabyte,
-        "serve.files.fetch_s": 20,
-        "serve.files.fetch_urls": False,
-        "serve.files.max_file_bytes": 32 * megabyte,
-        "serve.files.max_files": 1000,
-        "serve.files.max_total_bytes": 1024 * megabyte,
-        "serve.grace_s": hour / 120,
-        "serve.host": "127.0.0.1",
-        "serve.keepalive_s": hour / 240,
-        "serve.limits.concurrent": 500,
-        "serve.limits.per_minute": 0,
-        "serve.limits.process_per_minute": 0,
-        "serve.limits.process_body_bytes": 128 * megabyte,
-        "serve.max_body_bytes": 32 * megabyte,
-        "serve.max_depth": 100,
-        "serve.max_header_bytes": megabyte / 16,
-        "serve.max_items": 1e4,
-        "serve.max_requests": 1e3,
-        "serve.mcp_urls": False,
-        "serve.port": 8788,
-        "serve.read_s": hour / 120,
-        "serve.reasoning_events": "openai",
-        "serve.record": False,
-        "serve.record_keys": [],
-        "serve.record_ttl_s": 7 * 24 * hour,
-        "serve.seal_key_env": "CONVO_SEAL_KEY",
-        "serve.write_s": hour / 60,
-    }
 
 
 ACCEPTED: dict[str, tuple[Any, ...]] = {

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from convo.config.schema import SETTINGS_SCHEMA
-from convo.config.trust import UNTRUSTED_RULES, ProjectNotice, filter_untrusted, is_loopback, is_remote_url
+from convo.config.schema import filter_untrusted
+from convo.config.trust import ProjectNotice, is_loopback, is_remote_url
 from convo.config.values import Layer, SettingSource, format_setting_key
 from convo.errors import InvalidSettings
 from tests.config.settings_inputs import WORK, make_settings
@@ -18,12 +18,6 @@ FILE = SettingSource(Layer.PROJECT, ".convo.toml", WORK)
 def ignored(text: str) -> list[str]:
     """Return the keys that are ignored in an untrusted file."""
     return [format_setting_key(one.key) for one in filter_untrusted(tomllib.loads(text), FILE).ignored]
-
-
-def test_every_setting_has_a_row_with_a_reason() -> None:
-    assert set(UNTRUSTED_RULES) == set(SETTINGS_SCHEMA) - {"profiles"}
-    assert all(rule.reason for rule in UNTRUSTED_RULES.values())
-    assert {name for name, rule in UNTRUSTED_RULES.items() if rule.allowed} == {"model", "editing", "answers"}
 
 
 @pytest.mark.parametrize(
