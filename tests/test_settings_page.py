@@ -11,7 +11,9 @@ import pytest
 from convo.config.editor import parse_setting_key
 from convo.config.paths import AppPaths
 from convo.config.values import AtomicTable, format_setting_key
+from convo.errors import InvalidSettings
 from tests.command_runner import ROOT, Convo
+from tests.config.settings_inputs import make_settings
 from tests.docs.settings import PAGE, example_key, page, walk_schema
 
 EXAMPLE = re.compile(r"^```sh\n(.*?)^```\n\n^```toml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -98,30 +100,48 @@ def test_every_table_of_the_page_has_an_example() -> None:
     assert len(EXAMPLES) == PAGE.read_text(encoding="utf-8").count("\n## ")
 
 
+ROWS = re.findall(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \| [^|]+ \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def values_at_the_limits(words: str) -> tuple[list[str], list[str]]:
+    """The values in TOML that the page names as limits, and the next ones, which are outside of them."""
+    if match := re.match(r"whole number, (\d+)(?: to (\d+)| or more)", words):
+        limits = [text for text in match.groups() if text]
+        return limits, [str(int(limits[0]) - 1), *(str(int(text) + 1) for text in limits[1:]), "1.5", "true"]
+    if match := re.match(r"number, 0 to (\d+)", words):
+        return ["0", match[1]], ["-0.1", f"{match[1]}.1", '"1"']
+    if words.startswith("number above 0"):
+        return ["0.001", "86400"], ["0", "86401", "nan", "true"]
+    if words == "`true` or `false`":
+        return ["true", "false"], ["1", '"true"']
+    choices = re.findall("`([^`]+)`", words) if words.startswith("text: `") else []
+    return [f'"{word}"' for word in choices], ['"zzz"', "1"] if choices else []
+
+
 LIMITS = [
-    ("serve.port", "65535", "65536"),
-    ("limits.idle_s", "86400", "86401"),
-    ("serve.max_depth", "500", "501"),
-    ("tenant", "a" * 64, "a" * 65),
-    ("compact_at", "2", "1.5"),
-    ('prices."a/b"', "{ input = 0, output = 0 }", "{ input = -1, output = 0 }"),
-    ("trusted", '["~/x"]', '["x"]'),
-    ("state_storage", '{ type = "sqlite", ttl = "30d" }', '{ type = "sqlite", ttl = "30" }'),
+    (name, *values_at_the_limits(words))
+    for name, words in ((parse_setting_key(example_key(key)), words) for key, words, _ in ROWS)
+    if name[0] not in ("state_storage", "prices", "windows", "mcp")  # tables that are one value
 ]
 
 
-@pytest.mark.parametrize(("key", "accepted", "refused"), LIMITS, ids=[key for key, _, _ in LIMITS])
-def test_the_limits_that_the_page_names_are_those_of_the_loader(
-    key: str, accepted: str, refused: str, convo: Convo
+@pytest.mark.parametrize(("name", "accepted", "refused"), LIMITS, ids=[".".join(name) for name, _, _ in LIMITS])
+def test_values_at_the_limits_of_the_page_are_accepted_and_the_next_ones_are_refused(
+    name: tuple[str, ...], accepted: list[str], refused: list[str]
 ) -> None:
-    assert convo("config", "set", key, accepted).exit == 0
-    assert convo("config", "set", key, refused).exit == 2
+    key = format_setting_key(name)
+    provider = "" if name[-1] == "api" else 'providers.mine.api = "chat"\n'
+    for text in accepted:
+        make_settings(user=f"{provider}{key} = {text}")
+    for text in refused:
+        with pytest.raises(InvalidSettings, match=re.escape(f"'{key}' must be ")):
+            make_settings(user=f"{provider}{key} = {text}")
 
 
 def test_the_defaults_of_the_page_are_those_of_the_program(convo: Convo) -> None:
-    row = r"^\| `([a-z_.]+)` \| [^|]+ \| `([^`]+)`(?: \([^)]+\))? \| [^|]+ \|$"
-    page_rows = re.findall(row, PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    defaults = {key: tomllib.loads(f"value = {text}")["value"] for key, text in page_rows}
+    values = {key: match[1] for key, _, default in ROWS if (match := re.match(r"`([^`]+)`(?: \(|$)", default))}
+    defaults = {key: tomllib.loads(f"value = {values[key]}")["value"] for key in values if key == key.lower()}
     found = {entry["key"]: entry["value"] for entry in convo("config", "--json").json() if entry["layer"] == "default"}
-    assert defaults
-    assert {key: found.get(key) for key in defaults} == defaults
+    assert {key: found[key] for key in found if not key.startswith("providers.")} == defaults | {
+        key: found[key] for key in ("model", "state_storage")
+    }
