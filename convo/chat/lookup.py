@@ -10,7 +10,7 @@ Lists read no history: the store counts.
 import os
 from collections.abc import Awaitable, Sequence
 from shlex import quote
-from typing import NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 from convo.config.values import find_closest_word
 from convo.errors import AmbiguousHandle, DamagedRow, InvalidUsage, ItemDeleted, NotFound
@@ -18,7 +18,6 @@ from convo.history.accumulator import ResponseAccumulator
 from convo.history.items import (
     MAX_TITLE_ITEMS,
     Item,
-    Json,
     conversation_title,
     is_assistant_message,
     is_client_output,
@@ -26,9 +25,10 @@ from convo.history.items import (
     item_type,
     typed_text,
 )
-from convo.history.records import RECORDED_SESSION_PREFIX, RECORDING_PARAMETER, SCRATCH_PREFIX, Link, Session
+from convo.history.records import RECORDED_SESSION_PREFIX, RECORDING_PARAMETER, SCRATCH_PREFIX, Link, Session, Strategy
 from convo.history.request_body import API_PATHS, SentBody, join_request_body
 from convo.history.tree import Key, root_key
+from convo.report import Count, Wire
 from convo.stores.base import HandleMatch, Store
 from convo.strategies.selection import check_handle, owner_of_handle, parse_turn_handle
 from convo.strategies.strategy import STRATEGIES
@@ -335,27 +335,55 @@ async def load_unconfirmed_items(store: Store, session: Session) -> tuple[Item, 
     return tuple(node.item for node in path.after(session.confirmed_head))
 
 
-def session_summary_to_json(summary: SessionSummary) -> dict[str, Json]:
-    """Return a session's record as JSON."""
+class SessionReport(NamedTuple):
+    """The record of a session.
+
+    strategy:           the owner of the state
+    head:               key of the head: the node of the last item
+    confirmed_head:     key of the last node that the owner confirmed
+    unconfirmed_count:  number of items that the owner has not confirmed
+    created_at:         seconds since 1970
+    used_at:            seconds since 1970
+    """
+
+    id: str
+    name: str
+    strategy: Strategy
+    handle: str | None
+    endpoint: str
+    model: str
+    head: Key
+    confirmed_head: Annotated[Key, Wire("mark")]
+    item_count: Annotated[Count, Wire("items")]
+    unconfirmed_count: Annotated[Count, Wire("unacknowledged")]
+    turn_count: Annotated[Count, Wire("turns")]
+    response_id: str | None
+    instructions: str | None
+    created_at: float
+    used_at: float
+    first_words: str | None
+
+
+def build_session_report(summary: SessionSummary) -> SessionReport:
     session = summary.session
-    return {
-        "id": session.id,
-        "name": session.name,
-        "strategy": str(session.strategy),
-        "handle": session.handle,
-        "endpoint": str(session.scope),
-        "model": session.model,
-        "head": session.head,
-        "mark": session.confirmed_head,
-        "items": summary.item_count,
-        "unacknowledged": summary.unconfirmed_count,
-        "turns": summary.turn_count,
-        "response_id": session.link_id,
-        "instructions": session.instructions,
-        "created_at": session.created_at,
-        "used_at": session.used_at,
-        "first_words": summary.first_words,
-    }
+    return SessionReport(
+        session.id,
+        session.name,
+        session.strategy,
+        session.handle,
+        str(session.scope),
+        session.model,
+        session.head,
+        session.confirmed_head,
+        summary.item_count,
+        summary.unconfirmed_count,
+        summary.turn_count,
+        session.link_id,
+        session.instructions,
+        session.created_at,
+        session.used_at,
+        summary.first_words,
+    )
 
 
 class UnrecordedConversation(NamedTuple):
@@ -367,7 +395,7 @@ class UnrecordedConversation(NamedTuple):
     first_words:  the title of a conversation; for a chain, whose branches differ at the end, its last input
     """
 
-    handle: str
+    handle: Annotated[str, Wire("id")]
     strategy: str
     status: str
     used_at: float
@@ -443,23 +471,3 @@ async def _list_conversations(
             title = await _load_title(store, conversation.head)
             unrecorded.append(UnrecordedConversation(match.id, "conversation", status, used_at, title))
     return unrecorded
-
-
-def store_listing_to_json(listing: StoreListing) -> dict[str, Json]:
-    """Return the object for the inspector page; sessions as in `convo sessions --json`."""
-    others = [
-        {
-            "id": other.handle,
-            "name": other.handle,
-            "strategy": other.strategy,
-            "status": other.status,
-            "used_at": other.used_at,
-            "first_words": other.first_words,
-        }
-        for other in listing.unrecorded
-    ]
-    return {
-        "sessions": [session_summary_to_json(summary) for summary in listing.sessions],
-        "others": others,
-        "more": listing.has_more,
-    }

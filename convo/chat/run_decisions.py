@@ -12,9 +12,10 @@ decisions on one call the first that is committed counts, and a run that was res
 import json
 from collections.abc import Sequence
 from hashlib import sha256
+from typing import Literal, NamedTuple
 
 from convo.errors import AlreadyDecided, Conflict, ConvoError, NotFound
-from convo.history.items import Json
+from convo.report import to_json
 from convo.runs.state import ApprovalDecided, ToolOutputSupplied
 from convo.runs.stored_approvals import (
     PendingApproval,
@@ -91,7 +92,8 @@ async def check_calls_unchanged(
 
 
 def make_already_decided_error(decision: ApprovalDecision) -> AlreadyDecided:
-    return AlreadyDecided(f"{decision.call_id} was already {describe_decision(decision)}", decision_to_json(decision))
+    message = f"{decision.call_id} was already {describe_decision(decision)}"
+    return AlreadyDecided(message, to_json(build_decision_report(decision)))
 
 
 def make_run_continued_error(run_id: str) -> Conflict:
@@ -197,19 +199,44 @@ def hash_pending_call(call: PendingApproval) -> str:
     return f"sha256:{sha256(parts.encode()).hexdigest()}"
 
 
-def decision_to_json(decision: ApprovalDecision) -> dict[str, Json]:
-    """Return the JSON object of a logged decision; `decided_at` is in seconds since 1970."""
-    return {
-        "run": decision.run_id,
-        "call_id": decision.call_id,
-        "agent": decision.agent,
-        "tool_name": decision.tool,
-        "arguments": decision.arguments,
-        "arguments_digest": hash_arguments(decision.arguments),
-        "decision": "approve" if decision.approved else "reject",
-        "always": decision.is_sticky,
-        "reason": decision.reason,
-        "decided_at": decision.decided_at,
-        "decided_by": decision.decided_by,
-        "source": decision.source,
-    }
+class DecisionReport(NamedTuple):
+    """A logged decision on a call of an agent run.
+
+    arguments:         as decided: as written by the model, or as edited
+    arguments_digest:  sha256: and 64 hex digits
+    always:            whether it holds for every later call of the tool in the run
+    reason:            of a rejection, for the model
+    decided_at:        seconds since 1970
+    decided_by:        name of the API key; null for a process with access to the store
+    source:            page: the inspector page; command: convo approvals; run: the process of the run, such as a chat
+    """
+
+    run: str
+    call_id: str
+    agent: str
+    tool_name: str
+    arguments: str
+    arguments_digest: str
+    decision: Literal["approve", "reject"]
+    always: bool
+    reason: str | None
+    decided_at: float
+    decided_by: str | None
+    source: str
+
+
+def build_decision_report(decision: ApprovalDecision) -> DecisionReport:
+    return DecisionReport(
+        decision.run_id,
+        decision.call_id,
+        decision.agent,
+        decision.tool,
+        decision.arguments,
+        hash_arguments(decision.arguments),
+        "approve" if decision.approved else "reject",
+        decision.is_sticky,
+        decision.reason,
+        decision.decided_at,
+        decision.decided_by,
+        decision.source,
+    )

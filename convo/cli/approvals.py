@@ -9,17 +9,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 from convo.agent_runner.persistence import AGENTS_SOURCE_KEY, OrphanedRun, list_orphaned_runs, load_run_row
 from convo.chat.lookup import read_or_report
-from convo.chat.run_decisions import decision_to_json, save_decisions
+from convo.chat.run_decisions import build_decision_report, save_decisions
 from convo.cli.decision_flags import ALL_CALLS_WORD, format_decision, format_unchanged_decision
 from convo.cli.deps import open_configured_store, read_from_store
 from convo.cli.output import print_json, print_line
 from convo.config.loader import load_settings
 from convo.errors import AmbiguousHandle, DamagedRow, InvalidRunState, NotFound, UnknownSchema
-from convo.history.items import Json
+from convo.report import Wire
 from convo.runs.state import ApprovalDecided
 from convo.runs.stored_approvals import (
     PendingApproval,
@@ -96,8 +96,8 @@ def print_pending_calls(config: ConfigPath, *, as_json: bool) -> int:
 
     (paused_runs, unreadable), orphaned = read_from_store(load_settings(config), read)
     if as_json:
-        records = [record for run, paused in paused_runs for record in _pending_calls_to_json(run, paused)]
-        print_json(records + [record for orphan in orphaned for record in _orphaned_calls_to_json(orphan)])
+        reports = [report for run, paused in paused_runs for report in _report_pending_calls(run, paused)]
+        print_json(reports + [report for orphan in orphaned for report in _report_orphaned_calls(orphan)])
     elif paused_runs:
         print_line(_render_paused_and_decided_runs(paused_runs, detect_display(sys.stdout, os.environ)))
     elif not orphaned and not unreadable:
@@ -132,7 +132,7 @@ def print_call_details(config: ConfigPath, selectors: Sequence[str], run: str | 
     if as_json:
         print_json(
             [
-                _pending_call_to_json(selected_call.run, paused_by_id[selected_call.run.id], selected_call.call)
+                _report_pending_call(selected_call.run, paused_by_id[selected_call.run.id], selected_call.call)
                 for selected_call in selected
             ]
         )
@@ -162,7 +162,7 @@ def print_decision_log(config: ConfigPath, run: str | None, *, as_json: bool) ->
 
     decisions = read_from_store(load_settings(config), read)
     if as_json:
-        print_json([decision_to_json(decision) for decision in decisions])
+        print_json(map(build_decision_report, decisions))
     elif decisions:
         print_line(render_decision_log(decisions, detect_display(sys.stdout, os.environ)))
     else:
@@ -194,7 +194,7 @@ async def decide_calls(
             if pair[0].id in {selected_call.run.id for selected_call in selected}
         ]
     if as_json:
-        print_json([record for run, paused in remaining for record in _pending_calls_to_json(run, paused)])
+        print_json([report for run, paused in remaining for report in _report_pending_calls(run, paused)])
     else:
         _report_decisions(selected, remaining, decision)
     for note in _iter_unchanged_decision_notes(selectors, paused_runs, selected, decision):
@@ -320,33 +320,55 @@ def _match_calls(
 # -- output ---------------------------------------------------------------------------------
 
 
-def _pending_calls_to_json(run: AgentRun, paused_run: PausedRun) -> list[dict[str, Json]]:
-    return [_pending_call_to_json(run, paused_run, call) for call in paused_run.calls]
+class PendingCallReport(NamedTuple):
+    """A pending call.
+
+    arguments:       as written by the model
+    is_unknown:      whether the call was started and its outcome is unknown
+    since:           time at which the run paused or was interrupted, in seconds since 1970
+    waits_s:         seconds for which the call has been pending
+    is_interrupted:  whether its run was interrupted because its process ended: the call can be decided on after convo
+                     resume has continued the run. Only the list has such calls
+    """
+
+    run: str
+    session: str
+    session_id: str
+    call_id: str
+    tool_name: str
+    arguments: str
+    agent: str
+    is_unknown: Annotated[bool, Wire("unknown")]
+    since: float
+    waits_s: float
+    is_interrupted: Annotated[bool, Wire("left")] = False
 
 
-def _orphaned_calls_to_json(orphaned_run: OrphanedRun) -> list[dict[str, Json]]:
+def _report_pending_calls(run: AgentRun, paused_run: PausedRun) -> list[PendingCallReport]:
+    return [_report_pending_call(run, paused_run, call) for call in paused_run.calls]
+
+
+def _report_orphaned_calls(orphaned_run: OrphanedRun) -> list[PendingCallReport]:
     """Return the calls of an interrupted run, as they will be pending once it is resumed."""
     paused = PausedRun(
         orphaned_run.run.id, orphaned_run.session.name, _waiting_time_s(orphaned_run.run), orphaned_run.calls
     )
-    return [{**record, "left": True} for record in _pending_calls_to_json(orphaned_run.run, paused)]
+    return [report._replace(is_interrupted=True) for report in _report_pending_calls(orphaned_run.run, paused)]
 
 
-def _pending_call_to_json(run: AgentRun, paused_run: PausedRun, call: PendingApproval) -> dict[str, Json]:
-    """Return one pending call; `waits_s` is in seconds."""
-    return {
-        "run": run.id,
-        "session": paused_run.session_name,
-        "session_id": run.session_id,
-        "call_id": call.call_id,
-        "tool_name": call.tool,
-        "arguments": call.arguments,
-        "agent": call.agent,
-        "unknown": call.outcome_unknown,
-        "since": run.changed_at,
-        "waits_s": round(paused_run.paused_s, 1),
-        "left": False,
-    }
+def _report_pending_call(run: AgentRun, paused_run: PausedRun, call: PendingApproval) -> PendingCallReport:
+    return PendingCallReport(
+        run.id,
+        paused_run.session_name,
+        run.session_id,
+        call.call_id,
+        call.tool,
+        call.arguments,
+        call.agent,
+        call.outcome_unknown,
+        run.changed_at,
+        round(paused_run.paused_s, 1),
+    )
 
 
 def _report_decisions(

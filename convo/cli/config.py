@@ -81,10 +81,10 @@ from convo.config.values import (
 from convo.errors import InvalidSettings, InvalidUsage, NotFound, StoreFault, Unreadable
 from convo.terminal.settings_views import (
     KeyLocation,
+    build_setting_reports,
     format_setting_value,
     render_key_locations,
     render_settings,
-    settings_to_json,
 )
 from convo.terminal.terminal import detect_display
 
@@ -120,7 +120,7 @@ def print_settings(config: Path | None, key_filter: str | None, *, as_json: bool
     if not entries and not ignored:
         raise _make_missing_value_error(key)
     if as_json:
-        print_json(settings_to_json(entries, ignored))
+        print_json(build_setting_reports(entries, ignored))
     else:
         print_line(render_settings(entries, detect_display(sys.stdout, os.environ), ignored))
 
@@ -472,7 +472,7 @@ def print_key_locations(config: Path | None, name: str | None, *, as_json: bool)
     keyring = find_keyring()
     locations = [_locate_key(provider, keyring) for provider in providers]
     if as_json:
-        print_json([location._asdict() for location in locations])
+        print_json(locations)
     else:
         print_line(render_key_locations(locations, detect_display(sys.stdout, os.environ)))
 

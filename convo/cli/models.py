@@ -7,14 +7,14 @@ with --ask.
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from convo.chat.endpoint_factory import open_catalogue
-from convo.cli.output import print_json, print_line, print_notice
+from convo.cli.output import ErrorReport, print_json, print_line, print_notice
 from convo.cli.progress import show_progress
 from convo.config.credentials import find_provider_key, load_provider_token
 from convo.config.loader import choose_model, load_settings
@@ -22,12 +22,13 @@ from convo.config.model_lists import make_model_lists, save_model_lists, save_re
 from convo.config.sections import Provider, is_keyless
 from convo.config.settings import BUILT_IN_MODEL, Settings, resolve_model
 from convo.errors import ConvoError, EndpointFault, InvalidSettings, KeyRefused, ModelMissing
-from convo.history.items import Json
 from convo.models.base import ModelLister, fetch_models
 from convo.models.factory import find_built_in_weights, get_built_in_weights, pull_built_in_weights
+from convo.report import OPTIONAL, Count, Wire
 from convo.runtime import SystemClock
 from convo.terminal.settings_views import (
     BuiltInModel,
+    KeyStatus,
     ProviderStatus,
     format_megabytes,
     is_typable_model_name,
@@ -35,7 +36,7 @@ from convo.terminal.settings_views import (
     render_models,
 )
 from convo.terminal.terminal import detect_display, escape_control_chars
-from convo.usage.model_info import find_listed_shutdown, find_shutdown
+from convo.usage.model_info import Shutdown, find_listed_shutdown, find_shutdown
 
 if TYPE_CHECKING:
     from convo.models.server_search import LocalServer
@@ -54,7 +55,7 @@ def print_models(config: Path | None, *, ask_servers: bool, as_json: bool) -> No
     settings = settings._replace(model_lists={**settings.model_lists, **make_model_lists(lists)})
     built_in = _find_built_in_model(settings.paths.weights)
     if as_json:
-        print_json(_models_to_json(settings, built_in, entries))
+        print_json(_build_models_report(settings, built_in, entries))
         return
     print_line(render_models(settings, built_in, entries, detect_display(sys.stdout, os.environ), SystemClock().now()))
     sys.stdout.flush()
@@ -83,7 +84,7 @@ def print_local_servers(config: Path | None, *, as_json: bool) -> None:
     for server in servers:
         save_reported_windows(settings.paths, server.base_url, server.windows)
     if as_json:
-        print_json([_local_server_to_json(server) for server in servers])
+        print_json([_build_local_server_report(server) for server in servers])
         return
     if not servers:
         ports = ", ".join(f"{kind.name} ({kind.port})" for kind in kinds if kind.base_url is None)
@@ -98,11 +99,6 @@ def print_local_servers(config: Path | None, *, as_json: bool) -> None:
         print_notice(f"to use it: convo config set {key}.api chat && convo config set {key}.base_url {server.base_url}")
     if model := next(filter(is_typable_model_name, server.windows), None):
         print_notice(f"to chat: convo chat -m {quote(f'{server.kind.provider}/{model}')}")
-
-
-def _local_server_to_json(server: "LocalServer") -> dict[str, Json]:
-    models = [{"model": name, "context": window} for name, window in server.windows.items()]
-    return {"server": server.kind.name, "provider": server.kind.provider, "base_url": server.base_url, "models": models}
 
 
 def _open_provider_entry(settings: Settings, provider: Provider) -> tuple[ProviderStatus, ModelLister | None]:
@@ -170,55 +166,149 @@ def _find_built_in_model(weights_dir: Path) -> BuiltInModel:
 # -- JSON -----------------------------------------------------------------------------------
 
 
-def _models_to_json(settings: Settings, built_in: BuiltInModel, entries: Sequence[ProviderStatus]) -> dict[str, Json]:
+class DefaultModelReport(NamedTuple):
+    """The model that is used when none is named.
+
+    model:  provider/model; null where `written` names none
+    """
+
+    model: str | None
+    written: str
+    origin: str
+    error: ErrorReport | None
+    shutdown: Annotated[Shutdown | None, OPTIONAL]
+
+
+class BuiltInModelReport(NamedTuple):
+    """The built-in model.
+
+    size:  bytes
+    """
+
+    model: str
+    installed: bool
+    path: str | None
+    size: Count
+
+
+class ProviderReport(NamedTuple):
+    """A provider.
+
+    key_env:         environment variable of the key, never the key
+    key_location:    a variable, a file or the keyring; null if it is not set
+    is_ready:        whether the provider is ready for a chat
+    models:          with --ask: models of its server; null if the server was not asked
+    shutdown_dates:  with --ask: the dates from which models are not served, by name; those of the server, else those
+                     that convo knows
+    """
+
+    name: str
+    api: str
+    endpoint: Literal["remote", "embedded"]
+    base_url: str | None
+    key_status: Annotated[KeyStatus, Wire("key")]
+    key_env: str | None
+    key_location: Annotated[str | None, Wire("key_place")]
+    is_ready: Annotated[bool, Wire("set_up")]
+    error: ErrorReport | None
+    models: Sequence[str] | None
+    shutdown_dates: Annotated[Mapping[str, str], OPTIONAL]
+
+
+class ModelsReport(NamedTuple):
+    """The models and providers of the settings."""
+
+    default: DefaultModelReport
+    built_in: BuiltInModelReport
+    aliases: Mapping[str, str]
+    providers: Sequence[ProviderReport]
+
+
+class LocalModelReport(NamedTuple):
+    """A model of a local server; `context` is its context window in tokens, null if unknown."""
+
+    model: str
+    context: Count | None
+
+
+class LocalServerReport(NamedTuple):
+    """With --local: a model server on this machine.
+
+    provider:  name of its provider in the settings
+    """
+
+    server: str
+    provider: str
+    base_url: str
+    models: Sequence[LocalModelReport]
+
+
+class PulledModelReport(NamedTuple):
+    """The built-in model.
+
+    size:        bytes
+    is_fetched:  false if it was already installed
+    """
+
+    model: str
+    path: str
+    size: Count
+    is_fetched: Annotated[bool, Wire("fetched")]
+
+
+def _build_local_server_report(server: "LocalServer") -> LocalServerReport:
+    models = [LocalModelReport(name, window) for name, window in server.windows.items()]
+    return LocalServerReport(server.kind.name, server.kind.provider, server.base_url, models)
+
+
+def _build_models_report(settings: Settings, built_in: BuiltInModel, entries: Sequence[ProviderStatus]) -> ModelsReport:
     path = None if built_in.path is None else str(built_in.path)
-    return {
-        "default": _default_model_to_json(settings),
-        "built_in": {"model": built_in.model, "installed": path is not None, "path": path, "size": built_in.size_bytes},
-        "aliases": dict(settings.aliases),
-        "providers": [_entry_to_json(entry) for entry in entries],
-    }
+    return ModelsReport(
+        _build_default_model_report(settings),
+        BuiltInModelReport(built_in.model, path is not None, path, built_in.size_bytes),
+        settings.aliases,
+        [_build_provider_report(entry) for entry in entries],
+    )
 
 
-def _default_model_to_json(settings: Settings) -> dict[str, Json]:
-    """Return the model that is used when none is named; `model` is null where `written` names none."""
+def _build_default_model_report(settings: Settings) -> DefaultModelReport:
     name, error = None, None
     try:
         name = resolve_model(settings, None, "model").name
     except InvalidSettings as exc:
-        error = _error_to_json(exc)
-    return {
-        "model": name and str(name),
-        "written": settings.model,
-        "origin": str(settings.get_source("model")),
-        "error": error,
-        "shutdown": find_listed_shutdown(name, settings) if name else None,
-    }
+        error = _report_error(exc)
+    return DefaultModelReport(
+        name and str(name),
+        settings.model,
+        str(settings.get_source("model")),
+        error,
+        find_listed_shutdown(name, settings) if name else None,
+    )
 
 
-def _entry_to_json(entry: ProviderStatus) -> dict[str, Json]:
+def _build_provider_report(entry: ProviderStatus) -> ProviderReport:
     provider, error = entry.provider, entry.setup_error or entry.list_error
-    return {
-        "name": provider.name,
-        "api": provider.api,
-        "endpoint": provider.endpoint,
-        "base_url": provider.base_url,
-        "key": entry.key_status,
-        "key_env": entry.variable,
-        "key_place": entry.key_location,
-        "set_up": entry.setup_error is None,
-        "error": _error_to_json(error) if error else None,
-        "models": None if entry.models is None else list(entry.models),
-        "shutdown_dates": {
+    return ProviderReport(
+        provider.name,
+        provider.api,
+        provider.endpoint,
+        provider.base_url,
+        entry.key_status,
+        entry.variable,
+        entry.key_location,
+        entry.setup_error is None,
+        _report_error(error) if error else None,
+        None if entry.models is None else list(entry.models),
+        {
             name: shutdown.date
             for name, date in (entry.models or {}).items()
             if (shutdown := find_shutdown(f"{provider.name}/{name}", date))
         },
-    }
+    )
 
 
-def _error_to_json(error: ConvoError) -> dict[str, Json]:
-    return {"code": error.code, "message": error.message, "hint": error.hint}
+def _report_error(error: ConvoError) -> ErrorReport:
+    return ErrorReport(error.code, error.message, error.hint)
 
 
 def run_models_pull(config: Path | None, *, as_json: bool) -> None:
@@ -240,13 +330,7 @@ def run_models_pull(config: Path | None, *, as_json: bool) -> None:
     with show_progress("downloading", settings) as report:
         path = pull_built_in_weights(settings.paths.weights, report_received)
     if as_json:
-        result = {
-            "model": BUILT_IN_MODEL,
-            "path": str(path),
-            "size": weights.size_bytes,
-            "fetched": is_downloaded,
-        }
-        print_json(result)
+        print_json(PulledModelReport(BUILT_IN_MODEL, str(path), weights.size_bytes, is_downloaded))
     else:
         status = "installed" if is_downloaded else "is already installed"
         print_line(escape_control_chars(f"{BUILT_IN_MODEL} {status}: {path} ({format_megabytes(weights.size_bytes)})"))

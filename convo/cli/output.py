@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from typer import Abort, TyperException
 
@@ -23,7 +23,7 @@ from convo.cli.progress import hide_progress
 from convo.config.values import MAX_SECRET_CHARS, redact_secrets
 from convo.errors import ConvoError
 from convo.history.items import Json
-from convo.report import to_json
+from convo.report import OMITTED, to_json
 from convo.terminal.terminal import detect_display, escape_control_chars, wrap_sentence
 
 
@@ -31,6 +31,31 @@ def print_line(text: str) -> None:
     """Print the answer, or a line of it, without escaping."""
     with hide_progress():
         sys.stdout.write(text + "\n")
+
+
+class ErrorReport(NamedTuple):
+    """An error.
+
+    code:     stable code, for programs
+    message:  error message
+    hint:     the suggested next step, or empty
+    """
+
+    code: str
+    message: str
+    hint: str
+
+
+class FailureReport(NamedTuple):
+    """Printed on stdout in place of the result; the exit code depends on the error.
+
+    handle:  the handle that could not be read, of several of convo lint
+    name:    the conversation that could not be read, of several in a file of convo import
+    """
+
+    handle: Annotated[str | None, OMITTED]
+    name: Annotated[str | None, OMITTED]
+    error: ErrorReport
 
 
 def print_json(report: object) -> None:
@@ -124,15 +149,15 @@ MAX_FAILURE_CHARS = 4000
 """The most characters of an error message or hint that are printed."""
 
 
-def print_failure(failure: CommandFailure, *, as_json: bool, **subject: str) -> int:
+def print_failure(failure: CommandFailure, *, as_json: bool, handle: str = "", name: str = "") -> int:
     """Print `failure` once, on stdout as JSON or on stderr as text, and return the exit code.
 
-    subject:  members of the JSON object before `error`: the one of several inputs that failed
+    handle, name:  the one of several inputs that failed; only JSON has it
     """
     message, hint = _redact_failure_text(failure.message), _redact_failure_text(failure.hint)
     if as_json:
-        fields = {"code": failure.code, "message": message or failure.code, "hint": hint}
-        print_json({**{name: _redact_failure_text(text) for name, text in subject.items()}, "error": fields})
+        error = ErrorReport(failure.code, message or failure.code, hint)
+        print_json(FailureReport(_redact_failure_text(handle), _redact_failure_text(name), error))
     elif message:
         from convo.terminal.statuses import format_failure
 

@@ -7,25 +7,26 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 
 from typer import Exit
 
 from convo.chat.lookup import (
     SessionSummary,
+    build_session_report,
     get_other_clients_hint,
     load_session_summary,
     load_unconfirmed_items,
     read_or_report,
-    session_summary_to_json,
 )
 from convo.cli.deps import open_configured_store, read_from_store
 from convo.cli.output import print_json, print_line, print_notice
 from convo.config.loader import load_settings
 from convo.errors import InvalidUsage
-from convo.history.items import Item, Json
+from convo.history.items import Item
 from convo.history.records import Session
 from convo.history.tree import Key
+from convo.report import Count, Wire
 from convo.runtime import SystemClock
 from convo.stores.base import SearchHit, Store
 from convo.terminal import list_views
@@ -41,6 +42,23 @@ ConfigPath: TypeAlias = Path | None
 """A settings file of the user."""
 
 NO_LIMIT = 1_000_000
+
+
+class SearchHitReport(NamedTuple):
+    """An item that a search found.
+
+    item_number:  position of the item
+    item_count:   number of items of the session; null if the item is on another branch
+    author:       role of the message, or type of the item
+    """
+
+    session: str
+    session_id: str
+    key: Key
+    item_number: Annotated[Count, Wire("at")]
+    item_count: Annotated[int | None, Wire("of")]
+    author: Annotated[str, Wire("by")]
+    snippet: str
 
 
 def print_sessions(config: ConfigPath, limit: int, *, as_json: bool) -> None:
@@ -62,7 +80,7 @@ def print_sessions(config: ConfigPath, limit: int, *, as_json: bool) -> None:
     settings = load_settings(config)
     summaries, has_more, hint = read_from_store(settings, read)
     if as_json:
-        print_json([session_summary_to_json(summary) for summary in summaries])
+        print_json(map(build_session_report, summaries))
     elif summaries:
         print_line(list_views.render_session_list(summaries, display, SystemClock().now(), open_runs, last_statuses))
     else:
@@ -112,7 +130,7 @@ def print_session(config: ConfigPath, handle: str, *, as_json: bool) -> None:
 
     summary, unconfirmed, run = read_from_store(load_settings(config), read)
     if as_json:
-        print_json(session_summary_to_json(summary))
+        print_json(build_session_report(summary))
     else:
         print_line(list_views.render_session(summary, unconfirmed, detect_display(sys.stdout, os.environ), run))
 
@@ -127,7 +145,7 @@ def print_search_hits(config: ConfigPath, query: str, limit: int, *, as_json: bo
 
     results = read_from_store(load_settings(config), search)
     if as_json:
-        print_json([_search_hit_to_json(hit, result) for hit, result in results])
+        print_json([_build_hit_report(hit, result) for hit, result in results])
     elif results:
         found: dict[Key, list[list_views.SearchResult]] = {}
         for hit, result in results:  # a fork has the items of the session that it came from
@@ -210,14 +228,6 @@ async def _locate_hit(store: Store, hit: SearchHit, query: str) -> list_views.Se
     )
 
 
-def _search_hit_to_json(hit: SearchHit, result: list_views.SearchResult) -> dict[str, Json]:
-    """Return a search hit for a program; `of` is null for an item that is not on the session's path."""
-    return {
-        "session": hit.session.name,
-        "session_id": hit.session.id,
-        "key": hit.key,
-        "at": result.item_number,
-        "of": result.item_count,
-        "by": result.author,
-        "snippet": result.snippet,
-    }
+def _build_hit_report(hit: SearchHit, result: list_views.SearchResult) -> SearchHitReport:
+    place = result.item_number, result.item_count, result.author, result.snippet
+    return SearchHitReport(hit.session.name, hit.session.id, hit.key, *place)

@@ -2,7 +2,9 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from convo.cli.output import print_json, print_line, print_notice
 from convo.config.paths import AppPaths
@@ -15,7 +17,6 @@ from convo.config.templates import (
     read_template,
 )
 from convo.errors import ConvoError
-from convo.history.items import Json
 from convo.terminal.terminal import Column, detect_display, escape_control_chars, render_table
 
 
@@ -29,7 +30,7 @@ def print_templates(*, as_json: bool) -> None:
     folder = get_templates_folder()
     entries = [(name, _load_or_error(folder, name)) for name in list_template_names(folder)]
     if as_json:
-        print_json([_template_to_json(folder, name, entry) for name, entry in entries])
+        print_json([_build_template_report(folder, name, entry) for name, entry in entries])
     elif entries:
         columns = [
             Column("template", [name for name, _ in entries], style="id"),
@@ -73,16 +74,36 @@ def _format_first_line(entry: Template | ConvoError) -> str:
     return escape_control_chars(text.strip().partition("\n")[0])
 
 
-def _template_to_json(folder: Path, name: str, entry: Template | ConvoError) -> dict[str, Json]:
+class VariableReport(NamedTuple):
+    """A variable of a template.
+
+    default:  null: --var has to set the variable
+    """
+
+    name: str
+    default: str | None
+
+
+class TemplateReport(NamedTuple):
+    """A template.
+
+    model:       model of the template, or null for the default model
+    variables:   variables in the order of their use, without $input
+    uses_input:  whether the template contains $input and needs a message; null for an invalid file
+    error:       why the file is not a template, or null
+    """
+
+    name: str
+    path: str
+    model: str | None = None
+    variables: Sequence[VariableReport] = ()
+    uses_input: bool | None = None
+    error: str | None = None
+
+
+def _build_template_report(folder: Path, name: str, entry: Template | ConvoError) -> TemplateReport:
     path = str(get_template_path(folder, name))
     if isinstance(entry, ConvoError):
-        return {"name": name, "path": path, "model": None, "variables": [], "uses_input": None, "error": entry.message}
-    variables = [{"name": variable, "default": entry.defaults.get(variable)} for variable in entry.variables]
-    return {
-        "name": name,
-        "path": path,
-        "model": entry.model,
-        "variables": variables,
-        "uses_input": entry.uses_input,
-        "error": None,
-    }
+        return TemplateReport(name, path, error=entry.message)
+    variables = [VariableReport(variable, entry.defaults.get(variable)) for variable in entry.variables]
+    return TemplateReport(name, path, entry.model, variables, entry.uses_input)

@@ -11,7 +11,7 @@ from enum import IntEnum
 from pathlib import Path
 from sys import float_info
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 ValueCheck: TypeAlias = Callable[[object], object]
@@ -574,7 +574,9 @@ class Layer(IntEnum):
     DEFAULT = 6
 
 
-LAYER_NAMES: Mapping[Layer, str] = {
+LayerName: TypeAlias = Literal["flag", "environment", "record", "profile", "project", "user", "default"]
+
+LAYER_NAMES: Mapping[Layer, LayerName] = {
     Layer.FLAG: "flag",
     Layer.ENVIRONMENT: "environment",
     Layer.RECORD: "record",

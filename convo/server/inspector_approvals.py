@@ -54,10 +54,11 @@ from secrets import token_bytes
 from shlex import quote
 
 from convo.agent_runner.persistence import AGENTS_SOURCE_KEY
-from convo.chat.run_decisions import decision_to_json, hash_arguments, hash_pending_call, save_decisions
+from convo.chat.run_decisions import build_decision_report, hash_arguments, hash_pending_call, save_decisions
 from convo.chat.session_record import describe_session_writer
 from convo.errors import AlreadyDecided, Conflict, IllegalTransition, NotFound
 from convo.history.items import Json
+from convo.report import to_json
 from convo.runs.state import ApprovalDecided
 from convo.runs.stored_approvals import PendingApproval, list_decidable_approvals, list_pending_approvals
 from convo.server import errors, http
@@ -217,7 +218,7 @@ def _summarize_decision(decision: ApprovalDecision) -> dict[str, Json]:
     """Return the JSON object of a decision; of long arguments only the start."""
     is_long = len(decision.arguments) > MAX_LISTED_ARGUMENT_CHARACTERS
     shown = f"{decision.arguments[:MAX_LISTED_ARGUMENT_CHARACTERS]}…" if is_long else decision.arguments
-    return {**decision_to_json(decision), "arguments": shown, "arguments_truncated": is_long}
+    return {**to_json(build_decision_report(decision)), "arguments": shown, "arguments_truncated": is_long}
 
 
 # -- cross-site requests ---------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from dataclasses import replace
 from hashlib import sha256
 from itertools import islice
 
-from convo.chat.lookup import list_store, load_link, load_running_text, load_sent_body, store_listing_to_json
+from convo.chat.lookup import build_session_report, list_store, load_link, load_running_text, load_sent_body
 from convo.chat.next_request import rebuild_request_fields
 from convo.chat.view_loader import load_handle_view, load_request_view
 from convo.config.sections import Price
@@ -58,7 +58,15 @@ async def encode_session_list(context: HandlerContext) -> bytes:
     limit = max(1, min(context.query.get("limit", DEFAULT_SESSION_LIMIT), MAX_SESSION_LIMIT))
     listing = await list_store(store_for_tenant(context), limit)
     running = [live_response.to_json() for live_response in context.inspector.live_responses.for_tenant(context.tenant)]
-    return http.serialize_strict_json({**store_listing_to_json(listing), "running": running})
+    others = [{**to_json(other), "name": other.handle} for other in listing.unrecorded]
+    return http.serialize_strict_json(
+        {
+            "sessions": to_json(map(build_session_report, listing.sessions)),
+            "others": others,
+            "more": listing.has_more,
+            "running": running,
+        }
+    )
 
 
 DEFAULT_REQUEST_LIMIT, MAX_REQUEST_LIMIT = 50, 200

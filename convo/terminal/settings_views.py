@@ -6,13 +6,13 @@ The reports have the same data for programs.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 
 from convo.config.sections import Price, Provider
 from convo.config.settings import CHEAP_MODEL, DEFAULT_MODELS, Settings, resolve_model
 from convo.config.storage import Storage
 from convo.config.trust import escape_unprintable
-from convo.config.values import LAYER_NAMES, Layer, Setting, format_duration_setting, format_setting_key
+from convo.config.values import LAYER_NAMES, Layer, LayerName, Setting, format_duration_setting, format_setting_key
 from convo.errors import ConvoError, InvalidSettings, KeyRefused, ModelMissing
 from convo.history.items import Json
 from convo.report import OPTIONAL, Count, Wire
@@ -43,11 +43,13 @@ if TYPE_CHECKING:
     from convo.models.server_search import LocalServer
 
 
+KeyStatus: TypeAlias = Literal["set", "not set", "none needed"]
+
+
 @dataclass(frozen=True, slots=True)
 class ProviderStatus:
     """A provider and its status.
 
-    key_status:    "set", "not set" or "none needed"
     variable:      the environment variable of the key
     setup_error:   why none of its models can be used
     list_error:    why the server did not list its models
@@ -56,7 +58,7 @@ class ProviderStatus:
     """
 
     provider: Provider
-    key_status: str
+    key_status: KeyStatus
     variable: str | None
     setup_error: ConvoError | None = None
     list_error: ConvoError | None = None
@@ -445,14 +447,21 @@ def render_settings(settings: Sequence[Setting], display: DisplayOptions, ignore
 
 
 class KeyLocation(NamedTuple):
-    """Where the key of a provider is; the fields are those of `convo config key show --json`."""
+    """Where the key of a provider is.
+
+    kind:        null if none is set or stored
+    location:    variable, or path of the file; of a keyring: its file, if it keeps keys as plain text
+    keyring:     module and class of the keyring
+    plain_text:  whether the keyring keeps the key as plain text
+    needs_key:   false if the settings name no key of the provider: requests are sent without one
+    """
 
     provider: str
-    kind: str | None = None
+    kind: Literal["variable", "file", "keyring"] | None = None
     location: str | None = None
     keyring: str | None = None
     plain_text: bool = False
-    needs_key: bool = True
+    needs_key: Annotated[bool, OPTIONAL] = True
 
 
 def render_key_locations(locations: Sequence[KeyLocation], display: DisplayOptions) -> str:
@@ -473,25 +482,42 @@ def _format_key_location(key: KeyLocation) -> str:
     return f"the {key.kind} {key.location}"
 
 
-def settings_to_json(settings: Sequence[Setting], ignored: Sequence[Setting] = ()) -> list[Json]:
+class SettingReport(NamedTuple):
+    """The value of a setting.
+
+    key:         setting name, with dots
+    value:       paths, prices and the store as text, without secrets; null: an ignored value that is invalid or may be
+                 a secret
+    profile:     profile that sets the value
+    place:       flag, variable or file that sets the value
+    is_ignored:  whether the value has no effect because the user does not trust its file; such rows come first
+    """
+
+    key: str
+    value: str | float | bool | Sequence[Json] | None
+    layer: LayerName
+    profile: str | None
+    place: str
+    is_ignored: Annotated[bool, Wire("ignored")]
+
+
+def build_setting_reports(settings: Sequence[Setting], ignored: Sequence[Setting] = ()) -> list[SettingReport]:
     """Return the data of `render_settings`.
 
     Ignored values come first: a reader that indexes the list by key then keeps the effective value.
     """
-    return [_setting_to_json(setting, ignored=True) for setting in ignored] + [
-        _setting_to_json(setting, ignored=False) for setting in settings
+    return [
+        SettingReport(
+            format_setting_key(setting.key),
+            None if setting.value is None else _value_to_json(setting.value),
+            LAYER_NAMES[setting.source.layer],
+            setting.source.profile or None,
+            setting.source.location,
+            is_ignored,
+        )
+        for group, is_ignored in ((ignored, True), (settings, False))
+        for setting in group
     ]
-
-
-def _setting_to_json(setting: Setting, *, ignored: bool) -> Json:
-    return {
-        "key": format_setting_key(setting.key),
-        "value": None if setting.value is None else _value_to_json(setting.value),
-        "layer": LAYER_NAMES[setting.source.layer],
-        "profile": setting.source.profile or None,
-        "place": setting.source.location,
-        "ignored": ignored,
-    }
 
 
 def format_setting_value(value: object) -> str:

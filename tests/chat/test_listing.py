@@ -1,6 +1,6 @@
 """The listing of a store: its sessions, and the responses of other clients."""
 
-from convo.chat.lookup import list_store, session_summary_to_json, store_listing_to_json
+from convo.chat.lookup import StoreListing, list_store
 from convo.history.records import Strategy
 from tests.chat.conftest import ChatHarness, send
 
@@ -13,7 +13,7 @@ async def create_response(harness: ChatHarness, text: str, **state: str) -> str:
 
 
 async def test_an_empty_store_has_an_empty_listing(harness: ChatHarness) -> None:
-    assert store_listing_to_json(await list_store(harness.store, 5)) == {"sessions": [], "others": [], "more": False}
+    assert await list_store(harness.store, 5) == StoreListing([], [], has_more=False)
 
 
 async def test_sessions_are_listed_once_and_their_responses_are_not_listed_as_unrecorded(
@@ -25,7 +25,6 @@ async def test_sessions_are_listed_once_and_their_responses_are_not_listed_as_un
     listing = await list_store(harness.store, 5)
     assert [entry.session.name for entry in listing.sessions] == ["conversation", "chain", "session"]
     assert (listing.unrecorded, listing.has_more) == ([], False)
-    assert store_listing_to_json(listing)["sessions"] == [session_summary_to_json(entry) for entry in listing.sessions]
     assert (await list_store(harness.store, 2)).has_more
 
 

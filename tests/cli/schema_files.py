@@ -6,19 +6,42 @@ python -m tests.cli.schema_files
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from convo.cli import store
+from convo.chat.lookup import SessionReport
+from convo.chat.run_decisions import DecisionReport
+from convo.cli import approvals, models, store
 from convo.cli.commands.schema import SCHEMA_FILES
+from convo.cli.output import FailureReport
+from convo.cli.sessions import SearchHitReport
+from convo.cli.templates import TemplateReport
 from convo.inspect.report import ConversationReport
 from convo.runstate.reader import StateReport
 from convo.stores.base import TenantStats
 from convo.terminal.report_views import DoctorReport
-from convo.terminal.settings_views import KnownModelsReport
+from convo.terminal.settings_views import KeyLocation, KnownModelsReport, SettingReport
 from convo.tools.report_schema import report_schema
 from tests.command_runner import ROOT
 
 REPORTS: dict[str, tuple[Any, int]] = {
+    "approvals": (
+        Annotated[
+            Sequence[approvals.PendingCallReport],
+            "Pending calls: all of them (also of interrupted runs), those that convo approvals show names, or after a "
+            "decision those that are still pending in its runs.",
+        ],
+        1,
+    ),
+    "approvals.log": (Annotated[Sequence[DecisionReport], "Newest first."], 1),
+    "config": (Sequence[SettingReport], 1),
+    "config.key": (Sequence[KeyLocation], 1),
+    "error": (FailureReport, 1),
+    "models": (models.ModelsReport | Sequence[models.LocalServerReport], 1),
+    "models.pull": (models.PulledModelReport, 1),
+    "sessions": (Annotated[Sequence[SessionReport], "Most recently used first."], 1),
+    "sessions.search": (Sequence[SearchHitReport], 1),
+    "sessions.show": (SessionReport, 1),
+    "templates": (Sequence[TemplateReport], 1),
     "doctor": (DoctorReport, 1),
     "inspect": (ConversationReport | StateReport, 1),
     "models.known": (KnownModelsReport, 1),
@@ -38,6 +61,8 @@ def make_schema(name: str) -> dict[str, Any]:
     """Return the schema of a file in `REPORTS`; its title is the first command that prints such a report."""
     kind, version = REPORTS[name]
     command = next(command for command, file in SCHEMA_FILES.items() if file == name)
+    if name == "error":
+        return report_schema(kind, name, "Output of a failed command with --json", version)
     title = f"convo {command}{'' if command.endswith('--jsonl') else ' --json'}"
     return report_schema(kind, name, title, version)
 

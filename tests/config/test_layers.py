@@ -11,7 +11,7 @@ from convo.config.sections import Price, Provider
 from convo.config.settings import BUILT_IN_MODEL, ServeSettings
 from convo.config.values import LAYER_NAMES, Layer
 from convo.errors import InvalidSettings
-from convo.terminal.settings_views import settings_to_json
+from convo.terminal.settings_views import build_setting_reports
 from tests.config.settings_inputs import PATHS, USER, WORK, make_settings, settings_inputs
 
 MODEL: dict[Layer, dict[str, Any]] = {
@@ -302,8 +302,8 @@ def test_a_tenant_must_be_a_valid_key_name() -> None:
 
 def test_layer_names_are_stable() -> None:
     """Scripts use these names."""
-    rows = settings_to_json(make_settings(flags=SettingFlags(model="x/y"), user="compact_at = 0.5").entries)
-    layers = {row["key"]: row["layer"] for row in rows}
+    rows = build_setting_reports(make_settings(flags=SettingFlags(model="x/y"), user="compact_at = 0.5").entries)
+    layers = {row.key: row.layer for row in rows}
     assert {key: layers[key] for key in ("model", "compact_at", "serve.port")} == {
         "model": "flag",
         "compact_at": "user",

@@ -117,10 +117,8 @@ def expand_schema(schema: Any, definitions: Mapping[str, Any] | None = None) -> 
 
     Schemas with the same meaning, but other references and alternatives, have the same form.
     """
-    options = list(_schemas_by_type(schema, schema.get("$defs", {}) if definitions is None else definitions))
-    if len(options) == 1:
-        return options[0]
     named: dict[str, Any] = {}
+    options = _schemas_by_type(schema, schema.get("$defs", {}) if definitions is None else definitions)
     for option in sorted(options, key=json.dumps):
         name = option.get("type", "any")
         named[name if name not in named else f"{name}{len(named)}"] = option
@@ -150,7 +148,7 @@ def _schemas_by_type(schema: Any, definitions: Mapping[str, Any]) -> Iterator[di
         yield parts
     for name in [types] if isinstance(types, str) else types or ():
         own = TYPE_KEYWORDS.get(name, set())
-        option = {"type": name, **{key: parts[key] for key in sorted(parts) if key in own or key.startswith("$")}}
+        option = {"type": name, **{key: parts[key] for key in sorted(parts) if key in own}}
         if values is not None and name != "null":
             option["enum"] = sorted(value for value in values if TYPES_OF_VALUES[type(value)] == name)
         yield option
