@@ -79,7 +79,7 @@ from convo.terminal.terminal import (
     fit_columns,
     format_count,
     key_value_lines,
-    paint_lines,
+    table_lines,
     text_width,
     truncate_text,
     unconfirmed_rows,
@@ -109,7 +109,7 @@ def render_conversation(
         title = display.apply_style(escape_control_chars(view.handle), "bold")
         lines = [title, *_conversation_row_lines(view, rows, display), ""]
     if table:
-        lines += paint_lines(table, display)
+        lines += table_lines(table, display)
     else:
         lines += _short_tree_lines(view, display, with_bars=with_chart) if view.links else _item_lines(view, display)
     if view.run_timeline:
@@ -140,7 +140,7 @@ def _run_timeline_lines(timeline: RunTimeline, display: DisplayOptions) -> Itera
         Column("duration", ["-" if entry.duration_s is None else f"{entry.duration_s:.1f} s" for entry in entries]),
         Column("details", [_timeline_details(entry) for entry in entries], drop_order=1),
     ]
-    yield from paint_lines(fit_columns(columns, display), display)
+    yield from table_lines(fit_columns(columns, display), display)
     if timeline.omitted_count:
         yield f"{format_count(timeline.omitted_count, 'later event')} not stored"
 
@@ -476,7 +476,7 @@ def _short_tree_lines(view: ConversationView, display: DisplayOptions, *, with_b
     if has_bars:
         columns.insert(-1, Column(CHART_HEADING, bars, style="id", drop_order=14, min_width=bar_cells))
     table = fit_columns(columns, display)
-    yield from paint_lines(table, display)
+    yield from table_lines(table, display)
     if any(column.heading == CHART_HEADING for column in table.columns):
         yield from _legend_lines("".join(bars), display)
 
@@ -695,7 +695,7 @@ def _token_chart_lines(view: ConversationView, display: DisplayOptions) -> Itera
     bar_width = _bar_width(table, display)
     bars = _render_bars(shares, bar_width)
     chart = Table((*table.columns[:-1], Column(CHART_HEADING, bars, style="id")), (*table.widths[:-1], bar_width))
-    yield from paint_lines(chart, display)
+    yield from table_lines(chart, display)
     yield from _legend_lines("".join(bars), display)
 
 

@@ -12,11 +12,11 @@ from convo.stores.base import PruneResult, TenantStats
 from convo.strategies.strategy import STRATEGIES
 from convo.terminal.statuses import STATUS_MARKS, Status, format_sign, open_run_mark, open_run_word, status_column
 from convo.terminal.terminal import (
-    MIN_FRAME_COLUMNS,
+    MIN_BOX_COLUMNS,
     Column,
     DisplayOptions,
     escape_control_chars,
-    fit_framed_columns,
+    fit_box,
     format_count,
     key_value_lines,
     render_table,
@@ -106,7 +106,7 @@ def render_session_list(
 
 def _min_message_columns(sessions: Sequence[Session], display: DisplayOptions) -> int:
     """Return the columns of the first message, before which less important columns are dropped."""
-    if display.width is not None and display.width < MIN_FRAME_COLUMNS:
+    if display.width is not None and display.width < MIN_BOX_COLUMNS:
         return MIN_NARROW_MESSAGE_COLUMNS
     has_one_model = len(sessions) > 1 and len({session.model for session in sessions}) == 1
     is_wide = (display.width or 0) >= WIDE_TERMINAL_COLUMNS
@@ -156,7 +156,7 @@ def render_search_results(results: Sequence[SearchResult], query: str, display: 
     if display.width is not None:
         from convo.inspect.view import search_snippet
 
-        table = fit_framed_columns(columns, display)
+        table = fit_box(columns, display)
         if table.columns[-1].heading == "text":
             snippets = [search_snippet(result.snippet, query, table.widths[-1]) for result in results]
             columns[-1] = columns[-1]._replace(cells=snippets)

@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from convo.terminal.terminal import (
-    BOX_FRAME,
+    BOX_EDGES,
+    BOX_GAP,
     CLICKABLE_URL,
     Column,
     DisplayOptions,
@@ -58,24 +59,14 @@ def panel_lines(
     return _render(panel, display)
 
 
-def paint_table(table: Table, display: DisplayOptions) -> list[str]:
-    """Return the lines of a table: a box with its headings and rows, or the headings and rows alone without a frame."""
+def boxed_lines(table: Table, display: DisplayOptions) -> list[str]:
+    """Return the lines of a table in a box."""
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    is_boxed = table.frame == BOX_FRAME
-    shape = box.SIMPLE_HEAD if table.frame.has_rule else None
-    if is_boxed:
-        shape = box.ROUNDED if display.has_box_chars else box.ASCII
-    painted = RichTable(
-        box=shape,
-        border_style="dim",
-        header_style="dim",
-        padding=(0, 1) if is_boxed else (0, table.frame.gap - table.frame.has_rule, 0, 0),
-        show_edge=is_boxed,
-        pad_edge=is_boxed,
-    )
+    shape = box.ROUNDED if display.has_box_chars else box.ASCII
+    painted = RichTable(box=shape, border_style="dim", header_style="dim")
     for column, width in zip(table.columns, table.widths, strict=True):
         painted.add_column(
             Text(column.fit_cell(None, width)[0]),
@@ -90,7 +81,7 @@ def paint_table(table: Table, display: DisplayOptions) -> list[str]:
                 for column, width in zip(table.columns, table.widths, strict=True)
             )
         )
-    used_width = sum(table.widths) + table.frame.gap * len(table.widths) + table.frame.edges
+    used_width = sum(table.widths) + BOX_GAP * len(table.widths) + BOX_EDGES
     return _render(painted, display._replace(width=max(used_width, display.width or 0)))
 
 

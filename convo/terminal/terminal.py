@@ -301,36 +301,23 @@ MAX_EMPTY_CUT_COLUMNS = 4
 
 COLUMN_GAP = 2
 
+BOX_GAP = 3
+"""Columns between two cells in a box: a line with a blank on both sides."""
 
-class TableFrame(NamedTuple):
-    """The lines of a table, and the columns that they and the blanks take.
+BOX_EDGES = 4
+"""Columns of the left and the right edge of a box, with their blanks."""
 
-    gap:       columns between two cells
-    edges:     columns at the left and the right edge, together
-    has_rule:  whether there is a line below the headings
-    """
-
-    gap: int
-    edges: int
-    has_rule: bool
-
-
-NO_FRAME = TableFrame(gap=COLUMN_GAP, edges=0, has_rule=False)
-RULE_FRAME = TableFrame(gap=COLUMN_GAP, edges=0, has_rule=True)
-BOX_FRAME = TableFrame(gap=3, edges=4, has_rule=True)
-"""Lines around the table, below the headings and between the columns, with a blank on both sides."""
-
-MIN_FRAME_COLUMNS = 60
-"""Columns of a terminal from which on tables have a frame; a narrower one needs the space for the cells."""
+MIN_BOX_COLUMNS = 60
+"""Columns of a terminal from which on tables have a box; a narrower one needs the space for the cells."""
 
 MIN_BOXED_TEXT_COLUMNS = 20
 """Columns to which a box may cut the last column."""
 
-MAX_PAINTED_ROWS = 200
-"""Rows up to which rich paints a table.
+MAX_BOXED_ROWS = 200
+"""Rows up to which a table has a box, which rich paints.
 
 It takes 75 to 100 us a cell, also with given widths and in pieces of 100 rows: 1.7 s for 2,000 rows of 8 columns, where
-`table_lines` takes 18 ms. A longer table has the lines of `table_lines`.
+`table_lines` takes 18 ms.
 """
 
 MIN_LAST_COLUMN_WIDTH = 12
@@ -396,44 +383,36 @@ class Table(NamedTuple):
 
     widths:        of the columns
     common_cells:  (heading, cell) of the dropped columns whose cells are all equal
-    frame:         the frame for which there is space
+    is_boxed:      whether there is space for a box
     """
 
     columns: tuple[Column, ...]
     widths: tuple[int, ...]
     common_cells: tuple[tuple[str, str], ...] = ()
-    frame: TableFrame = NO_FRAME
+    is_boxed: bool = False
 
 
-def fit_columns(columns: Sequence[Column], display: DisplayOptions, frame: TableFrame = NO_FRAME) -> Table:
+def fit_columns(columns: Sequence[Column], display: DisplayOptions, *, is_boxed: bool = False) -> Table:
     """Escape all cells, and drop columns until the table fits the display."""
     kept = [column._replace(cells=tuple(map(escape_control_chars, column.cells))) for column in columns]
     common_cells: list[tuple[str, str]] = []
-    table_width = None if display.table_width is None else display.table_width - frame.edges
+    gap, edges = (BOX_GAP, BOX_EDGES) if is_boxed else (COLUMN_GAP, 0)
+    table_width = None if display.table_width is None else display.table_width - edges
     for column in sorted(kept, key=_drop_key):
-        if column.drop_order is None or not _is_too_wide(kept, table_width, frame.gap):
+        if column.drop_order is None or not _is_too_wide(kept, table_width, gap):
             break
         kept.remove(column)
         if column.common_cell is not None:
             common_cells.append((column.heading, column.common_cell))
-    while table_width is not None and (frame.gap + 1) * len(kept) - frame.gap > max(1, table_width):
+    while table_width is not None and (gap + 1) * len(kept) - gap > max(1, table_width):
         kept.pop()
     order = [column.heading for column in columns]
     common_cells.sort(key=lambda pair: order.index(pair[0]))
-    return Table(tuple(kept), _choose_widths(kept, table_width, frame.gap), tuple(common_cells), frame)
-
-
-def paint_lines(table: Table, display: DisplayOptions) -> Iterable[str]:
-    """Return the lines of a table for the display: painted by rich on a terminal, those of `table_lines` elsewhere."""
-    if display.width is None or len(table.columns[0].cells) > MAX_PAINTED_ROWS:
-        return table_lines(table, display)
-    from convo.terminal.rich_output import paint_table
-
-    return paint_table(table, display)
+    return Table(tuple(kept), _choose_widths(kept, table_width, gap), tuple(common_cells), is_boxed)
 
 
 def table_lines(table: Table, display: DisplayOptions) -> Iterator[str]:
-    """Yield the headings, then one line for each row, without a frame, no wider than the display."""
+    """Yield the headings, then one line for each row, without a box, no wider than the display."""
     yield display.apply_style(_format_row(table, None, display._replace(has_color=False)), "dim")
     for index in range(len(table.columns[-1].cells)):
         yield _format_row(table, index, display)
@@ -441,27 +420,30 @@ def table_lines(table: Table, display: DisplayOptions) -> Iterator[str]:
 
 def render_table(columns: Sequence[Column], display: DisplayOptions) -> str:
     """Render a table that fits the display."""
-    return display.translate_box_chars("\n".join(paint_lines(fit_framed_columns(columns, display), display)))
+    table = fit_box(columns, display)
+    lines: Iterable[str] = table_lines(table, display)
+    if table.is_boxed:
+        from convo.terminal.rich_output import boxed_lines
+
+        lines = boxed_lines(table, display)
+    return display.translate_box_chars("\n".join(lines))
 
 
-def fit_framed_columns(columns: Sequence[Column], display: DisplayOptions) -> Table:
-    """Fit a table into a box, or where that would cost a column or cut a name, with a line below its headings.
+def fit_box(columns: Sequence[Column], display: DisplayOptions) -> Table:
+    """Fit a table into a box, or without one where a box would cost a column or cut a name.
 
-    Only the last column may lose some text to a box. A table has neither on a pipe, in a narrow terminal, or if it is
-    long or wider than the terminal.
+    Only the last column may lose some text to a box. A table has none on a pipe, in a narrow terminal, or if it is long
+    or wider than the terminal.
     """
     table = fit_columns(columns, display)
-    if display.width is None or display.width < MIN_FRAME_COLUMNS or len(columns[0].cells) > MAX_PAINTED_ROWS:
+    if display.width is None or display.width < MIN_BOX_COLUMNS or len(columns[0].cells) > MAX_BOXED_ROWS:
         return table
-    for frame in (BOX_FRAME, RULE_FRAME):
-        framed = fit_columns(columns, display, frame)
-        width = sum(framed.widths) + frame.gap * (len(framed.widths) - 1) + frame.edges
-        is_uncut = framed.widths[:-1] == table.widths[:-1] and framed.widths[-1] >= min(
-            table.widths[-1], MIN_BOXED_TEXT_COLUMNS
-        )
-        if is_uncut and width <= display.width:
-            return framed
-    return table
+    boxed = fit_columns(columns, display, is_boxed=True)
+    width = sum(boxed.widths) + BOX_GAP * (len(boxed.widths) - 1) + BOX_EDGES
+    is_uncut = boxed.widths[:-1] == table.widths[:-1] and boxed.widths[-1] >= min(
+        table.widths[-1], MIN_BOXED_TEXT_COLUMNS
+    )
+    return boxed if is_uncut and width <= display.width else table
 
 
 def _format_row(table: Table, row: int | None, display: DisplayOptions) -> str:
@@ -474,7 +456,8 @@ def _format_row(table: Table, row: int | None, display: DisplayOptions) -> str:
         start_style = column.start_styles[row] if row is not None and column.start_styles else None
         if start_style:
             length, style = start_style
-            text = display.apply_style(text[:length], style) + text[length:]
+            rest = display.apply_style(text[length:], column.style) if column.style else text[length:]
+            text = display.apply_style(text[:length], style) + rest
         if row is not None and column.links:
             text = display.link_text(text, column.links[row])
         padded = padding + text if column.align_right else text + padding

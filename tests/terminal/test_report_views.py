@@ -64,7 +64,6 @@ def test_a_race_compares_the_strategies_in_a_table_and_in_bars() -> None:
 def test_a_race_without_a_price_has_no_costs_and_fits_a_narrow_terminal() -> None:
     assert render_race(RACE, None, DisplayOptions(60, has_box_chars=False)).splitlines() == [
         "owner         bytes  input  output   total  status",
-        "-------------------------------------------------------",
         "replay        4,000  1,300      30  2.75 s  + done",
         "chain         1,000    100      10  1.00 s  + done",
         "session          50      -       -  0.12 s  + done",

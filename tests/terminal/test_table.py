@@ -5,15 +5,12 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from convo.terminal.terminal import (
-    BOX_FRAME,
-    MAX_PAINTED_ROWS,
-    RULE_FRAME,
+    MAX_BOXED_ROWS,
     Column,
     DisplayOptions,
     cut_after_word,
+    fit_box,
     fit_columns,
-    fit_framed_columns,
-    paint_lines,
     render_table,
     table_lines,
     text_width,
@@ -43,7 +40,7 @@ def test_in_a_narrow_terminal_constant_columns_are_shown_once() -> None:
         "one      7  what is a…\n"
         "two  1,024  日本語 and…"
     )
-    assert list(paint_lines(table, DisplayOptions(26))) == list(table_lines(table, DisplayOptions(26)))
+    assert render_table(COLUMNS, DisplayOptions(26)) == "\n".join(table_lines(table, DisplayOptions(26)))
 
 
 def test_in_a_narrower_terminal_columns_are_omitted_by_priority() -> None:
@@ -123,37 +120,31 @@ def test_a_terminal_of_usual_width_has_a_box_with_ascii_lines_if_needed() -> Non
     assert ascii_table.splitlines()[:2] == ["+---------------------+", "| id  | owner |    in |"]
 
 
-def test_a_narrow_terminal_has_no_frame() -> None:
+def test_a_narrow_terminal_has_no_box() -> None:
     assert render_table(COLUMNS, DisplayOptions(59)) == render_table(COLUMNS, DisplayOptions())
 
 
 def test_a_box_costs_no_column() -> None:
     columns = [Column(f"c{index}", ["x" * 11, "y"], align_right=True, drop_order=index) for index in range(5)]
-    tables = {width: fit_framed_columns(columns, DisplayOptions(width)) for width in (60, 62, 63, 70, 71)}
-    assert {width: (len(table.columns), table.frame) for width, table in tables.items()} == {
-        60: (4, BOX_FRAME),
-        62: (4, BOX_FRAME),
-        63: (5, RULE_FRAME),
-        70: (5, RULE_FRAME),
-        71: (5, BOX_FRAME),
+    tables = {width: fit_box(columns, DisplayOptions(width)) for width in (60, 62, 63, 70, 71)}
+    assert {width: (len(table.columns), table.is_boxed) for width, table in tables.items()} == {
+        60: (4, True),
+        62: (4, True),
+        63: (5, False),
+        70: (5, False),
+        71: (5, True),
     }
-    assert list(paint_lines(tables[63], DisplayOptions(63)))[:3] == [
-        "         c0           c1           c2           c3           c4",
-        "─" * 63,
-        "xxxxxxxxxxx  xxxxxxxxxxx  xxxxxxxxxxx  xxxxxxxxxxx  xxxxxxxxxxx",
-    ]
 
 
 def test_a_box_cuts_no_name_and_leaves_twenty_columns_of_the_last_text() -> None:
     columns = [Column("name", ["n" * 30, "m"], min_width=10), Column("text", ["t" * 40, "u"], min_width=10)]
-    frames = {width: fit_framed_columns(columns, DisplayOptions(width)).frame for width in (60, 61, 76, 77)}
-    assert frames == {60: BOX_FRAME, 61: BOX_FRAME, 76: BOX_FRAME, 77: BOX_FRAME}
+    assert all(fit_box(columns, DisplayOptions(width)).is_boxed for width in (60, 61, 76, 77))
     columns = [*columns[:1], Column("size", ["1" * 10, "2"], align_right=True), *columns[1:]]
-    frames = {width: fit_framed_columns(columns, DisplayOptions(width)).frame for width in (60, 69, 70, 90)}
-    assert frames == {60: RULE_FRAME, 69: RULE_FRAME, 70: BOX_FRAME, 90: BOX_FRAME}
+    is_boxed = {width: fit_box(columns, DisplayOptions(width)).is_boxed for width in (60, 69, 70, 90)}
+    assert is_boxed == {60: False, 69: False, 70: True, 90: True}
 
 
-def test_a_table_in_full_has_a_frame_only_where_it_fits() -> None:
+def test_a_table_in_full_has_a_box_only_where_it_fits() -> None:
     wide = DisplayOptions(60, has_all_columns=True)
     assert render_table(COLUMNS, wide) == BOXED
     long = [*COLUMNS, Column("more", ["m" * 40, "n"])]
@@ -161,19 +152,19 @@ def test_a_table_in_full_has_a_frame_only_where_it_fits() -> None:
 
 
 def test_a_long_table_has_plain_lines() -> None:
-    columns = [Column("id", [str(number) for number in range(MAX_PAINTED_ROWS + 1)], style="id")]
+    columns = [Column("id", [str(number) for number in range(MAX_BOXED_ROWS + 1)], style="id")]
     display = DisplayOptions(80, has_color=True)
     assert render_table(columns, display).splitlines() == list(table_lines(fit_columns(columns, display), display))
     shorter = [columns[0]._replace(cells=columns[0].cells[1:])]
     assert render_table(shorter, DisplayOptions(80)).startswith("╭")
 
 
-def test_a_painted_cell_has_its_style_and_its_start_another_one() -> None:
+def test_a_cell_has_its_style_and_its_start_another_one() -> None:
     columns = [Column("id", ["├── a", "bc"], style="id", start_styles=[(4, "dim"), None]), Column("n", ["1", "2"])]
     assert render_table(columns, DisplayOptions(40, has_color=True)).splitlines() == [
         "\x1b[2mid     n\x1b[0m",
         "\x1b[2m├── \x1b[0m\x1b[36ma\x1b[0m  1",
-        "\x1b[36mbc\x1b[0m     2",
+        "\x1b[36mbc   \x1b[0m  2",
     ]
 
 
@@ -194,5 +185,4 @@ def test_no_line_is_wider_than_the_terminal(cells: list[list[str]], columns: int
     ]
     display = DisplayOptions(columns)
     assert all(text_width(line) <= columns for line in table_lines(fit_columns(table_columns, display), display))
-    painted = paint_lines(fit_framed_columns(table_columns, display), display)
-    assert all(cell_len(line) <= max(columns, 1) for line in painted)
+    assert all(cell_len(line) <= max(columns, 1) for line in render_table(table_columns, display).split("\n"))
