@@ -263,10 +263,6 @@ def decode_session(row: Sequence[Any]) -> Session:
         raise damaged_row("session", name or session_id, error) from error
 
 
-RECORD_PROBLEMS = frozenset(f"its record is {state}" for state in ("missing", "invalid", "not valid JSON"))
-"""The problems of a session whose column `record` is damaged."""
-
-
 def _parse_session_record(record: object) -> list[Json]:
     """Return the members of a session's column `record`. Raises InvalidColumn."""
     members: list[Json] = _decode_text("record", record, (list,))

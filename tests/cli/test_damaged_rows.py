@@ -313,11 +313,11 @@ def test_the_recovery_says_which_rows_it_repaired_and_left_out(convo: Convo, dam
     assert [line for line in got.out.splitlines() if not line.startswith("complete")] == [
         "repaired   session 'tea': its record is not valid JSON",
         f"repaired   response '{response_id}': its status is invalid",
-        "left out   run 'run_1': its document is missing",
+        "left out   run 'run_1': its document is not valid JSON",
     ]
     result = convo("store", "recover", "other.db", "--json").json()
     assert [row["table"] for row in result["repaired"]] == ["session", "response"]
-    assert result["left_out"] == [{"table": "run", "key": "run_1", "problem": "its document is missing"}]
+    assert result["left_out"] == [{"table": "run", "key": "run_1", "problem": "its document is not valid JSON"}]
     assert convo("store", "check", "--store", "sqlite:new.db").exit == 0
 
 

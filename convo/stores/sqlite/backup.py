@@ -75,7 +75,7 @@ def new_database(target: Path) -> Iterator[sqlite3.Connection]:
     if os.path.lexists(target):
         raise _target_exists_error(target)
     with translate_errors(target):
-        db, descriptor = _open_unlinked_database(target)
+        db, descriptor = open_unlinked_database(target)
         try:
             with closing(db):
                 yield db
@@ -88,7 +88,7 @@ def _target_exists_error(target: Path) -> InvalidUsage:
     return InvalidUsage(f"{target} already exists and is not overwritten", hint="name a file that does not exist")
 
 
-def _open_unlinked_database(target: Path) -> tuple[sqlite3.Connection, int]:
+def open_unlinked_database(target: Path) -> tuple[sqlite3.Connection, int]:
     """Return a connection to an unlinked file, and its descriptor, which the caller closes."""
     folder = target.absolute().parent
     try:
@@ -119,7 +119,7 @@ def _publish_file(descriptor: int, target: Path) -> None:
             raise
         copy, name = open_temporary_file(folder)
     try:
-        _copy_file_bytes(descriptor, copy)
+        copy_file_bytes(descriptor, copy)
         os.fsync(copy)
         if name:
             os.link(name, target)
@@ -144,7 +144,7 @@ def _link_unnamed_file(descriptor: int, target: Path) -> None:
         os.close(fd_folder)
 
 
-def _copy_file_bytes(source: int, target: int) -> None:
+def copy_file_bytes(source: int, target: int) -> None:
     size, done = os.fstat(source).st_size, 0
     if hasattr(os, "copy_file_range"):
         with suppress(OSError):  # unsupported between these file systems: copied below

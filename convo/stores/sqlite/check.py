@@ -8,7 +8,7 @@ read-only connection.
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -39,7 +39,7 @@ from convo.stores.sqlite import connection, tenant_rows
 from convo.stores.sqlite.connection import is_busy, is_disk_full, translate_errors
 from convo.stores.sqlite.records import SELECT_LINKS, SELECT_SESSIONS
 from convo.stores.sqlite.runs import SELECT_AGENT_RUNS, SELECT_APPROVAL_DECISIONS
-from convo.stores.sqlite.tenant_rows import Row, TenantConnection, invalid_text_as_bytes
+from convo.stores.sqlite.tenant_rows import TenantConnection, invalid_text_as_bytes
 
 MAX_INTEGRITY_LINES = 100
 """Limit of the lines of SQLite's integrity check; the first ones show the cause."""
@@ -375,7 +375,7 @@ class _DatabaseCheck:
 
     def _check_rows_decodable(self, kind: str) -> None:
         """Decode every record in the way in which commands read it; items are checked by their hashes."""
-        for error in iter_damaged_rows(self._db, kind):
+        for _, error in iter_damaged_rows(self._db, kind):
             self._problems.add_row(error)
 
     def _check_search_index(self) -> None:
@@ -419,48 +419,52 @@ class _DatabaseCheck:
         return last_parent is None
 
 
-def iter_damaged_rows(db: sqlite3.Connection, kind: str) -> Iterator[DamagedRow]:
-    """Iterate over the records of a kind, a key of `RECORD_DECODERS`, that cannot be read."""
-    sql, decode = RECORD_DECODERS[kind]
+def iter_damaged_rows(db: sqlite3.Connection, kind: str) -> Iterator[tuple[int, DamagedRow]]:
+    """Iterate over the records of a kind, a key of `RECORD_DECODERS`, that cannot be read: their rowids and errors."""
+    sql, rowid, decode = RECORD_DECODERS[kind]
     with invalid_text_as_bytes(db):
-        for row in db.execute(sql):
+        for *row, n in db.execute(f"{sql.replace('FROM', f', {rowid} FROM', 1)} ORDER BY {rowid}"):
             try:
                 decode(row)
             except DamagedRow as error:
-                yield error
+                yield n, error
 
 
-def _decode_conversation(row: Row) -> None:
+def _decode_conversation(row: Sequence[Any]) -> None:
     conversation_id, key, created_at, metadata = row
     if key is None:
         raise DamagedRow("conversation", str(conversation_id), "its head is missing")
     decode_metadata(str(conversation_id), created_at, metadata)
 
 
-RECORD_DECODERS: dict[str, tuple[str, Callable[[Row], object]]] = {
-    "sessions": (f"{SELECT_SESSIONS} ORDER BY sessions.n", decode_session),
-    "responses": (f"{SELECT_LINKS} ORDER BY links.n", decode_link),
+RECORD_DECODERS: dict[str, tuple[str, str, Callable[[Sequence[Any]], object]]] = {
+    "sessions": (SELECT_SESSIONS, "sessions.n", decode_session),
+    "responses": (SELECT_LINKS, "links.n", decode_link),
     "conversations": (
-        "SELECT id, key, created_at, metadata FROM conversations LEFT JOIN nodes ON nodes.n = head"
-        " ORDER BY conversations.n",
+        "SELECT id, key, created_at, metadata FROM conversations LEFT JOIN nodes ON nodes.n = head",
+        "conversations.n",
         _decode_conversation,
     ),
-    "runs": (f"{SELECT_AGENT_RUNS.partition('WHERE')[0]} ORDER BY agent_runs.n", decode_agent_run),
+    "runs": (SELECT_AGENT_RUNS.partition("WHERE")[0], "agent_runs.n", decode_agent_run),
     "calls": (
         "SELECT agent_runs.id, agent_calls.id, started_at, output FROM agent_calls"
-        " LEFT JOIN agent_runs ON agent_runs.n = run ORDER BY agent_calls.n",
+        " LEFT JOIN agent_runs ON agent_runs.n = run",
+        "agent_calls.n",
         lambda row: decode_agent_call(str(row[0]), row[1:]),
     ),
     "decisions": (
-        f"{SELECT_APPROVAL_DECISIONS.partition('WHERE')[0]} ORDER BY approval_decisions.n",
+        SELECT_APPROVAL_DECISIONS.partition("WHERE")[0],
+        "approval_decisions.n",
         decode_approval_decision,
     ),
     "events": (
-        "SELECT id, body FROM events LEFT JOIN links ON links.n = link ORDER BY link, number",
+        "SELECT id, body FROM events LEFT JOIN links ON links.n = link",
+        "link",
         lambda row: decode_event(str(row[0]), row[1]),
     ),
 }
-"""By kind: the query for the rows of all tenants, and the function that decodes one."""
+"""By kind: the query for the rows of all tenants, their rowid (of events, that of their response), and the function
+that decodes a row."""
 
 
 def hash_item_text(body: str) -> Hash | None:

@@ -1,158 +1,102 @@
-"""Damaged copies of a database, as disks, copies and crashes leave them, reproducible by seed."""
+"""Databases that are damaged at random, reproducible by seed, and the rows that are left in them."""
 
 import os
 import random
+import shutil
 import sqlite3
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 
 from tests.needs import find_recovery_shell
 
 PAGE_SIZE = 4096
+SEED = 30
 
 
-def pages_of(file: Path) -> dict[str, list[int]]:
-    """Return the page numbers of each table and index, and of each kind of page.
-
-    Pages of the kinds "overflow", "interior" and "leaf" belong to any table.
-    """
-    pages: dict[str, list[int]] = {"header": [1], "overflow": [], "interior": [], "leaf": [], "freelist": []}
-    count = os.path.getsize(file) // PAGE_SIZE
-    owned: set[int] = set()
-    data = file.read_bytes()
-    with closing(sqlite3.connect(f"{file.as_uri()}?immutable=1", uri=True)) as db:
-        roots = db.execute("SELECT name, rootpage FROM sqlite_schema WHERE rootpage > 0").fetchall()
-    for name, root in [("sqlite_schema", 1), *roots]:
-        pages[name] = list(_tree_pages(data, root))
-        for number in pages[name]:
-            start = (number - 1) * PAGE_SIZE + (100 if number == 1 else 0)
-            pages["interior" if data[start] in (2, 5) else "leaf"].append(number)
-        owned.update(pages[name])
-    free, trunk = set[int](), int.from_bytes(data[32:36], "big")
-    while trunk:
-        offset = (trunk - 1) * PAGE_SIZE
-        entries = int.from_bytes(data[offset + 4 : offset + 8], "big")
-        free |= {
-            trunk,
-            *(int.from_bytes(data[offset + 8 + 4 * n : offset + 12 + 4 * n], "big") for n in range(entries)),
-        }
-        trunk = int.from_bytes(data[offset : offset + 4], "big")
-    pages["freelist"] = sorted(free)
-    pages["overflow"] = [number for number in range(1, count + 1) if number not in owned | free]
-    pages["leaf"] = [number for number in pages["leaf"] if number > 1]
-    return {kind: numbers for kind, numbers in pages.items() if numbers}
-
-
-def _tree_pages(data: bytes, root: int) -> Iterator[int]:
-    yield root
-    offset = (root - 1) * PAGE_SIZE
-    start = offset + (100 if root == 1 else 0)
-    if data[start] in (2, 5):
-        cell_count = int.from_bytes(data[start + 3 : start + 5], "big")
-        cells = [int.from_bytes(data[start + 12 + 2 * n : start + 14 + 2 * n], "big") for n in range(cell_count)]
-        for cell in cells:
-            yield from _tree_pages(data, int.from_bytes(data[offset + cell : offset + cell + 4], "big"))
-        yield from _tree_pages(data, int.from_bytes(data[start + 8 : start + 12], "big"))
-
-
-def zero_pages(file: Path, *numbers: int) -> None:
+def overwrite(file: Path, offset: int, content: bytes) -> None:
+    """Write `content` over a part of a file, which keeps its size."""
     with file.open("r+b") as handle:
-        for number in numbers:
-            handle.seek((number - 1) * PAGE_SIZE)
-            handle.write(bytes(PAGE_SIZE))
+        handle.seek(offset)
+        handle.write(content[: max(os.path.getsize(file) - offset, 0)])
 
 
-def flip_bits(file: Path, rng: random.Random, count: int, *, first: int = 0, last: int | None = None) -> None:
-    """Flip `many` random bits from the byte `first` up to `last`."""
-    size = os.path.getsize(file)
-    with file.open("r+b") as handle:
-        for _ in range(count):
-            offset = rng.randrange(first, min(last or size, size))
-            handle.seek(offset)
-            before = handle.read(1)[0]
-            handle.seek(offset)
-            handle.write(bytes([before ^ 1 << rng.randrange(8)]))
+def overwrite_bytes(file: Path, rng: random.Random) -> None:
+    overwrite(file, rng.randrange(os.path.getsize(file)), rng.randbytes(rng.randrange(1, 2000)))
 
 
-def zero_pages_of(kind: str, count: int = 1) -> Callable[[Path, random.Random], None]:
-    def damage(file: Path, rng: random.Random) -> None:
-        numbers = pages_of(file)[kind]
-        zero_pages(file, *rng.sample(numbers, min(count, len(numbers))))
-
-    return damage
+def overwrite_pages(file: Path, rng: random.Random) -> None:
+    for _ in range(rng.randrange(1, 5)):
+        overwrite(file, rng.randrange(os.path.getsize(file) // PAGE_SIZE) * PAGE_SIZE, rng.randbytes(PAGE_SIZE))
 
 
-def truncate(share: float) -> Callable[[Path, random.Random], None]:
-    def damage(file: Path, rng: random.Random) -> None:
-        os.truncate(file, int(os.path.getsize(file) * share) + rng.randrange(PAGE_SIZE))
-
-    return damage
+def zero_block(file: Path, rng: random.Random) -> None:
+    overwrite(file, rng.randrange(os.path.getsize(file)), bytes(PAGE_SIZE * rng.randrange(1, 17)))
 
 
-def flip_random_bits(count: int) -> Callable[[Path, random.Random], None]:
-    return lambda file, rng: flip_bits(file, rng, count)
+def truncate(file: Path, rng: random.Random) -> None:
+    os.truncate(file, int(os.path.getsize(file) * rng.uniform(0.7, 0.99)))
 
 
-def remove_log(file: Path, rng: random.Random) -> None:
-    Path(f"{file}-wal").unlink()
+def flip_bits(file: Path, rng: random.Random) -> None:
+    content = bytearray(file.read_bytes())
+    for _ in range(rng.randrange(1, 200)):
+        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    file.write_bytes(content)
 
 
-def write_garbage_log(file: Path, rng: random.Random) -> None:
-    Path(f"{file}-wal").write_bytes(rng.randbytes(3 * PAGE_SIZE))
+DAMAGES: tuple[Callable[[Path, random.Random], None], ...] = (
+    overwrite_bytes, overwrite_pages, zero_block, truncate, flip_bits,
+)  # fmt: skip
 
 
-def flip_log_bits(file: Path, rng: random.Random) -> None:
-    flip_bits(Path(f"{file}-wal"), rng, 3, first=32)
+def damage_at_random(file: Path, number: int) -> str:
+    """Damage a file in one to three ways that follow from `SEED` and `number`; return their names."""
+    rng = random.Random(SEED * 1000 + number)
+    damages = rng.choices(DAMAGES, k=rng.randrange(1, 4))
+    for damage in damages:
+        damage(file, rng)
+    return ", ".join(damage.__name__ for damage in damages)
 
 
-DAMAGES: dict[str, Callable[[Path, random.Random], None]] = {
-    "a zeroed header": zero_pages_of("header"),
-    "a flipped header": lambda file, rng: flip_bits(file, rng, 10, last=100),
-    "a zeroed interior page": zero_pages_of("interior"),
-    "all interior pages zeroed": zero_pages_of("interior", 1000),
-    "a zeroed leaf": zero_pages_of("leaf"),
-    "ten zeroed leaves": zero_pages_of("leaf", 10),
-    "a zeroed page of items": zero_pages_of("items", 3),
-    "a zeroed page of nodes": zero_pages_of("nodes", 2),
-    "all pages of nodes zeroed": zero_pages_of("nodes", 1000),
-    "a zeroed page of sessions": zero_pages_of("sessions"),
-    "a zeroed page of links": zero_pages_of("links", 2),
-    "a zeroed overflow page": zero_pages_of("overflow", 2),
-    "a zeroed page of the free list": zero_pages_of("freelist"),
-    "half a file": truncate(0.5),
-    "nine tenths of a file": truncate(0.9),
-    "10 flipped bits": flip_random_bits(10),
-    "100 flipped bits": flip_random_bits(100),
-    "1000 flipped bits": flip_random_bits(1000),
-    "no log": remove_log,
-    "a log of garbage": write_garbage_log,
-    "a log with flipped bits": flip_log_bits,
+ROW_QUERIES = {
+    "items": "SELECT body FROM items",
+    "nodes": "SELECT n, key FROM nodes",
+    "repeated": "SELECT DISTINCT repeated.n, body FROM repeated JOIN links ON repeated.n IN (route, parameters)",
+    "sessions": "SELECT n, id, name FROM sessions WHERE record IS NOT NULL",
+    "links": "SELECT n, id, status, created_at FROM links WHERE saw IS NOT NULL",
+    "conversations": "SELECT n, id, created_at FROM conversations",
+    "runs": "SELECT link FROM runs JOIN links ON links.n = link",
+    "events": "SELECT link, number, body FROM events JOIN links ON links.n = link",
+    "agent_runs": "SELECT n, id, status FROM agent_runs",
+    "agent_documents": "SELECT run, body FROM agent_documents",
+    "agent_calls": "SELECT run, id, output FROM agent_calls",
+    "files": "SELECT id, name, file_contents.content FROM files JOIN file_contents ON file_contents.n = files.content",
 }
+"""By table: the columns that identify its rows. A row of use only with another one, such as a file with its content,
+counts with it. `members` is left out: its rows end with their conversation, which is cut at its first gap."""
+
+Rows = Mapping[str, "Counter[tuple[object, ...]]"]
 
 
-def rows_recovered_by_sqlite(file: Path, target: Path) -> dict[str, int]:
-    """Count the rows of our tables that `.recover` of SQLite's shell recovers, of items those that are JSON."""
+def rows_of(file: Path) -> Rows:
+    """Return the rows of each table; a table that the shell did not find has none."""
+    rows = {table: Counter[tuple[object, ...]]() for table in ROW_QUERIES}
+    with closing(sqlite3.connect(file)) as db:
+        db.text_factory = bytes
+        for table, query in ROW_QUERIES.items():
+            with suppress(sqlite3.OperationalError):
+                rows[table].update(db.execute(query))
+    return rows
+
+
+def recover_with_shell(file: Path, folder: Path) -> Rows:
+    """Return the rows that `.recover` of SQLite's shell finds in a copy of the file."""
     shell = find_recovery_shell()
     assert shell
-    script = subprocess.run([shell, str(file), ".recover"], capture_output=True, check=False).stdout
-    subprocess.run([shell, str(target)], input=script, capture_output=True, check=False)
-    with closing(sqlite3.connect(target)) as db:
-        return {
-            "items": _count(db, "items WHERE json_valid(body)"),
-            "nodes": _count(db, "nodes"),
-            "sessions": _count(db, "sessions"),
-        }
-
-
-def count_rows(file: Path) -> dict[str, int]:
-    with closing(sqlite3.connect(file)) as db:
-        return {table: _count(db, table) for table in ("items", "nodes", "sessions")}
-
-
-def _count(db: sqlite3.Connection, table: str) -> int:
-    try:
-        return int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
-    except sqlite3.DatabaseError:
-        return 0
+    shutil.copytree(file.parent, folder / "copy")
+    script = subprocess.run([shell, folder / "copy" / file.name, ".recover"], capture_output=True, check=False).stdout
+    subprocess.run([shell, folder / "shell.db"], input=script, capture_output=True, check=False)
+    return rows_of(folder / "shell.db")

@@ -10,28 +10,31 @@ from pathlib import Path as File
 
 from convo.history.items import user_message
 from convo.history.tree import Path, root_key
-from convo.stores.base import AgentCall, AgentRun, AppendItems, Conversation, Transaction
+from convo.stores.base import AgentCall, AgentRun, AppendItems, Conversation, FileQuota, StoredFile, Transaction
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chat_transactions import NOW, answer, link, prose, session
 
 
-def build_database(file: File) -> None:
+def build_database(file: File, chats: int = 24) -> None:
     """Build a database with a log that is not empty.
 
-    It has two tenants, some twenty sessions, conversations, runs, large items and free pages.
+    It has two tenants, a session for each chat, conversations, runs, uploaded files, large items and free pages.
     """
-    asyncio.run(_fill(file))
+    asyncio.run(_fill(file, chats))
 
 
-async def _fill(file: File) -> None:
+async def _fill(file: File, chats: int) -> None:
     working_file = file.with_name("building.db")
     store = SqliteStore(SqliteDatabase(working_file, synchronous="OFF"))
     rng = random.Random(1)
-    for number in range(24):
+    for number in range(chats):
         tenant = "guest" if number % 6 == 5 else "local"
         await _add_chat(store.for_tenant(tenant), rng, number, tenant)
-    for number in (3, 9, 15):
+        content = rng.randbytes(4 ** (number % 8))
+        uploaded = StoredFile(f"file_{number}", f"{number}.bin", "user_data", "text/plain", len(content), NOW)
+        assert await store.add_file(uploaded, content, FileQuota(chats, 10**9))
+    for number in range(3, chats, 6):
         await store.remove_session(f"ses_{number}")
     with closing(sqlite3.connect(working_file)) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

@@ -1,11 +1,10 @@
 """`convo store recover` recovers every readable row of a damaged file and reports on each session.
 
-The damage is reproducible: `tests.stores.sqlite.file_damage` creates it.
+The damage is random and reproducible: `tests.stores.sqlite.file_damage` creates it.
 """
 
 import asyncio
 import os
-import random
 import shutil
 import sqlite3
 import subprocess
@@ -13,24 +12,28 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from convo.history.items import Item
+from convo.errors import ConvoError
+from convo.history.items import Item, user_message
 from convo.stores.base import RecoveryReport
 from convo.stores.factory import open_store
 from convo.stores.sqlite import connection
 from convo.stores.sqlite.check import check_database
 from convo.stores.sqlite.recover import recover_database
-from convo.stores.sqlite.row_reader import TABLE_COLUMNS, TABLE_SHAPES
 from tests.command_runner import Convo
-from tests.stores.sqlite.file_damage import DAMAGES, count_rows, pages_of, rows_recovered_by_sqlite, zero_pages
+from tests.stores.sample_store import fill_store
+from tests.stores.sqlite.file_damage import PAGE_SIZE, damage_at_random, overwrite, recover_with_shell, rows_of
 from tests.stores.sqlite.sample_database import build_database
 
 Histories = dict[tuple[str, str], Sequence[Item]]
+
+CHATS = (8, 24, 48)
+"""The numbers of chats in the databases that are damaged."""
 
 
 def no_progress(step: str, done: int, total: int) -> None:
@@ -38,27 +41,27 @@ def no_progress(step: str, done: int, total: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def intact_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an intact database and its log."""
-    folder = tmp_path_factory.mktemp("intact")
-    build_database(folder / "convo.db")
-    return folder
+def intact(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """`intact(chats)` is a database with its log, which no test may open."""
+
+    @cache
+    def build(chats: int) -> Path:
+        file = tmp_path_factory.mktemp("intact") / "convo.db"
+        build_database(file, chats)
+        return file
+
+    return build
 
 
 @pytest.fixture
-def file(intact_folder: Path, tmp_path: Path) -> Path:
-    """A copy of the intact database, to be damaged."""
-    folder = tmp_path / "damaged"
-    shutil.copytree(intact_folder, folder)
-    return folder / "convo.db"
+def file(intact: Callable[[int], Path], tmp_path: Path) -> Path:
+    """A copy of a database, to be damaged."""
+    return copy_database(intact(24), tmp_path / "damaged")
 
 
-@pytest.fixture(scope="module")
-def original(intact_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Histories:
-    """The history of each session before the damage."""
-    folder = tmp_path_factory.mktemp("original") / "copy"
-    shutil.copytree(intact_folder, folder)
-    return histories(folder / "convo.db")
+def copy_database(file: Path, folder: Path) -> Path:
+    shutil.copytree(file.parent, folder)
+    return folder / file.name
 
 
 def histories(file: Path) -> Histories:
@@ -74,61 +77,83 @@ def histories(file: Path) -> Histories:
     return asyncio.run(read())
 
 
-def read_files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
-
-
 def recover_and_check(file: Path, target: Path) -> RecoveryReport:
     """Recover a file. Asserts that it is unchanged and that the new database passes every check."""
-    before = read_files(file.parent)
+    before = {path.name: path.read_bytes() for path in sorted(file.parent.iterdir())}
     report = recover_database(file, target, no_progress)
-    assert read_files(file.parent) == before
+    assert {path.name: path.read_bytes() for path in sorted(file.parent.iterdir())} == before
     assert check_database(target, no_progress).problems == []
     return report
 
 
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """A damaged file, the new database with the rows that were recovered from it, and the report."""
+class Recovery(NamedTuple):
+    """A damaged file, the file before, the new database, the report, and how the file was damaged."""
 
+    original: Path
     damaged: Path
     target: Path
     report: RecoveryReport
+    damage: str
 
 
 @pytest.fixture(scope="module")
-def recovery(intact_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Recovery]:
-    """`recovery(name)` damages a copy and recovers it, once for all tests that examine this recovery."""
+def recovery(intact: Callable[[int], Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Recovery]:
+    """`recovery(number)` recovers the file that is damaged by this number, once for all tests."""
 
     @cache
-    def recover(name: str) -> Recovery:
-        folder = tmp_path_factory.mktemp("recovery")
-        damaged, target = folder / "damaged" / "convo.db", folder / "new.db"
-        shutil.copytree(intact_folder, damaged.parent)
-        DAMAGES[name](damaged, random.Random(1))
-        return Recovery(damaged, target, recover_and_check(damaged, target))
+    def recover(number: int) -> Recovery:
+        folder, source = tmp_path_factory.mktemp("recovery"), intact(CHATS[number % len(CHATS)])
+        original, damaged = copy_database(source, folder / "original"), copy_database(source, folder / "damaged")
+        damage = damage_at_random(damaged, number)
+        return Recovery(original, damaged, folder / "new.db", recover_and_check(damaged, folder / "new.db"), damage)
 
     return recover
 
 
-# -- recovered rows -------------------------------------------------------------------------------
+# -- random damage --------------------------------------------------------------------------------
 
 
-def test_an_intact_file_is_copied_completely(file: Path, original: Histories, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [*range(20), *(pytest.param(n, marks=pytest.mark.full) for n in range(20, 120))])
+def test_intact_histories_are_unchanged_and_damaged_ones_are_cut_at_the_first_gap(
+    number: int, recovery: Callable[[int], Recovery]
+) -> None:
+    found = recovery(number)
+    restored, original = histories(found.target), histories(found.original)
+    for one in found.report.complete_sessions:
+        assert restored[one] == original[one]
+    for tenant, session, items, rest, rest_items in found.report.truncated_sessions:
+        part, before = restored[tenant, session], original[tenant, session]
+        assert (len(part), len(restored[tenant, rest]) if rest else 0) == (items, rest_items)
+        assert part == before[:items] or part[0] != before[0]
+        for readable in (part, restored[tenant, rest] if rest else []):
+            assert is_part([one for one in readable if one in before], before)
+
+
+def is_part(part: Sequence[Item], items: Sequence[Item]) -> bool:
+    """Return whether `part` is among `items`, in the same order."""
+    rest = iter(items)
+    return all(any(one == other for other in rest) for one in part)
+
+
+@pytest.mark.needs("sqlite3")
+@pytest.mark.parametrize("number", range(20))
+def test_no_fewer_rows_are_recovered_than_by_the_sqlite_shell(
+    number: int, recovery: Callable[[int], Recovery], tmp_path: Path
+) -> None:
+    found = recovery(number)
+    original, ours, theirs = rows_of(found.original), rows_of(found.target), recover_with_shell(found.damaged, tmp_path)
+    for table, rows in original.items():
+        assert (rows & ours[table]).total() >= (rows & theirs[table]).total(), (table, found.damage)
+
+
+# -- lost pages -----------------------------------------------------------------------------------
+
+
+def test_an_intact_file_is_copied_completely(file: Path, tmp_path: Path) -> None:
     report = recover_and_check(file, tmp_path / "new.db")
 
-    assert (
-        len(report.complete_sessions),
-        report.truncated_sessions,
-        report.lost_sessions,
-        report.recreated_sessions,
-    ) == (
-        len(original),
-        [],
-        [],
-        [],
-    )
-    assert histories(tmp_path / "new.db") == original
+    assert report.is_complete
+    assert histories(tmp_path / "new.db") == histories(file)
     assert dump(tmp_path / "new.db") == dump(file)
 
 
@@ -140,118 +165,52 @@ def dump(file: Path) -> list[tuple[object, ...]]:
         return [(name, *row) for name in copied_tables for row in sorted(db.execute(f"SELECT * FROM {name}"), key=repr)]
 
 
-@pytest.mark.parametrize("name", DAMAGES)
-def test_intact_histories_are_unchanged_and_damaged_ones_become_prefixes(
-    name: str, recovery: Callable[[str], Recovery], original: Histories
+@pytest.mark.parametrize("has_log", [True, False])
+@pytest.mark.parametrize("lost_bytes", [100, PAGE_SIZE])
+def test_no_row_needs_the_header_the_schema_or_a_page_that_leads_to_others(
+    lost_bytes: int, has_log: bool, file: Path, tmp_path: Path
 ) -> None:
-    report, restored = recovery(name).report, histories(recovery(name).target)
-    for one in report.complete_sessions:
-        assert restored[one] == original[one]
-    for tenant, session, items, rest, rest_items in report.truncated_sessions:
-        part, before = restored[tenant, session], original[tenant, session]
-        assert len(part) == items
-        assert part in (before[:items], before[len(before) - items :])
-        assert not rest or len(restored[tenant, rest]) == rest_items
-        if rest and not {"flipped", "overflow", "tenths"} & set(name.split()):  # these leave incomplete items
-            assert is_part(restored[tenant, rest], before[items:])
-    assert (
-        len(report.complete_sessions)
-        + len(report.truncated_sessions)
-        + len(report.lost_sessions)
-        + len(report.recreated_sessions)
-        >= len(original) - 1
-    )
+    original = copy_database(file, tmp_path / "original")
+    if not has_log:
+        checkpoint(file)
+    for number in range(1, os.path.getsize(file) // PAGE_SIZE):
+        offset = number * PAGE_SIZE
+        if file.read_bytes()[offset : offset + 1] == b"\x05":  # an interior page of a table
+            overwrite(file, offset, bytes(PAGE_SIZE))
+    overwrite(file, 0, bytes(lost_bytes))
+
+    assert not recover_and_check(file, tmp_path / "new.db").truncated_sessions
+    assert histories(tmp_path / "new.db") == histories(original)
+    assert rows_of(tmp_path / "new.db") == rows_of(original)
 
 
-def is_part(part: Sequence[Item], items: Sequence[Item]) -> bool:
-    """Return whether `part` is among `items`, in the same order."""
-    rest = iter(items)
-    return all(any(one == other for other in rest) for one in part)
-
-
-@pytest.mark.parametrize(
-    "name", ["a zeroed header", "all interior pages zeroed", "all pages of nodes zeroed", "a zeroed page of links"]
-)
-def test_rows_that_another_part_of_the_file_confirms_are_recovered(
-    name: str, recovery: Callable[[str], Recovery], original: Histories
-) -> None:
-    """Recovery needs no header, schema or interior page, and it rebuilds a lost node row from the indexes."""
-    assert len(recovery(name).report.complete_sessions) == len(original)
-    assert histories(recovery(name).target) == original
-
-
-def test_a_history_with_a_lost_middle_keeps_both_readable_parts(
-    file: Path, original: Histories, tmp_path: Path
-) -> None:
+def checkpoint(file: Path) -> None:
     with closing(sqlite3.connect(file)) as db:
-        db.execute("PRAGMA foreign_keys = OFF")
-        session = "SELECT head FROM sessions WHERE name = 'chat 2'"
-        ancestors = (
-            f"WITH RECURSIVE up (n, parent, item) AS (SELECT n, parent, item FROM nodes WHERE n = ({session}) UNION ALL"
-            " SELECT nodes.n, nodes.parent, nodes.item FROM up JOIN nodes ON nodes.n = up.parent)"
-        )
-        items = [item for (item,) in db.execute(f"{ancestors} SELECT item FROM up WHERE parent IS NOT NULL ORDER BY n")]
-        db.execute("DELETE FROM items WHERE n = ?", (items[3],))
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def test_a_session_without_its_row_is_created_again_from_its_responses(file: Path, tmp_path: Path) -> None:
+    original = histories(copy_database(file, tmp_path / "original"))
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("DELETE FROM sessions WHERE name = 'chat 2'")
         db.commit()
     report = recover_and_check(file, tmp_path / "new.db")
 
-    before, restored = original["local", "chat 2"], histories(tmp_path / "new.db")
-    assert [one[:4] for one in report.truncated_sessions] == [("local", "chat 2", 3, "chat 2-rest")]
-    assert restored["local", "chat 2"] == before[:3]
-    assert restored["local", "chat 2-rest"] == before[4:]
-    assert len(report.complete_sessions) == len(original) - 1
+    (recreated,) = report.recreated_sessions
+    assert histories(tmp_path / "new.db")[recreated] == original["local", "chat 2"]
 
 
-def test_a_changed_item_is_not_shown_as_the_original(file: Path, original: Histories, tmp_path: Path) -> None:
+def test_the_deleted_sessions_of_free_pages_are_not_restored(file: Path, tmp_path: Path) -> None:
     with closing(sqlite3.connect(file)) as db:
-        (item,) = db.execute(
-            "SELECT min(nodes.item) FROM sessions JOIN nodes ON nodes.n = head WHERE name = 'chat 4'"
-        ).fetchone()
-        db.execute("UPDATE items SET body = replace(body, 'e', 'E') WHERE n = ?", (item,))
-        db.commit()
-    report = recover_and_check(file, tmp_path / "new.db")
+        (root,) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'items'").fetchone()
+    checkpoint(file)
+    overwrite(file, (root - 1) * PAGE_SIZE, bytes(PAGE_SIZE))
+    recover_and_check(file, tmp_path / "new.db")
 
-    before, restored = original["local", "chat 4"], histories(tmp_path / "new.db")
-    assert [one.name for one in report.truncated_sessions] == ["chat 4"]
-    assert restored["local", "chat 4"] == before[:-1]
-    assert len(restored["local", "chat 4-rest"]) == 1
-
-
-def test_a_deleted_session_is_not_restored(recovery: Callable[[str], Recovery]) -> None:
-    restored = histories(recovery("a zeroed header").target)
-
-    assert not {"chat 3", "chat 9", "chat 15"} & {name for _, name in restored}
-
-
-def make_foreign_database(file: Path) -> None:
-    with closing(sqlite3.connect(file)) as db:
-        db.execute("CREATE TABLE notes (words)")
-        db.execute("INSERT INTO notes VALUES ('not of convo')")
-        db.commit()
-
-
-FOREIGN_FILES: dict[str, Callable[[Path], object]] = {
-    "no database": lambda file: file.write_bytes(b"root:x:0:0:" * 999),
-    "another program's database": make_foreign_database,
-    "an empty file": lambda file: file.write_bytes(b""),
-    "a pipe": os.mkfifo,
-    "a folder": lambda file: file.mkdir(),
-}
-
-
-@pytest.mark.parametrize("kind", FOREIGN_FILES)
-def test_a_file_without_rows_of_convo_is_refused_and_nothing_is_written(
-    kind: str, tmp_path: Path, convo: Convo
-) -> None:
-    source, target = tmp_path / "odd.db", tmp_path / "new.db"
-    FOREIGN_FILES[kind](source)
-
-    got = convo("store", "recover", str(target), "--store", f"sqlite:{source}")
-
-    assert got.exit == 1
-    assert str(source) in got.err
-    assert "Traceback" not in got.err
-    assert not target.exists()
+    with closing(sqlite3.connect(tmp_path / "new.db")) as db:
+        names = {name for (name,) in db.execute("SELECT name FROM sessions WHERE record IS NOT NULL")}
+    assert len(names) == 21
+    assert not {"chat 3", "chat 9", "chat 15"} & names
 
 
 def test_an_empty_store_is_recovered_empty(tmp_path: Path) -> None:
@@ -263,61 +222,160 @@ def test_an_empty_store_is_recovered_empty(tmp_path: Path) -> None:
     assert target.exists()
 
 
-def test_every_column_of_the_schema_is_known(tmp_path: Path) -> None:
-    """A migration that adds a column must add it to the recovery too, which skips rows of another shape."""
-    with closing(sqlite3.connect(tmp_path / "new.db", isolation_level=None)) as db:
-        connection.migrate_schema(db)
-        for table in TABLE_SHAPES:
-            columns = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]
-            assert (table, TABLE_COLUMNS[table].split(", "), len(TABLE_SHAPES[table])) == (table, columns, len(columns))
-
-
-def test_a_file_of_an_older_schema_is_recovered(file: Path, original: Histories, tmp_path: Path) -> None:
+def test_a_file_of_an_older_schema_is_recovered(file: Path, tmp_path: Path) -> None:
     with closing(sqlite3.connect(file)) as db:
         db.execute("DROP INDEX sessions_by_use")
         db.execute("ALTER TABLE sessions DROP COLUMN used")
         db.execute("PRAGMA user_version = 3")
     report = recover_and_check(file, tmp_path / "new.db")
 
-    assert len(report.complete_sessions) == len(original)
-    with closing(sqlite3.connect(tmp_path / "new.db")) as db:
-        assert db.execute("SELECT count(*) FROM sessions WHERE used > 0").fetchone() == (22,)
+    assert (report.is_complete, len(report.complete_sessions)) == (True, 21)
 
 
-# -- comparison with the SQLite shell -------------------------------------------------------------
+# -- single rows ----------------------------------------------------------------------------------
+
+DAMAGED_ROWS = {
+    "UPDATE links SET status = 'x' WHERE n = 2": (["response resp_3: its status is invalid"], []),
+    "UPDATE links SET usage = '' WHERE n = 2": (["response resp_3: its usage is invalid"], []),
+    "UPDATE repeated SET body = '{' WHERE body LIKE '%conv_1%'": (
+        ["response resp_2: its route is not valid JSON", "response resp_3: its route is not valid JSON"],
+        [],
+    ),
+    "UPDATE sessions SET record = '{' WHERE n = 2": (["session late: its record is not valid JSON"], []),
+    "UPDATE conversations SET metadata = '[]'": (["conversation conv_1: its metadata is invalid"], []),
+    "UPDATE agent_calls SET output = '{'": (["tool call run_1 call_1: it contains invalid JSON"], []),
+    "UPDATE agent_runs SET status = 'x'": ([], ["run run_1: its status is invalid"]),
+    "DELETE FROM agent_documents": ([], ["run run_1: its document is missing"]),
+    "UPDATE events SET body = '{'": (
+        [],
+        ["event of resp_2: its body is not valid JSON", "event of resp_3: its body is not valid JSON"],
+    ),
+    "UPDATE approval_decisions SET body = '[]'": ([], ["decision of run_1: its body is invalid"]),
+    "UPDATE links SET (saw, head) = (90, 91) WHERE n = 2": ([], ["response resp_3: its input is missing"]),
+    "UPDATE sessions SET head = 99 WHERE n = 2": ([], []),  # reported as a session
+}
 
 
-@pytest.mark.needs("sqlite3")
-@pytest.mark.parametrize("name", DAMAGES)
-def test_at_least_as_many_rows_are_recovered_as_by_the_sqlite_shell(
-    name: str, recovery: Callable[[str], Recovery], tmp_path: Path
+@pytest.mark.parametrize(("damage", "rows"), DAMAGED_ROWS.items(), ids=DAMAGED_ROWS)
+def test_damaged_rows_are_listed_by_the_check_and_by_the_recovery(
+    damage: str, rows: tuple[list[str], list[str]], tmp_path: Path
 ) -> None:
-    files = recovery(name)
+    file = tmp_path / "store" / "convo.db"
+    file.parent.mkdir()
+    fill_store(f"sqlite:{file}")
+    with closing(sqlite3.connect(file)) as db:
+        db.executescript(damage)
+    checked, result = check_database(file, no_progress), recover_and_check(file, tmp_path / "new.db")
 
-    counts, shell_counts = count_rows(files.target), rows_recovered_by_sqlite(files.damaged, tmp_path / "theirs.db")
-    assert {table: count for table, count in counts.items() if count < shell_counts[table]} == {}
+    repaired, omitted = (
+        [f"{row.table} {row.key}: {row.problem}" for row in found]
+        for found in (result.repaired_rows, result.omitted_rows)
+    )
+    assert (repaired, omitted) == rows
+    found = [f"{row.table} {row.key}: {row.problem}" for row in checked.damaged_rows]
+    assert sorted(found) == sorted([*repaired, *omitted]) or result.truncated_sessions
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("seed", range(2, 12))
-@pytest.mark.parametrize("name", DAMAGES)
-def test_recovery_from_any_damage_creates_a_database_that_passes_every_check(
-    name: str, seed: int, file: Path, tmp_path: Path
+GAPS = {
+    "DELETE FROM items WHERE n = 2": ("late 1 late-rest 1", ["one", "three"]),
+    "DELETE FROM nodes WHERE n = 3": ("late 1  0", ["three"]),
+    "UPDATE items SET body = replace(body, 'two', 'TWO') WHERE n = 2": (
+        "late 1 late-rest 2",
+        ["one", "TWO", "three"],
+    ),
+    "UPDATE nodes SET key = zeroblob(32) WHERE n = 4": ("late 2 late-rest 1", ["one", "two", "three"]),
+    "UPDATE sessions SET head = 99 WHERE n = 2": ("late 3  0", ["one", "two", "three"]),
+    "DELETE FROM items WHERE n = 1": ("late 2  0", ["two", "three"]),
+}
+
+
+@pytest.mark.parametrize(("damage", "expected"), GAPS.items(), ids=GAPS)
+def test_a_session_is_cut_at_a_gap_and_the_items_after_it_become_another_session(
+    damage: str, expected: tuple[str, list[str]], tmp_path: Path
 ) -> None:
-    DAMAGES[name](file, random.Random(seed))
-    recover_and_check(file, tmp_path / "new.db")
+    file, target = tmp_path / "store" / "convo.db", tmp_path / "new.db"
+    file.parent.mkdir()
+    fill_store(f"sqlite:{file}")
+    with closing(sqlite3.connect(file)) as db:
+        db.executescript(damage)
+    report, restored = recover_and_check(file, target), histories(target)
+
+    (late,) = [one for one in report.truncated_sessions if one.name == "late"]
+    assert " ".join(map(str, late[1:])) == expected[0]
+    items = [*restored["local", "late"], *(restored["local", late.rest_name] if late.rest_name else [])]
+    assert items == [user_message(text) for text in expected[1]]
+
+
+def test_items_that_are_in_no_history_become_a_session(tmp_path: Path) -> None:
+    file, target = tmp_path / "store" / "convo.db", tmp_path / "new.db"
+    file.parent.mkdir()
+    fill_store(f"sqlite:{file}")
+    with closing(sqlite3.connect(file)) as db:
+        db.executescript("DELETE FROM nodes; DELETE FROM sessions; DELETE FROM links; DELETE FROM tenants")
+    report = recover_and_check(file, target)
+
+    assert report.recreated_sessions == [("local", "recovered-items")]
+    items = [user_message(text) for text in ("one", "two", "three")]
+    assert list(histories(target)["local", "recovered-items"]) == items
+
+
+async def test_recovered_rows_are_found_by_their_ids(tmp_path: Path) -> None:
+    file = tmp_path / "convo.db"
+    await asyncio.to_thread(fill_store, f"sqlite:{file}")
+    with closing(sqlite3.connect(file)) as db:
+        db.executescript("DELETE FROM names")
+    recover_database(file, tmp_path / "new.db", no_progress)
+    store = open_store(f"sqlite:{tmp_path / 'new.db'}")
+
+    assert await store.item("b") == user_message("two")
+    assert [one.id for one in await store.conversation_links("conv_1")] == ["resp_2", "resp_3"]
+    assert [hit.session.name for hit in await store.search_items("three")] == ["late"]
+    await store.aclose()
 
 
 # -- the command ----------------------------------------------------------------------------------
 
 
+def make_foreign_database(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("CREATE TABLE notes (words)")
+        db.execute("INSERT INTO notes VALUES ('not of convo')")
+        db.commit()
+
+
+FOREIGN_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no file": (lambda file: None, "no database '{file}'"),
+    "no database": (lambda file: file.write_bytes(b"root:x:0:0:" * 999), "{file} contains no rows of convo"),
+    "another program's database": (make_foreign_database, "{file} contains no rows of convo"),
+    "an empty file": (lambda file: file.write_bytes(b""), "{file} contains no rows of convo"),
+    "a pipe": (os.mkfifo, "{file} is not a regular file"),
+    "a folder": (lambda file: file.mkdir(), "{file} is not a regular file"),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN_FILES)
+def test_a_file_without_rows_of_convo_is_refused_and_nothing_is_written(kind: str, tmp_path: Path) -> None:
+    source, target = tmp_path / "odd.db", tmp_path / "new.db"
+    make, message = FOREIGN_FILES[kind]
+    make(source)
+
+    with pytest.raises(ConvoError) as caught:
+        recover_database(source, target, no_progress)
+    assert caught.value.message.startswith(message.format(file=source))
+    assert caught.value.hint == "name the file with --store sqlite:PATH"
+    assert set(tmp_path.iterdir()) <= {source}
+
+
 def test_the_command_lists_each_session_and_writes_one_private_file(file: Path, tmp_path: Path, convo: Convo) -> None:
-    zero_pages(file, pages_of(file)["items"][1])
+    with closing(sqlite3.connect(file)) as db:
+        (item,) = db.execute("SELECT max(item) FROM sessions JOIN nodes ON nodes.n = head").fetchone()
+        db.execute("DELETE FROM items WHERE n = ?", (item,))
+        db.commit()
     got = convo("store", "recover", "new.db", "--store", f"sqlite:{file}")
 
     assert got.exit == 1
     statuses = [line.split()[0] for line in got.out.splitlines()]
-    assert (set(statuses), len(statuses)) == ({"complete", "truncated"}, 22)
+    assert (set(statuses), len(statuses)) == ({"complete", "truncated"}, 21)
     assert (tmp_path / "new.db").stat().st_mode & 0o777 == 0o600
     assert convo("store", "check", "--store", "sqlite:new.db").exit == 0
     report = convo("store", "recover", "again.db", "--store", f"sqlite:{file}", "--json").json()
