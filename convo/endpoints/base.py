@@ -13,30 +13,13 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 from convo.errors import ConvoError, EndpointFault, KeyRefused, NotFound, StoreFault, StreamBroken, TryLater
 from convo.history.items import Item, Json, Response, StreamEvent
 from convo.history.records import Scope
+from convo.models.request_fields import COUNT_FIELDS
 from convo.runtime import report_progress
 
 SortOrder = Literal["asc", "desc"]
 
-INPUT_TOKENS_FIELDS = frozenset(
-    {
-        *("model", "input", "instructions", "previous_response_id", "conversation", "tools", "tool_choice", "text"),
-        *("reasoning", "parallel_tool_calls", "truncation", "personality"),
-    }
-)
-"""The fields that the input tokens of a request depend on; a request to count tokens has no others."""
-
-INCLUDABLE = (
-    "file_search_call.results",
-    "web_search_call.results",
-    "web_search_call.action.sources",
-    "message.input_image.image_url",
-    "computer_call_output.output.image_url",
-    "code_interpreter_call.outputs",
-    "reasoning.encrypted_content",
-    "message.output_text.logprobs",
-)
-"""The values of `include`. Items are always shown with all stored fields, so each value is honoured."""
-
+INPUT_TOKENS_FIELDS = COUNT_FIELDS | {"personality"}
+"""The fields of a request to count tokens; convo itself cannot count those of a personality."""
 
 LIMIT_FIELD = "limit"
 """A field of a terminal event, beside `response`, with the name of a limit of convo that ended the response."""

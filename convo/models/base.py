@@ -23,6 +23,7 @@ from convo.errors import EndpointFault, InputFault, KeyRefused, StreamBroken, Un
 from convo.history.items import OUTPUT_BY_CLIENT_CALL, Item, Json, StreamEvent, item_type
 from convo.history.pairing import call_index_by_output
 from convo.history.tree import derive
+from convo.models.request_fields import MODEL_FIELDS, REQUEST_FIELDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,12 +359,7 @@ OPENAI_CHAT_EXTRA_FIELDS = frozenset(PROVIDER_EXTRA_FIELDS) - {"top_k", "chat_te
 OPENAI_RESPONSES_EXTRA_FIELDS = OPENAI_CHAT_EXTRA_FIELDS - {"seed", "stop"}
 """The extra fields that every server of the Responses API accepts."""
 
-RESPONSE_PARAMETERS = frozenset(
-    {
-        *("store", "stream", "stream_options", "background", "metadata"),
-        *("previous_response_id", "conversation", "context_management"),
-    }
-)
+RESPONSE_PARAMETERS = frozenset(REQUEST_FIELDS) - MODEL_FIELDS
 """Parameters of the response resource, which the owner of the state keeps; no adapter sends them as they are."""
 
 INCLUDE_LOGPROBS = "message.output_text.logprobs"

@@ -44,6 +44,7 @@ from convo.models.http import (
     make_openai_sse_client,
 )
 from convo.models.readers.responses import ResponsesReader
+from convo.models.request_fields import COMPACT_FIELDS, COUNT_FIELDS
 from convo.runtime import NewId
 from convo.usage.model_info import has_encrypted_reasoning
 
@@ -221,12 +222,6 @@ def _str_field(fields: Mapping[str, Json], name: str) -> str | None:
 _UNSUPPORTED_EXTRA_FIELDS = frozenset(PROVIDER_EXTRA_FIELDS) - OPENAI_RESPONSES_EXTRA_FIELDS
 """Extra fields that the Responses API does not have."""
 
-_COUNT_PARAMETERS = frozenset({"tools", "tool_choice", "text", "reasoning", "parallel_tool_calls", "truncation"})
-"""The parameters that the number of input tokens depends on."""
-
-_COMPACT_PARAMETERS = frozenset({"prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "service_tier"})
-"""The parameters that a compaction request accepts."""
-
 
 def build_responses_body(
     request: ModelRequest, issuer: IssuerTag, model_label: str, extra_fields: Collection[str] = ()
@@ -294,12 +289,12 @@ def _is_reasoning_sent(item: Item, issuer: IssuerTag) -> bool:
 
 def build_count_body(request: ModelRequest, issuer: IssuerTag, model_label: str) -> dict[str, Json]:
     """Build the body of a request that counts input tokens. Raises Unsupported."""
-    return {**_common_fields(request, issuer, model_label), **_pick_parameters(_COUNT_PARAMETERS, request.parameters)}
+    return {**_common_fields(request, issuer, model_label), **_pick_parameters(COUNT_FIELDS, request.parameters)}
 
 
 def build_compact_body(request: ModelRequest, issuer: IssuerTag, model_label: str) -> dict[str, Json]:
     """Build the body of a compaction request. Raises Unsupported."""
-    return {**_common_fields(request, issuer, model_label), **_pick_parameters(_COMPACT_PARAMETERS, request.parameters)}
+    return {**_common_fields(request, issuer, model_label), **_pick_parameters(COMPACT_FIELDS, request.parameters)}
 
 
 def _common_fields(request: ModelRequest, issuer: IssuerTag, model_label: str) -> dict[str, Json]:

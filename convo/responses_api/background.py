@@ -30,7 +30,7 @@ from convo.responses_api.turn import (
     prepare_turn,
     stream_model_events,
 )
-from convo.responses_api.validation import ResponseRequest, integer_validator
+from convo.responses_api.validation import ResponseRequest, validate_value
 from convo.runtime import Clock, process_identity
 from convo.stores.base import AppendItems, Store, Transaction, run_lease_name
 from convo.stores.lease import LeaseGuard
@@ -287,7 +287,7 @@ async def follow_response(
     """Implement `Endpoint.follow`."""
     last_number = -1 if after is None else after
     if after is not None:
-        integer_validator(0)("starting_after", after)
+        validate_value("starting_after", after, {"type": "integer", "minimum": 0})
     while True:
         run = deps.runs.find_background(response_id)
         update = run.next_update() if run else None

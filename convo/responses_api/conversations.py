@@ -14,6 +14,7 @@ from convo.errors import NotFound
 from convo.history.items import Item, Json
 from convo.history.records import strip_item_secrets
 from convo.history.tree import Path, root_key
+from convo.models.request_fields import METADATA_SCHEMA
 from convo.responses_api import errors, history, validation
 from convo.responses_api.deps import EndpointDeps, conversation_write_lock
 from convo.responses_api.history import id_prefix, own_id, resolve_references
@@ -121,7 +122,7 @@ class Conversations:
 def _parse_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
     """Validate the metadata. Raises RequestRefused."""
     pairs = dict(metadata or {})
-    validation.validate_metadata("metadata", pairs)
+    validation.validate_value("metadata", pairs, METADATA_SCHEMA)
     return pairs
 
 

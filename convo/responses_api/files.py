@@ -19,7 +19,7 @@ from convo.errors import RequestRefused
 from convo.history.items import Item, Json
 from convo.history.tree import derive, where
 from convo.responses_api import errors
-from convo.responses_api.validation import enum_validator, integer_validator
+from convo.responses_api.validation import validate_value
 from convo.stores.base import FileQuota, StoredFile
 
 if TYPE_CHECKING:
@@ -58,9 +58,13 @@ class Files:
         self, name: str, content: bytes, media_type: str, purpose: str, expires_after_s: int | None = None
     ) -> Mapping[str, Json]:
         self._check_stateful()
-        enum_validator(*PURPOSES)("purpose", purpose)
+        validate_value("purpose", purpose, {"type": "string", "enum": PURPOSES})
         if expires_after_s is not None:
-            integer_validator(MIN_LIFETIME_S, MAX_LIFETIME_S)("expires_after.seconds", expires_after_s)
+            validate_value(
+                "expires_after.seconds",
+                expires_after_s,
+                {"type": "integer", "minimum": MIN_LIFETIME_S, "maximum": MAX_LIFETIME_S},
+            )
         if len(name) > MAX_NAME_CHARS:
             raise errors.too_long_error("filename", "string", MAX_NAME_CHARS, len(name))
         if len(content) > self._settings.max_file_bytes:
@@ -91,7 +95,7 @@ class Files:
         order: SortOrder = "desc",
     ) -> FilePage:  # fmt: skip
         self._check_stateful()
-        integer_validator(1, MAX_PAGE_FILES)("limit", limit)
+        validate_value("limit", limit, {"type": "integer", "minimum": 1, "maximum": MAX_PAGE_FILES})
         now = self._clock.now()
         files = [file for file in await self._store.files() if not is_expired(file, now)]
         if order == "desc":

@@ -31,7 +31,7 @@ from convo.history.pairing import Pair, make_pair_step, output_index_by_call, pa
 from convo.history.records import EMBEDDED_SCOPE, Link
 from convo.history.tree import Key, Path, derive, root_key, where
 from convo.responses_api import errors
-from convo.responses_api.validation import REFERENCES, ResponseRequest, enum_validator, integer_validator, referenced_id
+from convo.responses_api.validation import REFERENCES, ResponseRequest, referenced_id, validate_value
 from convo.stores.base import Conversation, Store, load_conversation
 
 CONTINUABLE_STATUSES = ("completed", "incomplete", "cancelled")
@@ -364,8 +364,8 @@ def paginate_items(
 
     Raises RequestRefused.
     """
-    integer_validator(1, MAX_PAGE_ITEMS)("limit", limit)
-    enum_validator("asc", "desc")("order", order)
+    validate_value("limit", limit, {"type": "integer", "minimum": 1, "maximum": MAX_PAGE_ITEMS})
+    validate_value("order", order, {"type": "string", "enum": ["asc", "desc"]})
     entries = list(zip(items, ids, strict=True))
     if order == "desc":
         entries.reverse()

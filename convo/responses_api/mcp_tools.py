@@ -22,6 +22,14 @@ from convo.errors import RequestRefused
 from convo.history.items import Item, Json, StreamEvent, is_client_call, item_type
 from convo.history.tree import derive, where
 from convo.models.base import HostedToolsUse, Model, ModelRequest
+from convo.models.request_fields import (
+    BOOLEAN_SCHEMA,
+    OBJECT_SCHEMA,
+    STRING_SCHEMA,
+    array_schema,
+    enum_schema,
+    object_schema,
+)
 from convo.responses_api import errors
 from convo.responses_api.mcp_client import (
     McpConnections,
@@ -32,14 +40,7 @@ from convo.responses_api.mcp_client import (
 )
 from convo.responses_api.remote_files import RemoteFiles, make_address_check
 from convo.responses_api.response import add_usage, build_steered_response
-from convo.responses_api.validation import (
-    array_validator,
-    enum_validator,
-    object_validator,
-    validate_boolean,
-    validate_object,
-    validate_string,
-)
+from convo.responses_api.validation import validate_value
 from convo.runtime import NewId
 from convo.stores.base import Store
 
@@ -62,37 +63,31 @@ REFUSED_HEADERS = frozenset(
     {"host", "connection", "content-length", "content-type", "transfer-encoding", "te", "upgrade", "accept"}
 )
 
-_FILTER_VALIDATOR = object_validator(
-    optional={"tool_names": array_validator(validate_string), "read_only": validate_boolean}
-)
+_NAMES_SCHEMA = array_schema(STRING_SCHEMA)
+_FILTER_SCHEMA = object_schema({}, {"tool_names": _NAMES_SCHEMA, "read_only": BOOLEAN_SCHEMA})
 
-
-def _validate_allowed_tools(name: str, value: Json) -> None:
-    (array_validator(validate_string) if isinstance(value, list) else _FILTER_VALIDATOR)(name, value)
-
-
-def _validate_approval(name: str, value: Json) -> None:
-    if isinstance(value, str):
-        enum_validator("always", "never")(name, value)
-    else:
-        object_validator(optional={"always": _FILTER_VALIDATOR, "never": _FILTER_VALIDATOR})(name, value)
-
-
-TOOL_FIELDS = {
-    "type": validate_string,
-    "server_label": validate_string,
-    "server_url": validate_string,
-    "server_description": validate_string,
-    "allowed_tools": _validate_allowed_tools,
-    "require_approval": _validate_approval,
-    "authorization": validate_string,
-    "headers": validate_object,
-    "connector_id": validate_string,
-    "tunnel_id": validate_string,
-    "defer_loading": validate_boolean,
-    "allowed_callers": array_validator(enum_validator("direct", "programmatic")),
+TOOL_SCHEMA = {
+    **object_schema(
+        {"type": STRING_SCHEMA, "server_label": STRING_SCHEMA},
+        {
+            **dict.fromkeys(
+                ("server_url", "server_description", "authorization", "connector_id", "tunnel_id"), STRING_SCHEMA
+            ),
+            "allowed_tools": {"anyOf": [_NAMES_SCHEMA, _FILTER_SCHEMA]},
+            "require_approval": {
+                "anyOf": [
+                    enum_schema("always", "never"),
+                    object_schema({}, {"always": _FILTER_SCHEMA, "never": _FILTER_SCHEMA}),
+                ]
+            },
+            "headers": OBJECT_SCHEMA,
+            "defer_loading": BOOLEAN_SCHEMA,
+            "allowed_callers": array_schema(enum_schema("direct", "programmatic")),
+        },
+    ),
+    "additionalProperties": False,
 }
-"""The fields of an `mcp` tool that is run here."""
+"""An `mcp` tool that is run here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,15 +225,8 @@ def _parse_tool(
 
 
 def _validate_tool(tool: Mapping[str, Json], location: str) -> None:
-    for name, value in tool.items():
-        if name not in TOOL_FIELDS:
-            raise errors.unknown_parameter_error(f"{location}.{name}")
-        if value is not None:
-            TOOL_FIELDS[name](f"{location}.{name}", value)
-    label = tool.get("server_label")
-    if label is None:
-        raise errors.missing_parameter_error(f"{location}.server_label")
-    if not LABEL_PATTERN.fullmatch(str(label)):
+    validate_value(location, tool, TOOL_SCHEMA)
+    if not LABEL_PATTERN.fullmatch(tool["server_label"]):
         raise RequestRefused(
             f"Invalid '{location}.server_label': expected a letter, then letters, digits, _ or -",
             code="invalid_value",

@@ -24,39 +24,18 @@ from convo.history.records import (
     pick_reported_fields,
 )
 from convo.history.tree import Path
+from convo.models.request_fields import IF_GIVEN, NOT_REPEATED, REQUEST_FIELDS
 from convo.responses_api.conversations import build_append_transaction
 from convo.responses_api.history import LoadedHistory
 from convo.runtime import NewId
 from convo.stores.base import AppendItems, Transaction
 
-DEFAULT_FIELD_VALUES: Mapping[str, Json] = {
-    "instructions": None,
-    "max_output_tokens": None,
-    "max_tool_calls": None,
-    "parallel_tool_calls": True,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-    "prompt_cache_key": None,
-    "safety_identifier": None,
-    "temperature": 1.0,
-    "tool_choice": "auto",
-    "top_logprobs": 0,
-    "top_p": 1.0,
-    "truncation": "disabled",
-    "metadata": {},
+REPEATED_FIELDS: Mapping[str, Json] = {
+    name: field.default
+    for name, field in REQUEST_FIELDS.items()
+    if field.owner != "endpoint" and field.default is not NOT_REPEATED
 }
-"""Fields that repeat the request's values, with the values shown if it has none."""
-
-OPTIONAL_FIELDS = (
-    "access_programs",
-    "image",
-    "moderation",
-    "prompt",
-    "prompt_cache_options",
-    "prompt_cache_retention",
-    "user",
-)
-"""Fields that are absent if the request does not have them."""
+"""The fields of a response that repeat those of the request."""
 
 JSON_SCHEMA_FORMAT_DEFAULTS: Mapping[str, Json] = {"name": None, "description": None, "schema": None, "strict": False}
 FUNCTION_TOOL_DEFAULTS: Mapping[str, Json] = {"description": None, "parameters": None, "strict": None}
@@ -99,8 +78,11 @@ def build_response(link: Link, output: Sequence[Item]) -> Response:
         "text": _text_field(parameters.get("text", {})),
         "tools": [_tool_field(tool) for tool in parameters.get("tools", ())],
         "usage": _usage_field(link.usage),
-        **{name: parameters.get(name, default) for name, default in DEFAULT_FIELD_VALUES.items()},
-        **{name: parameters[name] for name in OPTIONAL_FIELDS if name in parameters},
+        **{
+            name: parameters.get(name, default)
+            for name, default in REPEATED_FIELDS.items()
+            if default is not IF_GIVEN or name in parameters
+        },
         **{name: value for name, value in link.reported.items() if name != UPSTREAM_ID},
     }
 

@@ -1,155 +1,126 @@
-"""Parse and validate requests, input items and metadata.
+"""Check and parse requests, input items and metadata.
 
-Every known field has a validator and belongs to one table: used by the endpoint, sent to the model, or only
-echoed. Unknown fields are refused by name, with the API's message, code and param.
+The fields and their values are those of `convo.models.request_fields`. Unknown fields and other values are refused by
+name, with the API's message, code and param.
 """
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TypeAlias
 
-from convo.config.request_settings import REASONING_EFFORTS
-from convo.endpoints.base import INCLUDABLE, INPUT_TOKENS_FIELDS, parse_conversation_id
+from convo.endpoints.base import parse_conversation_id
 from convo.history.items import Item, Json, is_valid_id, item_type, user_message
 from convo.history.tree import derive, where
+from convo.models import request_fields
+from convo.models.request_fields import MODEL_FIELDS, REQUEST_FIELDS, Schema
 from convo.responses_api import errors
 
-Validator: TypeAlias = Callable[[str, Json], None]
+_KINDS: Mapping[type, str] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
 
-TYPE_NAMES: tuple[tuple[type, str], ...] = (
-    (bool, "a boolean"),
-    (int, "an integer"),
-    (float, "a decimal"),
-    (str, "a string"),
-    (list, "an array"),
-    (dict, "an object"),
-)
+_KIND_NAMES: Mapping[str, str] = {
+    "boolean": "a boolean",
+    "integer": "an integer",
+    "number": "a decimal",
+    "string": "a string",
+    "array": "an array",
+    "object": "an object",
+    "null": "null",
+}
 
-MAX_METADATA_PAIRS, MAX_METADATA_KEY_LENGTH, MAX_METADATA_VALUE_LENGTH = 16, 64, 512
-
-
-def describe_type(value: Json) -> str:
-    return next((name for kind, name in TYPE_NAMES if isinstance(value, kind)), "null")
-
-
-def accept_any(name: str, value: Json) -> None:
-    """Accept any value."""
-
-
-def validate_string(name: str, value: Json) -> None:
-    if not isinstance(value, str):
-        raise errors.invalid_type_error(name, "a string", describe_type(value))
+FILE_URL_START = re.compile(r"(?:https?://|data:)", re.IGNORECASE)
 
 
-def string_validator(max_length: int) -> Validator:
-    def check(name: str, value: Json) -> None:
-        validate_string(name, value)
-        if len(value) > max_length:
-            raise errors.too_long_error(name, "string", max_length, len(value))
+def validate_value(name: str, value: Json, schema: Schema) -> None:
+    """Check a value against a schema of `convo.models.request_fields`. Raises RequestRefused with the API's message.
 
-    return check
+    name:  its location, as `input[2].content`
 
-
-def validate_id(name: str, value: Json) -> None:
-    """Validate the id of a stored object."""
-    validate_string(name, value)
-    if not is_valid_id(value):
-        raise errors.invalid_id_error(name, value)
-
-
-def validate_boolean(name: str, value: Json) -> None:
-    if not isinstance(value, bool):
-        raise errors.invalid_type_error(name, "a boolean", describe_type(value))
-
-
-def integer_validator(minimum: int, maximum: int | None = None) -> Validator:
-    def check(name: str, value: Json) -> None:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise errors.invalid_type_error(name, "an integer", describe_type(value))
-        _validate_range(name, "integer", value, minimum, maximum)
-
-    return check
-
-
-def validate_integer(name: str, value: Json) -> None:
-    """Validate an integer of any size."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise errors.invalid_type_error(name, "an integer", describe_type(value))
-
-
-def decimal_validator(minimum: float, maximum: float) -> Validator:
-    def check(name: str, value: Json) -> None:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise errors.invalid_type_error(name, "a decimal", describe_type(value))
-        _validate_range(name, "decimal", value, minimum, maximum)
-
-    return check
-
-
-def _validate_range(name: str, kind: str, value: float, minimum: float, maximum: float | None) -> None:
-    if value < minimum:
-        raise errors.below_minimum_error(name, kind, minimum, value)
-    if maximum is not None and not value <= maximum:
-        raise errors.above_maximum_error(name, kind, maximum, value)
-
-
-def enum_validator(*supported: str) -> Validator:
-    def check(name: str, value: Json) -> None:
-        if not isinstance(value, str):
-            raise errors.invalid_type_error(name, "a string", describe_type(value))
-        if value not in supported:
-            raise errors.invalid_value_error(name, value, supported)
-
-    return check
-
-
-def validate_array(name: str, value: Json) -> None:
-    if not isinstance(value, list):
-        raise errors.invalid_type_error(name, "an array", describe_type(value))
-
-
-def validate_object(name: str, value: Json) -> None:
-    if not isinstance(value, Mapping):
-        raise errors.invalid_type_error(name, "an object", describe_type(value))
-
-
-def object_validator(
-    required: Mapping[str, Validator] | None = None, optional: Mapping[str, Validator] | None = None
-) -> Validator:
-    """Return a validator of objects with these fields; other fields are not checked."""
-
-    def check(name: str, value: Json) -> None:
-        validate_object(name, value)
-        for key, validator in (required or {}).items():
-            if value.get(key) is None:
-                raise errors.missing_parameter_error(f"{name}.{key}")
-            validator(f"{name}.{key}", value[key])
-        for key, validator in (optional or {}).items():
+    It reads the keywords of that module only. Of `anyOf` it reads the branch of the value's type, or else the last.
+    """
+    given_schema, kind = schema, _KINDS.get(type(value)) or _find_kind(value)
+    for branch in schema.get("anyOf", ()):
+        schema = branch
+        if branch.get("type") == kind:
+            break
+    reference = schema.get("$ref")
+    if reference is not None:
+        schema = request_fields.PART_SCHEMA if reference == request_fields.PART_REF else _select_tool_schema(value)
+    expected = schema.get("type", "string")  # a constant is a string
+    if kind != expected and (kind, expected) != ("integer", "number"):
+        is_content = given_schema in (request_fields.INPUT_SCHEMA, request_fields.CONTENT_SCHEMA)
+        expected_name = "one of an array of objects or string" if is_content else _KIND_NAMES[expected]
+        raise errors.invalid_type_error(name, expected_name, _KIND_NAMES[kind])
+    if expected == "object":
+        properties = schema.get("properties", {})
+        if schema.get("additionalProperties") is False:
+            validate_known_fields(properties, value, prefix=f"{name}.")
+        for key, member in properties.items():
             if value.get(key) is not None:
-                validator(f"{name}.{key}", value[key])
+                validate_value(f"{name}.{key}", value[key], member)
+            elif key in schema["required"]:
+                raise errors.missing_parameter_error(f"{name}.{key}")
+        if "maxProperties" in schema:
+            _validate_pairs(name, value, schema)
+    elif expected == "array":
+        if len(value) > schema.get("maxItems", len(value)):
+            raise errors.too_long_error(name, "array", schema["maxItems"], len(value))
+        if schema.get("items") is request_fields.ITEMS_SCHEMA["items"]:
+            derive(value, _make_item_check, name)  # the items of a history were checked for an earlier request
+        elif "items" in schema:
+            for index, member in enumerate(value):
+                validate_value(f"{name}[{index}]", member, schema["items"])
+    elif expected == "string":
+        choices = [schema["const"]] if "const" in schema else schema.get("enum")
+        if choices is not None and value not in choices:
+            raise errors.invalid_value_error(name, value, choices)
+        if len(value) > schema.get("maxLength", len(value)):
+            raise errors.too_long_error(name, "string", schema["maxLength"], len(value))
+        if "pattern" in schema and not is_valid_id(value):
+            raise errors.invalid_id_error(name, value)
+        if "format" in schema and value and not FILE_URL_START.match(value):
+            raise errors.invalid_file_url_error(name)
+    elif expected != "boolean":
+        number_name = "decimal" if expected == "number" else "integer"
+        if "minimum" in schema and value < schema["minimum"]:
+            raise errors.below_minimum_error(name, number_name, schema["minimum"], value)
+        if "maximum" in schema and not value <= schema["maximum"]:  # NaN is out of every range
+            raise errors.above_maximum_error(name, number_name, schema["maximum"], value)
 
-    return check
+
+def _make_item_check(name: str) -> Callable[[Sequence[Json]], Sequence[Json]]:
+    """Return a step of `derive` that checks input items, and has no results."""
+    indexes = count()
+
+    def step(values: Sequence[Json]) -> Sequence[Json]:
+        for value, index in zip(values, indexes, strict=False):
+            _validate_item(f"{name}[{index}]", value)
+        return ()
+
+    return step
 
 
-def array_validator(item_validator: Validator) -> Validator:
-    def check(name: str, value: Json) -> None:
-        validate_array(name, value)
-        for index, item in enumerate(value):
-            item_validator(f"{name}[{index}]", item)
-
-    return check
+def _find_kind(value: Json) -> str:
+    """Return the type of a value that Python code passed, like a StrEnum."""
+    if isinstance(value, Mapping):
+        return "object"
+    return next((kind for type_, kind in _KINDS.items() if isinstance(value, type_)), "null")
 
 
-def validate_metadata(name: str, value: Json) -> None:
-    """Validate an object of at most 16 pairs of strings."""
-    validate_object(name, value)
-    if len(value) > MAX_METADATA_PAIRS:
-        raise errors.too_many_properties_error(name, MAX_METADATA_PAIRS, len(value))
+def _validate_pairs(name: str, value: Mapping[str, Json], schema: Schema) -> None:
+    if len(value) > schema["maxProperties"]:
+        raise errors.too_many_properties_error(name, schema["maxProperties"], len(value))
     for key, text in value.items():
-        string_validator(MAX_METADATA_KEY_LENGTH)(f"{name} key", key)
-        string_validator(MAX_METADATA_VALUE_LENGTH)(f"{name}.{key}", text)
+        validate_value(f"{name} key", key, {"type": "string", **schema["propertyNames"]})
+        validate_value(f"{name}.{key}", text, schema["additionalProperties"])
 
 
 def validate_known_fields(known_fields: Collection[str], fields: Collection[str], *, prefix: str = "") -> None:
@@ -159,184 +130,28 @@ def validate_known_fields(known_fields: Collection[str], fields: Collection[str]
         raise errors.unknown_parameter_error(prefix + unknown[0])
 
 
-def _validate_tool_choice(name: str, value: Json) -> None:
-    if not isinstance(value, str):
-        object_validator(
-            {"type": validate_string},
-            {"name": validate_string, "mode": validate_string, "tools": array_validator(validate_object)},
-        )(name, value)
+def _select_tool_schema(value: Json) -> Schema:
+    kind = value.get("type") if isinstance(value, Mapping) else None
+    known = request_fields.TOOL_SCHEMAS.get(kind) if isinstance(kind, str) else None
+    return known or request_fields.TYPED_SCHEMA
 
 
-def _validate_tool(name: str, value: Json) -> None:
-    object_validator({"type": validate_string})(name, value)
-    validator = _TOOL_VALIDATORS.get(value["type"])
-    if validator is not None:
-        validator(name, value)
-
-
-_NAMED_TOOL_VALIDATOR = object_validator(
-    {"name": validate_string},
-    {
-        "description": validate_string,
-        "parameters": validate_object,
-        "strict": validate_boolean,
-        "format": object_validator({"type": validate_string}),
-        "defer_loading": validate_boolean,
-    },
-)
-
-
-def _validate_namespace_member(name: str, value: Json) -> None:
-    object_validator({"type": enum_validator("function", "custom")})(name, value)
-    _NAMED_TOOL_VALIDATOR(name, value)
-
-
-_TOOL_VALIDATORS: Mapping[str, Validator] = {
-    "function": _NAMED_TOOL_VALIDATOR,
-    "custom": _NAMED_TOOL_VALIDATOR,
-    "namespace": object_validator(
-        {"name": validate_string, "tools": array_validator(_validate_namespace_member)},
-        {"description": validate_string},
-    ),
-    "tool_search": object_validator(
-        optional={
-            "execution": enum_validator("server", "client"),
-            "description": validate_string,
-            "parameters": validate_object,
-        }
-    ),
-    "shell": object_validator(optional={"environment": object_validator({"type": validate_string})}),
-}
-"""Validators of the tools that convo maps to functions; the server of a hosted tool validates it."""
-
-TOOLS_VALIDATOR = array_validator(_validate_tool)
-
-
-def _validate_conversation(name: str, value: Json) -> None:
-    if isinstance(value, str):
-        validate_id(name, value)
-    else:
-        object_validator({"id": validate_id})(name, value)
-
-
-def _validate_stream_options(name: str, value: Json) -> None:
-    validate_object(name, value)
-    validate_known_fields(("include_obfuscation",), value, prefix=f"{name}.")
-    if value.get("include_obfuscation") is not None:
-        validate_boolean(f"{name}.include_obfuscation", value["include_obfuscation"])
-
-
-MAX_CONTINUATION_ID_CHARS = 512
-
-
-def _validate_background_options(name: str, value: Json) -> None:
-    """Accept the options that ask for the earliest start: every background response starts at once, without a queue.
-
-    `completion_window` may only be "soonest", as a later window would promise a lower price. `continuation_id` names
-    related requests that a server with a queue prefers (see `BackgroundOptions` of openai 3.54.0); here none waits.
-    """
-    validate_object(name, value)
-    validate_known_fields(("completion_window", "continuation_id"), value, prefix=f"{name}.")
-    if "completion_window" in value:
-        enum_validator("soonest")(f"{name}.completion_window", value["completion_window"])
-    if value.get("continuation_id") is not None:
-        string_validator(MAX_CONTINUATION_ID_CHARS)(f"{name}.continuation_id", value["continuation_id"])
-
-
-REASONING_VALIDATOR = object_validator(
-    optional={
-        "effort": enum_validator(*REASONING_EFFORTS),
-        "summary": enum_validator("auto", "concise", "detailed"),
-        "generate_summary": enum_validator("auto", "concise", "detailed"),
-    }
-)
-
-
-TEXT_VALIDATOR = object_validator(
-    optional={
-        "format": object_validator({"type": validate_string}),
-        "verbosity": enum_validator("low", "medium", "high"),
-    }
-)
-
-
-def _validate_stop(name: str, value: Json) -> None:
-    if not isinstance(value, str):
-        array_validator(validate_string)(name, value)
-
-
-CONTEXT_MANAGEMENT_VALIDATOR = object_validator(
-    {"type": enum_validator("compaction"), "compact_threshold": integer_validator(1)}
-)
-
-ENDPOINT_FIELDS: Mapping[str, Validator] = {
-    "input": accept_any,
-    "previous_response_id": validate_id,
-    "conversation": _validate_conversation,
-    "store": validate_boolean,
-    "stream": validate_boolean,
-    "stream_options": _validate_stream_options,
-    "context_management": array_validator(CONTEXT_MANAGEMENT_VALIDATOR),
-    "client_metadata": validate_object,
-    "background_options": _validate_background_options,
-}
-"""Fields that the endpoint itself uses; it always streams. With `stream: false` the client gets no events.
-
-`client_metadata`, which Codex sends, is accepted and not passed on.
-"""
-
-EXTRA_FIELDS: Mapping[str, Validator] = {
-    "chat_template_kwargs": validate_object,
-    "seed": validate_integer,
-    "stop": _validate_stop,
-    "top_k": integer_validator(0),
-}
-"""Fields of many servers that are not in the API: sent to a provider whose `extra_fields` name them."""
-
-MODEL_FIELDS: Mapping[str, Validator] = {
-    **EXTRA_FIELDS,
-    "access_programs": validate_object,
-    "frequency_penalty": decimal_validator(-2, 2),
-    "image": validate_object,
-    "include": array_validator(enum_validator(*INCLUDABLE)),
-    "max_output_tokens": integer_validator(1),
-    "max_tool_calls": integer_validator(1),
-    "moderation": validate_object,
-    "parallel_tool_calls": validate_boolean,
-    "presence_penalty": decimal_validator(-2, 2),
-    "prompt": object_validator({"id": validate_string}),
-    "prompt_cache_key": validate_string,
-    "prompt_cache_options": validate_object,
-    "prompt_cache_retention": enum_validator("in_memory", "24h"),
-    "reasoning": REASONING_VALIDATOR,
-    "safety_identifier": validate_string,
-    "service_tier": enum_validator("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"),
-    "temperature": decimal_validator(0, 2),
-    "text": TEXT_VALIDATOR,
-    "tool_choice": _validate_tool_choice,
-    "tools": TOOLS_VALIDATOR,
-    "top_logprobs": integer_validator(0, 20),
-    "top_p": decimal_validator(0, 1),
-    "truncation": enum_validator("auto", "disabled"),
-    "user": validate_string,
-}
-
-ECHOED_FIELDS: Mapping[str, Validator] = {
-    "background": validate_boolean,
-    "instructions": validate_string,
-    "metadata": validate_metadata,
-}
-"""Fields of the response that are not model parameters; a model gets instructions separately."""
-
-REQUEST_FIELDS: Mapping[str, Validator] = {
-    "model": validate_string,
-    **ENDPOINT_FIELDS,
-    **MODEL_FIELDS,
-    **ECHOED_FIELDS,
-}
-
-COUNT_FIELDS = INPUT_TOKENS_FIELDS - {"personality"}
-"""The fields of a request to count tokens."""
+def _validate_item(name: str, item: Json) -> None:
+    if not isinstance(item, Mapping):
+        raise errors.invalid_type_error(name, "an object", _KIND_NAMES[_find_kind(item)])
+    item = _with_reference_type(item)
+    if not isinstance(item.get("type"), str | None):
+        validate_value(f"{name}.type", item["type"], request_fields.STRING_SCHEMA)
+    kind = item_type(item)
+    if kind == "unknown":
+        raise errors.missing_parameter_error(f"{name}.type")
+    schema = request_fields.MESSAGE_SCHEMA if kind == "message" else request_fields.ITEM_SCHEMAS.get(kind)
+    if schema is not None:
+        validate_value(name, item, schema)
+    if kind == "function_call_output" and item.get("call_id") is None and not isinstance(item.get("name"), str):
+        raise errors.missing_parameter_error(f"{name}.call_id")
+    if item.get("id"):
+        validate_value(f"{name}.id", item["id"], request_fields.ID_SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -394,13 +209,13 @@ def _parse_request(body: Mapping[str, Json]) -> ResponseRequest:
     validate_known_fields(REQUEST_FIELDS, body)
     fields = {name: value for name, value in body.items() if value is not None}
     for name, value in fields.items():
-        REQUEST_FIELDS[name](name, value)
+        validate_value(name, value, REQUEST_FIELDS[name].schema)
     previous_id, conversation_id = fields.get("previous_response_id"), parse_conversation_id(fields.get("conversation"))
     if previous_id and conversation_id:
         raise errors.mutually_exclusive_error()
     if not fields.get("input") and not (previous_id or conversation_id or fields.get("prompt")):
         raise errors.missing_input_error()
-    items = parse_input_items("input", fields.get("input") or [])
+    items = _to_items(fields.get("input") or [])
     is_compaction = has_compaction_trigger(items)
     return ResponseRequest(
         model=fields.get("model", ""),
@@ -408,7 +223,7 @@ def _parse_request(body: Mapping[str, Json]) -> ResponseRequest:
         previous_response_id=previous_id,
         conversation_id=conversation_id,
         store=fields.get("store", True),
-        parameters={name: value for name, value in fields.items() if name in MODEL_FIELDS or name in ECHOED_FIELDS},
+        parameters={name: value for name, value in fields.items() if REQUEST_FIELDS[name].owner != "endpoint"},
         compact_threshold=min(
             (entry["compact_threshold"] for entry in fields.get("context_management") or ()), default=None
         ),
@@ -431,7 +246,7 @@ def parse_connection_request(body: Mapping[str, Json]) -> ResponseRequest:
         raise errors.unsupported_parameter_error("stream", "a connection streams every response")
     generate = body.get("generate")
     if generate is not None:
-        validate_boolean("generate", generate)
+        validate_value("generate", generate, request_fields.BOOLEAN_SCHEMA)
     request = parse_response_request(
         {name: value for name, value in body.items() if name not in ("generate", *HTTP_ONLY_FIELDS)}
     )
@@ -446,7 +261,9 @@ def parse_count_request(body: Mapping[str, Json]) -> ResponseRequest:
     """Parse a request to count tokens. Raises the errors of `parse_response_request`."""
     if body.get("personality") is not None:
         raise errors.unsupported_parameter_error("personality", "its tokens cannot be counted")
-    validate_known_fields(COUNT_FIELDS, {name: value for name, value in body.items() if name != "personality"})
+    validate_known_fields(
+        request_fields.COUNT_FIELDS, {name: value for name, value in body.items() if name != "personality"}
+    )
     return _parse_request({name: value for name, value in body.items() if name != "personality"})
 
 
@@ -455,25 +272,14 @@ def parse_compact_body(body: Mapping[str, Json]) -> dict[str, Json]:
 
     Raises RequestRefused if it has a field of another request.
     """
-    validate_known_fields(COMPACT_FIELDS, body)
+    validate_known_fields(request_fields.COMPACT_FIELDS, body)
     return {**body, "store": False}
-
-
-COMPACT_FIELDS = frozenset(
-    {
-        *("model", "input", "instructions", "previous_response_id", "image", "service_tier"),
-        *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
-    }
-)
-"""The fields of a request to compact."""
 
 
 def parse_conversation_items(value: Json) -> Sequence[Item]:
     """Parse the items to add to a conversation. Raises RequestRefused."""
-    validate_array("items", value)
-    if len(value) > MAX_ADDED_ITEMS:
-        raise errors.too_long_error("items", "array", MAX_ADDED_ITEMS, len(value))
-    items = parse_input_items("items", value)
+    validate_value("items", value, request_fields.ADDED_ITEMS_SCHEMA)
+    items = _to_items(value)
     if derive(items, _TRIGGERS):
         raise errors.unsupported_parameter_error(
             "items", "a compaction is requested with a response and is not stored as an item"
@@ -481,124 +287,19 @@ def parse_conversation_items(value: Json) -> Sequence[Item]:
     return items
 
 
-MAX_ADDED_ITEMS = 20
-"""Maximum number of items added to a conversation in one request."""
-
-
 ITEM_REFERENCE = "item_reference"
 
 COMPACTION_TRIGGER = "compaction_trigger"
 """Requests a compaction now; it is not part of the history, so it is never stored."""
 
-FILE_URL_START = re.compile(r"(?:https?://|data:)", re.IGNORECASE)
+
+def _to_items(value: Json) -> Sequence[Item]:
+    """Return a valid input as items; a string is a user message."""
+    return (user_message(value),) if isinstance(value, str) else derive(value, _make_item_step)
 
 
-def validate_file_url(name: str, value: Json) -> None:
-    """Check the URL of an image or file: any other start may mean a file of the model's server."""
-    validate_string(name, value)
-    if value and not FILE_URL_START.match(value):
-        raise errors.invalid_file_url_error(name)
-
-
-PART_VALIDATOR = object_validator(
-    {"type": validate_string},
-    {
-        **dict.fromkeys(("text", "refusal", "file_data", "file_id", "filename"), validate_string),
-        **dict.fromkeys(("image_url", "file_url"), validate_file_url),
-    },
-)
-
-
-def _validate_text_or_parts(name: str, value: Json) -> None:
-    if isinstance(value, str):
-        return
-    if not isinstance(value, list):
-        raise errors.invalid_type_error(name, "one of an array of objects or string", describe_type(value))
-    array_validator(PART_VALIDATOR)(name, value)
-
-
-MESSAGE_VALIDATOR = object_validator(
-    required={"role": enum_validator("user", "assistant", "system", "developer")},
-    optional={"id": validate_string},
-)
-
-
-def validate_function_output(name: str, value: Json) -> None:
-    """Check a tool output. One that names its tool may have no `call_id`: it is context that the client adds."""
-    validate_object(name, value)
-    is_standalone = isinstance(value.get("name"), str) and value.get("call_id") is None
-    fields: dict[str, Validator] = {"id": validate_string}
-    object_validator({} if is_standalone else {"call_id": validate_string}, fields)(name, value)
-
-
-ITEM_VALIDATORS: Mapping[str, Validator] = {
-    "message": MESSAGE_VALIDATOR,
-    "function_call": object_validator(
-        {"call_id": validate_string, "name": validate_string, "arguments": validate_string},
-        {"id": validate_string},
-    ),
-    "function_call_output": validate_function_output,
-    "custom_tool_call": object_validator(
-        {"call_id": validate_string, "name": validate_string, "input": validate_string},
-        {"id": validate_string},
-    ),
-    "custom_tool_call_output": object_validator({"call_id": validate_string}, {"id": validate_string}),
-    "reasoning": object_validator(
-        optional={
-            "id": validate_string,
-            "summary": validate_array,
-            "content": validate_array,
-            "encrypted_content": validate_string,
-        }
-    ),
-    "compaction": object_validator({"encrypted_content": validate_string}, {"id": validate_string}),
-    "local_shell_call": object_validator({"call_id": validate_string, "action": validate_object}),
-    "local_shell_call_output": object_validator({"output": validate_string}, {"call_id": validate_string}),
-    "shell_call": object_validator({"call_id": validate_string, "action": validate_object}),
-    "shell_call_output": object_validator({"call_id": validate_string, "output": validate_array}),
-    "apply_patch_call": object_validator({"call_id": validate_string, "operation": validate_object}),
-    "apply_patch_call_output": object_validator({"call_id": validate_string}, {"output": validate_string}),
-    "tool_search_call": object_validator({"arguments": validate_object}, {"call_id": validate_string}),
-    "tool_search_output": object_validator({"tools": TOOLS_VALIDATOR}, {"call_id": validate_string}),
-    "additional_tools": object_validator({"tools": TOOLS_VALIDATOR}),
-    "configuration_update": object_validator(
-        optional={"reasoning": REASONING_VALIDATOR, "text": TEXT_VALIDATOR},
-    ),
-    "computer_call_output": object_validator(
-        optional={"output": object_validator(optional={"image_url": validate_file_url})}
-    ),
-    ITEM_REFERENCE: object_validator({"id": validate_string}),
-}
-
-CONTENT_FIELDS: Mapping[str, str] = {
-    "message": "content",
-    "function_call_output": "output",
-    "custom_tool_call_output": "output",
-}
-"""The field of an item type that holds text or a list of parts; required, may be empty."""
-
-
-def parse_input_items(name: str, value: Json) -> Sequence[Item]:
-    """Parse the input; a string is a user message.
-
-    Raises RequestRefused with the location of the first error, as `input[2].content`.
-    """
-    if isinstance(value, str):
-        return (user_message(value),)
-    if not isinstance(value, list):
-        raise errors.invalid_type_error(name, "one of an array of objects or string", describe_type(value))
-    return derive(value, _make_item_step, name)
-
-
-def _make_item_step(name: str) -> Callable[[Sequence[Json]], Iterator[Item]]:
-    indexes = count()
-
-    def step(values: Sequence[Json]) -> Iterator[Item]:
-        for value, index in zip(values, indexes, strict=False):
-            _validate_item(f"{name}[{index}]", value)
-            yield _with_reference_type(value)
-
-    return step
+def _make_item_step() -> Callable[[Sequence[Json]], Iterator[Item]]:
+    return lambda values: map(_with_reference_type, values)
 
 
 def referenced_id(item: Item) -> str | None:
@@ -618,27 +319,10 @@ def has_compaction_trigger(items: Sequence[Item]) -> bool:
     return bool(triggers)
 
 
-def _validate_item(name: str, item: Json) -> None:
-    validate_object(name, item)
-    typed_item: Item = _with_reference_type(item)
-    if typed_item.get("type") is not None:
-        validate_string(f"{name}.type", typed_item["type"])
-    if item_type(typed_item) == "unknown":
-        raise errors.missing_parameter_error(f"{name}.type")
-    ITEM_VALIDATORS.get(item_type(typed_item), validate_object)(name, typed_item)
-    if typed_item.get("id"):
-        validate_id(f"{name}.id", typed_item["id"])
-    content_field = CONTENT_FIELDS.get(item_type(typed_item))
-    if content_field is not None:
-        if typed_item.get(content_field) is None:
-            raise errors.missing_parameter_error(f"{name}.{content_field}")
-        _validate_text_or_parts(f"{name}.{content_field}", typed_item[content_field])
-
-
-def _with_reference_type(item: dict[str, Json]) -> dict[str, Json]:
+def _with_reference_type(item: Item) -> Item:
     """Add the type to an item reference without one; other items are returned unchanged."""
     return {**item, "type": ITEM_REFERENCE} if set(item) == {"id"} or _is_untyped_reference(item) else item
 
 
-def _is_untyped_reference(item: dict[str, Json]) -> bool:
+def _is_untyped_reference(item: Item) -> bool:
     return set(item) == {"id", "type"} and item["type"] is None

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from convo.config.settings import ServeSettings
-from convo.endpoints.base import INCLUDABLE, LIMIT_FIELD, error_object
+from convo.endpoints.base import LIMIT_FIELD, error_object
 from convo.errors import AlreadyDecided, ConvoError, KeyRefused, LimitReached
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS
 from convo.history.canonical import MAX_JSON_VALUES, has_too_many_values
 from convo.history.items import Json, StreamEvent
+from convo.models.request_fields import INCLUDABLE, REQUEST_FIELDS
 from convo.runtime import Clock
 from convo.server import errors
 from convo.server.forms import MAX_FORM_OVERHEAD_BYTES, UploadForm, parse_upload_form
@@ -454,7 +455,7 @@ def parse_order_value(name: str, text: str) -> str:
 INCLUDE_PARAMETER = QueryParameter(
     "include",
     _parse_include_value,
-    {"type": "array", "items": {"type": "string", "enum": list(INCLUDABLE)}},
+    REQUEST_FIELDS["include"].schema,
     "Additional fields to return. All stored fields are always returned.",
     is_repeatable=True,
 )

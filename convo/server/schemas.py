@@ -4,43 +4,41 @@ Request schemas are closed: unknown fields are refused. In a request null means 
 Response schemas are open.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from convo.config.request_settings import REASONING_EFFORTS
-from convo.endpoints.base import INCLUDABLE
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS
-from convo.history.items import Json
 from convo.history.records import LINK_STATUSES, Strategy
+from convo.models.request_fields import (
+    ADDED_ITEMS_SCHEMA,
+    BOOLEAN_SCHEMA,
+    COMPACT_FIELDS,
+    COUNT_FIELDS,
+    INTEGER_SCHEMA,
+    ITEM_SCHEMAS,
+    MESSAGE_SCHEMA,
+    METADATA_SCHEMA,
+    NAME_SCHEMA,
+    OBJECT_SCHEMA,
+    PART_SCHEMA,
+    REFERENCE_SCHEMA,
+    REQUEST_FIELDS,
+    STRING_SCHEMA,
+    TOOL_SCHEMAS,
+    Schema,
+    array_schema,
+    enum_schema,
+)
 
-Schema = Mapping[str, Json]
-
-STRING_SCHEMA: Schema = {"type": "string"}
-NAME_SCHEMA: Schema = {"type": "string", "minLength": 1}
-BOOLEAN_SCHEMA: Schema = {"type": "boolean"}
-INTEGER_SCHEMA: Schema = {"type": "integer"}
 COUNT_SCHEMA: Schema = {"type": "integer", "minimum": 0}
 NUMBER_SCHEMA: Schema = {"type": "number"}
-OBJECT_SCHEMA: Schema = {"type": "object"}
 
 
 def schema_ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def number_schema(minimum: float, maximum: float) -> Schema:
-    return {"type": "number", "minimum": minimum, "maximum": maximum}
-
-
 def integer_schema(minimum: int, maximum: int | None = None) -> Schema:
     return {"type": "integer", "minimum": minimum, **({} if maximum is None else {"maximum": maximum})}
-
-
-def enum_schema(*values: str) -> Schema:
-    return {"type": "string", "enum": list(values)}
-
-
-def array_schema(items: Schema, maximum: int | None = None) -> Schema:
-    return {"type": "array", "items": items, **({} if maximum is None else {"maxItems": maximum})}
 
 
 def any_of_schema(*schemas: Schema) -> Schema:
@@ -68,97 +66,43 @@ def closed_object_schema(required: Mapping[str, Schema], optional: Mapping[str, 
 
 DIGEST_SCHEMA: Schema = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
 
-METADATA_SCHEMA: Schema = {
-    "type": "object",
-    "maxProperties": 16,
-    "propertyNames": {"maxLength": 64},
-    "additionalProperties": {"type": "string", "maxLength": 512},
-}
 
-INPUT_SCHEMA = any_of_schema(STRING_SCHEMA, array_schema(schema_ref("InputItem")))
+def request_schema(schema: Schema) -> Schema:
+    """Return a schema of `convo.models.request_fields` in the form of the document, which mentions null."""
+    documented = dict(schema)
+    if "anyOf" in schema:
+        documented["anyOf"] = [request_schema(branch) for branch in schema["anyOf"]]
+    if "items" in schema:
+        documented["items"] = request_schema(schema["items"])
+    if "properties" in schema:
+        documented["properties"] = {
+            name: request_schema(member)
+            if name in schema.get("required", ())
+            else nullable_schema(request_schema(member))
+            for name, member in schema["properties"].items()
+        }
+    return documented
 
-ID_SCHEMA: Schema = {"type": "string", "pattern": r"^(?!\.{1,2}$)[A-Za-z0-9_.:=+~@$-]{1,512}$"}
 
-CONVERSATION_SCHEMA = any_of_schema(ID_SCHEMA, object_schema({"id": ID_SCHEMA}))
-
-REASONING_SUMMARY_SCHEMA = enum_schema("auto", "concise", "detailed")
-
-CREATE_PROPERTIES: Mapping[str, Schema] = {
-    "input": INPUT_SCHEMA,
-    "previous_response_id": ID_SCHEMA,
-    "conversation": CONVERSATION_SCHEMA,
-    "store": BOOLEAN_SCHEMA,
-    "stream": BOOLEAN_SCHEMA,
-    "stream_options": closed_object_schema({}, {"include_obfuscation": BOOLEAN_SCHEMA}),
-    "background": BOOLEAN_SCHEMA,
-    "background_options": closed_object_schema(
-        {}, {"completion_window": const_schema("soonest"), "continuation_id": {"type": "string", "maxLength": 512}}
-    ),
-    "chat_template_kwargs": OBJECT_SCHEMA,
-    "client_metadata": OBJECT_SCHEMA,
-    "context_management": array_schema(
-        object_schema({"type": const_schema("compaction"), "compact_threshold": integer_schema(1)})
-    ),
-    "access_programs": OBJECT_SCHEMA,
-    "frequency_penalty": number_schema(-2, 2),
-    "image": OBJECT_SCHEMA,
-    "include": array_schema(enum_schema(*INCLUDABLE)),
-    "instructions": STRING_SCHEMA,
-    "max_output_tokens": integer_schema(1),
-    "max_tool_calls": integer_schema(1),
-    "metadata": METADATA_SCHEMA,
-    "moderation": OBJECT_SCHEMA,
-    "parallel_tool_calls": BOOLEAN_SCHEMA,
-    "presence_penalty": number_schema(-2, 2),
-    "prompt": object_schema({"id": STRING_SCHEMA}),
-    "prompt_cache_key": STRING_SCHEMA,
-    "prompt_cache_options": OBJECT_SCHEMA,
-    "prompt_cache_retention": enum_schema("in_memory", "24h"),
-    "reasoning": object_schema(
-        {},
+def request_body_schema(names: Collection[str], *required: str) -> Schema:
+    """Build the schema of a request body with these fields."""
+    return request_schema(
         {
-            "effort": enum_schema(*REASONING_EFFORTS),
-            "summary": REASONING_SUMMARY_SCHEMA,
-            "generate_summary": REASONING_SUMMARY_SCHEMA,
-        },
-    ),
-    "safety_identifier": STRING_SCHEMA,
-    "seed": INTEGER_SCHEMA,
-    "service_tier": enum_schema("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"),
-    "stop": any_of_schema(STRING_SCHEMA, array_schema(STRING_SCHEMA)),
-    "temperature": number_schema(0, 2),
-    "text": object_schema(
-        {}, {"format": object_schema({"type": STRING_SCHEMA}), "verbosity": enum_schema("low", "medium", "high")}
-    ),
-    "tool_choice": any_of_schema(STRING_SCHEMA, object_schema({"type": STRING_SCHEMA})),
-    "tools": array_schema(schema_ref("Tool")),
-    "top_k": integer_schema(0),
-    "top_logprobs": integer_schema(0, 20),
-    "top_p": number_schema(0, 1),
-    "truncation": enum_schema("auto", "disabled"),
-    "user": STRING_SCHEMA,
-}
-"""The fields of a request except `model`, which is required."""
-
-COUNT_PROPERTIES = (
-    *("input", "instructions", "previous_response_id", "conversation", "tools", "tool_choice", "text"),
-    *("reasoning", "parallel_tool_calls", "truncation"),
-)
-
-COMPACT_PROPERTIES = (
-    *("input", "instructions", "previous_response_id", "image", "service_tier"),
-    *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
-)
-
-
-def request_body_schema(*names: str, model: bool = True) -> Schema:
-    """Build the schema of a request body with these fields; `model`: whether it requires a model."""
-    fields = {name: CREATE_PROPERTIES[name] for name in names}
-    return (
-        closed_object_schema({"model": NAME_SCHEMA}, fields)
-        if model
-        else closed_object_schema({}, {"model": NAME_SCHEMA, **fields})
+            "type": "object",
+            "required": list(required),
+            "properties": {name: field.schema for name, field in REQUEST_FIELDS.items() if name in names},
+            "additionalProperties": False,
+        }
     )
+
+
+CREATE_SCHEMA = request_body_schema(REQUEST_FIELDS, "model")
+
+
+def typed_schema(*others: Schema, known: Mapping[str, Schema]) -> Schema:
+    """Build the schema of an object whose `type` selects a schema; of an unknown type only the type is checked."""
+    unknown = object_schema({"type": {"type": "string", "not": {"enum": list(known)}}})
+    return any_of_schema(*map(request_schema, (*others, *known.values())), unknown)
 
 
 def passed_body_schema() -> Schema:
@@ -581,7 +525,7 @@ INSPECTOR_SCHEMAS: Mapping[str, Schema] = {
 
 SCHEMAS: Mapping[str, Schema] = {
     **INSPECTOR_SCHEMAS,
-    "AddItemsBody": closed_object_schema({"items": array_schema(schema_ref("InputItem"), maximum=20)}, {}),
+    "AddItemsBody": closed_object_schema({"items": ADDED_ITEMS_SCHEMA}, {}),
     "AnthropicError": object_schema(
         {"type": const_schema("error"), "error": object_schema({"type": STRING_SCHEMA, "message": STRING_SCHEMA})},
         {"request_id": STRING_SCHEMA},
@@ -596,7 +540,7 @@ SCHEMAS: Mapping[str, Schema] = {
             "usage": USAGE_SCHEMA,
         }
     ),
-    "CompactResponseBody": request_body_schema(*COMPACT_PROPERTIES),
+    "CompactResponseBody": request_body_schema(COMPACT_FIELDS, "model"),
     "Conversation": object_schema(
         {
             "id": STRING_SCHEMA,
@@ -605,11 +549,9 @@ SCHEMAS: Mapping[str, Schema] = {
             "metadata": METADATA_SCHEMA,
         }
     ),
-    "CountTokensBody": request_body_schema(*COUNT_PROPERTIES, model=False),
-    "CreateConversationBody": closed_object_schema(
-        {}, {"items": array_schema(schema_ref("InputItem"), maximum=20), "metadata": METADATA_SCHEMA}
-    ),
-    "CreateResponseBody": request_body_schema(*CREATE_PROPERTIES),
+    "CountTokensBody": request_body_schema(COUNT_FIELDS),
+    "CreateConversationBody": closed_object_schema({}, {"items": ADDED_ITEMS_SCHEMA, "metadata": METADATA_SCHEMA}),
+    "CreateResponseBody": CREATE_SCHEMA,
     "Deleted": any_of_schema(
         deletion_schema("response"), deletion_schema("conversation.deleted"), deletion_schema("file")
     ),
@@ -626,16 +568,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "Error": object_schema({"error": object_schema(ERROR_PROPERTIES)}),
     "File": FILE_SCHEMA,
     "FileList": list_schema(schema_ref("File")),
-    "InputItem": any_of_schema(
-        object_schema(
-            {
-                "role": enum_schema("user", "assistant", "system", "developer"),
-                "content": any_of_schema(STRING_SCHEMA, array_schema(schema_ref("Part"))),
-            }
-        ),
-        object_schema({"type": STRING_SCHEMA}),
-        object_schema({"id": STRING_SCHEMA}),
-    ),
+    "InputItem": typed_schema(MESSAGE_SCHEMA, REFERENCE_SCHEMA, known=ITEM_SCHEMAS),
     "InputTokens": object_schema({"object": const_schema("response.input_tokens"), "input_tokens": COUNT_SCHEMA}),
     "Item": object_schema({"type": STRING_SCHEMA}, {"id": STRING_SCHEMA}),
     "ItemList": list_schema(schema_ref("Item")),
@@ -737,22 +670,22 @@ SCHEMAS: Mapping[str, Schema] = {
             ),
         },
     ),
-    "Part": object_schema({"type": STRING_SCHEMA}),
+    "Part": request_schema(PART_SCHEMA),
     "ProviderResponse": {"type": "object", "description": "The provider's response, unchanged."},
     "ResponseResource": RESPONSE_SCHEMA,
     "Status": object_schema({"status": STRING_SCHEMA}),
-    "Tool": object_schema({"type": STRING_SCHEMA}),
+    "Tool": typed_schema(known=TOOL_SCHEMAS),
     "UpdateConversationBody": closed_object_schema({"metadata": nullable_schema(METADATA_SCHEMA)}, {}),
     "WebSocketCreate": {
+        **CREATE_SCHEMA,
         "description": "A request body with a `type`; `stream_id` selects one of the chains of the connection.",
-        **closed_object_schema(
-            {"type": const_schema("response.create"), "model": NAME_SCHEMA},
-            {
-                **CREATE_PROPERTIES,
-                "generate": BOOLEAN_SCHEMA,
-                "stream_id": {"type": "string", "pattern": "^[A-Za-z0-9_.-]{1,256}$"},
-            },
-        ),
+        "required": ["type", "model"],
+        "properties": {
+            "type": const_schema("response.create"),
+            **CREATE_SCHEMA["properties"],
+            "generate": nullable_schema(BOOLEAN_SCHEMA),
+            "stream_id": nullable_schema({"type": "string", "pattern": "^[A-Za-z0-9_.-]{1,256}$"}),
+        },
     },
     "WebSocketError": object_schema(
         {

@@ -9,17 +9,15 @@ from openai.resources.responses.input_tokens import InputTokens
 from openai.types.responses import ResponseIncludable
 from openai.types.responses.response import Response as TypedResponse
 
-from convo.endpoints.base import INCLUDABLE
 from convo.errors import RequestRefused
-from convo.responses_api import validation
+from convo.models.request_fields import COUNT_FIELDS, INCLUDABLE, REQUEST_FIELDS
 from convo.responses_api.validation import (
-    MODEL_FIELDS,
-    REQUEST_FIELDS,
     parse_conversation_items,
     parse_count_request,
     parse_response_request,
 )
-from tests.endpoints.endpoint_calls import TOOL, error_fields, user_item
+from tests.endpoints.endpoint_calls import error_fields, user_item
+from tests.request_values import FIELD_VALUES
 
 METHOD_ARGUMENTS = {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
 """Arguments of the package's methods that are not fields of the request body."""
@@ -35,79 +33,29 @@ def parse_error(**fields: Any) -> RequestRefused:
     return caught.value
 
 
-SAMPLES: dict[str, Any] = {
-    "access_programs": {"cyber": "standard"},
-    "background_options": {"completion_window": "soonest", "continuation_id": "c"},
-    "background": False,
-    "context_management": [],
-    "conversation": {"id": "conv_1"},
-    "frequency_penalty": 0.1,
-    "image": {"context_compression": "auto"},
-    "include": ["reasoning.encrypted_content"],
-    "input": [user_item("a")],
-    "instructions": "Be brief.",
-    "max_output_tokens": 16,
-    "max_tool_calls": 2,
-    "metadata": {"a": "b"},
-    "model": "gpt-5",
-    "moderation": {"model": "m"},
-    "parallel_tool_calls": False,
-    "presence_penalty": -0.1,
-    "previous_response_id": "resp_1",
-    "prompt": {"id": "pmpt_1"},
-    "prompt_cache_key": "k",
-    "prompt_cache_options": {"mode": "implicit"},
-    "prompt_cache_retention": "24h",
-    "reasoning": {"effort": "low"},
-    "safety_identifier": "s",
-    "service_tier": "auto",
-    "store": True,
-    "stream": True,
-    "stream_options": {"include_obfuscation": False},
-    "temperature": 1,
-    "text": {"format": {"type": "text"}, "verbosity": "low"},
-    "tool_choice": {"type": "function", "name": "weather"},
-    "tools": [TOOL, {"type": "web_search"}],
-    "top_logprobs": 0,
-    "top_p": 0.5,
-    "truncation": "disabled",
-    "user": "u",
-}
-
-
 def test_every_field_that_the_package_sends_is_known() -> None:
     fields = set(inspect.signature(Responses.create).parameters) - METHOD_ARGUMENTS
     assert fields - set(REQUEST_FIELDS) == set()
-    assert fields - set(SAMPLES) == set()
 
 
 def test_every_field_of_the_package_that_counts_tokens_is_known() -> None:
     fields = set(inspect.signature(InputTokens.count).parameters) - METHOD_ARGUMENTS
-    assert fields - validation.COUNT_FIELDS <= {"personality"}
+    assert fields - COUNT_FIELDS <= {"personality"}
 
 
 def test_include_accepts_every_value_of_the_package() -> None:
     assert set(get_args(ResponseIncludable)) <= set(INCLUDABLE)
 
 
-@pytest.mark.parametrize("name", sorted(SAMPLES))
+@pytest.mark.parametrize("name", REQUEST_FIELDS)
 def test_every_field_is_honoured_sent_to_the_model_or_echoed(name: str) -> None:
-    value = SAMPLES[name]
+    value = FIELD_VALUES[name]
     request = parse_response_request(body(**{name: value}))
 
-    if name in MODEL_FIELDS:
-        assert request.model_parameters == {name: value}
-    elif name in validation.ECHOED_FIELDS:
-        assert request.parameters == {name: value}
-        assert name in TypedResponse.model_fields
-    else:
-        assert name in {"model", *validation.ENDPOINT_FIELDS}
-        assert request.parameters == {}
-
-
-@pytest.mark.parametrize("name", sorted(set(SAMPLES) - {"model", "input"}))
-def test_null_equals_an_omitted_field(name: str) -> None:
-    assert parse_response_request(body(**{name: None})) == parse_response_request(body())
+    owner = REQUEST_FIELDS[name].owner
+    assert request.model_parameters == ({name: value} if owner == "model" else {})
+    assert request.parameters == ({} if owner == "endpoint" else {name: value})
+    assert owner != "response" or name in TypedResponse.model_fields
 
 
 INVALID_FIELDS: list[tuple[dict[str, Any], str, str, str]] = [

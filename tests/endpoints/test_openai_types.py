@@ -26,12 +26,14 @@ from convo.models.anthropic import AnthropicModel
 from convo.models.base import Model
 from convo.models.chat_completions import ChatModel
 from convo.models.http import OpenAIClientOptions
+from convo.models.request_fields import MODEL_FIELDS
 from convo.models.responses import ResponsesModel
 from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import SystemClock, random_id
 from convo.stores.memory import MemoryStore
 from tests.models import messages_events
 from tests.models.chat_server import ChatServer, delta, finish, run_chat_server
+from tests.request_values import FIELD_VALUES, TOOL
 
 # -- samples --------------------------------------------------------------------------------------
 
@@ -154,47 +156,12 @@ WITHOUT_MEANING: Mapping[str, str] = {
 }
 """Fields of items that a model need not see, with the reason."""
 
-PARAMETERS_BY_ENDPOINT = frozenset(
-    {
-        *("background", "background_options", "context_management", "conversation", "input", "metadata", "model"),
-        *("previous_response_id", "store", "stream", "stream_options", "truncation"),
-    }
-)
-"""Parameters of the response, which the endpoint keeps, does or refuses; `tests/endpoints` tests them."""
-
-PARAMETERS: Mapping[str, Json] = {
-    "access_programs": {"cyber": "standard"},
-    "image": {"context_compression": "enabled"},
-    "include": ["message.output_text.logprobs"],
-    "instructions": "Be brief.",
-    "max_output_tokens": 2000,
-    "max_tool_calls": 3,
-    "moderation": {"model": "m"},
-    "parallel_tool_calls": False,
-    "prompt": {"id": "pmpt_1"},
-    "prompt_cache_key": "k",
-    "prompt_cache_options": {"mode": "explicit"},
-    "prompt_cache_retention": "24h",
-    "reasoning": {"effort": "low"},
-    "safety_identifier": "s",
-    "service_tier": "priority",
-    "temperature": 0.5,
-    "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}}},
-    "tool_choice": "required",
-    "tools": [{"type": "function", "name": "g", "parameters": {"type": "object", "properties": {}}}],
-    "top_logprobs": 2,
-    "top_p": 0.5,
-    "user": "u",
-}
-"""A value for each parameter that a model may get, different from its default."""
-
 DONE_BY_ADAPTER = {
     ("chat", "reasoning.summary"): "reasoning that arrives is written as a summary",
     ("chat", "reasoning.generate_summary"): "reasoning that arrives is written as a summary",
 }
 """Fields that change the response instead of the request."""
 
-FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
 TOOL_CHOICES: Mapping[str, Json] = {
     "allowed_tools": {"type": "allowed_tools", "mode": "required", "tools": [{"type": "shell"}]},
     "function": {"type": "function", "name": "f"},
@@ -225,7 +192,7 @@ def test_every_member_of_the_package_has_a_decision() -> None:
 
     assert set(TOOL_SAMPLES) <= set(TOOLS)  # an older release of the package has fewer members
     assert set(ITEM_SAMPLES) <= set(ITEMS)
-    assert set(CREATE_PARAMETERS) <= set(PARAMETERS) | PARAMETERS_BY_ENDPOINT
+    assert set(CREATE_PARAMETERS) <= set(FIELD_VALUES)
     assert choice_types <= set(TOOL_CHOICES) | HOSTED_CHOICES
 
 
@@ -344,8 +311,9 @@ def is_sent(value: Json, outcome: Outcome) -> bool:
 @pytest.mark.parametrize("api", API_NAMES)
 async def test_a_parameter_is_sent_refused_or_reported(upstreams: Upstreams, api: str) -> None:
     dropped: list[str] = []
-    for name, value in PARAMETERS.items():
-        base: dict[str, Json] = {"tools": [FUNCTION]} if name in ("tool_choice", "parallel_tool_calls") else {}
+    for name in (MODEL_FIELDS - {"truncation"} | {"instructions"}) & set(CREATE_PARAMETERS):  # the endpoint truncates
+        value = FIELD_VALUES[name]
+        base: dict[str, Json] = {"tools": [TOOL]} if name in ("tool_choice", "parallel_tool_calls") else {}
         without = await upstreams.send(api, base)
         hints = object_hints(CREATE_PARAMETERS[name]) if isinstance(value, dict) else {}
         for field, hint in hints.items():
@@ -378,9 +346,9 @@ SEARCH = {"type": "tool_search", "execution": "client"}
 @pytest.mark.parametrize("kind", TOOL_SAMPLES)
 async def test_a_tool_is_offered_with_all_its_fields_or_refused(upstreams: Upstreams, api: str, kind: str) -> None:
     tool = TOOL_SAMPLES[kind]
-    offered = await upstreams.send(api, {"tools": [FUNCTION, tool]})
-    omitted = await upstreams.send(api, {"tools": [FUNCTION, tool]}, omit=True)
-    plain = await upstreams.send(api, {"tools": [FUNCTION]})
+    offered = await upstreams.send(api, {"tools": [TOOL, tool]})
+    omitted = await upstreams.send(api, {"tools": [TOOL, tool]}, omit=True)
+    plain = await upstreams.send(api, {"tools": [TOOL]})
 
     if TOOLS[kind] == HOSTED:
         if kind == "mcp":  # run by the gateway if its server is in the settings
@@ -397,7 +365,7 @@ async def test_a_tool_is_offered_with_all_its_fields_or_refused(upstreams: Upstr
     dropped = []
     for field in (field for field in tool if not is_sent(tool[field], offered)):
         reduced = {name: tool[name] for name in tool if name != field}
-        without = await upstreams.send(api, {"tools": [FUNCTION, reduced]})
+        without = await upstreams.send(api, {"tools": [TOOL, reduced]})
         if not is_visible(offered, without, f"tools.{field}"):
             dropped.append(field)
     assert dropped == []
@@ -405,7 +373,7 @@ async def test_a_tool_is_offered_with_all_its_fields_or_refused(upstreams: Upstr
 
 @pytest.mark.parametrize("api", ["chat", "claude"])
 async def test_a_tool_choice_is_sent_or_refused(upstreams: Upstreams, api: str) -> None:
-    tools = [FUNCTION, {"type": "custom", "name": "c"}, {"type": "shell"}, {"type": "apply_patch"}]
+    tools = [TOOL, {"type": "custom", "name": "c"}, {"type": "shell"}, {"type": "apply_patch"}]
     plain = await upstreams.send(api, {"tools": tools})
     assert plain.body is not None
     for kind, choice in TOOL_CHOICES.items():

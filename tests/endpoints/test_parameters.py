@@ -12,8 +12,7 @@ from openai.resources.responses.input_tokens import InputTokens
 from openai.resources.responses.responses import Responses
 
 from convo.endpoints.base import Endpoint
-from convo.responses_api import validation
-from convo.responses_api.validation import REQUEST_FIELDS
+from convo.models.request_fields import COMPACT_FIELDS, COUNT_FIELDS, REQUEST_FIELDS
 
 METHOD_ARGUMENTS = {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
 
@@ -75,8 +74,8 @@ BODIES: Mapping[Callable[..., Any], set[str]] = {
     Responses.create: set(REQUEST_FIELDS),
     Responses.parse: set(REQUEST_FIELDS) | PACKAGE_PARAMETERS,
     Responses.stream: set(REQUEST_FIELDS) | PACKAGE_PARAMETERS | {"response_id", "starting_after"},
-    Responses.compact: set(validation.COMPACT_FIELDS),
-    InputTokens.count: set(validation.COUNT_FIELDS) | {"personality"},
+    Responses.compact: set(COMPACT_FIELDS),
+    InputTokens.count: set(COUNT_FIELDS) | {"personality"},
 }
 """The fields that a body may have; `test_embedded_requests` tests how each field is parsed."""
 

@@ -1,6 +1,6 @@
 """Every parameter of the Responses API, for every kind of model: sent, refused by name, or reported as ignored."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -16,7 +16,8 @@ from convo.models.base import (
     tag_encrypted_content,
 )
 from convo.models.chat_completions import detect_chat_dialect
-from convo.responses_api.validation import MODEL_FIELDS
+from convo.models.request_fields import MODEL_FIELDS
+from tests.request_values import FIELD_VALUES, TOOL
 
 GROQ, OPENAI = "https://api.groq.com/openai/v1", "https://api.openai.com/v1"
 ALLOWED = ("top_k", "seed", "stop", "chat_template_kwargs", "service_tier", "user")
@@ -61,40 +62,6 @@ ADAPTERS = {
     "native, allowed": native(ALLOWED),
 }
 
-TOOL = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
-
-VALUES: Mapping[str, Json] = {
-    "access_programs": {"a": 1},
-    "chat_template_kwargs": {"enable_thinking": False},
-    "frequency_penalty": 0.5,
-    "image": {"a": 1},
-    "include": ["message.output_text.logprobs"],
-    "max_output_tokens": 77,
-    "max_tool_calls": 3,
-    "moderation": {"a": 1},
-    "parallel_tool_calls": False,
-    "presence_penalty": 0.5,
-    "prompt": {"id": "pmpt_1"},
-    "prompt_cache_key": "k",
-    "prompt_cache_options": {"mode": "explicit", "ttl": "30m"},
-    "prompt_cache_retention": "24h",
-    "reasoning": {"effort": "low", "summary": "auto"},
-    "safety_identifier": "s",
-    "seed": 7,
-    "service_tier": "priority",
-    "stop": ["END"],
-    "temperature": 0.5,
-    "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}}},
-    "tool_choice": "required",
-    "tools": [TOOL],
-    "top_k": 40,
-    "top_logprobs": 2,
-    "top_p": 0.5,
-    "truncation": "auto",
-    "user": "u",
-}
-"""A value for each parameter that differs from its default."""
-
 WITH_TOOLS = ("parallel_tool_calls", "tool_choice")
 """Parameters that have an effect only with tools."""
 
@@ -103,15 +70,11 @@ def build_requests(name: str) -> tuple[ModelRequest, ModelRequest]:
     """Return a request without and one with the parameter `name`."""
     parameters = {"tools": [TOOL]} if name in WITH_TOOLS else {}
     plain = ModelRequest("claude-sonnet-5", (user_message("hi"),), parameters=parameters)
-    return plain, ModelRequest(plain.model, plain.input, parameters={**parameters, name: VALUES[name]})
-
-
-def test_every_parameter_of_a_model_has_a_test_value() -> None:
-    assert set(VALUES) == set(MODEL_FIELDS)
+    return plain, ModelRequest(plain.model, plain.input, parameters={**parameters, name: FIELD_VALUES[name]})
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS.values(), ids=ADAPTERS)
-@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("name", sorted(MODEL_FIELDS))
 def test_a_parameter_is_sent_refused_or_reported_and_never_dropped_silently(name: str, adapter: Adapter) -> None:
     without, request = build_requests(name)
     is_reported = name in {one.partition(".")[0] for one in adapter.ignored_fields(request)}

@@ -568,6 +568,7 @@ def test_a_count_and_a_compaction_have_the_parameters_that_they_depend_on() -> N
         "truncation": "auto",
     }
     compacted: dict[str, Any] = {
+        "image": {"context_compression": "auto"},
         "prompt_cache_key": "k",
         "prompt_cache_options": {"mode": "auto"},
         "prompt_cache_retention": "24h",

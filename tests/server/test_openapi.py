@@ -1,7 +1,6 @@
 """The OpenAPI document describes the server's routes, fields and errors."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,10 +10,11 @@ from openapi_spec_validator import validate
 from convo import __version__
 from convo.errors import ConvoError
 from convo.history.items import Json
+from convo.models.request_fields import REQUEST_FIELDS, Schema
 from convo.responses_api import validation
 from convo.server.inspector import DOCUMENTED_ROUTES
 from convo.server.routes import API_ROUTES, load_openapi_document
-from convo.server.schemas import COMPACT_PROPERTIES, COUNT_PROPERTIES, CREATE_PROPERTIES, SCHEMAS, Schema
+from convo.server.schemas import SCHEMAS
 from tests.server.gateway import RunningGateway
 
 ROUTES = (*API_ROUTES, *DOCUMENTED_ROUTES)
@@ -26,9 +26,9 @@ def fits(schema: Schema, value: Json) -> bool:
     return bool(OAS31Validator(root_schema).is_valid(value))
 
 
-def is_accepted(check: Callable[[str, Json], None], name: str, value: Json) -> bool:
+def is_accepted(name: str, value: Json, schema: Schema) -> bool:
     try:
-        check(name, value)
+        validation.validate_value(name, value, schema)
     except ConvoError:
         return False
     return True
@@ -130,12 +130,6 @@ def test_every_schema_is_used() -> None:
     assert [name for name in SCHEMAS if f'"#/components/schemas/{name}"' not in text] == []
 
 
-def test_the_fields_of_a_request_are_those_that_the_endpoint_reads() -> None:
-    assert {"model", *CREATE_PROPERTIES} == set(validation.REQUEST_FIELDS)
-    assert {"model", *COUNT_PROPERTIES} == set(validation.COUNT_FIELDS)
-    assert {"model", *COMPACT_PROPERTIES} == set(validation.COMPACT_FIELDS)
-
-
 VALUES: tuple[Json, ...] = (
     *(True, False, 0, 1, -1, 2, 3, 20, 21, 0.5, -2.5, 10**30, "", "x", "auto", "low", "in_memory", "24h", "flex"),
     *([], {}, [1], ["x"], [{}], [None], ["reasoning.encrypted_content"]),
@@ -148,14 +142,32 @@ VALUES: tuple[Json, ...] = (
 """Values of every kind, each valid for few fields. Null means "not given"; the next test covers it."""
 
 
-@pytest.mark.parametrize("name", sorted(set(CREATE_PROPERTIES) - {"input"}))
+FUNCTION, CALL = {"type": "function", "name": "f"}, {"type": "function_call", "call_id": "c", "name": "f"}
+
+CONTENTS: tuple[Json, ...] = ("x", [], 7, [{"type": "input_text", "text": "x"}], [{}])
+
+TOOLS_AND_ITEMS: tuple[Json, ...] = (
+    *(FUNCTION, {**FUNCTION, "type": "custom"}, {**FUNCTION, "name": 7}, {**FUNCTION, "parameters": None}),
+    *({**FUNCTION, "strict": "x"}, {"type": "function"}, {"type": "web_search", "name": 7}, {"type": "shell"}),
+    *({"type": "namespace", "name": "n", "tools": [tool]} for tool in (FUNCTION, {"type": "shell", "name": "f"})),
+    *({"type": "tool_search", "execution": at} for at in ("client", "here")),
+    *({**CALL, "arguments": "{}"}, CALL, {**CALL, "arguments": {}}, {"type": "reasoning", "summary": []}),
+    *({"role": "user", "content": content} for content in CONTENTS),
+    *({"role": "king", "content": "x"}, {"role": "user"}, {"id": "msg_1"}, {"id": "x", "type": None}),
+    *({"type": "unheard_of"}, {"type": "additional_tools", "tools": [{"type": "function"}]}),
+)
+
+
+@pytest.mark.parametrize("name", sorted(set(REQUEST_FIELDS) - {"model"}))
 def test_a_field_accepts_exactly_the_documented_values(name: str) -> None:
-    """`input` is excluded because most of its item types are left to the model, as are the fields of a tool."""
-    accepted_values = [value for value in VALUES if is_accepted(validation.REQUEST_FIELDS[name], name, value)]
-    assert accepted_values == [value for value in VALUES if fits(CREATE_PROPERTIES[name], value)]
+    """A validator of JSON Schema reads the document as convo reads its own table."""
+    schema = SCHEMAS["CreateResponseBody"]["properties"][name]
+    values = (*VALUES, *([[one] for one in TOOLS_AND_ITEMS] if name in ("input", "tools") else ()))
+    accepted_values = [value for value in values if is_accepted(name, value, REQUEST_FIELDS[name].schema)]
+    assert accepted_values == [value for value in values if fits(schema, value)]
 
 
-@pytest.mark.parametrize("name", sorted(set(CREATE_PROPERTIES) - {"input"}))
+@pytest.mark.parametrize("name", sorted(set(REQUEST_FIELDS) - {"model", "input"}))
 def test_null_means_that_a_field_is_absent(name: str) -> None:
     body = {"model": "m", "input": "hi"}
     assert fits(SCHEMAS["CreateResponseBody"], {**body, name: None})

@@ -69,7 +69,7 @@ VALID_VALUES: dict[str, list[dict[str, Any]]] = {
         },
     ],
     "Status": [{"status": "ok"}],
-    "Tool": [{"type": "function"}],
+    "Tool": [{"type": "function", "name": "f"}, {"type": "x"}],
     "UpdateConversationBody": [{"metadata": {}}],
     "WebSocketCreate": [{"type": "response.create", "model": "m"}],
     "WebSocketError": [{"type": "error", "status": 400, "error": {**ERROR, "code": "x"}}],

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from convo.endpoints.base import INCLUDABLE
 from convo.errors import ConvoError, KeyRefused, LimitReached, RequestRefused, TryLater
+from convo.models.request_fields import INCLUDABLE
 from convo.server import errors, http
 from convo.server.http import ClientConnection, ClientDisconnected, HttpExchange, parse_json_object, parse_strict_json
 from tests.clock import FixedClock

@@ -2,9 +2,9 @@
 
 import pytest
 
-from convo.endpoints.base import INCLUDABLE
 from convo.errors import RequestRefused
-from convo.responses_api import validation
+from convo.models.request_fields import INCLUDABLE, REQUEST_FIELDS
+from convo.responses_api.validation import validate_value
 from convo.server import http
 from convo.server.http import INCLUDE_PARAMETER, LIST_PARAMETERS, STREAM_PARAMETER
 from convo.server.routes import API_ROUTES, group_by_path
@@ -24,10 +24,10 @@ def test_a_fixed_path_is_matched_before_a_variable_one() -> None:
 
 def test_include_accepts_the_same_values_in_a_body_and_in_a_query() -> None:
     for value in INCLUDABLE:
-        validation.REQUEST_FIELDS["include"]("include", [value])
+        validate_value("include", [value], REQUEST_FIELDS["include"].schema)
         assert http.parse_query(f"include={value}".encode(), [INCLUDE_PARAMETER]) == {"include": [value]}
     for parse in (
-        lambda: validation.REQUEST_FIELDS["include"]("include", ["everything"]),
+        lambda: validate_value("include", ["everything"], REQUEST_FIELDS["include"].schema),
         lambda: http.parse_query(b"include=everything", [INCLUDE_PARAMETER]),
     ):
         with pytest.raises(RequestRefused) as caught:
