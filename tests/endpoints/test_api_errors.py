@@ -8,7 +8,7 @@ from convo.errors import ConvoError
 from convo.responses_api import errors
 
 REFUSED = "invalid_request_error"
-NEXT = "/next shows the next request"
+NEXT = "correct the request, then repeat the command"
 
 ERRORS: list[tuple[ConvoError, str, str, int, str | None, str]] = [
     (
