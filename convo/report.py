@@ -26,7 +26,6 @@ class FieldMark(Enum):
     HIDDEN = auto()
     OPTIONAL = auto()
     FLAT = auto()
-    TEXT = auto()
 
 
 OMITTED = FieldMark.OMITTED
@@ -39,10 +38,7 @@ OPTIONAL = FieldMark.OPTIONAL
 """The schema does not require the key, because an earlier version of the schema has no such key."""
 
 FLAT = FieldMark.FLAT
-"""The fields of the value are written instead of it."""
-
-TEXT = FieldMark.TEXT
-"""The value is written as its text."""
+"""The fields of the value are written instead of it; none for None."""
 
 
 class Keywords:
@@ -102,6 +98,6 @@ def _iter_members(report: Any) -> Iterator[tuple[str, Any]]:
         if OMITTED in field.marks and (value is False or (not value and value != 0)):
             continue
         if FLAT in field.marks:
-            yield from _iter_members(value)
+            yield from _iter_members(value) if value is not None else ()
         else:
-            yield field.key, to_json(value if TEXT not in field.marks or value is None else str(value))
+            yield field.key, to_json(value)

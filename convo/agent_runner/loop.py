@@ -3,17 +3,7 @@
 Tools and guardrails run as tasks; the model is called in the loop itself. Each result is an event
 for the state machine, and its effects are committed before any of them is performed.
 
-Events that a run yields between those of the model:
-
-convo.started       run, agent                                   a run started or resumed
-convo.tool_started  call_id, tool, arguments, agent              its start is committed
-convo.tool_output   call_id, tool, output, agent                 its output is committed
-convo.handoff       call_id, source, target                      agent identities
-convo.guardrail     side, name, reason                           it tripped; `convo.failed` follows
-convo.warning       message
-convo.paused        run, pending                                 the pending calls, see `describe_pending_call`
-convo.finished      run, agent, output                           the final output
-convo.failed        run, code, message                           the error is raised after it
+`convo.agent_runner.events` has the events that a run yields between those of the model.
 """
 
 from collections import deque
@@ -24,6 +14,18 @@ from typing import Any, Literal
 
 from convo.agent_runner import prepare, user_code
 from convo.agent_runner.config import ModelRoute, RunConfig
+from convo.agent_runner.events import (
+    FinishedEvent,
+    HandoffEvent,
+    StartedEvent,
+    get_call_title,
+    make_failed_event,
+    make_guardrail_event,
+    make_paused_event,
+    make_tool_output_event,
+    make_tool_started_event,
+    make_warning_event,
+)
 from convo.agent_runner.persistence import RunCheckpoint, RunRepository, drop_partial_response
 from convo.agent_runner.prepare import prepare_agent_request
 from convo.agent_runner.tasks import USER_CODE_ERRORS, RunTasks, TaskResult
@@ -58,10 +60,8 @@ from convo.runs.state import (
     Run,
     RunEffect,
     RunEvent,
-    RunFailure,
     RunResumed,
     RunTool,
-    Stage,
     ToolCall,
     ToolReturned,
 )
@@ -182,7 +182,7 @@ class RunLoop:
         Raises RunFailed when the run failed, and the errors of the endpoint and the store.
         """
         try:
-            yield make_run_event("started", run=self._repository.run_id, agent=self.run.agent)
+            yield StartedEvent(type="convo.started", run=self._repository.run_id, agent=self.run.agent)
             while self._pending_events or self._pending_effects or self._tasks:
                 while self._pending_events:
                     yield self._pending_events.popleft()
@@ -224,7 +224,7 @@ class RunLoop:
             completed_call = replace(_find_call(previous_run, event.call_id), output={"output": event.output})
             self._pending_events.append(make_tool_output_event(completed_call, previous_run.agent))
         if isinstance(event, GuardrailTripped):
-            self._pending_events.append(_make_guardrail_event(previous_run, event))
+            self._pending_events.append(make_guardrail_event(previous_run, event))
 
     # -- the model call -----------------------------------------------------------------------------
 
@@ -306,9 +306,9 @@ class RunLoop:
 
     async def _finish(self, effect: FinishRun) -> None:
         await self._chat.write_replay_file()
-        self._pending_events.append(
-            make_run_event("finished", run=self._repository.run_id, agent=effect.agent, output=effect.output)
-        )
+        run_id = self._repository.run_id
+        event = FinishedEvent(type="convo.finished", run=run_id, agent=effect.agent, output=effect.output)
+        self._pending_events.append(event)
 
     async def _fail(self, effect: FailRun) -> None:
         await self._chat.write_replay_file()
@@ -395,10 +395,10 @@ class RunLoop:
             )
             handoff = prepare.resolve_handoff(self._graph, effect)
             if plan.warning:
-                self._pending_events.append(make_run_event("warning", message=plan.warning))
+                self._pending_events.append(make_warning_event(plan.warning))
             if handoff.taken and effect.call.id in self._started_call_ids:
                 message = f"the function of the handoff to {effect.target} may have run before; it is not called again"
-                self._pending_events.append(make_run_event("warning", message=message))
+                self._pending_events.append(make_warning_event(message))
             elif handoff.taken:
                 await repository.save(self.run, repository.make_call_entry(self.run, effect.call.id))
                 await prepare.call_on_handoff(handoff, effect, self._make_call_context(effect.call))
@@ -407,8 +407,8 @@ class RunLoop:
             await self.dispatch(EffectFailed(error.code, error.message), error)
             return
         repository.checkpoint = replace(repository.checkpoint, view=view)
-        fields = {"call_id": effect.call.id, "source": effect.source, "target": effect.target}
-        self._pending_events.append(make_run_event("handoff", **fields))
+        event = HandoffEvent(type="convo.handoff", call_id=effect.call.id, source=effect.source, target=effect.target)
+        self._pending_events.append(event)
         now = self._chat.deps.clock.now()
         entry = TimelineEntry("handoff", now, agent=effect.source, target=effect.target, call_id=effect.call.id)
         append_timeline_entry(repository.timeline, entry)
@@ -464,54 +464,3 @@ def _find_call(run: Run, call_id: str) -> ToolCall:
     call = run.find_call(call_id)
     assert call
     return call
-
-
-def _make_guardrail_event(run: Run, event: GuardrailTripped) -> StreamEvent:
-    side = "output" if run.phase is Phase.CHECKING_OUTPUT else "input"
-    guardrails = run.current_agent.output_guardrails if side == "output" else run.current_agent.input_guardrails
-    return make_run_event("guardrail", side=side, name=guardrails[event.guardrail_index].name, reason=event.reason)
-
-
-def make_run_event(event_type: str, **fields: Json) -> StreamEvent:
-    """Return an event of a run."""
-    return {"type": f"convo.{event_type}", **fields}
-
-
-def get_call_title(call: ToolCall) -> str:
-    """Return the display name of a call's tool."""
-    return call.tool.title if call.tool else ".".join(call.lookup[1:])
-
-
-def make_tool_started_event(call: ToolCall, agent: str) -> StreamEvent:
-    """Return the event for the start of a tool."""
-    return make_run_event("tool_started", **_make_call_fields(call, agent), arguments=call.arguments)
-
-
-def make_tool_output_event(call: ToolCall, agent: str) -> StreamEvent:
-    """Return the event for the output of a tool."""
-    return make_run_event("tool_output", **_make_call_fields(call, agent), output=(call.output or {}).get("output"))
-
-
-def describe_pending_call(call: ToolCall, agent: str) -> dict[str, Json]:
-    """Describe a call that needs a decision; `unknown` means that it had started and its outcome is unknown."""
-    return {
-        **_make_call_fields(call, agent),
-        "arguments": call.arguments,
-        "unknown": call.stage is Stage.OUTCOME_UNKNOWN,
-    }
-
-
-def make_paused_event(run: Run, run_id: str) -> StreamEvent:
-    """Return the event for a pause, with all pending calls."""
-    return make_run_event(
-        "paused", run=run_id, pending=[describe_pending_call(call, agent) for agent, call in run.pending_with_agents]
-    )
-
-
-def make_failed_event(failure: RunFailure, run_id: str) -> StreamEvent:
-    """Return the event for a failed run."""
-    return make_run_event("failed", run=run_id, code=failure.code, message=failure.message)
-
-
-def _make_call_fields(call: ToolCall, agent: str) -> dict[str, Json]:
-    return {"call_id": call.id, "tool": get_call_title(call), "agent": agent}

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from convo.chat.turn import RequestOptions
 from convo.config.sections import ContextLimits
@@ -28,14 +28,16 @@ from convo.history.records import (
 from convo.history.tree import Node, Path, Prefix, root_key
 from convo.inspect.context_window import (
     ContextUsage,
+    ContextUsageReport,
+    build_context_usage_report,
     category_parts,
-    context_usage_to_json,
     request_parts,
     sum_context_usage,
 )
 from convo.inspect.diff import SentRequest
 from convo.inspect.tree import find_branch_links
 from convo.inspect.view import ConversationView
+from convo.report import FLAT, Wire
 from convo.strategies.instructions import choose_field, drop_instruction_messages, omit_repeated_message
 from convo.strategies.requests import add_cache_options, build_open_call_outputs, build_request_body
 from convo.strategies.strategy import STRATEGIES, ConversationState, RequestInput
@@ -77,18 +79,46 @@ class NextRequest:
     key_env: str | None = None
 
 
-def next_request_to_json(request: NextRequest) -> dict[str, Json]:
-    """Return the object that `convo next --json` prints."""
-    return {
-        "handle": request.handle,
-        "strategy": str(request.strategy),
-        "model": request.model,
-        "method": "POST",
-        "url": request.url,
-        "before": {"owner": request.owner_handle, "items": [node.item for node in request.prepended_nodes]},
-        "body": dict(request.body),
-        **context_usage_to_json(request.context_usage),
-    }
+class PrependedReport(NamedTuple):
+    """Context that the owner prepends to the request.
+
+    owner:  handle that the request continues
+    """
+
+    owner: str | None
+    items: Sequence[Item]
+
+
+class NextRequestReport(NamedTuple):
+    """The next request.
+
+    strategy:  the owner of the state
+    model:     provider/model
+    url:       null if the request stays in this process
+    body:      the body of the request
+    """
+
+    handle: str
+    strategy: Strategy
+    model: str
+    method: Literal["POST"]
+    url: str | None
+    prepended: Annotated[PrependedReport, Wire("before")]
+    body: Mapping[str, Json]
+    context_usage: Annotated[ContextUsageReport, FLAT]
+
+
+def build_next_request_report(request: NextRequest) -> NextRequestReport:
+    return NextRequestReport(
+        request.handle,
+        request.strategy,
+        request.model,
+        "POST",
+        request.url,
+        PrependedReport(request.owner_handle, [node.item for node in request.prepended_nodes]),
+        request.body,
+        build_context_usage_report(request.context_usage),
+    )
 
 
 def make_continuation_state(view: ConversationView) -> ConversationState:

@@ -5,10 +5,11 @@ written it is rewritten however the run ends, because an older file would run a 
 """
 
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 from shlex import quote
+from typing import Annotated, NamedTuple
 
 from convo.agent_runner.prepare import RunInput
 from convo.agent_runner.run_state import build_run_state
@@ -40,7 +41,8 @@ from convo.errors import (
     Unsupported,
 )
 from convo.history.items import Item, Json, StreamEvent, item_text, item_type
-from convo.history.records import Link
+from convo.history.records import Link, Strategy
+from convo.report import Wire
 from convo.runs.state import Run, RunLimits, Stage
 from convo.runstate.run_items import read_context_values
 from convo.runstate.run_state import RunState
@@ -189,6 +191,55 @@ def _list_shared_agent_names(run: Run) -> tuple[str, ...]:
     """Return the names that several agents share, in a run or in a run inside its calls."""
     inner = (name for call in run.calls if call.nested_run for name in _list_shared_agent_names(call.nested_run.run))
     return tuple(dict.fromkeys((*run.graph.duplicates, *inner)))
+
+
+class RunCallReport(NamedTuple):
+    """A call that needs a decision.
+
+    arguments:   as written by the model
+    agent:       the agent that made the call
+    is_unknown:  whether the call was started and its outcome is unknown
+    """
+
+    call_id: str
+    tool_name: str
+    arguments: str
+    agent: str
+    is_unknown: Annotated[bool, Wire("unknown")]
+
+
+class RunReport(NamedTuple):
+    """An agent run.
+
+    response_id:      id of the response; null if there is none
+    session:          name of the session in the local store
+    strategy:         the owner of the state
+    conversation_id:  with --conversation: id of the conversation
+    model:            provider/model
+    agent:            the last agent
+    run:              id of the run in the local store
+    output_text:      the output as plain text
+    final_output:     the run's final output, of the agent's output type; null before the end
+    output:           the output items, of the Responses API, unchanged
+    usage:            tokens as reported by the endpoint; null if it reported none
+    status:           completed, paused, failed, cancelled or in_progress
+    state_file:       file with the state of the paused run
+    """
+
+    response_id: str | None
+    session: str
+    strategy: Strategy
+    conversation_id: str | None
+    model: str
+    agent: str
+    run: str | None
+    output_text: str
+    final_output: Json
+    output: Sequence[Item]
+    usage: Mapping[str, Json] | None
+    status: str
+    pending: Sequence[RunCallReport]
+    state_file: str | None
 
 
 class RunPresenter:
@@ -340,33 +391,33 @@ class RunPresenter:
         return f" --approve {quote(pending[0].id)}" if len(pending) == 1 else " --approve all" if pending else ""
 
     def print_outcome(self, start_count: int) -> None:
-        print_json(self.outcome_to_json(start_count))
+        print_json(self._build_report(start_count))
 
     def _format_receipt(self, columns: int | None) -> str:
         """Format the receipt of all model calls since the last message."""
         total = combine_links(self.last_links)
         return self._context.format_receipt(self.chat, total, self.last_links, columns=columns)
 
-    def outcome_to_json(self, start_count: int) -> dict[str, Json]:
-        """Return the object of `--json`; `start_count` is the number of items before the run."""
+    def _build_report(self, start_count: int) -> RunReport:
+        """Build what `--json` prints; `start_count` is the number of items before the run."""
         session, link = self.chat.session, combine_links(self.all_links) if self.all_links else None
         output = list(self.chat.state.path.items[start_count:])
-        return {
-            "response_id": None if link is None or link.id.startswith("try_") else link.id,
-            "session": session.name,
-            "strategy": str(session.strategy),
-            "conversation_id": session.conversation_id,
-            "model": self.chat.options.model,
-            "agent": self.runner.run.agent,
-            "run": self.runner.run_row.id if self.runner.run_row else None,
-            "output_text": self._get_output_text(output),
-            "final_output": plain_json(self.runner.output),
-            "output": output,
-            "usage": link.usage if link else None,
-            "status": self.status,
-            "pending": pending_calls_to_json(self.runner),
-            "state_file": self.state_file,
-        }
+        return RunReport(
+            None if link is None or link.id.startswith("try_") else link.id,
+            session.name,
+            session.strategy,
+            session.conversation_id,
+            self.chat.options.model,
+            self.runner.run.agent,
+            self.runner.run_row.id if self.runner.run_row else None,
+            self._get_output_text(output),
+            plain_json(self.runner.output),
+            output,
+            link.usage if link else None,
+            self.status,
+            _report_pending_calls(self.runner),
+            self.state_file,
+        )
 
     @property
     def status(self) -> str:
@@ -382,8 +433,7 @@ class RunPresenter:
         return texts[-1] if texts else ""
 
 
-def pending_calls_to_json(runner: AgentRunner) -> list[dict[str, Json]]:
-    """Return the pending calls, with the keys of `convo inspect STATE --json`."""
+def _report_pending_calls(runner: AgentRunner) -> list[RunCallReport]:
     from convo.runs.stored_approvals import pending_approval_from_call
 
     pending = (
@@ -391,16 +441,7 @@ def pending_calls_to_json(runner: AgentRunner) -> list[dict[str, Json]]:
         if runner.pending_calls
         else []
     )
-    return [
-        {
-            "call_id": approval.call_id,
-            "tool_name": approval.tool,
-            "arguments": approval.arguments,
-            "agent": approval.agent,
-            "unknown": approval.outcome_unknown,
-        }
-        for approval in pending
-    ]
+    return [RunCallReport(one.call_id, one.tool, one.arguments, one.agent, one.outcome_unknown) for one in pending]
 
 
 async def run_single_message(presenter: RunPresenter, message: Item, output: ChatOutput) -> int:

@@ -5,10 +5,10 @@ Options come in four groups: strategy, request, agent runs, output.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from convo.chat.conversation import Chat
 from convo.chat.files import load_attachment
@@ -21,6 +21,7 @@ from convo.config.settings import Settings
 from convo.errors import ConvoError, EndpointFault, Interrupted, InvalidUsage, NotFound
 from convo.history.items import Item, Json, StreamEvent, item_text, item_type, user_message
 from convo.history.records import EMBEDDED_SCOPE, Link, Strategy
+from convo.report import Keywords
 from convo.runtime import SystemClock
 from convo.stores.base import Store
 from convo.strategies.selection import is_file_handle
@@ -289,7 +290,7 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
     link = get_turn_link(chat)
     assert link
     if output.as_json:
-        print_json(chat_outcome_to_json(chat, link))
+        print_json(_build_turn_report(chat, link))
     return EXIT_CODE_BY_STATUS.get(link.status, 1)
 
 
@@ -297,22 +298,50 @@ def ignore_event(event: StreamEvent) -> None:
     """Print nothing before the end."""
 
 
-def chat_outcome_to_json(chat: Chat, link: Link) -> dict[str, Json]:
-    """Return the object of `convo chat --json`."""
+class TurnReport(NamedTuple):
+    """One turn of a model.
+
+    response_id:      id of the response; null if there is none
+    session:          name of the session in the local store
+    strategy:         the owner of the state
+    conversation_id:  with --conversation: id of the conversation
+    model:            provider/model
+    output_text:      the output as plain text
+    output:           the output items, of the Responses API, unchanged
+    usage:            tokens as reported by the endpoint; null if it reported none
+    status:           status of the response: completed, incomplete, failed or cancelled
+    pending:          always empty: only agent runs have pending calls
+    state_file:       with --replay: file with the conversation
+    """
+
+    response_id: str | None
+    session: str
+    strategy: Strategy
+    conversation_id: str | None
+    model: str
+    output_text: str
+    output: Sequence[Item]
+    usage: Mapping[str, Json] | None
+    status: str
+    pending: Annotated[Sequence[Json], Keywords(maxItems=0)]
+    state_file: str | None
+
+
+def _build_turn_report(chat: Chat, link: Link) -> TurnReport:
     session, output = chat.session, get_answer_items(chat, link)
-    return {
-        "response_id": None if link.id.startswith("try_") else link.id,
-        "session": session.name,
-        "strategy": str(session.strategy),
-        "conversation_id": session.conversation_id,
-        "model": chat.options.model,
-        "output_text": "".join(item_text(item) for item in output if item_type(item) == "message"),
-        "output": output,
-        "usage": link.usage,
-        "status": link.status,
-        "pending": [],
-        "state_file": session.replay_file,
-    }
+    return TurnReport(
+        None if link.id.startswith("try_") else link.id,
+        session.name,
+        session.strategy,
+        session.conversation_id,
+        chat.options.model,
+        "".join(item_text(item) for item in output if item_type(item) == "message"),
+        output,
+        link.usage,
+        link.status,
+        [],
+        session.replay_file,
+    )
 
 
 def get_answer_items(chat: Chat, link: Link) -> list[Item]:

@@ -7,10 +7,11 @@ after the compacted ones.
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, NamedTuple
 
 from convo.chat.conversation import Chat
 from convo.chat.lookup import load_named_session, to_absolute_path
@@ -22,7 +23,9 @@ from convo.compaction.planning import CompactionOptions
 from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import EDITING_PLAIN, Settings
 from convo.errors import Busy, NotFound
-from convo.history.items import Json
+from convo.history.items import Item, Json
+from convo.history.records import Strategy
+from convo.report import FLAT, Count, Wire, to_json
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
 from convo.strategies.selection import is_session_handle, select_owner
@@ -30,6 +33,7 @@ from convo.terminal.report_views import render_compaction, render_compaction_pre
 from convo.terminal.terminal import detect_display
 from convo.terminal.waiting import WaitingLine
 from convo.transfer.compact import CompactionResult, PreparedCompaction, apply_compaction, prepare_compaction
+from convo.usage.counting import TokenCount
 
 LEASE_TIMEOUT_S, LEASE_RETRY_S = 30.0, 0.25
 """Seconds that a finished compaction waits for another writer, and seconds between two attempts."""
@@ -68,7 +72,7 @@ async def run_compact(options: CompactCommandOptions) -> None:
             print_notice(note)
         if options.preview:
             print_line(
-                json.dumps(_preview_to_json(chat, prepared))
+                json.dumps(to_json(_build_preview_report(chat, prepared)))
                 if options.as_json
                 else render_compaction_preview(prepared, detect_display(sys.stdout, os.environ))
             )
@@ -76,7 +80,7 @@ async def run_compact(options: CompactCommandOptions) -> None:
         async with _write_lease(chat, timeout_s=LEASE_TIMEOUT_S):
             result = await apply_compaction(chat, prepared, confirmed=options.yes)
     print_line(
-        json.dumps(compact_result_to_json(chat, result))
+        json.dumps(to_json(_build_compact_report(chat, result)))
         if options.as_json
         else render_compaction(chat.session, result, detect_display(sys.stdout, os.environ))
     )
@@ -118,39 +122,70 @@ async def _write_lease(chat: Chat, *, timeout_s: float) -> AsyncIterator[None]:
         await lease.release()
 
 
-def _preview_to_json(chat: Chat, prepared: PreparedCompaction) -> dict[str, Json]:
-    return {
-        "session": chat.session.name or None,
-        **_compaction_stats_to_json(prepared),
-        "window": list(prepared.replacement),
-    }
+class CompactionFigures(NamedTuple):
+    """The figures of a compaction; tokens are the endpoint's count, or ours if `estimated`.
+
+    method:           the compaction method
+    compacted_count:  number of compacted items
+    kept:             number of items that are kept unchanged
+    usage:            usage of the compaction request; null if no model was called
+    """
+
+    method: Annotated[str, Wire("way")]
+    compacted_count: Annotated[Count, Wire("folded")]
+    kept: Count
+    before_tokens: Count
+    after_tokens: Count
+    estimated: bool
+    usage: Mapping[str, Json] | None
 
 
-def compact_result_to_json(chat: Chat, result: CompactionResult) -> dict[str, Json]:
-    """Return the object of `convo compact --json`; tokens are the endpoint's count, or ours if `estimated`."""
-    session = chat.session
-    return {
-        "session": session.name,
-        "strategy": str(session.strategy),
-        "handle": session.handle,
-        **_compaction_stats_to_json(result.prepared),
-        "after_tokens": result.count_after.tokens,
-        "items": len(chat.state.path),
-        "later": result.later_count,
-        "before": result.old_handle,
-    }
+class CompactionReport(NamedTuple):
+    """The applied compaction.
+
+    strategy:    the owner of the state
+    later:       number of items that were added during the compaction
+    old_handle:  handle of the old history
+    """
+
+    session: str
+    strategy: Strategy
+    handle: str | None
+    figures: Annotated[CompactionFigures, FLAT]
+    items: Count
+    later: Count
+    old_handle: Annotated[str | None, Wire("before")]
 
 
-def _compaction_stats_to_json(prepared: PreparedCompaction) -> dict[str, Json]:
-    return {
-        "way": str(prepared.plan.method),
-        "folded": len(prepared.plan.compacted_items),
-        "kept": len(prepared.plan.kept_items),
-        "before_tokens": prepared.count_before.tokens,
-        "after_tokens": prepared.count_after.tokens,
-        "estimated": prepared.count_before.is_estimate or prepared.count_after.is_estimate,
-        "usage": dict(prepared.usage) if prepared.usage is not None else None,
-    }
+class CompactionPreviewReport(NamedTuple):
+    """With --preview."""
+
+    session: str | None
+    figures: Annotated[CompactionFigures, FLAT]
+    window: Sequence[Item]
+
+
+def _build_preview_report(chat: Chat, prepared: PreparedCompaction) -> CompactionPreviewReport:
+    figures = _build_figures(prepared, prepared.count_after)
+    return CompactionPreviewReport(chat.session.name or None, figures, prepared.replacement)
+
+
+def _build_compact_report(chat: Chat, result: CompactionResult) -> CompactionReport:
+    session, figures = chat.session, _build_figures(result.prepared, result.count_after)
+    counts = len(chat.state.path), result.later_count
+    return CompactionReport(session.name, session.strategy, session.handle, figures, *counts, result.old_handle)
+
+
+def _build_figures(prepared: PreparedCompaction, count_after: TokenCount) -> CompactionFigures:
+    return CompactionFigures(
+        str(prepared.plan.method),
+        len(prepared.plan.compacted_items),
+        len(prepared.plan.kept_items),
+        prepared.count_before.tokens,
+        count_after.tokens,
+        prepared.count_before.is_estimate or prepared.count_after.is_estimate,
+        prepared.usage,
+    )
 
 
 def _check_file_exists(file: str) -> None:

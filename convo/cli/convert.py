@@ -6,17 +6,18 @@ targets only `conversation` calls an endpoint at once.
 
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, NamedTuple
 
 from convo.chat.conversation import Chat
 from convo.chat.session_record import check_session_name_free
 from convo.cli.deps import endpoint_session, make_recorded_endpoint, open_configured_store
 from convo.cli.output import print_json, print_line
 from convo.cli.progress import show_progress
-from convo.cli.redact import format_redactions, redact_if_requested, redactions_to_json
+from convo.cli.redact import format_redactions, redact_if_requested
 from convo.cli.resolve import HandleResolver, LookupOptions
 from convo.config.loader import (
     SettingFlags,
@@ -28,12 +29,13 @@ from convo.config.loader import (
 )
 from convo.config.settings import ModelChoice, Settings
 from convo.endpoints.base import Endpoint
-from convo.history.items import Json
 from convo.history.records import EMBEDDED_SCOPE, Scope, Session, Strategy
+from convo.inspect.redaction import RedactionResult
 from convo.inspect.view import ConversationView
+from convo.report import FLAT, Count, Wire
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
-from convo.strategies.conversion import TransferPlan, TransferTarget, plan_transfer
+from convo.strategies.conversion import TransferLoss, TransferPlan, TransferTarget, plan_transfer
 from convo.strategies.selection import is_file_handle
 from convo.strategies.strategy import STRATEGIES
 from convo.terminal.report_views import new_session_rows, render_losses
@@ -89,7 +91,7 @@ async def run_convert(options: ConvertOptions) -> None:
                 else await _make_session(source, plan, target, destination, choice, settings, store)
             )
     if options.as_json:
-        print_json(conversion_to_json(source, plan, target, session) | redactions_to_json(redactions))
+        print_json(_build_conversion_report(source, plan, target, session, redactions))
     elif session:
         unconfirmed_count = len(plan.items) - STRATEGIES[session.strategy].confirmed_at_start(plan.confirmed_count)
         rows = new_session_rows(session.name, session.strategy, session.handle, len(plan.items), unconfirmed_count)
@@ -169,25 +171,56 @@ async def _make_session(
         return await convert_conversation(source, plan, target, destination, writer, endpoint)
 
 
-def conversion_to_json(
-    source: ConversationSource, plan: TransferPlan, target: TransferTarget, session: Session | None
-) -> dict[str, Json]:
-    """Return the object of `convo convert --json`; `session` is null if nothing was created."""
-    return {
-        "source": {"handle": source.handle, "strategy": str(source.strategy), "items": len(source.transfer_items)},
-        "strategy": str(target.strategy),
-        "endpoint": str(target.scope),
-        "model": target.model,
-        "session": session.name if session else None,
-        "handle": session.handle if session else None,
-        "items": len(plan.items),
-        "unacknowledged": len(plan.items) - STRATEGIES[target.strategy].confirmed_at_start(plan.confirmed_count),
-        "losses": [
-            {"code": loss.code, "effect": str(loss.effect), "why": loss.reason, "items": list(loss.positions)}
-            for loss in plan.losses
-        ],
-        "notes": list(source.notes),
-    }
+class ConversionSourceReport(NamedTuple):
+    """The source of a conversion; `strategy` is the owner of the state."""
+
+    handle: str
+    strategy: Strategy
+    items: Count
+
+
+class ConversionReport(NamedTuple):
+    """A conversion.
+
+    strategy:           the owner of the state
+    endpoint:           endpoint of the new session
+    session:            name of the new session; null with --dry-run
+    unconfirmed_count:  number of items that are sent to the new owner with the next turn
+    """
+
+    source: ConversionSourceReport
+    strategy: Strategy
+    endpoint: str
+    model: str
+    session: str | None
+    handle: str | None
+    items: Count
+    unconfirmed_count: Annotated[Count, Wire("unacknowledged")]
+    losses: Sequence[TransferLoss]
+    notes: Sequence[str]
+    redactions: Annotated[RedactionResult | None, FLAT]
+
+
+def _build_conversion_report(
+    source: ConversationSource,
+    plan: TransferPlan,
+    target: TransferTarget,
+    session: Session | None,
+    redactions: RedactionResult | None,
+) -> ConversionReport:
+    return ConversionReport(
+        ConversionSourceReport(source.handle, source.strategy, len(source.transfer_items)),
+        target.strategy,
+        str(target.scope),
+        target.model,
+        session.name if session else None,
+        session.handle if session else None,
+        len(plan.items),
+        len(plan.items) - STRATEGIES[target.strategy].confirmed_at_start(plan.confirmed_count),
+        plan.losses,
+        source.notes,
+        redactions,
+    )
 
 
 def render_owner_change(chat: Chat, plan: TransferPlan) -> str:

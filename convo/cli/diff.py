@@ -8,6 +8,7 @@ import os
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, NamedTuple
 
 from convo.chat.conversation import get_items_up_to_turn
 from convo.chat.files import format_os_error
@@ -24,14 +25,17 @@ from convo.history.canonical import describe_json_error
 from convo.history.items import Json
 from convo.history.records import EMBEDDED_SCOPE
 from convo.inspect.diff import (
+    HistoryDiffReport,
+    RequestDiffReport,
     SentRequest,
+    build_history_diff_report,
+    build_request_diff_report,
     choose_compared_bodies,
     diff_histories,
     diff_requests,
-    history_diff_to_json,
-    request_diff_to_json,
 )
 from convo.inspect.view import ConversationView
+from convo.report import FLAT, Count
 from convo.stores.base import Store
 from convo.strategies.selection import parse_turn_handle
 from convo.strategies.strategy import STRATEGIES
@@ -170,11 +174,33 @@ def read_request_file(file_name: str) -> dict[str, Json] | None:
     return document if isinstance(document, dict) and "input" in document else None
 
 
+class DiffSideReport(NamedTuple):
+    """A history; `items` is the number of its items."""
+
+    handle: str
+    items: Count
+
+
+class HistoriesReport(NamedTuple):
+    """Comparison of two histories."""
+
+    a: DiffSideReport
+    b: DiffSideReport
+    diff: Annotated[HistoryDiffReport, FLAT]
+
+
+class RequestsReport(NamedTuple):
+    """With --wire: comparison of two requests."""
+
+    requests: tuple[str, str]
+    diff: Annotated[RequestDiffReport, FLAT]
+
+
 def _print_history_diff(a: DiffSide, b: DiffSide, as_json: bool) -> bool:
     diff = diff_histories(a.items, b.items)
     if as_json:
-        sides = {name: {"handle": side.name, "items": len(side.items)} for name, side in (("a", a), ("b", b))}
-        print_json({**sides, **history_diff_to_json(diff)})
+        first, second = (DiffSideReport(side.name, len(side.items)) for side in (a, b))
+        print_json(HistoriesReport(first, second, build_history_diff_report(diff)))
     else:
         print_line(render_history_diff(a, b, diff, detect_display(sys.stdout, os.environ)))
     return not diff.is_equal
@@ -187,7 +213,7 @@ def _print_request_diff(a: SentRequest, b: SentRequest, as_json: bool) -> bool:
             print_notice(f"{request} was {translation}")
     diff = diff_requests(a, b)
     if as_json:
-        print_json({"requests": [a.name, b.name], **request_diff_to_json(diff)})
+        print_json(RequestsReport((a.name, b.name), build_request_diff_report(diff)))
     else:
         print_line(render_request_diff(a, b, diff, detect_display(sys.stdout, os.environ)))
     return diff.byte_offset is not None

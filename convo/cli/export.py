@@ -10,23 +10,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Annotated, NamedTuple
 
 from convo.chat.files import resolve_links, write_atomic
 from convo.chat.lookup import to_absolute_path
+from convo.cli.commands.export import ExportFormat
 from convo.cli.convert import owner_endpoint
 from convo.cli.deps import open_configured_store
 from convo.cli.output import print_json, print_notice
 from convo.cli.progress import show_progress
-from convo.cli.redact import format_redactions, redact_if_requested, redactions_to_json
+from convo.cli.redact import format_redactions, redact_if_requested
 from convo.cli.resolve import HandleResolver, LookupOptions
 from convo.config.loader import load_settings
 from convo.config.settings import Settings
 from convo.errors import InvalidUsage
-from convo.history.items import Json
 from convo.history.records import EMBEDDED_SCOPE
 from convo.inspect.redaction import RedactionResult
 from convo.inspect.serialize import ConversationDocument
 from convo.inspect.view import ConversationView
+from convo.report import FLAT, OMITTED, Count
 from convo.stores.base import Store
 from convo.terminal.terminal import format_count
 from convo.transfer.convert import ConversationSource, load_source
@@ -156,7 +158,7 @@ async def _export_run(options: ExportOptions, settings: Settings) -> None:
     )
     write_export(text, options.file)
     if options.as_json:
-        print_json({"file": str(options.file), "format": RUNSTATE_FORMAT})
+        print_json(ExportReport(str(options.file), ExportFormat.RUNSTATE))
 
 
 def write_export(text: str, file: Path | None) -> None:
@@ -207,13 +209,26 @@ EXPORT_RENDERERS: Mapping[str, Callable[[ConversationDocument, ExportOptions], s
 )
 
 
+class ExportReport(NamedTuple):
+    """An exported file.
+
+    items:  number of items; omitted for an agent run
+    """
+
+    file: str
+    format: ExportFormat
+    items: Annotated[Count | None, OMITTED] = None
+    redactions: Annotated[RedactionResult | None, FLAT] = None
+
+
 def report_export(
-    options: ExportOptions, export_format: str, document: ConversationDocument, redactions: RedactionResult | None
+    options: ExportOptions,
+    export_format: str,
+    document: ConversationDocument,
+    redactions: RedactionResult | None,
 ) -> None:
     """Print the file and the number of its items."""
     if options.as_json:
-        report: dict[str, Json] = {"file": str(options.file), "format": export_format, "items": len(document.items)}
-        report |= redactions_to_json(redactions)
-        print_json(report)
+        print_json(ExportReport(str(options.file), ExportFormat(export_format), len(document.items), redactions))
     else:
         print_notice(f"exported {format_count(len(document.items))} to {options.file}")

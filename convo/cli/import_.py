@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
+from typing import NamedTuple
 
 from convo.chat.session_record import validate_session_name
 from convo.cli.convert import get_endpoint_scope
@@ -17,9 +18,9 @@ from convo.cli.progress import show_progress
 from convo.config.loader import choose_model, load_settings
 from convo.config.settings import Settings
 from convo.errors import Conflict, InputFault, InvalidSettings, InvalidUsage, NotFound, Unreadable
-from convo.history.items import Json
 from convo.history.records import Session
 from convo.inspect.serialize import ConversationDocument
+from convo.report import Count
 from convo.runtime import SystemClock, random_id, track_progress
 from convo.terminal.terminal import escape_control_chars, format_count
 from convo.transfer.convert import SessionWriter
@@ -131,20 +132,29 @@ def choose_import_defaults(document: ConversationDocument, settings: Settings) -
     return ImportDefaults(str(choice.name), get_endpoint_scope(choice))
 
 
+class ImportReport(NamedTuple):
+    """An imported conversation.
+
+    session:  the new session, or the session of an earlier import; null with --dry-run
+    name:     name of the conversation in the file
+    """
+
+    session: str | None
+    name: str | None
+    items: Count
+    links: Count
+    model: str | None
+
+
 def report_import(
     document: ConversationDocument, session: Session | None, *, as_json: bool, was_imported_before: bool = False
 ) -> None:
     """Print one conversation and its session; `was_imported_before`: by an earlier import."""
     name = session.name if session else imported_session_name(document)
     if as_json:
-        report: dict[str, Json] = {
-            "session": session.name if session else None,
-            "name": document.name,
-            "items": len(document.items),
-            "links": len(document.links),
-            "model": session.model if session else document.model,
-        }
-        print_json(report)
+        counts = len(document.items), len(document.links)
+        model = session.model if session else document.model
+        print_json(ImportReport(session.name if session else None, document.name, *counts, model))
     else:
         print_line(
             escape_control_chars(f"{name}  {format_count(len(document.items))}")

@@ -42,7 +42,7 @@ def run_lint(handles: Sequence[str], options: LookupOptions, output_format: str,
             print_failure(failures[-1], as_json=output_format == "json", handle=handle)
             continue
         if output_format == "json":
-            print_json(report.to_json())
+            print_json(report.summarize())
         elif output_format == "text":
             print_line(("\n" if reports else "") + render_lint_report(report, display))
         reports.append(report)

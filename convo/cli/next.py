@@ -18,12 +18,12 @@ from convo.chat.next_request import (
     NextRequest,
     RequestTokenCounter,
     build_next_request,
+    build_next_request_report,
     find_current_link,
     get_instructions,
     get_repeated_parameters,
     make_continuation_state,
     make_endpoint_counter,
-    next_request_to_json,
     rebuild_link_request,
     skip_remote_count,
 )
@@ -242,7 +242,7 @@ def print_next_request(
 ) -> None:
     """Print the request in one format: "", "--json" or "--curl"."""
     if output_format == "--json":
-        print_json(next_request_to_json(request))
+        print_json(build_next_request_report(request))
     elif output_format == "--curl":
         print_line(_render_curl_command(request, settings, base_url))
     else:

@@ -22,7 +22,6 @@ import convo
 from convo.cli.progress import hide_progress
 from convo.config.values import MAX_SECRET_CHARS, redact_secrets
 from convo.errors import ConvoError
-from convo.history.items import Json
 from convo.report import OMITTED, to_json
 from convo.terminal.terminal import detect_display, escape_control_chars, wrap_sentence
 
@@ -63,9 +62,9 @@ def print_json(report: object) -> None:
     print_line(json.dumps(to_json(report)))
 
 
-def print_event(event: Json) -> None:
-    """Print one event for a program as a line of JSON, without buffering."""
-    print_line(json.dumps(event))
+def print_event(event: object) -> None:
+    """Print one event for a program, a report or JSON, as a line of JSON without buffering."""
+    print_json(event)
     sys.stdout.flush()
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
 
 from convo.chat.files import read_text_file
 from convo.chat.session_record import ChatDeps
@@ -25,8 +26,8 @@ from convo.cli.progress import show_progress
 from convo.config.loader import SettingFlags, load_settings
 from convo.config.sections import Price
 from convo.errors import InvalidUsage
-from convo.history.items import Json
 from convo.history.records import Strategy
+from convo.report import FLAT, Count, Keywords
 from convo.runtime import ReportProgress, SystemClock, random_id, temporary_folder
 from convo.terminal.answer import run_interruptibly
 from convo.terminal.report_views import render_race
@@ -90,7 +91,8 @@ async def run_and_print_race(options: RaceOptions, turns: Sequence[str]) -> int:
             with show_progress("race", settings) as report:
                 results = await run_interruptibly(_run_with_events(plan, price, report, as_events=options.as_jsonl))
     if options.as_json:
-        print_json(_race_to_json(request_options.model, turns, results, price))
+        owners = [_build_owner_report(result, price) for result in results]
+        print_json(RaceReport(request_options.model, turns, owners))
     elif not options.as_jsonl:
         print_line(render_race(results, price, detect_display(sys.stdout, os.environ)))
     return 1 if any(result.error for result in results) else 0
@@ -132,48 +134,116 @@ async def _run_with_events(
 
     def print_turn(strategy: Strategy, number: int, turn: RaceTurn) -> None:
         if as_events:
-            print_event({"type": "convo.turn", "strategy": str(strategy), "turn": number, **_turn_to_json(turn)})
+            print_event(RaceTurnEvent("convo.turn", strategy, number, _build_turn_report(turn)))
 
     def print_result(result: RaceResult) -> None:
         if as_events:
-            print_event({"type": "convo.owner", **_result_to_json(result, price)})
+            print_event(RaceOwnerEvent("convo.owner", _build_owner_report(result, price)))
 
     return await run_race(plan, RaceObserver(report_start, print_turn, print_result))
 
 
-def _race_to_json(
-    model: str, turns: Sequence[str], results: Sequence[RaceResult], price: Price | None
-) -> dict[str, Json]:
-    """Return the object of `convo race --json`: body bytes, seconds, USD; null for a number that is not reported."""
-    return {"model": model, "turns": list(turns), "owners": [_result_to_json(result, price) for result in results]}
+class RaceTurnReport(NamedTuple):
+    """The figures of a turn; null: not reported.
+
+    bytes:  total size of the request bodies
+    items:  number of sent items
+    """
+
+    bytes: Count
+    items: Count
+    input_tokens: int | None
+    cached_tokens: int | None
+    output_tokens: int | None
+    first_token_s: float | None
+    seconds: float
 
 
-def _result_to_json(result: RaceResult, price: Price | None) -> dict[str, Json]:
+class RaceErrorReport(NamedTuple):
+    """The error that ended the turns of a strategy early."""
+
+    code: str
+    message: str
+
+
+class RaceOwnerReport(NamedTuple):
+    """The totals of a strategy; null: not reported.
+
+    strategy:  the owner of the state
+    session:   with --keep: name of the session
+    bytes:     total size of the request bodies
+    items:     number of sent items
+    """
+
+    strategy: Strategy
+    session: str | None
+    bytes: Count
+    items: Count
+    input_tokens: int | None
+    cached_tokens: int | None
+    output_tokens: int | None
+    reasoning_tokens: int | None
+    cost_usd: float | None
+    first_token_s: float | None
+    seconds: float
+    error: RaceErrorReport | None
+    turns: Sequence[RaceTurnReport]
+
+
+class RaceReport(NamedTuple):
+    """The figures of all strategies."""
+
+    model: str
+    turns: Sequence[str]
+    owners: Sequence[RaceOwnerReport]
+
+
+class RaceTurnEvent(NamedTuple):
+    """A finished turn.
+
+    turn:  number of the turn, from 1
+    """
+
+    type: Literal["convo.turn"]
+    strategy: Strategy
+    turn: Annotated[int, Keywords(minimum=1)]
+    figures: Annotated[RaceTurnReport, FLAT]
+
+
+class RaceOwnerEvent(NamedTuple):
+    """A strategy that has finished, with an error if it ended early."""
+
+    type: Literal["convo.owner"]
+    totals: Annotated[RaceOwnerReport, FLAT]
+
+
+def _build_owner_report(result: RaceResult, price: Price | None) -> RaceOwnerReport:
     usage = result.usage
-    return {
-        "strategy": str(result.strategy),
-        "session": result.session,
-        "bytes": result.request_bytes,
-        "items": result.sent_count,
-        "input_tokens": usage.input_tokens if usage else None,
-        "cached_tokens": usage.cached_tokens if usage else None,
-        "output_tokens": usage.output_tokens if usage else None,
-        "reasoning_tokens": usage.reasoning_tokens if usage else None,
-        "cost_usd": result.cost_usd(price),
-        "first_token_s": result.first_token_s,
-        "seconds": result.duration_s,
-        "error": dict(result.error) if result.error else None,
-        "turns": [_turn_to_json(turn) for turn in result.turns],
-    }
+    return RaceOwnerReport(
+        result.strategy,
+        result.session,
+        result.request_bytes,
+        result.sent_count,
+        usage.input_tokens if usage else None,
+        usage.cached_tokens if usage else None,
+        usage.output_tokens if usage else None,
+        usage.reasoning_tokens if usage else None,
+        result.cost_usd(price),
+        result.first_token_s,
+        result.duration_s,
+        RaceErrorReport(**result.error) if result.error else None,
+        [_build_turn_report(turn) for turn in result.turns],
+    )
 
 
-def _turn_to_json(turn: RaceTurn) -> dict[str, Json]:
-    return {
-        "bytes": turn.request_bytes,
-        "items": turn.sent_count,
-        "input_tokens": turn.usage.input_tokens if turn.usage else None,
-        "cached_tokens": turn.usage.cached_tokens if turn.usage else None,
-        "output_tokens": turn.usage.output_tokens if turn.usage else None,
-        "first_token_s": turn.first_token_s,
-        "seconds": turn.duration_s,
-    }
+def _build_turn_report(turn: RaceTurn) -> RaceTurnReport:
+    usage = turn.usage
+    return RaceTurnReport(
+        turn.request_bytes,
+        turn.sent_count,
+        usage.input_tokens if usage else None,
+        usage.cached_tokens if usage else None,
+        usage.output_tokens if usage else None,
+        turn.first_token_s,
+        turn.duration_s,
+    )

@@ -15,7 +15,6 @@ from types import FrameType
 
 from convo.config.settings import Settings
 from convo.errors import InvalidUsage
-from convo.history.items import Json
 from convo.inspect.redaction import RedactionResult, count_replacements, redact_document
 from convo.inspect.serialize import ConversationDocument
 
@@ -106,14 +105,3 @@ def format_redactions(result: RedactionResult) -> Iterator[str]:
         yield "nothing to redact was found"
     if result.unchecked_locations:
         yield f"not searched, because encrypted or not text: {', '.join(result.unchecked_locations)}"
-
-
-def redactions_to_json(result: RedactionResult | None) -> dict[str, Json]:
-    """Return the replacements for a program; empty if they were not requested."""
-    if result is None:
-        return {}
-    replacements = [
-        {"kind": replacement.kind, "where": replacement.location, "count": replacement.occurrences}
-        for replacement in result.replacements
-    ]
-    return {"redacted": replacements, "not_looked_into": list(result.unchecked_locations)}

@@ -7,8 +7,9 @@ to a file unchanged, so that a script can read the file in any case.
 import asyncio
 import os
 import sys
+from collections.abc import Sequence
 from shlex import quote
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from convo.chat.item_file import check_new_item_file, write_item_file
 from convo.chat.session_admin import check_repaired_name_free, save_repaired_session
@@ -18,11 +19,11 @@ from convo.cli.output import print_json, print_line
 from convo.cli.resolve import LookupOptions
 from convo.config.loader import choose_model, load_settings
 from convo.errors import InvalidUsage
-from convo.history.items import Json
-from convo.history.records import Scope, Session
+from convo.history.records import Scope, Session, Strategy
 from convo.lint.model import RepairChange
 from convo.lint.repair import RepairResult, repair_for_file, repair_for_session
 from convo.lint.rules import lint_history
+from convo.report import Count, Wire
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
 from convo.strategies.selection import is_file_handle
@@ -79,29 +80,48 @@ def _print_repair(options: RepairOptions, target: LintTarget, result: RepairResu
         display = detect_display(sys.stdout, os.environ)
         print_line(render_repair(options.name, result, paths, display, is_saved=not options.dry_run))
         return
-    document: dict[str, Json] = {
-        "handle": options.handle,
-        "made": options.name if result and not options.dry_run else None,
-        "strategy": str(result.view.strategy) if result else None,
-        "items": len(result.view.items) if result else len(target.view.items),
-        "changes": [
-            _change_to_json(change, target, paths[change.source_index] if change.source_index is not None else "$")
+    report = RepairReport(
+        options.handle,
+        options.name if result and not options.dry_run else None,
+        result.view.strategy if result else None,
+        len(result.view.items) if result else len(target.view.items),
+        [
+            _build_change_report(change, target, paths[change.source_index] if change.source_index is not None else "$")
             for change in changes
         ],
-    }
-    print_json(document)
+    )
+    print_json(report)
 
 
-def _change_to_json(change: RepairChange, target: LintTarget, path: str) -> dict[str, Json]:
+class RepairChangeReport(NamedTuple):
+    """One change that a repair made."""
+
+    code: str | None
+    change: str
+    message: str
+    path: str
+    item_index: Annotated[int | None, Wire("index")]
+    id: str | None
+
+
+class RepairReport(NamedTuple):
+    """A repair.
+
+    created:   the new session or file; null if none was written
+    strategy:  the owner of the state
+    """
+
+    handle: str
+    created: Annotated[str | None, Wire("made")]
+    strategy: Strategy | None
+    items: Count
+    changes: Sequence[RepairChangeReport]
+
+
+def _build_change_report(change: RepairChange, target: LintTarget, path: str) -> RepairChangeReport:
     item = None if change.source_index is None else target.view.items[change.source_index]
-    fields = {
-        "code": change.code or None,
-        "change": change.action,
-        "message": change.reason,
-        "path": path,
-        "index": change.source_index,
-    }
-    return {**fields, "id": item.get("id") if item else None}
+    place = path, change.source_index, item.get("id") if item else None
+    return RepairChangeReport(change.code or None, change.action, change.reason, *place)
 
 
 async def _save_session(

@@ -5,9 +5,10 @@ own count replaces them as one figure.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from convo.history.items import Item, Json, is_assistant_message, is_compaction, is_summary, is_user_message, item_type
+from convo.report import FLAT, Count, Wire
 from convo.usage.counting import TOKENIZER_ENCODING, TokenCount, count_tokens
 from convo.usage.model_info import ModelWindow
 
@@ -18,9 +19,9 @@ class ContextPart(NamedTuple):
     item_count:  number of items, or of tools
     """
 
-    name: str
-    item_count: int
-    tokens: TokenCount
+    name: Annotated[str, Wire("part")]
+    item_count: Annotated[Count, Wire("items")]
+    tokens: Annotated[TokenCount, FLAT]
 
 
 class ContextUsage(NamedTuple):
@@ -107,26 +108,25 @@ def sum_context_usage(
     )
 
 
-def context_usage_to_json(context_usage: ContextUsage) -> dict[str, Json]:
-    """Return the JSON object of the context usage."""
-    window = context_usage.window
-    return {
-        "parts": [
-            {
-                "part": part.name,
-                "items": part.item_count,
-                "tokens": part.tokens.tokens,
-                "estimated": part.tokens.is_estimate,
-            }
-            for part in context_usage.parts
-        ],
-        "tokens": context_usage.total.tokens,
-        "estimated": context_usage.total.is_estimate,
-        "counted_by": context_usage.counted_by,
-        "window": None if window is None else window.context,
-        "left": context_usage.free_tokens,
-        "fits": context_usage.fits,
-    }
+class ContextUsageReport(NamedTuple):
+    """The tokens of a request.
+
+    window:       context window in tokens; null if unknown
+    free_tokens:  remaining tokens of the context window
+    fits:         whether the model accepts an input of this size; null if its context window is unknown
+    """
+
+    parts: Sequence[ContextPart]
+    total: Annotated[TokenCount, FLAT]
+    counted_by: str
+    window: int | None
+    free_tokens: Annotated[int | None, Wire("left")]
+    fits: bool | None
+
+
+def build_context_usage_report(usage: ContextUsage) -> ContextUsageReport:
+    window = None if usage.window is None else usage.window.context
+    return ContextUsageReport(usage.parts, usage.total, usage.counted_by, window, usage.free_tokens, usage.fits)
 
 
 def _tool_and_instruction_parts(body: Mapping[str, Json], window: ModelWindow | None) -> list[ContextPart]:

@@ -9,12 +9,13 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import AnyStr, Literal, NamedTuple
+from typing import Annotated, AnyStr, Literal, NamedTuple
 
 from convo.history.canonical import digest, normalize_item
 from convo.history.items import Item, Json, searchable_text
 from convo.history.request_body import SentBody
 from convo.history.tree import first_difference
+from convo.report import Count, Wire
 from convo.usage.cost import Usage
 from convo.usage.counting import TOKENIZER_ENCODING, TokenCount, count_tokens
 from convo.usage.model_info import find_model_window
@@ -23,11 +24,11 @@ DiffStatus = Literal["same", "changed", "only a", "only b"]
 
 
 class DiffPair(NamedTuple):
-    """One row: the indexes of an item in both histories; None if a history has no such item."""
+    """One row: the indexes of an item in both histories; null if a history has no such item."""
 
     a: int | None
     b: int | None
-    status: DiffStatus
+    status: Annotated[DiffStatus, Wire("mark")]
 
 
 class HistoryDiff(NamedTuple):
@@ -67,20 +68,35 @@ def diff_histories(a: Sequence[Item], b: Sequence[Item]) -> HistoryDiff:
     return HistoryDiff(a, b, difference.shared_count, path, tuple(_diff_pairs(a, b, difference.shared_count)))
 
 
-def history_diff_to_json(diff: HistoryDiff) -> dict[str, Json]:
-    """Return the JSON object of a history diff."""
+class FirstDifference(NamedTuple):
+    """The first items that differ.
+
+    item_index:  position of the items
+    path:        path of the difference in the item
+    """
+
+    item_index: Annotated[Count, Wire("at")]
+    path: str | None
+    a: Item | None
+    b: Item | None
+
+
+class HistoryDiffReport(NamedTuple):
+    """The differences of two histories.
+
+    common_count:  number of equal items at the beginning
+    """
+
+    common_count: Annotated[Count, Wire("same")]
+    first: FirstDifference | None
+    pairs: Annotated[Sequence[DiffPair], Wire("rest")]
+
+
+def build_history_diff_report(diff: HistoryDiff) -> HistoryDiffReport:
     index, a, b = diff.common_count, diff.a, diff.b
-    first = {
-        "at": index,
-        "path": diff.path or None,
-        "a": a[index] if index < len(a) else None,
-        "b": b[index] if index < len(b) else None,
-    }
-    return {
-        "same": index,
-        "first": None if diff.is_equal else first,
-        "rest": [{"a": pair.a, "b": pair.b, "mark": pair.status} for pair in diff.pairs],
-    }
+    first_items = a[index] if index < len(a) else None, b[index] if index < len(b) else None
+    first = None if diff.is_equal else FirstDifference(index, diff.path or None, *first_items)
+    return HistoryDiffReport(index, first, diff.pairs)
 
 
 def _diff_pairs(a: Sequence[Item], b: Sequence[Item], start: int) -> Iterator[DiffPair]:
@@ -315,21 +331,40 @@ def _max_cached_tokens(prefix: int, model: str) -> int:
     return prefix if model.startswith(STEPLESS_CACHE_MODELS) else prefix // CACHE_STEP_TOKENS * CACHE_STEP_TOKENS
 
 
-def request_diff_to_json(diff: RequestDiff) -> dict[str, Json]:
-    """Return the JSON object of a request diff."""
+class RequestDiffReport(NamedTuple):
+    """The comparison of two requests.
+
+    byte_offset:    position of the first difference; null if there is none
+    sizes_bytes:    size of each request
+    prefix_tokens:  tokens of the common prefix
+    """
+
+    byte_offset: Annotated[int | None, Wire("byte")]
+    path: str | None
+    a: Json
+    b: Json
+    sizes_bytes: Annotated[tuple[int, int], Wire("bytes")]
+    prefix_tokens: Count
+    estimated: bool
+    expected_cached_tokens: Count
+    reported_cached_tokens: int | None
+    reported_input_tokens: int | None
+
+
+def build_request_diff_report(diff: RequestDiff) -> RequestDiffReport:
     reported = diff.reported_usage
-    return {
-        "byte": diff.byte_offset,
-        "path": diff.path or None,
-        "a": diff.a,
-        "b": diff.b,
-        "bytes": list(diff.sizes_bytes),
-        "prefix_tokens": diff.common_prefix.tokens,
-        "estimated": diff.common_prefix.is_estimate,
-        "expected_cached_tokens": diff.expected_cached_tokens,
-        "reported_cached_tokens": reported.cached_tokens if reported else None,
-        "reported_input_tokens": reported.input_tokens if reported else None,
-    }
+    return RequestDiffReport(
+        diff.byte_offset,
+        diff.path or None,
+        diff.a,
+        diff.b,
+        diff.sizes_bytes,
+        diff.common_prefix.tokens,
+        diff.common_prefix.is_estimate,
+        diff.expected_cached_tokens,
+        reported.cached_tokens if reported else None,
+        reported.input_tokens if reported else None,
+    )
 
 
 def _count_common_items(first: Sequence[Item], second: Sequence[Item]) -> TokenCount:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 from urllib.parse import unquote
 
 from convo.config.values import (
@@ -27,6 +27,7 @@ from convo.config.values import (
 from convo.errors import InputFault
 from convo.history.items import Json
 from convo.inspect.serialize import ConversationDocument, document_from_json, document_to_json
+from convo.report import HIDDEN, Count, Wire
 
 PLACEHOLDER_PREFIX = "[redacted-"
 """The prefix of every placeholder; a placeholder is not searched again."""
@@ -145,17 +146,21 @@ class SecretReplacement(NamedTuple):
     """
 
     kind: str
-    location: str
-    occurrences: int
+    location: Annotated[str, Wire("where")]
+    occurrences: Annotated[Count, Wire("count")]
 
 
 @dataclass(frozen=True, slots=True)
 class RedactionResult:
-    """A document without its secrets; `unchecked_locations` contain data that cannot be searched."""
+    """A document without its secrets.
 
-    document: ConversationDocument
-    replacements: tuple[SecretReplacement, ...]
-    unchecked_locations: tuple[str, ...]
+    replacements:         with --redact: the replaced data
+    unchecked_locations:  with --redact: content that was not searched, because it is encrypted or not text
+    """
+
+    document: Annotated[ConversationDocument, HIDDEN]
+    replacements: Annotated[tuple[SecretReplacement, ...], Wire("redacted")]
+    unchecked_locations: Annotated[tuple[str, ...], Wire("not_looked_into")]
 
 
 def redact_document(document: ConversationDocument, custom_patterns: Sequence[SecretPattern] = ()) -> RedactionResult:

@@ -7,12 +7,59 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
+from typing import Annotated, NamedTuple
 from urllib.parse import quote as quote_url
 
 from convo.history.items import Json, item_type
+from convo.history.records import Strategy
 from convo.lint.model import LintFinding, LintView, Severity
 from convo.lint.repair import can_repair
 from convo.lint.rules import LINT_RULES, lint_history, list_unchecked_rules
+from convo.report import Count, Wire
+
+
+class FindingReport(NamedTuple):
+    """A finding.
+
+    code:  stable code of the rule
+    path:  JSON path; $ for the whole conversation
+    """
+
+    code: str
+    severity: Severity
+    message: str
+    path: str
+    item_index: Annotated[int | None, Wire("index")]
+    line: int | None
+    key: str | None
+    type: str | None
+    id: str | None
+    response_id: str | None
+    related: Sequence[str]
+
+
+class UncheckedRule(NamedTuple):
+    """A rule that could not be checked."""
+
+    code: str
+    message: str
+
+
+class LintSummary(NamedTuple):
+    """The findings of one history, as JSON.
+
+    strategy:   the owner of the state
+    unchecked:  rules that could not be checked
+    """
+
+    handle: str
+    strategy: Strategy
+    endpoint: str | None
+    items: Count
+    errors: Count
+    warnings: Count
+    findings: Sequence[FindingReport]
+    unchecked: Annotated[Sequence[UncheckedRule], Wire("unjudged")]
 
 
 @dataclass(frozen=True)
@@ -63,35 +110,35 @@ class LintReport:
         index = finding.issue.item_index
         return self.item_lines[index] if index is not None and index < len(self.item_lines) else None
 
-    def to_json(self) -> dict[str, Json]:
-        """Return the object that `convo lint --json` prints."""
-        return {
-            "handle": self.handle,
-            "strategy": str(self.view.strategy),
-            "endpoint": str(self.view.scope) if self.view.scope else None,
-            "items": len(self.view.items),
-            "errors": self.error_count,
-            "warnings": self.warning_count,
-            "findings": [self._finding_to_json(finding) for finding in self.findings],
-            "unjudged": [{"code": code, "message": reason} for code, reason in self.unchecked_rules],
-        }
+    def summarize(self) -> LintSummary:
+        """Return what `convo lint --json` prints."""
+        return LintSummary(
+            self.handle,
+            self.view.strategy,
+            str(self.view.scope) if self.view.scope else None,
+            len(self.view.items),
+            self.error_count,
+            self.warning_count,
+            [self._build_finding_report(finding) for finding in self.findings],
+            [UncheckedRule(code, reason) for code, reason in self.unchecked_rules],
+        )
 
-    def _finding_to_json(self, finding: LintFinding) -> dict[str, Json]:
+    def _build_finding_report(self, finding: LintFinding) -> FindingReport:
         index = finding.issue.item_index
         item = None if index is None else self.view.items[index]
-        return {
-            "code": finding.code,
-            "severity": str(finding.severity),
-            "message": finding.issue.message,
-            "path": self.finding_path(finding),
-            "index": index,
-            "line": self.finding_line(finding),
-            "key": self.node_keys[index] if index is not None and index < len(self.node_keys) else None,
-            "type": item_type(item) if item else None,
-            "id": item.get("id") if item else None,
-            "response_id": finding.issue.link_id,
-            "related": [self.item_paths[other] for other in finding.issue.related_indexes],
-        }
+        return FindingReport(
+            finding.code,
+            finding.severity,
+            finding.issue.message,
+            self.finding_path(finding),
+            index,
+            self.finding_line(finding),
+            self.node_keys[index] if index is not None and index < len(self.node_keys) else None,
+            item_type(item) if item else None,
+            item.get("id") if item else None,
+            finding.issue.link_id,
+            [self.item_paths[other] for other in finding.issue.related_indexes],
+        )
 
 
 def build_lint_report(

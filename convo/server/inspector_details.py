@@ -27,14 +27,15 @@ from convo.history.tree import Key
 from convo.inspect.diff import (
     HistoryDiff,
     RequestDiff,
+    build_history_diff_report,
+    build_request_diff_report,
     diff_histories,
     diff_requests,
-    history_diff_to_json,
-    request_diff_to_json,
 )
 from convo.inspect.run_timeline import build_run_timeline, find_logged_items
 from convo.inspect.tree import find_branch_links
 from convo.inspect.view import ConversationView, sum_link_usage
+from convo.report import to_json
 from convo.server import errors, http
 from convo.server.inspector_data import MAX_LINKS, store_for_tenant
 from convo.server.routes import HandlerContext
@@ -169,12 +170,11 @@ async def encode_comparison(context: HandlerContext) -> bytes:
 def compare_branches(a: ConversationView, b: ConversationView, prices: Mapping[str, Price]) -> dict[str, Json]:
     """Compare the histories of two views, their last requests, and the requests that only one of them has."""
     diff = diff_histories(a.path.items, b.path.items)
-    rows, shown = history_diff_to_json(diff), diff.pairs[:MAX_COMPARED_PAIRS]
+    shown = diff.pairs[:MAX_COMPARED_PAIRS]
     return {
         "a": _build_branch(a, b, prices),
         "b": _build_branch(b, a, prices),
-        **rows,
-        "rest": rows["rest"][:MAX_COMPARED_PAIRS],
+        **to_json(build_history_diff_report(diff)._replace(pairs=shown)),
         "omitted": len(diff.pairs) - len(shown),
         "items": {
             "a": {str(pair.a): diff.a[pair.a] for pair in shown if pair.a is not None},
@@ -236,7 +236,7 @@ def _compare_last_requests(a: ConversationView, b: ConversationView, prices: Map
     diff = diff_requests(first, second)
     return {
         "requests": [first.name, second.name],
-        **request_diff_to_json(diff),
+        **to_json(build_request_diff_report(diff)),
         "missed_cost_usd": _cost_of_missed_cache(diff, find_price(second.model, prices, links[1][0].service_tier)),
     }
 

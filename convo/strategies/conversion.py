@@ -11,7 +11,7 @@ Every loss has a stable code; nothing is left out silently. Unconfirmed items ar
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 from urllib.parse import unquote
 
 from convo.history.call_ids import unique_call_ids
@@ -29,6 +29,7 @@ from convo.history.items import (
 )
 from convo.history.pairing import call_index_by_output, pair_id
 from convo.history.records import EMBEDDED_SCOPE, Scope, Strategy
+from convo.report import Count, Wire
 from convo.strategies.strategy import STRATEGIES, StateStrategy, is_complete_answer
 
 ITEM_REFERENCE = "item_reference"
@@ -89,12 +90,15 @@ class TransferTarget:
 
 
 class TransferLoss(NamedTuple):
-    """One kind of loss; `positions` are those of the items, from 1."""
+    """One kind of loss.
+
+    positions:  those of the items, from 1
+    """
 
     code: str
     effect: LossEffect
-    reason: str
-    positions: tuple[int, ...]
+    reason: Annotated[str, Wire("why")]
+    positions: Annotated[tuple[Count, ...], Wire("items")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, is_typeddict
 
-from convo.report import FLAT, OMITTED, OPTIONAL, TEXT, Keywords, is_report, report_fields
+from convo.report import FLAT, OMITTED, OPTIONAL, Keywords, is_report, report_fields
 from convo.tools.schema import JSON_TYPE_NAMES, JsonSchema, parse_docstring
 
 
@@ -54,8 +54,8 @@ def _type_schema(kind: Any, definitions: dict[str, JsonSchema]) -> JsonSchema:
         members = _type_schema(parts[1], definitions)
         return {"type": "object", **({"additionalProperties": members} if members else {})}
     if origin is tuple and parts[-1:] != (...,):
-        items = _union_schema([_type_schema(part, definitions) for part in dict.fromkeys(parts)]) if parts else {}
-        return {"type": "array", **({"items": items} if items else {}), "minItems": len(parts), "maxItems": len(parts)}
+        items = _type_schema(parts[0], definitions)
+        return {"type": "array", "items": items, "minItems": len(parts), "maxItems": len(parts)}
     if isinstance(origin, type) and issubclass(origin, Iterable) and parts:
         items = _type_schema(parts[0], definitions)
         return {"type": "array", **({"items": items} if items else {})}
@@ -63,11 +63,8 @@ def _type_schema(kind: Any, definitions: dict[str, JsonSchema]) -> JsonSchema:
 
 
 def _annotated_schema(kind: Any, marks: Collection[Any], definitions: dict[str, JsonSchema]) -> JsonSchema:
-    is_nullable = NoneType in get_args(kind)
-    if OMITTED in marks and is_nullable:
+    if OMITTED in marks and NoneType in get_args(kind):
         kind = Union[tuple(part for part in get_args(kind) if part is not NoneType)]  # noqa: UP007  known when it runs
-    if TEXT in marks:
-        kind = str | None if is_nullable else str
     schema = _type_schema(kind, definitions)
     for mark in marks:
         schema |= mark.keywords if isinstance(mark, Keywords) else _describe(mark) if isinstance(mark, str) else {}
@@ -112,9 +109,10 @@ def _record_properties(kind: Any, definitions: dict[str, JsonSchema]) -> tuple[d
     descriptions = parse_docstring(kind, [field.name for field in fields]).fields
     for field in fields:
         if FLAT in field.marks:
-            inner_properties, inner_required = _record_properties(get_args(field.type)[0], definitions)
+            record, *others = get_args(get_args(field.type)[0]) or get_args(field.type)[:1]
+            inner_properties, inner_required = _record_properties(record, definitions)
             properties |= inner_properties
-            required += inner_required
+            required += [] if others else inner_required
             continue
         properties[field.key] = _type_schema(field.type, definitions) | _describe(descriptions.get(field.name))
         if not field.marks & {OMITTED, OPTIONAL}:

@@ -12,10 +12,11 @@ Each item adds four tokens for its role and its bounds.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple, Protocol, cast
+from typing import Annotated, NamedTuple, Protocol, cast
 
 from convo.history.items import Item, Json, searchable_text
 from convo.history.tree import derive
+from convo.report import Count, Wire
 
 TOKENIZER_ENCODING = "o200k_base"
 
@@ -29,10 +30,13 @@ MAX_BYTES_PER_CHAR = 4
 
 
 class TokenCount(NamedTuple):
-    """A number of tokens; `is_estimate` if any part of it was counted without a tokenizer."""
+    """A number of tokens.
 
-    tokens: int
-    is_estimate: bool
+    is_estimate:  whether any part of it was counted without a tokenizer
+    """
+
+    tokens: Count
+    is_estimate: Annotated[bool, Wire("estimated")]
 
     def __str__(self) -> str:
         return f"about {self.tokens:,}" if self.is_estimate else f"{self.tokens:,}"

@@ -4,18 +4,31 @@ python -m tests.cli.schema_files
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+from convo.agent_runner import events
 from convo.chat.lookup import SessionReport
+from convo.chat.next_request import NextRequestReport
 from convo.chat.run_decisions import DecisionReport
-from convo.cli import approvals, models, store
+from convo.cli import approvals, models, race, store
+from convo.cli.agent_run import RunReport
+from convo.cli.chat import TurnReport
 from convo.cli.commands.schema import SCHEMA_FILES
+from convo.cli.compact import CompactionPreviewReport, CompactionReport
+from convo.cli.convert import ConversionReport
+from convo.cli.diff import HistoriesReport, RequestsReport
+from convo.cli.export import ExportReport
+from convo.cli.import_ import ImportReport
 from convo.cli.output import FailureReport
+from convo.cli.repair import RepairReport
+from convo.cli.resume import DecidedStateReport
 from convo.cli.sessions import SearchHitReport
 from convo.cli.templates import TemplateReport
 from convo.inspect.report import ConversationReport
+from convo.lint.report import LintSummary
+from convo.report import Keywords
 from convo.runstate.reader import StateReport
 from convo.stores.base import TenantStats
 from convo.terminal.report_views import DoctorReport
@@ -23,7 +36,42 @@ from convo.terminal.settings_views import KeyLocation, KnownModelsReport, Settin
 from convo.tools.report_schema import report_schema
 from tests.command_runner import ROOT
 
+ApiEvent = Annotated[
+    Mapping[str, Any],
+    Keywords(properties={"type": {"type": "string", "pattern": r"^(response\.|error$)"}}, required=["type"]),
+    "An event of the Responses API, unchanged.",
+]
+
 REPORTS: dict[str, tuple[Any, int]] = {
+    "chat": (TurnReport | RunReport, 1),
+    "compact": (CompactionReport | CompactionPreviewReport, 1),
+    "convert": (ConversionReport, 1),
+    "diff": (HistoriesReport | RequestsReport, 1),
+    "events": (
+        Annotated[
+            ApiEvent
+            | FailureReport
+            | events.StartedEvent
+            | events.ToolStartedEvent
+            | events.ToolOutputEvent
+            | events.HandoffEvent
+            | events.GuardrailEvent
+            | events.WarningEvent
+            | events.PausedEvent
+            | events.FinishedEvent
+            | events.FailedEvent,
+            "One line: an unchanged event of the model, an event of an agent run, or the error that ended it.",
+        ],
+        1,
+    ),
+    "export": (ExportReport, 1),
+    "import": (ImportReport, 1),
+    "lint": (LintSummary, 1),
+    "next": (NextRequestReport, 1),
+    "race": (race.RaceReport, 1),
+    "race.events": (race.RaceTurnEvent | race.RaceOwnerEvent | FailureReport, 1),
+    "repair": (RepairReport, 1),
+    "resume": (RunReport | DecidedStateReport, 1),
     "approvals": (
         Annotated[
             Sequence[approvals.PendingCallReport],

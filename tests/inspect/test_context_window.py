@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from convo.chat.next_request import NextRequest, next_request_to_json
+from convo.chat.next_request import NextRequest, build_next_request_report
 from convo.compaction.window import summary_message
 from convo.history.items import assistant_message, user_message
 from convo.history.records import Strategy
@@ -16,6 +16,7 @@ from convo.inspect.context_window import (
     request_parts,
     sum_context_usage,
 )
+from convo.report import to_json
 from convo.usage.counting import TOKENIZER_ENCODING, count_tokens
 from convo.usage.model_info import ModelWindow
 
@@ -99,7 +100,7 @@ def test_the_json_has_each_part_and_the_total() -> None:
     body = {"input": [user_message("one two three")]}
     usage = sum_context_usage(request_parts([], "", body, KNOWN), KNOWN)
     request = NextRequest("mine", Strategy.SESSION, None, (), "x/m", None, body, usage, {})
-    shape = next_request_to_json(request)
+    shape = to_json(build_next_request_report(request))
     assert {name: shape[name] for name in ("parts", "tokens", "estimated", "counted_by", "window", "left")} == {
         "parts": [{"part": "input", "items": 1, "tokens": 7, "estimated": False}],
         "tokens": 7,
@@ -117,7 +118,7 @@ def test_the_json_has_the_complete_request() -> None:
     request = NextRequest(
         "mine", Strategy.CHAIN, "resp_1", nodes, "x/m", "https://a/v1", body, usage, {"a": "b"}, "KEY"
     )
-    assert next_request_to_json(request) == {
+    assert to_json(build_next_request_report(request)) == {
         "handle": "mine",
         "strategy": "chain",
         "model": "x/m",

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from convo.history.items import Item, assistant_message, user_message
-from convo.inspect.diff import HistoryDiff, diff_histories, history_diff_to_json
+from convo.inspect.diff import HistoryDiff, build_history_diff_report, diff_histories
+from convo.report import to_json
 
 ONE = (user_message("one"), assistant_message("first"))
 TWO = (user_message("two"), assistant_message("second"))
@@ -49,12 +50,12 @@ def test_a_compaction_is_paired_with_an_item_that_it_replaced() -> None:
 
 
 def test_the_json_has_the_first_difference_and_every_row_after_it() -> None:
-    assert history_diff_to_json(diff_histories(ONE, ONE[:1])) == {
+    assert to_json(build_history_diff_report(diff_histories(ONE, ONE[:1]))) == {
         "same": 1,
         "first": {"at": 1, "path": None, "a": ONE[1], "b": None},
         "rest": [{"a": 1, "b": None, "mark": "only a"}],
     }
-    assert history_diff_to_json(diff_histories(ONE, ONE)) == {"same": 2, "first": None, "rest": []}
+    assert to_json(build_history_diff_report(diff_histories(ONE, ONE))) == {"same": 2, "first": None, "rest": []}
 
 
 HISTORIES = some.lists(some.sampled_from([*ONE, *TWO]), max_size=8)
@@ -89,7 +90,7 @@ def test_rows_after_the_first_difference_are_aligned_again() -> None:
         (None, 5, "only b"),
     ]
     assert [found.count_pairs(mark) for mark in ("changed", "only a", "only b", "same")] == [1, 1, 1, 2]
-    assert history_diff_to_json(found) == {
+    assert to_json(build_history_diff_report(found)) == {
         "same": 2,
         "first": {"at": 2, "path": "content[0].text", "a": a[2], "b": b[2]},
         "rest": [

@@ -11,10 +11,11 @@ from convo.history.items import assistant_message, user_message
 from convo.inspect.diff import (
     RequestDiff,
     SentRequest,
+    build_request_diff_report,
     diff_requests,
-    request_diff_to_json,
     sort_request_fields,
 )
+from convo.report import to_json
 from convo.usage.cost import Usage
 from convo.usage.counting import count_tokens
 
@@ -152,7 +153,7 @@ def test_the_json_has_the_expected_and_the_reported_cached_tokens() -> None:
         usage=Usage(input_tokens=3_020, cached_tokens=2_944),
     )
     found: RequestDiff = diff_requests(first, second)
-    assert request_diff_to_json(found) == {
+    assert to_json(build_request_diff_report(found)) == {
         "byte": found.byte_offset,
         "path": "input[1]",
         "a": "",
@@ -213,7 +214,7 @@ def test_an_unknown_tokenizer_makes_the_prefix_an_estimate() -> None:
 
 
 def test_a_request_without_usage_has_no_reported_tokens() -> None:
-    found = request_diff_to_json(diff_requests(request(), request()))
+    found = to_json(build_request_diff_report(diff_requests(request(), request())))
     assert (found["byte"], found["path"], found["a"], found["b"]) == (None, None, "", "")
     assert (found["reported_cached_tokens"], found["reported_input_tokens"]) == (None, None)
 

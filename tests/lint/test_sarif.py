@@ -8,6 +8,7 @@ import pytest
 from convo.lint.model import lint_view_of_file
 from convo.lint.report import build_lint_report, build_sarif, find_item_lines
 from convo.lint.rules import LINT_RULES
+from convo.report import to_json
 from tests.lint.lint_views import CHAIN, OPENAI, answer, call, make_lint_view, output, sealed_reasoning, turn, user
 
 PAGES = {rule.code: f"# {rule.code}" for rule in LINT_RULES}
@@ -190,7 +191,7 @@ def test_a_report_as_json_has_the_place_and_the_item_of_each_finding() -> None:
     report = build_lint_report(
         "a file.json", lint_view_of_file(broken), file="a file.json", item_lines=(1, 2), node_keys=("k0", "k1")
     )
-    found = report.to_json()
+    found = to_json(report.summarize())
     assert {name: value for name, value in found.items() if name not in ("findings", "unjudged")} == {
         "handle": "a file.json",
         "strategy": "replay",
@@ -241,7 +242,7 @@ def test_a_finding_about_a_response_and_one_about_several_items_name_them() -> N
     view = replace(view, exposed_secrets=((".context.key", "an API key"),))
     paths = [f"$.input[{index}]" for index in range(6)]
     report = build_lint_report("monads", view, item_paths=paths, node_keys=[f"k{index}" for index in range(6)])
-    found = report.to_json()
+    found = to_json(report.summarize())
     assert (found["strategy"], found["endpoint"], found["errors"], found["warnings"]) == (
         *("chain", "https://api.openai.com/v1"),
         *(2, 1),
