@@ -1,8 +1,8 @@
 """The `convo` command line: command table, option groups, help, errors and exit codes.
 
 Only the module of the requested command is imported. Every exception becomes two lines on stderr, or
-JSON on stdout, and an exit code; a closed pipe is silent. Help is text without rich: 80 columns on a pipe; on a
-terminal it has the terminal's width up to 100 columns, bold headings and names in the color of the theme.
+JSON on stdout, and an exit code; a closed pipe is silent. Help is text without rich, up to 80 columns wide, on a
+terminal up to 100; there it has bold headings and names in the color of the theme.
 A command takes groups of options as frozen dataclasses; `_expand_option_groups` shows them to Typer.
 """
 
@@ -10,14 +10,12 @@ import inspect
 import io
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import field, fields, is_dataclass
 from functools import wraps
 from importlib import import_module
-from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, TypeAlias, cast, get_args
@@ -38,7 +36,7 @@ from convo.cli.output import (
 from convo.cli.progress import forbid_progress
 from convo.errors import InvalidUsage
 from convo.runtime import redirect_notices
-from convo.terminal.terminal import NO_BREAK_BLANK, DisplayOptions, detect_display, wrap_line
+from convo.terminal.terminal import DisplayOptions, detect_display
 from convo.terminal.theme import detect_color_system
 
 
@@ -47,12 +45,10 @@ class CommandEntry(NamedTuple):
 
     module:   has an `App` named `app`
     summary:  the command's line in the help
-    brief:    a shorter line, for a terminal that is too narrow for the summary
     """
 
     module: str
     summary: str
-    brief: str = ""
 
 
 CommandTable = Mapping[str, CommandEntry]
@@ -62,17 +58,14 @@ COMMANDS: CommandTable = MappingProxyType(
         "chat": CommandEntry(
             "convo.cli.commands.chat",
             "Chat with a model. Choose where the conversation state lives.",
-            "Chat with a model.",
         ),
         "inspect": CommandEntry(
             "convo.cli.commands.inspect",
             "Inspect a conversation: its owner, requests, items, tokens and cost.",
-            "Inspect a conversation: requests, tokens and cost.",
         ),
         "next": CommandEntry(
             "convo.cli.commands.next",
             "Show the exact next request, and the context that the server prepends.",
-            "Show the exact next request.",
         ),
         "diff": CommandEntry("convo.cli.commands.diff", "Find where two histories or two requests diverge."),
         "convert": CommandEntry("convo.cli.commands.convert", "Convert a conversation to another strategy."),
@@ -83,19 +76,16 @@ COMMANDS: CommandTable = MappingProxyType(
         "race": CommandEntry(
             "convo.cli.commands.race",
             "Run the same turns with all four strategies; compare tokens, cost and time.",
-            "Run the same turns with all four strategies.",
         ),
         "compact": CommandEntry("convo.cli.commands.compact", "Compact a conversation to fit a smaller context."),
         "serve": CommandEntry("convo.cli.commands.serve", "Serve the Responses API over HTTP, in front of any model."),
         "tap": CommandEntry(
             "convo.cli.commands.tap",
             "Record what another program sends to a model, with a relay on this machine.",
-            "Record what another program sends to a model.",
         ),
         "resume": CommandEntry(
             "convo.cli.commands.resume",
             "Approve or reject the pending calls of a paused run, and resume it.",
-            "Decide on the calls of a paused run, and resume it.",
         ),
         "approvals": CommandEntry(
             "convo.cli.commands.approvals", "List pending approvals, and approve or reject them."
@@ -104,12 +94,10 @@ COMMANDS: CommandTable = MappingProxyType(
         "store": CommandEntry(
             "convo.cli.commands.store",
             "Check, back up, recover, migrate, measure and prune the database.",
-            "Check, back up, migrate and prune the database.",
         ),
         "models": CommandEntry(
             "convo.cli.commands.models",
             "List providers and models, and download the built-in model.",
-            "List providers and models.",
         ),
         "templates": CommandEntry("convo.cli.commands.templates", "List and show the templates for convo chat -t."),
         "config": CommandEntry("convo.cli.commands.config", "Show settings with their sources, and change them."),
@@ -133,33 +121,21 @@ COMMAND_GROUPS: Mapping[str, Sequence[str]] = MappingProxyType(
 HelpRecord = tuple[str, str]
 """An option and its help."""
 
-NARROW_HELP_COLUMNS = 51
-"""Columns below which the help of an option is printed below the option."""
-
 MAX_HELP_WIDTH = 100
-"""Columns of the help in a wider terminal."""
-
-MAX_TERM_COLUMNS = 30
-"""Columns of a name, up to which its description is on the same line."""
-
-NARROW_TERM_COLUMNS = 2
-"""Columns of a name in a narrow terminal: its description is on the next line."""
-
-MIN_TEXT_COLUMNS = 10
-"""Columns of a description at least; Typer has the same limit."""
-
-MIN_EXAMPLE_TEXT_COLUMNS = 20
-"""Columns from which on the description of an example is wrapped in its own column."""
+"""Columns of the help in a wide terminal."""
 
 USAGE_HEADING = "Usage:"
 
 OPTION_NAME = re.compile(r"(?<!\S)--?[^\s,]+")
 
-EXAMPLE_INDENT = " " * 6
-"""Indentation of an example's description in a narrow terminal."""
+EXAMPLE_LINE = re.compile(r"(  \S.*?)?(  +)(\S.*)")
+"""A command, blanks and its description; or blanks, and a command or a description alone."""
 
-EXAMPLE_LINE = re.compile(r"( {1,6}\S.*?)? {2,}(\S.*)")
-"""A command and its description, or a description on a line of its own."""
+MIN_DESCRIPTION_COLUMN = 8
+"""Column of a description on a line of its own, at least."""
+
+MIN_TEXT_COLUMNS = 20
+"""Columns from which on the description of an example is wrapped in its own column."""
 
 
 class RootOptions(NamedTuple):
@@ -214,7 +190,7 @@ class PlainHelpCommand(TyperCommand):
         return style_usage(ctx, super().get_help(ctx))
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        write_help_text(ctx, formatter, self.help)
+        write_help_text(formatter, self.help)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         write_help_sections(ctx, formatter, collect_help_sections(ctx, self.get_params(ctx)))
@@ -238,7 +214,7 @@ class PlainHelpGroup(TyperGroup):
         return style_usage(ctx, super().get_help(ctx))
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        write_help_text(ctx, formatter, self.help)
+        write_help_text(formatter, self.help)
 
     def collect_command_records(self, ctx: Any) -> list[HelpRecord]:
         """Return each command with the first sentence of its help, which is never cut."""
@@ -307,18 +283,6 @@ def collect_help_sections(ctx: Any, params: Iterable[Any]) -> dict[str, list[Hel
     return {**sections, "Options": ungrouped}
 
 
-def choose_help_width(display: DisplayOptions) -> int | None:
-    """Return the width of the help on a terminal or in few columns; None for Typer's own choice, 80 columns."""
-    columns = shutil.get_terminal_size().columns
-    if display.width is None and columns >= NARROW_HELP_COLUMNS:
-        return None
-    return min(columns - 1, MAX_HELP_WIDTH)
-
-
-def is_narrow_help(formatter: Any) -> bool:
-    return bool(formatter.width < NARROW_HELP_COLUMNS - 1)
-
-
 def style_help(ctx: Any, text: str, style: str) -> str:
     """Apply a style of the theme to a part of the help, if the terminal shows colors."""
     if not ctx.color:
@@ -338,135 +302,48 @@ def style_help_term(ctx: Any, term: str) -> str:
     return OPTION_NAME.sub(lambda match: style_help(ctx, match[0], "id"), term)
 
 
-def wrap_help_text(text: str, columns: int) -> list[str]:
-    """Wrap a paragraph; its last line is not a single word or a short rest, unless that needs one more line."""
-    from textwrap import wrap  # Typer, too, loads it only for help
-
-    lines = wrap(text, max(columns, MIN_TEXT_COLUMNS), break_on_hyphens=False)
-    shorter = lines
-    narrower = columns
-    while len(shorter) == len(lines) > 1 and narrower > max(columns // 2, MIN_TEXT_COLUMNS):
-        if " " in shorter[-1] and len(shorter[-1]) >= columns // 4:
-            return shorter
-        narrower -= 1
-        shorter = wrap(text, narrower, break_on_hyphens=False)
-    return lines
-
-
-def keep_line_breaks(lines: Iterable[str]) -> str:
-    """Return a paragraph that the formatter of the help does not wrap again."""
-    return "\n".join(("\b", *lines))
-
-
-def write_help_text(ctx: Any, formatter: Any, text: str | None) -> None:
+def write_help_text(formatter: Any, text: str | None) -> None:
     """Write the introduction of a command."""
-    if not text:
-        return
-    paragraphs = inspect.cleandoc(text).split("\n\n")
-    if ctx.terminal_width is not None:
-        paragraphs = [keep_line_breaks(wrap_help_text(each, formatter.width - 2)) for each in paragraphs]
-    formatter.write_paragraph()
-    with formatter.indentation():
-        formatter.write_text("\n\n".join(paragraphs))
-
-
-def choose_term_columns(formatter: Any, help_sections: Mapping[str, Iterable[HelpRecord]]) -> int:
-    """Return the columns of the names in all lists of one page; a longer name has its description on the next line."""
-    if is_narrow_help(formatter):
-        return NARROW_TERM_COLUMNS
-    limit = min(MAX_TERM_COLUMNS, formatter.width // 2 - 4)
-    terms = (term for records in help_sections.values() for term, _ in records)
-    return max((len(term) for term in terms if len(term) <= limit), default=limit)
+    if text:
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(inspect.cleandoc(text))
 
 
 def write_help_sections(ctx: Any, formatter: Any, help_sections: Mapping[str, Sequence[HelpRecord]]) -> None:
     """Write each section that is not empty below its heading."""
-    columns = choose_term_columns(formatter, help_sections)
     for heading, records in help_sections.items():
         if records:
-            write_help_section(ctx, formatter, heading, records, columns)
-
-
-def write_help_section(
-    ctx: Any, formatter: Any, heading: str, records: Sequence[HelpRecord], term_columns: int
-) -> None:
-    """Write a list below its heading; on a pipe its column is as wide as its own names need."""
-    with formatter.section(style_help(ctx, heading, "bold")):
-        if ctx.terminal_width is None:
-            formatter.write_dl(records)
-            return
-        text_columns = formatter.width - term_columns - 4
-        lines = [
-            (
-                style_help_term(ctx, term) + " " * (term_columns - len(term) if text else 0),
-                keep_line_breaks(wrap_help_text(text, text_columns)) if text else "",
-            )
-            for term, text in records
-        ]
-        formatter.write_dl(lines, col_max=term_columns)
+            with formatter.section(style_help(ctx, heading, "bold")):
+                formatter.write_dl([(style_help_term(ctx, term), text) for term, text in records])
 
 
 def write_help_examples(ctx: Any, formatter: Any, text: str | None) -> None:
-    """Write the examples, to be copied: a terminal wraps only their descriptions and the sentences after them."""
+    """Write the examples, to be copied."""
     if not text:
         return
     formatter.write_paragraph()
-    lines: Iterable[str] = inspect.cleandoc(text).splitlines()
-    if ctx.terminal_width is not None:
-        lines = [
-            part
-            for paragraph in join_prose_lines(lines)
-            for part in format_example_line(ctx, paragraph, formatter.width)
-        ]
-    formatter.write("\n".join(lines) + "\n")
+    for line in inspect.cleandoc(text).splitlines():
+        formatter.write(format_example_line(ctx, line, formatter.width) + "\n")
 
 
-def is_prose_line(line: str) -> bool:
-    return bool(line) and not line.startswith(" ") and not line.endswith(":")
+def format_example_line(ctx: Any, line: str, columns: int) -> str:
+    """Style a heading or a command; on a terminal, wrap a sentence, and the description of a command in its column."""
+    from textwrap import fill  # Typer, too, loads it only for help
 
-
-def join_prose_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Join the lines of each paragraph; headings and examples are unchanged."""
-    for is_prose, group in groupby(lines, is_prose_line):
-        if is_prose:
-            yield " ".join(group)
-        else:
-            yield from group
-
-
-def format_example_line(ctx: Any, line: str, columns: int) -> Iterator[str]:
-    """Wrap an example, a heading or a paragraph for a terminal, and style it."""
+    is_terminal = ctx.max_content_width is not None
     example = EXAMPLE_LINE.fullmatch(line)
+    if not example and line.endswith(":"):
+        return style_help(ctx, line, "bold")
     if not example:
-        is_heading = line.endswith(":") and not line.startswith(" ")
-        yield from [style_help(ctx, line, "bold")] if is_heading else wrap_help_text(line, columns) or [""]
-        return
-    text_start = len(line) - len(example[2])
-    has_text = bool(example[1]) or text_start > len(EXAMPLE_INDENT)
-    first, *rest = [line]
-    if len(line) > columns:
-        if not has_text or columns - text_start < MIN_EXAMPLE_TEXT_COLUMNS:
-            first, *rest = wrap_example_line(line, columns)
-        else:
-            wrapped = wrap_help_text(example[2], columns - text_start)
-            first, *rest = [" " * text_start + part for part in wrapped]
-            first = line[:text_start] + first[text_start:]
-    command = (example[1] or "") if has_text else line
-    indent = len(command) - len(command.lstrip())
-    yield command[:indent] + style_help(ctx, command[indent:], "id") + first[len(command) :]
-    yield from rest
-
-
-def wrap_example_line(line: str, columns: int) -> Iterator[str]:
-    """Split a line of examples for a narrow terminal: the command unchanged, its description wrapped below it."""
-    example = EXAMPLE_LINE.fullmatch(line)
-    if not example:
-        yield from wrap_line(line, columns)
-    elif example[1] or len(line) - len(example[2]) > len(EXAMPLE_INDENT):
-        yield from filter(None, [example[1]])
-        yield from wrap_line(EXAMPLE_INDENT + example[2], columns)
-    else:
-        yield line
+        return fill(line, columns) if is_terminal else line
+    command, blanks, text = example[1] or "", example[2], example[3]
+    start = len(command + blanks)
+    if not command and start < MIN_DESCRIPTION_COLUMN:
+        return blanks + style_help(ctx, text, "id")
+    if is_terminal and columns - start >= MIN_TEXT_COLUMNS:
+        text = fill(text, columns, initial_indent=" " * start, subsequent_indent=" " * start)[start:]
+    return command[:2] + style_help(ctx, command[2:], "id") + blanks + text
 
 
 ROOT_EXAMPLES = """
@@ -496,15 +373,11 @@ class RootGroup(PlainHelpGroup):
         return get_command(import_module(entry.module).app) if entry else None
 
     def collect_command_records(self, ctx: Any) -> list[HelpRecord]:
-        has_summaries = ctx.terminal_width is None or ctx.terminal_width >= MAX_HELP_WIDTH
-        return [
-            (name, entry.summary if has_summaries else entry.brief or entry.summary)
-            for name, entry in self.entries.items()
-        ]
+        return [(name, entry.summary) for name, entry in self.entries.items()]
 
     def collect_command_sections(self, ctx: Any) -> dict[str, list[HelpRecord]]:
         """Return the commands of each group; a pipe, and a table of other commands, has one list."""
-        if ctx.terminal_width is None or set(self.entries) != {
+        if ctx.max_content_width is None or set(self.entries) != {
             name for names in COMMAND_GROUPS.values() for name in names
         }:
             return super().collect_command_sections(ctx)
@@ -513,13 +386,8 @@ class RootGroup(PlainHelpGroup):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         super().format_epilog(ctx, formatter)
-        text = EXIT_CODES_HELP
-        if ctx.terminal_width is not None:
-            codes = text.replace(" ", NO_BREAK_BLANK).replace(f",{NO_BREAK_BLANK}", ", ")  # no line ends with a code
-            lines = wrap_help_text(codes, formatter.width - 2)
-            text = keep_line_breaks(line.replace(NO_BREAK_BLANK, " ") for line in lines)
         with formatter.section(style_help(ctx, EXIT_CODES_HEADING, "bold")):
-            formatter.write_text(text)
+            formatter.write_text(EXIT_CODES_HELP)
 
 
 def handle_root_options(
@@ -592,7 +460,10 @@ def invoke_command_line(argv: Sequence[str], commands: CommandTable) -> int:
         with (
             forbid_progress() if is_json_requested(argv) else nullcontext(),
             group.make_context(
-                "convo", list(argv), terminal_width=choose_help_width(display), color=display.has_color or None
+                "convo",
+                list(argv),
+                max_content_width=None if display.width is None else MAX_HELP_WIDTH,
+                color=display.has_color or None,
             ) as ctx,
         ):
             group.invoke(ctx)

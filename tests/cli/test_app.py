@@ -12,7 +12,7 @@ import typer
 from typer.main import get_command
 
 from convo import __version__
-from convo.cli.app import COMMANDS, run_command_line, wrap_example_line
+from convo.cli.app import COMMANDS, run_command_line
 from convo.cli.completion import COMPLETION_SCRIPTS
 from convo.cli.manual import render_man_page
 from tests.cli.chat_commands import scripted_flags
@@ -150,19 +150,6 @@ def test_help_of_a_command_groups_its_options_and_keeps_its_examples_unchanged(c
     assert convo("greet", "-h", table=SAMPLES).out == HELP
 
 
-def test_help_fits_a_narrow_terminal_except_for_commands_to_copy(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
-    out = convo("greet", "-h", table=SAMPLES).out
-    assert (
-        "  convo greet Ada --warmly\n      a line that is copied and\n        therefore not wrapped at eighty\n" in out
-    )
-    assert "  --warmly\n      Mean it.\n" in out
-    for name in COMMANDS:
-        lines = convo(name, "--help").out.splitlines()
-        wrapped = [line for line in lines if line.startswith("      ") or not line.startswith(" ")]
-        assert [line for line in wrapped if len(line) > 40 and not line.endswith(":")] == [], name
-
-
 def test_a_command_group_runs_alone_or_with_a_subcommand(convo: Convo) -> None:
     assert convo("box", table=SAMPLES).out == "empty\n"
     assert convo("box", "take", "pear", table=SAMPLES).out == "took pear\n"
@@ -209,31 +196,6 @@ def test_the_profile_applies_to_one_command_line(convo: Convo) -> None:
     for flags, tenant in (([], "me"), (["--profile", "work"], "office"), ([], "me")):
         (setting,) = convo("--config", "my.toml", *flags, "config", "list", "tenant", "--json").json()
         assert setting["value"] == tenant
-
-
-@pytest.mark.parametrize(
-    ("line", "parts"),
-    [
-        ("", [""]),
-        ("Examples:", ["Examples:"]),
-        ("a sentence that is too long for it", ["a sentence that is", "  too long for it"]),
-        ("  convo chat  ask now", ["  convo chat", "      ask now"]),
-        ("       a description of the", ["      a description", "        of the"]),
-        ("      indented command", ["      indented command"]),
-    ],
-)
-def test_a_line_of_examples_is_split_for_a_narrow_terminal(line: str, parts: list[str]) -> None:
-    assert list(wrap_example_line(line, 20)) == parts
-
-
-@pytest.mark.parametrize(("columns", "is_narrow"), [("50", True), ("51", False), ("0", False)])
-def test_a_terminal_of_less_than_51_columns_is_narrow(
-    columns: str, is_narrow: bool, convo: Convo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
-    got = convo("greet", "-h", table=SAMPLES)
-    assert ("  --warmly\n      Mean it.\n" in got.out) == is_narrow
-    assert max(map(len, got.out.splitlines()[:-2])) <= (49 if is_narrow else 80)
 
 
 def test_errors_and_output_go_to_the_null_device_if_the_streams_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:

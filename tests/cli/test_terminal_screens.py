@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from convo.cli.app import COMMAND_GROUPS, COMMANDS
-from convo.cli.output import EXIT_CODES_HELP
 from convo.errors import RequestRefused
 from convo.history.records import Strategy
 from convo.terminal.terminal import text_width
@@ -219,54 +218,20 @@ def test_removing_asks_for_confirmation_in_a_terminal(answer: str, is_kept: bool
 
 HELP_PAGES = [["--help"], ["chat", "--help"], ["config", "--help"], ["templates", "--help"]]
 
-HELP_TERM = re.compile(r"  (\S+(?: \S+)*)  +(?=\S)")
-"""A name in a list of the help, up to its description."""
-
 
 @pytest.mark.parametrize("argv", HELP_PAGES, ids=" ".join)
-@pytest.mark.parametrize("columns", [40, 80, 120])
+@pytest.mark.parametrize("columns", [60, 80, 120])
 def test_the_help_fits_the_terminal_and_has_the_text_of_the_help_on_a_pipe(
     argv: list[str], columns: int, convo: Convo
 ) -> None:
     output = run_in_terminal(*argv, env={"NO_COLOR": "1"}, columns=columns)
-    lists, _, examples = output.partition("Examples:\n")
-    copied = re.compile(r"  \S")
-    lines = [*lists.splitlines(), *(line for line in examples.splitlines() if not copied.match(line))]
-    assert max(len(line) for line in lines if not line.endswith(":")) <= min(columns, 100)
-    shown, piped = (text.partition("Exit codes")[0].split() for text in (output, convo(*argv).out))
+    assert max(map(len, output.partition("Examples:\n")[0].splitlines())) <= min(columns, 100)
+    shown, piped = output.split(), convo(*argv).out.split()
     if argv != ["--help"]:
         assert shown == piped
         return
     headings = " ".join(f"{heading}:" for heading in COMMAND_GROUPS).split()
-    assert sorted(shown) == sorted([*words_of_the_help(piped, columns), *headings])
-
-
-def words_of_the_help(piped: list[str], columns: int) -> list[str]:
-    """The words of the help on a pipe without its heading of commands, with brief lines in a narrow terminal."""
-    text = " ".join(word for word in piped if word != "Commands:")
-    for entry in COMMANDS.values():
-        if entry.brief and columns < 100:
-            assert text.count(entry.summary) == 1
-            text = text.replace(entry.summary, entry.brief)
-    return text.split()
-
-
-@pytest.mark.parametrize("columns", [80, 120])
-def test_no_line_of_the_help_is_a_single_word_of_a_wrapped_description(columns: int) -> None:
-    lines = run_in_terminal("--help", env={"NO_COLOR": "1"}, columns=columns).splitlines()
-    continued = [line for line in lines if line.startswith(" " * 8)]
-    assert [line for line in continued if " " not in line.strip()] == []
-    assert bool(continued) == (columns == 80)
-
-
-@pytest.mark.parametrize("argv", HELP_PAGES, ids=" ".join)
-@pytest.mark.parametrize("columns", [80, 120])
-def test_all_lists_of_a_help_page_have_one_column_of_descriptions(argv: list[str], columns: int) -> None:
-    output = run_in_terminal(*argv, env={"NO_COLOR": "1"}, columns=columns)
-    lists, _, end = output.partition("Examples:\n")
-    exit_codes = end.partition("Exit codes:\n")[2]
-    terms = [HELP_TERM.match(line) for line in (lists.partition(":\n")[2] + exit_codes).splitlines()]
-    assert len({term.end() for term in terms if term}) == 1
+    assert sorted([*shown, "Commands:"]) == sorted([*piped, *headings])
 
 
 def test_each_command_of_the_help_has_one_line_in_a_wide_terminal() -> None:
@@ -277,17 +242,6 @@ def test_each_command_of_the_help_has_one_line_in_a_wide_terminal() -> None:
         commands = lines[start : lines.index("", start)]
         assert [line.split()[0] for line in commands] == [*names]
         assert [line.split(maxsplit=1)[1] for line in commands] == [COMMANDS[name].summary for name in names]
-
-
-def test_at_80_columns_each_command_has_one_line_and_no_line_ends_with_an_exit_code() -> None:
-    lines = run_in_terminal("--help", env={"NO_COLOR": "1"}).splitlines()
-    for heading, names in COMMAND_GROUPS.items():
-        start = lines.index(f"{heading}:") + 1
-        shown = [line.split(maxsplit=1) for line in lines[start : lines.index("", start)]]
-        assert shown == [[name, COMMANDS[name].brief or COMMANDS[name].summary] for name in names]
-    exit_codes = lines[lines.index("Exit codes:") + 1 :]
-    assert not [line for line in exit_codes if line[-1:].isdigit()]
-    assert " ".join(line.strip() for line in exit_codes) == EXIT_CODES_HELP
 
 
 def test_the_help_has_bold_headings_and_names_in_the_color_of_the_theme() -> None:
