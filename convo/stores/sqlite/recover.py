@@ -41,13 +41,17 @@ FROM up LEFT JOIN gaps ON gaps.n = up.n ORDER BY depth DESC
 """The nodes from the root to a head, with their items. There is no cycle: every parent was checked to be older."""
 
 SELECT_UNUSED_ITEMS = """
-WITH RECURSIVE used (n) AS (
+WITH RECURSIVE intact (n) AS (
+    SELECT n FROM nodes WHERE parent IS NULL
+    UNION ALL SELECT nodes.n FROM intact JOIN nodes ON nodes.parent = intact.n WHERE nodes.n NOT IN (SELECT n FROM gaps)
+), used (n) AS (
     SELECT head FROM sessions UNION SELECT head FROM conversations
     UNION SELECT saw FROM links UNION SELECT head FROM links UNION SELECT sent_body FROM links
     UNION SELECT parent FROM used JOIN nodes ON nodes.n = used.n
 )
-SELECT n FROM items
-WHERE tenant = ? AND n NOT IN (SELECT item FROM used JOIN nodes ON nodes.n = used.n WHERE item IS NOT NULL) ORDER BY n
+SELECT n FROM items WHERE tenant = ? AND n NOT IN (
+    SELECT item FROM nodes WHERE item IS NOT NULL AND n IN (SELECT n FROM intact) AND n IN (SELECT n FROM used)
+) ORDER BY n
 """
 
 RECREATE_SESSIONS = """
@@ -268,10 +272,7 @@ class _RowRepair:
         """Cut each session at the first gap of its history; the items after it become a session of their own."""
         sessions = self._all("SELECT n, tenant, name, head, record FROM sessions WHERE record IS NOT NULL ORDER BY n")
         for n, tenant, name, head, record in sessions:
-            heads = self._all(
-                "SELECT head FROM links WHERE session = ? UNION SELECT saw FROM links WHERE session = ?", n, n
-            )
-            kept, rest = self._cut(tenant, [head, *(other for (other,) in heads)])
+            kept, rest = self._cut(tenant, head, session=n)
             session = NamedSession(self._tenants[tenant][0], name)
             if kept[-1] == head:
                 if session not in self._recreated:
@@ -293,7 +294,7 @@ class _RowRepair:
     def _repair_conversations(self) -> None:
         """Cut each conversation at the first gap of its history, and give every item on its path an id."""
         for n, tenant, head in self._all("SELECT n, tenant, head FROM conversations"):
-            kept, _ = self._cut(tenant, [head])
+            kept, _ = self._cut(tenant, head)
             self._execute("UPDATE conversations SET head = ?, length = ? WHERE n = ?", (kept[-1], len(kept) - 1, n))
             nodes = "(SELECT value FROM json_each(:nodes))"
             values = {"n": n, "nodes": encode_json(kept[1:])}
@@ -302,23 +303,33 @@ class _RowRepair:
                 "INSERT OR IGNORE INTO members (tenant, conversation, node, id)"
                 " SELECT nodes.tenant, :n, nodes.n, 'msg_' || lower(hex(substr(key, 1, 16))) FROM nodes"
                 f" LEFT JOIN items ON items.n = item WHERE nodes.n IN {nodes}"
-                " AND coalesce(erased, '') = '' AND coalesce(json_extract(body, '$.id'), '') = ''",
+                " AND coalesce(erased, '') = '' AND iif(json_valid(body), json_type(body, '$.id'), '') IS NOT 'text'",
                 values,
             )
 
-    def _cut(self, tenant: int, heads: Sequence[int | None]) -> tuple[list[int], list[Item]]:
+    def _cut(self, tenant: int, head: int | None, session: int | None = None) -> tuple[list[int], list[Item]]:
         """Return the nodes of a history up to its first gap, with the root, and the readable items after the gap.
 
-        heads:  its head, and other nodes of the history, from which a part is taken that the head does not lead to
+        session:  the session whose last response with an intact start is used if the head does not lead to the root
         """
-        paths = [self._all(SELECT_PATH_FROM_ROOT, head) for head in heads]
-        cuts = [next((index for index, (*_, is_gap) in enumerate(path) if is_gap), len(path)) for path in paths]
-        if 0 < cuts[0] == len(paths[0]):
-            return [n for n, *_ in paths[0]], []
-        parts = [(path[:cut], path[cut:]) for path, cut in zip(paths, cuts, strict=True)]
-        kept = max((before for before, _ in parts), key=len)
-        rest = max((after for _, after in parts), key=len)
+        kept, rest = self._split_path(head)
+        if not kept or (rest and len(kept) == 1):
+            heads = (
+                "SELECT head FROM links WHERE session = ? UNION SELECT saw FROM links WHERE session = ? ORDER BY 1 DESC"
+            )
+            for (node,) in self._all(heads, session, session):
+                before, after = self._split_path(node)
+                rest = rest or after
+                if len(before) > 1:
+                    kept = before
+                    break
         return [n for n, *_ in kept] or [self._tenants[tenant][1]], self._load_items(item for _, item, _ in rest)
+
+    def _split_path(self, head: int | None) -> tuple[list[Row], list[Row]]:
+        """Return the nodes from the root to the first gap, and the others."""
+        path = self._all(SELECT_PATH_FROM_ROOT, head)
+        index = next((index for index, (*_, is_gap) in enumerate(path) if is_gap), len(path))
+        return path[:index], path[index:]
 
     def _keep_unused_items(self) -> None:
         """Create a session of the items that are on no path, in the order in which they were stored."""

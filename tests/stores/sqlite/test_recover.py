@@ -21,6 +21,7 @@ import pytest
 from convo.errors import ConvoError
 from convo.history.items import Item, user_message
 from convo.stores.base import RecoveryReport
+from convo.stores.codec import encode_json
 from convo.stores.factory import open_store
 from convo.stores.sqlite import connection
 from convo.stores.sqlite.check import check_database
@@ -127,6 +128,10 @@ def test_intact_histories_are_unchanged_and_damaged_ones_are_cut_at_the_first_ga
         assert part == before[:items] or part[0] != before[0]
         for readable in (part, restored[tenant, rest] if rest else []):
             assert is_part([one for one in readable if one in before], before)
+    stored = {body for (body,) in rows_of(found.target)["items"]}
+    readable_items = {encode_json(item) for items in restored.values() for item in items}
+    for item in (encode_json(item) for items in original.values() for item in items):
+        assert item.encode() not in stored or item in readable_items
 
 
 def is_part(part: Sequence[Item], items: Sequence[Item]) -> bool:
