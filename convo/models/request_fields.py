@@ -263,6 +263,13 @@ REQUEST_FIELDS: Mapping[str, RequestField] = {
     "top_k": RequestField({"type": "integer", "minimum": 0}, default=NOT_REPEATED),
 }
 
+REPEATED_FIELDS: Mapping[str, Json] = {
+    name: field.default
+    for name, field in REQUEST_FIELDS.items()
+    if field.owner != "endpoint" and field.default is not NOT_REPEATED
+}
+"""The fields that a response repeats, with their defaults."""
+
 MODEL_FIELDS = frozenset({name for name, field in REQUEST_FIELDS.items() if field.owner == "model"})
 
 COUNT_FIELDS = frozenset({name for name, field in REQUEST_FIELDS.items() if field.is_counted})

@@ -24,18 +24,11 @@ from convo.history.records import (
     pick_reported_fields,
 )
 from convo.history.tree import Path
-from convo.models.request_fields import IF_GIVEN, NOT_REPEATED, REQUEST_FIELDS
+from convo.models.request_fields import IF_GIVEN, REPEATED_FIELDS
 from convo.responses_api.conversations import build_append_transaction
 from convo.responses_api.history import LoadedHistory
 from convo.runtime import NewId
 from convo.stores.base import AppendItems, Transaction
-
-REPEATED_FIELDS: Mapping[str, Json] = {
-    name: field.default
-    for name, field in REQUEST_FIELDS.items()
-    if field.owner != "endpoint" and field.default is not NOT_REPEATED
-}
-"""The fields of a response that repeat those of the request."""
 
 JSON_SCHEMA_FORMAT_DEFAULTS: Mapping[str, Json] = {"name": None, "description": None, "schema": None, "strict": False}
 FUNCTION_TOOL_DEFAULTS: Mapping[str, Json] = {"description": None, "parameters": None, "strict": None}

@@ -13,6 +13,7 @@ from convo.models.request_fields import (
     BOOLEAN_SCHEMA,
     COMPACT_FIELDS,
     COUNT_FIELDS,
+    IF_GIVEN,
     INTEGER_SCHEMA,
     ITEM_SCHEMAS,
     MESSAGE_SCHEMA,
@@ -21,6 +22,7 @@ from convo.models.request_fields import (
     OBJECT_SCHEMA,
     PART_SCHEMA,
     REFERENCE_SCHEMA,
+    REPEATED_FIELDS,
     REQUEST_FIELDS,
     STRING_SCHEMA,
     TOOL_SCHEMAS,
@@ -149,6 +151,8 @@ USAGE_SCHEMA = object_schema(
     }
 )
 
+REPEATED_SCHEMAS = {name: request_schema(REQUEST_FIELDS[name].schema) for name in REPEATED_FIELDS}
+
 RESPONSE_SCHEMA = object_schema(
     {
         "id": STRING_SCHEMA,
@@ -160,30 +164,22 @@ RESPONSE_SCHEMA = object_schema(
         "model": STRING_SCHEMA,
         "previous_response_id": nullable_schema(STRING_SCHEMA),
         "conversation": nullable_schema(object_schema({"id": STRING_SCHEMA})),
-        "instructions": nullable_schema(STRING_SCHEMA),
         "output": array_schema(schema_ref("Item")),
         "error": nullable_schema(object_schema({"code": STRING_SCHEMA, "message": STRING_SCHEMA})),
         "tools": array_schema(OBJECT_SCHEMA),
-        "tool_choice": any_of_schema(STRING_SCHEMA, OBJECT_SCHEMA),
-        "truncation": STRING_SCHEMA,
-        "parallel_tool_calls": BOOLEAN_SCHEMA,
         "text": object_schema({"format": object_schema({"type": STRING_SCHEMA})}),
-        "top_p": {"type": "number"},
-        "presence_penalty": {"type": "number"},
-        "frequency_penalty": {"type": "number"},
-        "top_logprobs": INTEGER_SCHEMA,
-        "temperature": {"type": "number"},
         "reasoning": OBJECT_SCHEMA,
         "usage": nullable_schema(USAGE_SCHEMA),
-        "max_output_tokens": nullable_schema(INTEGER_SCHEMA),
-        "max_tool_calls": nullable_schema(INTEGER_SCHEMA),
         "store": BOOLEAN_SCHEMA,
         "background": BOOLEAN_SCHEMA,
         "service_tier": STRING_SCHEMA,
-        "metadata": METADATA_SCHEMA,
-        "safety_identifier": nullable_schema(STRING_SCHEMA),
-        "prompt_cache_key": nullable_schema(STRING_SCHEMA),
-    }
+        **{
+            name: nullable_schema(schema) if REPEATED_FIELDS[name] is None else schema
+            for name, schema in REPEATED_SCHEMAS.items()
+            if REPEATED_FIELDS[name] is not IF_GIVEN
+        },
+    },
+    {name: schema for name, schema in REPEATED_SCHEMAS.items() if REPEATED_FIELDS[name] is IF_GIVEN},
 )
 
 CAPABILITIES_SCHEMA: Schema = {
