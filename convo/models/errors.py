@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from convo.config.values import Secret
@@ -34,10 +34,6 @@ from convo.errors import (
 from convo.history.items import Json, StreamEvent
 from convo.usage.model_info import find_shutdown
 
-if TYPE_CHECKING:
-    from convo.models.http import HttpResponse
-
-
 _MAX_MESSAGE_CHARS = 600
 """Characters of a server's message that are passed on."""
 
@@ -46,9 +42,6 @@ _MAX_SCANNED_CHARS = 2_000
 
 _MAX_ERROR_DEPTH = 10
 """Nested objects in which an error object is searched."""
-
-_MAX_RETRY_AFTER_S = 24 * 3600.0
-"""Seconds; a longer Retry-After is ignored."""
 
 _KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|xai|key)-[\w*.-]{6,}|\bBearer\s+\S+|(?<!\S)\S*\*{3,}\S*")
 _NAME_FIELDS = ("code", "type", "param")
@@ -235,15 +228,6 @@ def fault_from_status(
     return RequestRefused(message, **fields)
 
 
-def fault_from_response(response: "HttpResponse", context: ErrorContext) -> EndpointFault:
-    """Build the error for a response that has been read and has an error status."""
-    try:
-        body = response.json()
-    except (ValueError, RecursionError):
-        body = response.text
-    return fault_from_status(response.status_code, body, context, **_retry_options(response.headers))
-
-
 def fault_from_stream_error(body: Json, context: ErrorContext, *, is_streaming: bool) -> EndpointFault:
     """Build the error for an error event; before any other event, its type decides as an HTTP status would."""
     error = context.clean_error_fields(find_error(body))
@@ -391,32 +375,3 @@ def format_connect_error(error: BaseException) -> str:
 
 def _class_names(error: BaseException | None) -> set[str]:
     return {base.__name__ for base in type(error).__mro__}
-
-
-def _retry_options(headers: Mapping[str, str]) -> dict[str, Any]:
-    """Read from the headers whether and when to retry."""
-    header = headers.get("x-should-retry")
-    should_retry = None if header not in ("true", "false") else header == "true"
-    return {"retry_after_s": _retry_after_s(headers), "should_retry": should_retry}
-
-
-def _retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of any form of Retry-After; None without one, or if the wait is too long."""
-    wait_s = _parse_retry_after_s(headers)
-    return max(0.0, wait_s) if wait_s is not None and wait_s <= _MAX_RETRY_AFTER_S else None
-
-
-def _parse_retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Parse Retry-After without limits; a date is relative to the server's own Date."""
-    for name, per_second in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        try:
-            return float(headers[name]) / per_second
-        except (KeyError, ValueError):
-            continue
-    from email.utils import parsedate_to_datetime
-
-    try:
-        retry_at, now = (parsedate_to_datetime(headers[name]) for name in ("retry-after", "date"))
-        return (retry_at - now).total_seconds()
-    except (KeyError, ValueError, TypeError):
-        return None

@@ -47,7 +47,7 @@ from convo.history.canonical import STRICT_JSON_DECODER
 from convo.history.items import Json
 from convo.history.records import Scope
 from convo.history.tree import JoinedList, derive
-from convo.models.errors import ErrorContext, fault_from_response, map_provider_errors
+from convo.models.errors import ErrorContext, fault_from_status, map_provider_errors
 from convo.usage.model_info import REFUSED_FIELDS, describe_refused_field
 
 if TYPE_CHECKING:
@@ -78,6 +78,9 @@ LARGE_EVENT_BYTES = 256 * 1024
 
 JSON_VALUE_OVERHEAD_BYTES = 64
 """Bytes that a JSON value takes in memory besides its text, counted for the limits."""
+
+_MAX_RETRY_AFTER_S = 24 * 3600.0
+"""Seconds; a longer Retry-After is ignored."""
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
 
@@ -279,6 +282,44 @@ async def _read_response(
             yield
         finally:
             await _close(response, context)
+
+
+def fault_from_response(response: HttpResponse, context: ErrorContext) -> EndpointFault:
+    """Build the error for a response that has been read and has an error status."""
+    try:
+        body = response.json()
+    except (ValueError, RecursionError):
+        body = response.text
+    return fault_from_status(response.status_code, body, context, **_retry_options(response.headers))
+
+
+def _retry_options(headers: Mapping[str, str]) -> dict[str, Any]:
+    """Read from the headers whether and when to retry."""
+    header = headers.get("x-should-retry")
+    should_retry = None if header not in ("true", "false") else header == "true"
+    return {"retry_after_s": _retry_after_s(headers), "should_retry": should_retry}
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of any form of Retry-After; None without one, or if the wait is too long."""
+    wait_s = _parse_retry_after_s(headers)
+    return max(0.0, wait_s) if wait_s is not None and wait_s <= _MAX_RETRY_AFTER_S else None
+
+
+def _parse_retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Parse Retry-After without limits; a date is relative to the server's own Date."""
+    for name, per_second in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            return float(headers[name]) / per_second
+        except (KeyError, ValueError):
+            continue
+    from email.utils import parsedate_to_datetime
+
+    try:
+        retry_at, now = (parsedate_to_datetime(headers[name]) for name in ("retry-after", "date"))
+        return (retry_at - now).total_seconds()
+    except (KeyError, ValueError, TypeError):
+        return None
 
 
 async def _close(response: HttpResponse, context: ErrorContext) -> None:

@@ -17,13 +17,14 @@ from convo.config.sections import Provider
 from convo.config.settings import ResponseLimits
 from convo.errors import LimitReached, Unsupported
 from convo.history.items import Json
-from convo.models.errors import ErrorContext, fault_from_response, map_provider_errors, translate_server_key_errors
+from convo.models.errors import ErrorContext, map_provider_errors, translate_server_key_errors
 from convo.models.http import (
     JSON_DECODER,
     OPENAI_URL,
     SSEClient,
     SSEDecoder,
     TimeSlice,
+    fault_from_response,
     import_packages,
     skip_whitespace,
 )

@@ -20,7 +20,8 @@ from convo.errors import InvalidRunState, InvalidUsage, RequestRefused, StateFau
 from convo.history.items import Item, assistant_message, user_message
 from convo.history.records import Strategy
 from convo.history.tree import Path, root_key
-from convo.models.errors import ErrorContext, fault_from_response
+from convo.models.errors import ErrorContext
+from convo.models.http import fault_from_response
 from convo.runs.state import Stage
 from convo.runstate.import_ import import_run_state
 from convo.runstate.reader import parse_run_state

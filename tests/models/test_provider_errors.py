@@ -17,12 +17,12 @@ from convo.errors import ConvoError, KeyRefused, RequestRefused, StreamBroken, T
 from convo.models.errors import (
     ErrorContext,
     fault_from_event,
-    fault_from_response,
     fault_from_status,
     fault_from_stream_error,
     map_provider_errors,
     to_endpoint_fault,
 )
+from convo.models.http import fault_from_response
 
 KEY = "sk-abcdefghijklmnop"
 CONTEXT = ErrorContext("deepseek", "https://me:pw@api.deepseek.com/v1?x=1", model="v9", key=Secret(KEY))
