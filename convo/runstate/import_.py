@@ -5,8 +5,9 @@ Raises if the graph lacks an agent or a tool, or if a tool's schema is not the o
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from convo.agents.graph import AgentTool, Graph
 from convo.errors import InvalidRunState, StateFault, Unsupported
@@ -24,6 +25,7 @@ from convo.runs.state import ApprovalDecided, NestedRun, Phase, Run, RunLimits, 
 from convo.runstate.agents import get_agent_identity, read_sticky_decisions, resolve_agent_identities
 from convo.runstate.calls import (
     SDK_RESUME_HINT,
+    answerable_call_id,
     find_agent_mismatch,
     find_last_outputs,
     find_open_nested_states,
@@ -31,12 +33,16 @@ from convo.runstate.calls import (
     is_call_answer,
     read_last_response,
 )
-from convo.runstate.document import PathMatch, PathSteps, format_path, get_path
+from convo.runstate.document import PathMatch, PathSteps, format_path, get_path, iter_path_matches, parse_path_pattern
 from convo.runstate.format import APPROVAL_ITEM, INTERRUPTION_STEP
 from convo.runstate.run_items import read_context_values
 from convo.runstate.run_state import PendingCall, RunState, StateDecision, wrap_document
 from convo.runstate.versions import LABELS
+from convo.strategies.strategy import STRATEGIES
 from convo.tools.schema import Mismatch
+
+if TYPE_CHECKING:
+    from convo.lint.model import LintIssue
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,8 @@ def import_run_state(state: RunState, graph: Graph, values: Mapping[str, Json] |
     run = _import_run(state, graph, state.decisions)
     items, confirmed_count = _import_history(document, run)
     strategy, handle = _read_owner(document)
-    _check_paused_sendable(document, run, strategy)
+    if run.phase is Phase.PAUSED:
+        _check_sendable(document, run, strategy)
     return ImportedRun(
         run,
         items,
@@ -133,18 +140,10 @@ def _import_nested_run(call: ToolCall, state: RunState, decisions: tuple[StateDe
             "convo", f"a pending call of the nested agent of tool {call.lookup[-1]!r}", hint=SDK_RESUME_HINT
         )
     run = _import_run(state, tool.graph, decisions)
-    _check_paused_sendable(state.document, run, Strategy.SESSION)
+    if run.phase is Phase.PAUSED:
+        _check_sendable(state.document, run, Strategy.SESSION)
     items, _ = _import_history(state.document, run)
     return replace(call, nested_run=NestedRun(run, items))
-
-
-def _check_paused_sendable(document: Json, run: Run, strategy: Strategy) -> None:
-    from convo.runstate.preflight import (
-        check_sendable,  # imports the linter, which only a resumed state needs
-    )
-
-    if run.phase is Phase.PAUSED:
-        check_sendable(document, run, strategy)
 
 
 def _prefix_error(prefix: PathSteps, error: InvalidRunState) -> InvalidRunState:
@@ -224,8 +223,8 @@ def _parse_final_output(run: Run, text: str) -> Json:
 
 def _import_history(document: Json, run: Run) -> tuple[tuple[Item, ...], int]:
     """Return the history, and how many of its items the server of the last response has."""
-    history = [*iter_history(document, {call.id for call in run.calls})]
-    return tuple(match.value for match in history), count_confirmed_items(document, history)
+    history = [*_iter_history(document, {call.id for call in run.calls})]
+    return tuple(match.value for match in history), _count_confirmed_items(document, history)
 
 
 def _read_owner(document: Json) -> tuple[Strategy, str | None]:
@@ -248,10 +247,10 @@ def _iter_used_tools(document: Json) -> Iterator[tuple[str, list[str]]]:
             yield identity, [str(name) for name in names]
 
 
-GENERATED_ITEMS = "generated_items"
+_GENERATED_ITEMS = "generated_items"
 
 
-def iter_history(document: Json, open_call_ids: Collection[str]) -> Iterator[PathMatch]:
+def _iter_history(document: Json, open_call_ids: Collection[str]) -> Iterator[PathMatch]:
     """Iterate over the items of the history with their places.
 
     open_call_ids:  ids of the calls whose outputs are not part of the history yet
@@ -261,14 +260,14 @@ def iter_history(document: Json, open_call_ids: Collection[str]) -> Iterator[Pat
         yield PathMatch(("original_input",), {"role": "user", "content": original_input})
     else:
         yield from (PathMatch(("original_input", index), item) for index, item in enumerate(original_input))
-    run_items = document.get(GENERATED_ITEMS) or ()
+    run_items = document.get(_GENERATED_ITEMS) or ()
     outputs = find_last_outputs(run_items)
     for index, run_item in enumerate(run_items):
         if run_item.get("type") != APPROVAL_ITEM and outputs.get(index) not in open_call_ids:
-            yield PathMatch((GENERATED_ITEMS, index, "raw_item"), run_item["raw_item"])
+            yield PathMatch((_GENERATED_ITEMS, index, "raw_item"), run_item["raw_item"])
 
 
-def count_confirmed_items(document: Json, history: Sequence[PathMatch]) -> int:
+def _count_confirmed_items(document: Json, history: Sequence[PathMatch]) -> int:
     """Count the items of the history that the server of the last response has."""
     response_items = read_last_response(document)
     ids = {_item_id(item) for item in response_items} - {None}
@@ -276,7 +275,7 @@ def count_confirmed_items(document: Json, history: Sequence[PathMatch]) -> int:
     last_position = 0
     for position, (steps, raw) in enumerate(history, 1):
         if (
-            steps[0] == GENERATED_ITEMS
+            steps[0] == _GENERATED_ITEMS
             and not is_call_answer(raw)
             and (_item_id(raw) in ids or raw in items_without_id)
         ):
@@ -287,3 +286,72 @@ def count_confirmed_items(document: Json, history: Sequence[PathMatch]) -> int:
 def _item_id(raw: Item) -> str | None:
     item_id = raw.get("id") or raw.get("call_id")
     return item_id if isinstance(item_id, str) else None
+
+
+# -- whether a server accepts the next request ----------------------------------------------------
+
+
+def _check_sendable(document: Json, run: Run, strategy: Strategy) -> None:
+    """Raise InvalidRunState if a server would reject the next request: before any tool runs."""
+    # only a resumed state needs the linter
+    from convo.lint.calls import check_call_without_output, check_output_without_call
+    from convo.lint.items import check_malformed_item
+    from convo.lint.model import LintView
+
+    open_call_ids = frozenset(call.id for call in run.calls)
+    history = [*_iter_history(document, open_call_ids)]
+    if STRATEGIES[strategy].is_server_side:
+        server_items = [*_iter_response_items(document)]
+        history = [*server_items, *history[_count_confirmed_items(document, history) :], *_iter_pending_input(document)]
+        view = LintView(_list_items(history), strategy, server_count=len(server_items), pending_call_ids=open_call_ids)
+        _raise_fault(check_malformed_item(view), history)
+        _raise_fault(
+            (
+                fault
+                for fault in check_output_without_call(view)
+                if _fault_location(fault, history).steps[0] == _GENERATED_ITEMS
+            ),
+            history,
+        )
+        return
+    history += _iter_pending_input(document)
+    view = LintView(_list_items(history), strategy, pending_call_ids=open_call_ids)
+    for rule in (check_malformed_item, check_output_without_call, check_call_without_output):
+        _raise_fault(rule(view), history)
+    _check_open_calls(document, history, open_call_ids)
+
+
+def _check_open_calls(document: Json, history: Sequence[PathMatch], open_call_ids: Collection[str]) -> None:
+    """Raise InvalidRunState for an open call that is only in the last response, which is not sent."""
+    history_call_ids = {answerable_call_id(raw) for _, raw in history if not is_call_answer(raw)}
+    for steps, item in _iter_response_items(document):
+        if answerable_call_id(item) in open_call_ids and answerable_call_id(item) not in history_call_ids:
+            raise InvalidRunState(
+                format_path(steps), "is a call that is not in generated_items, so its output would have no call"
+            )
+
+
+def _raise_fault(issues: "Iterable[LintIssue]", history: Sequence[PathMatch]) -> None:
+    for issue in issues:
+        raise InvalidRunState(
+            format_path(_fault_location(issue, history).steps) + issue.field, f"cannot be sent: {issue.message}"
+        )
+
+
+def _fault_location(issue: "LintIssue", history: Sequence[PathMatch]) -> PathMatch:
+    assert issue.item_index is not None
+    return history[issue.item_index]
+
+
+def _list_items(history: Sequence[PathMatch]) -> tuple[Item, ...]:
+    return tuple(match.value for match in history)
+
+
+def _iter_response_items(document: Json) -> Iterator[PathMatch]:
+    """Iterate over the items of all responses of this run, the last response last."""
+    return iter_path_matches(document, parse_path_pattern("model_responses[].output[]"))
+
+
+def _iter_pending_input(document: Json) -> Iterator[PathMatch]:
+    """Iterate over the input added at the pause; it follows the outputs."""
+    return iter_path_matches(document, parse_path_pattern("pending_input[]"))
