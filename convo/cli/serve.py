@@ -65,7 +65,7 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
     from convo.server import server
     from convo.server.app import Gateway
     from convo.server.auth import KeysFile
-    from convo.server.routes import InspectorDeps
+    from convo.server.handlers import InspectorDeps
 
     serve_settings, clock = settings.serve, SystemClock()
     server.check_keys_required(serve_settings)

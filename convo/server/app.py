@@ -21,20 +21,13 @@ from convo.history.items import Json, StreamEvent
 from convo.runtime import Clock, NewId
 from convo.server import auth, errors, http, inspector, websocket
 from convo.server.auth import Authenticator, SingleTenant
+from convo.server.handlers import ApiRoute, HandlerContext, HandlerResult, InspectorDeps, RawResponse
 from convo.server.http import CLIENT_CLOSED_STATUS, ClientDisconnected, HttpExchange, parse_json_object
 from convo.server.metrics import CombinedMetrics, Metrics
 from convo.server.pass_through import PassedExchange, PassThroughOpener, PassThroughTracker, relay_upstream
 from convo.server.rate_limits import BodyBudget, BodyShare, RateLimits
 from convo.server.recording import GatewayRecording
-from convo.server.routes import (
-    API_ROUTES,
-    ApiRoute,
-    HandlerContext,
-    HandlerResult,
-    InspectorDeps,
-    RawResponse,
-    group_by_path,
-)
+from convo.server.routes import API_ROUTES, group_by_path
 from convo.server.sse import CancelOnDisconnect, EventsResult, relay_events
 from convo.server.websocket import WebSocketConnection, WebSocketConnections, WebSocketDeps, WebSocketLimits
 from convo.stores.base import Store

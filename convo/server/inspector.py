@@ -103,6 +103,7 @@ from dataclasses import replace
 from convo.history.records import LINK_STATUSES
 from convo.inspect.request_code import CODE_LANGUAGES
 from convo.server import errors, pages
+from convo.server.handlers import ApiRoute, HandlerContext, HandlerResult, RawResponse
 from convo.server.http import (
     JSON_CONTENT_TYPE,
     NO_CONTENT_STATUS,
@@ -112,7 +113,6 @@ from convo.server.http import (
     parse_text_value,
     serialize_strict_json,
 )
-from convo.server.routes import ApiRoute, HandlerContext, HandlerResult, RawResponse
 from convo.server.sse import EventsResult
 from convo.stores.request_list import REQUEST_SORTS
 

@@ -62,7 +62,7 @@ from convo.report import to_json
 from convo.runs.state import ApprovalDecided
 from convo.runs.stored_approvals import PendingApproval, list_decidable_approvals, list_pending_approvals
 from convo.server import errors, http
-from convo.server.routes import HandlerContext
+from convo.server.handlers import HandlerContext
 from convo.stores.base import AgentRun, ApprovalDecision, Store
 
 MAX_REASON_CHARACTERS = 10_000

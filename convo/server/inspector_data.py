@@ -39,7 +39,7 @@ from convo.inspect.view import ConversationView, OpenRun, compute_link_stats, li
 from convo.report import to_json
 from convo.runs.stored_approvals import PendingApproval, list_pending_approvals
 from convo.server import errors, http
-from convo.server.routes import HandlerContext, SeenConversation
+from convo.server.handlers import HandlerContext, SeenConversation
 from convo.server.sse import LiveResponse
 from convo.stores.base import Store
 from convo.stores.codec import parse_search_phrases, tokenize

@@ -37,8 +37,8 @@ from convo.inspect.tree import find_branch_links
 from convo.inspect.view import ConversationView, sum_link_usage
 from convo.report import to_json
 from convo.server import errors, http
+from convo.server.handlers import HandlerContext
 from convo.server.inspector_data import MAX_LINKS, store_for_tenant
-from convo.server.routes import HandlerContext
 from convo.stores.base import AgentCall, AgentRun
 from convo.transfer.convert import load_links_on_path
 from convo.usage.cost import TOKENS_PER_PRICE

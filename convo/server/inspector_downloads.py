@@ -27,8 +27,8 @@ from convo.inspect.request_code import (
 from convo.inspect.serialize import ConversationDocument
 from convo.inspect.view import ConversationView
 from convo.server import pages
+from convo.server.handlers import HandlerContext
 from convo.server.inspector_data import store_for_tenant
-from convo.server.routes import HandlerContext
 from convo.strategies.strategy import STRATEGIES
 from convo.transfer.convert import load_source
 from convo.transfer.export import load_exported_document, render_jsonl, render_markdown_export, render_replay

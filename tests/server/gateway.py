@@ -28,8 +28,8 @@ from convo.runtime import Clock, SystemClock, random_id
 from convo.server import server
 from convo.server.app import Gateway
 from convo.server.auth import Authenticator
+from convo.server.handlers import InspectorDeps
 from convo.server.http import HttpExchange
-from convo.server.routes import InspectorDeps
 from convo.server.websocket import WebSocketLimits
 from convo.stores.base import Store
 from convo.stores.factory import open_store

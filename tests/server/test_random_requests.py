@@ -21,8 +21,9 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 
+from convo.server.handlers import ApiRoute
 from convo.server.inspector import DOCUMENTED_ROUTES
-from convo.server.routes import API_ROUTES, SSE_MEDIA_TYPE, ApiRoute, load_openapi_document
+from convo.server.routes import API_ROUTES, SSE_MEDIA_TYPE, load_openapi_document
 from convo.server.websocket import SWITCHING_PROTOCOLS_STATUS
 from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway
