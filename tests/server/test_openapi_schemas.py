@@ -9,7 +9,8 @@ from openapi_schema_validator import OAS31Validator
 from convo.history.records import Link, Strategy
 from convo.history.tree import root_key
 from convo.responses_api.response import build_compaction_resource, build_response
-from convo.server import http, routes
+from convo.server import http
+from convo.server.handlers import ApiRoute
 from convo.server.routes import API_ROUTES, load_openapi_document
 from convo.server.schemas import SCHEMAS
 from convo.server.steering import build_steer_failed_event
@@ -296,7 +297,7 @@ def test_errors_are_described_by_their_schema() -> None:
 
 
 @pytest.mark.parametrize("route", [route for route in API_ROUTES if route.operation_id], ids=lambda route: route.path)
-def test_an_operation_has_the_parameters_of_its_path_and_query(route: routes.ApiRoute) -> None:
+def test_an_operation_has_the_parameters_of_its_path_and_query(route: ApiRoute) -> None:
     spec = operation(route.method, _plain(route.path))
     names = [part.strip("{}") for part in _plain(route.path).split("/") if part.startswith("{")]
     expected = [
