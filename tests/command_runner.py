@@ -6,14 +6,18 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 from unittest.mock import patch
 
+from jsonschema import Draft202012Validator
+
 from convo.cli.app import COMMANDS, CommandTable, run_command_line
+from convo.cli.commands.schema import SCHEMA_FILES, read_schema
 from tests.fork_server import ConvoProcess, run_convo
 
 ROOT = Path(__file__).parent.parent
@@ -83,7 +87,26 @@ def run_in_process(
     out, err = (text_stream(encoding=encoding, is_terminal=is_terminal) for _ in range(2))
     with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", text_stream(stdin)):
         code = run_command_line(argv, table)
-    return CommandResult(code, written_text(out), written_text(err))
+    result = CommandResult(code, written_text(out), written_text(err))
+    validate_json_output(argv, result.out)
+    return result
+
+
+def validate_json_output(argv: Sequence[str], out: str) -> None:
+    """Check what a command printed with `--json` or `--jsonl` with the command's schema."""
+    suffix = " --jsonl" if "--jsonl" in argv else ""
+    words = [word for word in argv if not word.startswith("-")]
+    names = (" ".join(words[:end]) + suffix for end in (3, 2, 1))
+    name = next((name for name in names if name in SCHEMA_FILES), None)
+    if name and (suffix or "--json" in argv):
+        for document in map(json.loads, out.splitlines()):
+            is_error = isinstance(document, dict) and {"error"} <= document.keys() <= {"error", "handle", "name"}
+            schema_validator("error" if is_error else name).validate(document)
+
+
+@cache
+def schema_validator(name: str) -> Draft202012Validator:
+    return Draft202012Validator(json.loads(read_schema(name)))
 
 
 def run_as_process(*argv: str, stdin: str = "", env: Mapping[str, str] | None = None) -> CommandResult:
