@@ -40,12 +40,6 @@ EFFORT_FIELD = FIELD_BY_SETTING["reasoning_effort"]
 REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """The reasoning efforts of the API (`openai.types.shared.ReasoningEffort`); a server of chat models may have others."""
 
-CHOICES_BY_FIELD: Mapping[str, tuple[str, ...]] = {
-    EFFORT_FIELD: REASONING_EFFORTS,
-    FIELD_BY_SETTING["verbosity"]: ("low", "medium", "high"),
-}
-"""The values of the fields that have a few."""
-
 PROVIDERS_WITH_KNOWN_EFFORTS = ("openai", "azure", "anthropic")
 """Providers whose models have no other efforts."""
 

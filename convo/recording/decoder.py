@@ -243,10 +243,6 @@ def _as_id(value: Json) -> str | None:
     return str(value) if is_valid_id(value) else None
 
 
-def _as_count(value: Json) -> int:
-    return value if type(value) is int else 0
-
-
 def _without(fields: Mapping[str, Json], *names: str) -> dict[str, Json]:
     return {name: value for name, value in fields.items() if name not in names and value is not None}
 

@@ -12,7 +12,6 @@ from convo.stores.base import PruneResult, TenantStats
 from convo.strategies.strategy import STRATEGIES
 from convo.terminal.statuses import STATUS_MARKS, Status, format_sign, open_run_mark, open_run_word, status_column
 from convo.terminal.terminal import (
-    MIN_BOX_COLUMNS,
     Column,
     DisplayOptions,
     escape_control_chars,
@@ -33,8 +32,8 @@ NO_STATUSES: Mapping[str, LinkStatus] = MappingProxyType({})
 MIN_NAME_COLUMNS, MIN_MESSAGE_COLUMNS = 16, 20
 """Columns to which the name of a session and its first message are cut where they do not fit."""
 
-MIN_NARROW_MESSAGE_COLUMNS, MIN_WIDE_MESSAGE_COLUMNS = 12, 48
-"""The same for the first message on a narrow terminal, and on a wide one if all sessions have the same model."""
+MIN_WIDE_MESSAGE_COLUMNS = 48
+"""The same for the first message on a wide terminal if all sessions have the same model."""
 
 WIDE_TERMINAL_COLUMNS = 120
 
@@ -106,8 +105,6 @@ def render_session_list(
 
 def _min_message_columns(sessions: Sequence[Session], display: DisplayOptions) -> int:
     """Return the columns of the first message, before which less important columns are dropped."""
-    if display.width is not None and display.width < MIN_BOX_COLUMNS:
-        return MIN_NARROW_MESSAGE_COLUMNS
     has_one_model = len(sessions) > 1 and len({session.model for session in sessions}) == 1
     is_wide = (display.width or 0) >= WIDE_TERMINAL_COLUMNS
     return MIN_WIDE_MESSAGE_COLUMNS if is_wide and has_one_model else MIN_MESSAGE_COLUMNS

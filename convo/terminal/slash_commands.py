@@ -629,10 +629,7 @@ KEY_HELP = (
     ("in a list", "type to search; Up, Down, PageUp, PageDown select, Enter chooses, Esc cancels"),
 )
 
-MIN_TWO_COLUMN_WIDTH = 60
-"""Columns below which a description is printed under its command."""
-
-HELP_INDENT = 6
+MIN_DESCRIPTION_COLUMNS = 20
 
 
 def render_help(rows: Sequence[tuple[str, str]], aliases: Mapping[str, str], width: int | None) -> Iterator[str]:
@@ -644,13 +641,8 @@ def render_help(rows: Sequence[tuple[str, str]], aliases: Mapping[str, str], wid
     for name, description in entries:
         if width is None:
             yield f"  {name:<{name_width}}  {description}"
-        elif width < MIN_TWO_COLUMN_WIDTH:
-            yield f"  {name}"
-            yield from textwrap.wrap(
-                description, width - 1, initial_indent=" " * HELP_INDENT, subsequent_indent=" " * HELP_INDENT
-            )
         else:
-            first, *rest = textwrap.wrap(description, max(MIN_TWO_COLUMN_WIDTH // 3, width - name_width - 5))
+            first, *rest = textwrap.wrap(description, max(MIN_DESCRIPTION_COLUMNS, width - name_width - 5))
             yield f"  {name:<{name_width}}  {first}"
             yield from (" " * (name_width + 4) + line for line in rest)
     yield from textwrap.wrap(
