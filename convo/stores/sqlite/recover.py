@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from convo.errors import DamagedRow, NotFound, StoreUnavailable
+from convo.history.canonical import item_hash
 from convo.history.items import Item
 from convo.history.records import EMBEDDED_SCOPE, LINK_STATUSES
 from convo.history.tree import Key, child_key, root_key
@@ -344,8 +345,15 @@ class _RowRepair:
 
     def _insert_items(self, tenant: int, items: Sequence[Item]) -> int:
         """Append items to the root, and return the rowid of the last node."""
-        root = root_key(self._tenants[tenant][0])
-        return tree.insert_missing_nodes(TenantConnection(self._db, tenant, root, {}), AppendItems(root, tuple(items)))
+        name, node = self._tenants[tenant]
+        t, key = TenantConnection(self._db, tenant, root_key(name), {}), root_key(name)
+        for item in items:
+            child = tree.insert_missing_nodes(t, AppendItems(key, (item,)))
+            # it can be a gap below a node whose key is damaged: now it is filled
+            self._execute("UPDATE nodes SET parent = ? WHERE n = ?", (node, child))
+            self._execute("DELETE FROM gaps WHERE n = ?", (child,))
+            node, key = child, child_key(key, item_hash(item))
+        return node
 
     def _insert_session(self, tenant: int, name: str, items: Sequence[Item], model: str) -> str:
         """Insert a session with these items; return its name, with a number if there is another one of this name."""

@@ -68,7 +68,9 @@ def copy_database(file: Path, folder: Path) -> Path:
 def histories(file: Path) -> Histories:
     async def read() -> Histories:
         result: Histories = {}
-        for tenant in ("local", "guest"):
+        with closing(sqlite3.connect(file)) as db:
+            tenants = [name for (name,) in db.execute("SELECT name FROM tenants")]
+        for tenant in tenants:
             store = open_store(f"sqlite:{file}", tenant=tenant)
             for one in await store.sessions():
                 result[tenant, one.name] = (await store.path(one.head)).items
@@ -120,12 +122,13 @@ def test_intact_histories_are_unchanged_and_damaged_ones_are_cut_at_the_first_ga
 ) -> None:
     found = recovery(number)
     restored, original = histories(found.target), histories(found.original)
+    by_name = {name: items for (_, name), items in original.items()}  # the name of a tenant can be lost
     for one in found.report.complete_sessions:
-        assert restored[one] == original[one]
+        assert restored[one] == by_name[one.name]
     for tenant, session, items, rest, rest_items in found.report.truncated_sessions:
-        part, before = restored[tenant, session], original[tenant, session]
+        part, before = restored[tenant, session], by_name[session]
         assert (len(part), len(restored[tenant, rest]) if rest else 0) == (items, rest_items)
-        assert part == before[:items] or part[0] != before[0]
+        assert part == before[:items] or not rest  # its start is lost
         for readable in (part, restored[tenant, rest] if rest else []):
             assert is_part([one for one in readable if one in before], before)
     stored = {body for (body,) in rows_of(found.target)["items"]}
