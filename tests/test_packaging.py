@@ -9,7 +9,6 @@ from zipfile import ZipFile
 import pytest
 
 from convo import __version__
-from convo.cli.manual import MAN_PAGE_PATH
 from tests.command_runner import ROOT
 
 MAN_PAGE = f"convo_state-{__version__}.data/data/share/man/man1/convo.1"
@@ -35,7 +34,7 @@ def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: Path)
     names = {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert names == package_files() | {MAN_PAGE}
     assert {"convo/py.typed", "convo/schemas/chat.json"} <= names
-    assert ZipFile(wheel).read(MAN_PAGE) == (ROOT / MAN_PAGE_PATH).read_bytes()
+    assert ZipFile(wheel).read(MAN_PAGE) == (ROOT / "completions" / "convo.1").read_bytes()
 
 
 def test_the_wheel_is_named_and_licensed_as_the_project(wheel: Path) -> None:

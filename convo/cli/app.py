@@ -192,8 +192,12 @@ class PlainHelpCommand(TyperCommand):
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         write_help_text(formatter, self.help)
 
+    def collect_sections(self, ctx: Any) -> dict[str, list[HelpRecord]]:
+        """Return the arguments and the options by heading."""
+        return collect_help_sections(ctx, self.get_params(ctx))
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        write_help_sections(ctx, formatter, collect_help_sections(ctx, self.get_params(ctx)))
+        write_help_sections(ctx, formatter, self.collect_sections(ctx))
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         write_help_examples(ctx, formatter, self.epilog)
@@ -226,15 +230,15 @@ class PlainHelpGroup(TyperGroup):
         ]
 
     def collect_sections(self, ctx: Any) -> dict[str, list[HelpRecord]]:
-        """Return the commands and the options by heading."""
-        return self.collect_command_sections(ctx) | collect_help_sections(ctx, self.get_params(ctx))
+        """Return the options by heading."""
+        return collect_help_sections(ctx, self.get_params(ctx))
 
     def collect_command_sections(self, ctx: Any) -> dict[str, list[HelpRecord]]:
         """Return the commands by heading."""
         return {"Commands": self.collect_command_records(ctx)}
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        write_help_sections(ctx, formatter, self.collect_sections(ctx))
+        write_help_sections(ctx, formatter, self.collect_command_sections(ctx) | self.collect_sections(ctx))
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         write_help_examples(ctx, formatter, self.epilog)
@@ -415,13 +419,13 @@ def handle_root_options(
 
         ctx.with_resource(use_profile(profile))
     if completion is not None:
-        from convo.cli.completion import get_completion_script
+        from convo.cli.completion_scripts import get_completion_script
 
         typer.echo(get_completion_script(completion), nl=False)
     elif man:
         from convo.cli.manual import render_man_page
 
-        typer.echo(render_man_page(), nl=False)
+        typer.echo(render_man_page(make_root_group()), nl=False)
     elif version:
         typer.echo(f"convo {__version__}")
     elif ctx.invoked_subcommand is None:

@@ -1,24 +1,19 @@
 """The man page, generated from the commands.
 
-`convo --man` prints it. `python -m convo.cli.manual` writes it to completions/convo.1, which the wheel
-installs in share/man/man1.
+`convo --man` prints it. The wheel installs completions/convo.1 in share/man/man1.
 """
 
 import inspect
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from typer import Context
 from typer.core import TyperGroup
 
 from convo import __version__
-from convo.cli.app import COMMANDS, ROOT_EXAMPLES, collect_help_sections, make_root_group
 from convo.cli.output import EXIT_CODES
 from convo.config.schema import VARIABLE_SETTINGS
 from convo.config.values import format_setting_key
-
-MAN_PAGE_PATH = "completions/convo.1"
 
 DESCRIPTION = """
 convo talks to models through the Responses API, or to any other model through an adapter, and lets you choose where
@@ -44,9 +39,8 @@ FILE_DESCRIPTIONS = {
 }
 
 
-def render_man_page() -> str:
-    """Render the whole page, as roff."""
-    group = make_root_group()
+def render_man_page(group: TyperGroup) -> str:
+    """Render the whole page of the command line's root, as roff."""
     ctx = group.make_context("convo", [], resilient_parsing=True)
     return "\n".join(_page_lines(group, ctx)) + "\n"
 
@@ -58,14 +52,14 @@ def _page_lines(group: TyperGroup, ctx: Any) -> Iterator[str]:
     yield from (".SH DESCRIPTION", _escape_roff(" ".join(DESCRIPTION.split())))
     yield from (".SH OPTIONS", *_option_lines(group, ctx))
     yield ".SH COMMANDS"
-    for name in COMMANDS:
+    for name in group.list_commands(ctx):
         command = group.get_command(ctx, name)
         assert command
         yield from _command_lines(command, Context(command, info_name=name, parent=ctx))
     yield from (".SH ENVIRONMENT", *_term_lines(_describe_variables()))
     yield from (".SH FILES", *_term_lines(FILE_DESCRIPTIONS))
     yield from (".SH EXIT STATUS", *_term_lines({str(code): meaning for code, meaning in EXIT_CODES.items()}))
-    yield from (".SH EXAMPLES", *_verbatim_lines(ROOT_EXAMPLES))
+    yield from (".SH EXAMPLES", *_verbatim_lines(group.epilog or ""))
 
 
 def _command_lines(command: Any, ctx: Any) -> Iterator[str]:
@@ -85,11 +79,7 @@ def _command_lines(command: Any, ctx: Any) -> Iterator[str]:
 
 
 def _option_lines(command: Any, ctx: Any) -> Iterator[str]:
-    sections = {
-        heading: dict(records)
-        for heading, records in collect_help_sections(ctx, command.get_params(ctx)).items()
-        if records
-    }
+    sections = {heading: dict(records) for heading, records in command.collect_sections(ctx).items() if records}
     for heading, records in sections.items():
         if len(sections) > 1:
             yield from (".PP", _escape_roff(f"{heading}:"))
@@ -117,7 +107,3 @@ def _escape_roff(text: str) -> str:
     r"""Escape text for roff: `\` and `-` are literal, and no line is a request."""
     escaped = text.replace("\\", r"\e").replace("-", r"\-")
     return rf"\&{escaped}" if escaped.startswith((".", "'")) else escaped
-
-
-if __name__ == "__main__":
-    Path(MAN_PAGE_PATH).write_text(render_man_page(), encoding="utf-8", newline="\n")

@@ -13,10 +13,10 @@ from typer.main import get_command
 
 from convo import __version__
 from convo.cli.app import COMMANDS, run_command_line
-from convo.cli.completion import COMPLETION_SCRIPTS
-from convo.cli.manual import render_man_page
+from convo.cli.completion_scripts import COMPLETION_SCRIPTS
 from tests.cli.chat_commands import scripted_flags
 from tests.cli.sample import SAMPLES
+from tests.cli.test_manual import MAN_PAGE
 from tests.command_runner import Convo, Launch
 
 HEAVY = {
@@ -181,8 +181,8 @@ def test_every_row_of_the_command_table_is_a_command() -> None:
         (["--version"], f"convo {__version__}\n"),
         (["--completion", "fish"], COMPLETION_SCRIPTS["fish"]),
         (["--completion", "fish", "--man", "--version"], COMPLETION_SCRIPTS["fish"]),
-        (["--man"], render_man_page()),
-        (["--man", "--version"], render_man_page()),
+        (["--man"], MAN_PAGE),
+        (["--man", "--version"], MAN_PAGE),
     ],
     ids=lambda value: str(value)[:40],
 )

@@ -9,14 +9,8 @@ from typing import Any
 
 import pytest
 
-from convo.cli.completion import (
-    COMPLETION_FILE_NAMES,
-    COMPLETION_SCRIPTS,
-    list_completions,
-    print_completions,
-    write_completion_scripts,
-)
-from convo.cli.manual import MAN_PAGE_PATH
+from convo.cli.completion import list_completions, print_completions
+from convo.cli.completion_scripts import COMPLETION_FILE_NAMES, COMPLETION_SCRIPTS, write_completion_scripts
 from convo.history.records import Strategy
 from tests.cli.sample import SAMPLES
 from tests.cli.stored_chats import ChatWriter, write_chats
@@ -218,9 +212,7 @@ def test_an_unparsable_command_line_has_no_candidates(capsys: pytest.CaptureFixt
 def test_the_completion_scripts_in_the_repository_equal_the_generated_ones(tmp_path: Path) -> None:
     for _ in range(2):
         write_completion_scripts(tmp_path / "new" / "folder")
-    scripts = {
-        path.name: path.read_bytes() for path in (ROOT / "completions").iterdir() if path != ROOT / MAN_PAGE_PATH
-    }
+    scripts = {path.name: path.read_bytes() for path in (ROOT / "completions").iterdir() if path.name != "convo.1"}
     assert scripts == {path.name: path.read_bytes() for path in (tmp_path / "new" / "folder").iterdir()}
     assert set(scripts) == set(COMPLETION_FILE_NAMES.values())
 
