@@ -25,8 +25,8 @@ from convo.report import Keywords
 from convo.runtime import SystemClock
 from convo.stores.base import Store
 from convo.strategies.selection import is_file_handle
-from convo.terminal.answer import consume_interruptibly
-from convo.terminal.terminal import AnswerPrinter, detect_display, detect_display_without_color
+from convo.terminal.answer import AnswerPrinter, consume_interruptibly
+from convo.terminal.terminal import detect_display, detect_display_without_color
 
 if TYPE_CHECKING:
     from convo.cli.agent_options import AgentSetup

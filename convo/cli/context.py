@@ -53,13 +53,13 @@ from convo.strategies.strategy import STRATEGIES
 from convo.terminal.answer import (
     ANSWERS_PLAIN,
     MARKDOWN_MODULE,
+    AnswerRenderer,
+    FormatReasoning,
     format_reasoning_line,
     make_answer_renderer,
 )
 from convo.terminal.status_line import LoadingTime, format_lost_input, format_receipt
 from convo.terminal.terminal import (
-    AnswerRenderer,
-    FormatReasoning,
     detect_display,
     detect_display_without_color,
     escape_control_chars,

@@ -38,7 +38,8 @@ from convo.terminal.inspect_view import (
     render_path_items,
     render_token_chart,
 )
-from convo.terminal.terminal import DUMB_TERMINALS, DisplayOptions, detect_display, format_count, table_lines
+from convo.terminal.tables import table_lines
+from convo.terminal.terminal import DUMB_TERMINALS, DisplayOptions, detect_display, format_count
 
 if TYPE_CHECKING:
     from convo.runstate.run_state import RunState

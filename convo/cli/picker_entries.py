@@ -27,7 +27,8 @@ from convo.terminal.settings_views import (
     format_window,
     list_known_models,
 )
-from convo.terminal.terminal import Column, DisplayOptions, truncate_text
+from convo.terminal.tables import Column
+from convo.terminal.terminal import DisplayOptions, truncate_text
 from convo.usage.model_info import find_model_window, find_price
 
 MAX_CONVERSATIONS = 200

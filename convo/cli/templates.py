@@ -17,7 +17,8 @@ from convo.config.templates import (
     read_template,
 )
 from convo.errors import ConvoError
-from convo.terminal.terminal import Column, detect_display, escape_control_chars, render_table
+from convo.terminal.tables import Column, render_table
+from convo.terminal.terminal import detect_display, escape_control_chars
 
 
 def get_templates_folder() -> Path:

@@ -13,17 +13,9 @@ from convo.agent_runner.runner import AgentRunner
 from convo.agents.agent import plain_json
 from convo.errors import InvalidUsage, StateFault
 from convo.history.items import Item, Json, StreamEvent, decode_json_escapes, item_text, item_type
+from convo.terminal.answer import UNANNOUNCED_TYPES, AnswerPrinter, AnswerRenderer, FormatReasoning
 from convo.terminal.approval_prompt import ask_for_decisions
-from convo.terminal.terminal import (
-    UNANNOUNCED_TYPES,
-    AnswerPrinter,
-    AnswerRenderer,
-    DisplayOptions,
-    FormatReasoning,
-    detect_display_without_color,
-    escape_control_chars,
-    wrap_text,
-)
+from convo.terminal.terminal import DisplayOptions, detect_display_without_color, escape_control_chars, wrap_text
 
 if TYPE_CHECKING:
     from convo.chat.conversation import Chat

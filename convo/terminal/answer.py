@@ -6,20 +6,23 @@ raises Interrupted after the turn has saved its partial output.
 """
 
 import asyncio
+import re
 import signal
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias, TypeVar
 
 from convo.errors import Interrupted
-from convo.history.items import Item, StreamEvent, is_user_message, item_type
+from convo.history.items import Item, StreamEvent, decode_json_escapes, is_user_message, item_text, item_type
 from convo.terminal.signals import on_signal
 from convo.terminal.terminal import (
+    CONTROL_CHAR,
     DUMB_TERMINALS,
-    AnswerRenderer,
     DisplayOptions,
     detect_display,
+    escape_char_match,
+    escape_control_chars,
     format_count,
     truncate_text,
 )
@@ -28,10 +31,151 @@ from convo.usage.counting import estimate_tokens
 
 if TYPE_CHECKING:
     from convo.terminal.repl import Repl
-    from convo.terminal.waiting import Footer
+    from convo.terminal.waiting import Footer, WaitingLine
 
 
 WorkResult = TypeVar("WorkResult")
+
+
+UNANNOUNCED_TYPES = ("reasoning", "compaction")
+"""Item types that are not announced."""
+
+TEXT_DELTA_EVENTS = ("response.output_text.delta", "response.refusal.delta")
+REASONING_DELTA_EVENTS = ("response.reasoning_text.delta", "response.reasoning_summary_text.delta")
+ANSWER_END_EVENTS = ("response.completed", "response.incomplete")
+
+
+FormatReasoning: TypeAlias = Callable[[Item, float | None], str]
+"""Formats the line that announces a reasoning item and its duration in seconds, if known; "" announces nothing."""
+
+
+class AnswerRenderer(Protocol):
+    """Lays out the text of an answer."""
+
+    def write(self, text: str) -> None:
+        """Print `text`; its control characters are escaped already."""
+        ...
+
+    def finish(self) -> None:
+        """Finish the text, with the cursor at the start of a line; the next text is a new one."""
+        ...
+
+
+class AnswerPrinter:
+    """Prints the text of one answer from its events.
+
+    is_streamed:    print every delta on arrival; otherwise each item when it is complete
+    has_open_line:  whether the printed text ends within a line
+    """
+
+    def __init__(
+        self,
+        out: TextIO,
+        err: TextIO,
+        *,
+        is_streamed: bool,
+        unannounced: Container[str] = UNANNOUNCED_TYPES,
+        renderer: AnswerRenderer | None = None,
+        format_reasoning: FormatReasoning | None = None,
+        waiting_line: "WaitingLine | None" = None,
+    ) -> None:
+        """Print text to `out`, and announce other items on `err`, except the types in `unannounced`.
+
+        renderer:          gets the text instead of `out`
+        format_reasoning:  formats the announcement of reasoning; None announces nothing
+        waiting_line:      hidden before anything is printed; shows the reasoning while it arrives
+        """
+        self._waiting_line = waiting_line
+        self._renderer, self._format_reasoning = renderer, format_reasoning
+        self._out, self._err, self._is_streamed, self._unannounced = out, err, is_streamed, unannounced
+        self.has_open_line = False
+        self._shown_indexes: set[int] = set()
+        self._current_part: tuple[int, int] | None = None
+
+    @property
+    def is_at_line_start(self) -> bool:
+        """Whether the cursor is at the start of a line."""
+        return not self.has_open_line
+
+    def print_event(self, event: StreamEvent) -> None:
+        event_type = event["type"]
+        if event_type in TEXT_DELTA_EVENTS and self._is_streamed:
+            self._print_delta(event)
+        elif event_type == "response.output_item.added" and self._waiting_line:
+            if item_type(event["item"]) == "reasoning":
+                self._waiting_line.begin_reasoning()
+        elif event_type in REASONING_DELTA_EVENTS and self._waiting_line:
+            self._waiting_line.add_reasoning(event["delta"])
+        elif event_type == "response.output_item.done":
+            self._print_item(event.get("output_index", 0), event["item"])
+        elif (
+            event_type in ANSWER_END_EVENTS and not self._shown_indexes
+        ):  # the endpoint sent only the complete response
+            for index, item in enumerate(event["response"].get("output") or ()):
+                self._print_item(index, item)
+        if event_type in ANSWER_END_EVENTS:  # the next response counts its items from 0
+            self._shown_indexes, self._current_part = set(), None
+
+    def finish(self) -> None:
+        """Finish the last line, whether the answer is complete or not."""
+        if self.has_open_line and self._renderer:
+            self._renderer.finish()
+            self.has_open_line = False
+        elif self.has_open_line:
+            self._write("\n")
+
+    def _print_delta(self, event: StreamEvent) -> None:
+        part = event.get("output_index", 0), event.get("content_index", 0)
+        if event["delta"]:
+            if self._current_part and self._current_part != part and self._current_part[0] == part[0]:
+                self._write("\n")  # separate the parts of a message as `item_text` does
+            self._shown_indexes.add(part[0])
+            self._current_part = part
+            self._write(event["delta"])
+
+    def _print_item(self, index: int, item: Item) -> None:
+        if item_type(item) == "message":
+            if index not in self._shown_indexes:
+                self._write(item_text(item))
+            self.finish()
+        elif item_type(item) == "reasoning" and self._format_reasoning:
+            seconds = self._waiting_line.end_reasoning() if self._waiting_line else None
+            line = self._format_reasoning(item, seconds)
+            self._announce(f"{line}\n" if line and self._renderer else line)  # a blank line before the answer
+        elif item_type(item) not in self._unannounced:
+            self._announce(escape_control_chars(describe_item(item)))
+        self._shown_indexes.add(index)
+
+    def _announce(self, line: str) -> None:
+        if line:
+            self.finish()
+            self._prepare_output()
+            self._err.write(line + "\n")
+            self._err.flush()
+
+    def _prepare_output(self) -> None:
+        if self._waiting_line:
+            self._waiting_line.hide()
+
+    def _write(self, text: str) -> None:
+        if text and self._renderer:
+            if self._waiting_line:
+                self._waiting_line.hide_spinner()  # the renderer draws above the footer
+            self._renderer.write(escape_control_chars(text))
+            self.has_open_line = True
+        elif text:
+            self._prepare_output()
+            self._out.write(
+                escape_control_chars(text) if self._out.isatty() else re.sub(CONTROL_CHAR, escape_char_match, text)
+            )
+            self._out.flush()
+            self.has_open_line = not text.endswith("\n")
+
+
+def describe_item(item: Item) -> str:
+    """Describe an item that has no text in one line."""
+    arguments = decode_json_escapes(str(item.get("arguments") or ""))
+    return " ".join(str(part) for part in (f"[{item_type(item)}]", item.get("name"), arguments) if part)
 
 
 async def consume_interruptibly(

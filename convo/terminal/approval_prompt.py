@@ -28,15 +28,14 @@ from convo.runtime import temporary_folder
 from convo.stores.base import ApprovalDecision
 from convo.terminal.signals import ignore_signal, on_signal
 from convo.terminal.statuses import CANCELLED, DONE, PAUSED, WARNING, Status, status_column
+from convo.terminal.tables import Column, render_table
 from convo.terminal.terminal import (
     LABEL_MARGIN,
     UNSAFE_CHAR,
-    Column,
     DisplayOptions,
     KeyValue,
     escape_control_chars,
     key_value_lines,
-    render_table,
     styled_width,
     text_width,
     truncate_text,
@@ -80,7 +79,7 @@ def render_pending_call(call: PendingApproval, display: DisplayOptions, *details
     if display.width is None:
         rows = [*_call_rows(call), *details]
         return "\n".join([escape_control_chars(title), *key_value_lines(rows, display)])
-    from convo.terminal.rich_output import PANEL_COLUMNS, panel_lines
+    from convo.terminal.tables import PANEL_COLUMNS, panel_lines
 
     inner_display = display._replace(width=max(1, display.width - PANEL_COLUMNS + LABEL_MARGIN))
     lines = _argument_lines(call, inner_display)

@@ -68,18 +68,14 @@ from convo.terminal.statuses import (
     open_run_mark,
     status_column,
 )
+from convo.terminal.tables import COLUMN_GAP, Column, Table, fit_columns, table_lines
 from convo.terminal.terminal import (
-    COLUMN_GAP,
     LABEL_MARGIN,
-    Column,
     DisplayOptions,
     KeyValue,
-    Table,
     escape_control_chars,
-    fit_columns,
     format_count,
     key_value_lines,
-    table_lines,
     text_width,
     truncate_text,
     unconfirmed_rows,
@@ -156,7 +152,7 @@ def _timeline_status(entry: TimelineEntry) -> Status:
 
 def _header_lines(view: ConversationView, rows: Sequence[KeyValue], display: DisplayOptions) -> Iterator[str]:
     """Yield a panel with the name, the owner, the model and the totals, then the other rows, with aligned labels."""
-    from convo.terminal.rich_output import PANEL_COLUMNS, PANEL_TITLE_COLUMNS, panel_lines
+    from convo.terminal.tables import PANEL_COLUMNS, PANEL_TITLE_COLUMNS, panel_lines
 
     totals = sum_link_usage(split_branch_links(view)[0], view.prices, path_index=view.path_index)
     is_name_cut = text_width(escape_control_chars(view.handle)) > (display.width or 0) - PANEL_TITLE_COLUMNS

@@ -11,14 +11,12 @@ from convo.history.records import LinkStatus, Session
 from convo.stores.base import PruneResult, TenantStats
 from convo.strategies.strategy import STRATEGIES
 from convo.terminal.statuses import STATUS_MARKS, Status, format_sign, open_run_mark, open_run_word, status_column
+from convo.terminal.tables import Column, fit_box, render_table
 from convo.terminal.terminal import (
-    Column,
     DisplayOptions,
     escape_control_chars,
-    fit_box,
     format_count,
     key_value_lines,
-    render_table,
     unconfirmed_rows,
 )
 

@@ -33,13 +33,7 @@ from rich.syntax import Syntax, SyntaxTheme
 from rich.table import Table
 from rich.text import Text
 
-from convo.terminal.terminal import (
-    CONTROL_CHARS,
-    INVISIBLE_CHARS,
-    count_rows,
-    escape_char_match,
-    text_width,
-)
+from convo.terminal.terminal import CONTROL_CHARS, INVISIBLE_CHARS, count_rows, escape_char_match, text_width
 from convo.terminal.theme import ColorSystemName, get_rich_style, make_rich_theme
 
 if TYPE_CHECKING:

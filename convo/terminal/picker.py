@@ -25,15 +25,8 @@ from prompt_toolkit.output import Output
 
 from convo.errors import ConvoError
 from convo.terminal.raw_terminal import ESCAPE_TIMEOUT_S
-from convo.terminal.terminal import (
-    Column,
-    DisplayOptions,
-    escape_control_chars,
-    fit_columns,
-    format_count,
-    table_lines,
-    truncate_text,
-)
+from convo.terminal.tables import Column, fit_columns, table_lines
+from convo.terminal.terminal import DisplayOptions, escape_control_chars, format_count, truncate_text
 from convo.terminal.theme import make_prompt_style
 
 

@@ -31,7 +31,7 @@ from convo.history.items import (
 )
 from convo.history.records import Link
 from convo.runtime import collect_garbage_often
-from convo.terminal.answer import consume_interruptibly
+from convo.terminal.answer import AnswerPrinter, AnswerRenderer, FormatReasoning, consume_interruptibly
 from convo.terminal.message_queue import EMPTY_MESSAGE, TypedMessage
 from convo.terminal.prompt import PROMPT, PromptReader
 from convo.terminal.signals import on_signal, restore_before_default_action
@@ -46,10 +46,7 @@ from convo.terminal.status_line import StatusLine, StatusLineState
 from convo.terminal.statuses import format_failure
 from convo.terminal.terminal import (
     DUMB_TERMINALS,
-    AnswerPrinter,
-    AnswerRenderer,
     DisplayOptions,
-    FormatReasoning,
     detect_display,
     escape_control_chars,
     format_count,

@@ -15,12 +15,11 @@ from convo.lint.model import RepairChange, Severity
 from convo.report import FLAT, HIDDEN, Wire
 from convo.strategies.conversion import TransferLoss
 from convo.strategies.strategy import STRATEGIES
-from convo.terminal.rich_output import render_bar
 from convo.terminal.status_line import format_cost, format_owner_handle
 from convo.terminal.statuses import DONE, FAILED, WARNING, Status, format_line_start, format_sign, status_column
+from convo.terminal.tables import Column, render_bar, render_table
 from convo.terminal.terminal import (
     LABEL_INDENT,
-    Column,
     DisplayOptions,
     KeyValue,
     escape_control_chars,
@@ -28,7 +27,6 @@ from convo.terminal.terminal import (
     key_value_lines,
     pad_text,
     render_key_values,
-    render_table,
     text_width,
     truncate_text,
     wrap_sentence,

@@ -10,15 +10,8 @@ from convo.history.items import decode_json_escapes
 from convo.runstate.format import RelabelLoss
 from convo.runstate.run_state import PendingCall, RunState, StateDecision
 from convo.terminal.statuses import DONE, FAILED, PAUSED, Status, format_sign, status_column
-from convo.terminal.terminal import (
-    Column,
-    DisplayOptions,
-    KeyValue,
-    escape_control_chars,
-    format_count,
-    key_value_lines,
-    render_table,
-)
+from convo.terminal.tables import Column, render_table
+from convo.terminal.terminal import DisplayOptions, KeyValue, escape_control_chars, format_count, key_value_lines
 
 MIN_TOOL_COLUMNS = 16
 """Columns to which the name of a tool is cut where it does not fit."""

@@ -17,16 +17,8 @@ from convo.errors import ConvoError, InvalidSettings, KeyRefused, ModelMissing
 from convo.history.items import Json
 from convo.report import OPTIONAL, Count, Wire
 from convo.terminal.statuses import DONE, UNAVAILABLE, Status, status_column
-from convo.terminal.terminal import (
-    MIN_LAST_COLUMN_WIDTH,
-    Column,
-    DisplayOptions,
-    KeyValue,
-    escape_control_chars,
-    key_value_lines,
-    render_table,
-    truncate_text,
-)
+from convo.terminal.tables import MIN_LAST_COLUMN_WIDTH, Column, render_table
+from convo.terminal.terminal import DisplayOptions, KeyValue, escape_control_chars, key_value_lines, truncate_text
 from convo.usage.model_info import (
     SETTINGS_SOURCE,
     ModelWindow,

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from convo.terminal.terminal import Column, DisplayOptions, escape_control_chars, wrap_sentence
+from convo.terminal.tables import Column
+from convo.terminal.terminal import DisplayOptions, escape_control_chars, wrap_sentence
 
 if TYPE_CHECKING:
     from convo.inspect.view import OpenRun

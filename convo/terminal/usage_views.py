@@ -14,17 +14,9 @@ from convo.history.items import Json
 from convo.history.records import NOTICES, SERVICE_TIER, UPSTREAM_ID, Link
 from convo.inspect.context_window import COUNTED_BY_ENDPOINT, COUNTED_BY_ESTIMATE, ContextUsage
 from convo.inspect.view import PathIndex, UsageTotals, sum_link_usage
-from convo.terminal.rich_output import render_bar
 from convo.terminal.status_line import format_share, format_token_counts, format_total_cost
-from convo.terminal.terminal import (
-    Column,
-    DisplayOptions,
-    KeyValue,
-    escape_control_chars,
-    format_count,
-    render_table,
-    wrap_line,
-)
+from convo.terminal.tables import Column, render_bar, render_table
+from convo.terminal.terminal import DisplayOptions, KeyValue, escape_control_chars, format_count, wrap_line
 
 NO_REQUESTS_TEXT = "no requests yet"
 

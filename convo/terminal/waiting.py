@@ -12,13 +12,7 @@ from importlib import import_module
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, TextIO
 
-from convo.terminal.terminal import (
-    DUMB_TERMINALS,
-    DisplayOptions,
-    detect_display,
-    escape_control_chars,
-    truncate_text,
-)
+from convo.terminal.terminal import DUMB_TERMINALS, DisplayOptions, detect_display, escape_control_chars, truncate_text
 from convo.terminal.theme import detect_reflow, make_rich_theme
 
 if TYPE_CHECKING:

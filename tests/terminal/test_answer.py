@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from convo.history.items import StreamEvent
-from convo.terminal.terminal import AnswerPrinter, escape_control_chars
+from convo.terminal.answer import AnswerPrinter
+from convo.terminal.terminal import escape_control_chars
 
 
 def print_events(events: Sequence[StreamEvent], *, streamed: bool = True) -> tuple[str, str]:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.terminal.answer import make_answer_renderer
-from convo.terminal.terminal import AnswerPrinter
+from convo.terminal.answer import AnswerPrinter, make_answer_renderer
 from tests.cli.chat_commands import scripted_flags
 from tests.command_runner import Convo
 from tests.terminal.markdown.markdown_layout import displayed_lines

@@ -8,14 +8,8 @@ import pytest
 
 from convo.history.records import Scope, Strategy
 from convo.terminal.inspect_view import render_conversation
-from convo.terminal.terminal import (
-    LINK_SEQUENCE,
-    SGR_SEQUENCE,
-    Column,
-    DisplayOptions,
-    key_value_lines,
-    render_table,
-)
+from convo.terminal.tables import Column, render_table
+from convo.terminal.terminal import LINK_SEQUENCE, SGR_SEQUENCE, DisplayOptions, key_value_lines
 from tests.cli.stored_chats import ChatWriter, write_chats
 from tests.cli.test_terminal_screens import run_in_terminal
 from tests.inspect.conversation_builder import build_chain

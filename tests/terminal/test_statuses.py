@@ -12,7 +12,8 @@ from convo.terminal.statuses import (
     format_line_start,
     status_column,
 )
-from convo.terminal.terminal import BOX_CHARS, DisplayOptions, render_table, text_width
+from convo.terminal.tables import render_table
+from convo.terminal.terminal import BOX_CHARS, DisplayOptions, text_width
 from convo.terminal.theme import STYLES
 
 MARKS = {mark for mark in vars(statuses).values() if isinstance(mark, StatusMark)}

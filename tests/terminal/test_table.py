@@ -4,17 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from convo.terminal.terminal import (
-    MAX_BOXED_ROWS,
-    Column,
-    DisplayOptions,
-    cut_after_word,
-    fit_box,
-    fit_columns,
-    render_table,
-    table_lines,
-    text_width,
-)
+from convo.terminal.tables import MAX_BOXED_ROWS, Column, fit_box, fit_columns, render_table, table_lines
+from convo.terminal.terminal import DisplayOptions, cut_after_word, text_width
 
 COLUMNS = [
     Column("id", ["one", "two"]),

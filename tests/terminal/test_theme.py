@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.color import Color
 
-from convo.terminal.rich_output import panel_lines, render_bar
+from convo.terminal.tables import panel_lines, render_bar
 from convo.terminal.terminal import DisplayOptions, detect_display
 from convo.terminal.theme import STYLES, ColorSystemName, make_prompt_style, make_rich_theme
 from tests.terminal.test_capabilities import fake_terminal

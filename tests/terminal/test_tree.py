@@ -8,7 +8,8 @@ import pytest
 
 from convo.history.records import Strategy
 from convo.terminal.inspect_view import fit_link_table, render_conversation
-from convo.terminal.terminal import DisplayOptions, table_lines, text_width
+from convo.terminal.tables import table_lines
+from convo.terminal.terminal import DisplayOptions, text_width
 from tests.inspect.conversation_builder import ConversationBuilder, build_chain
 
 
