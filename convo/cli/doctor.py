@@ -1,7 +1,7 @@
 """`convo doctor`: check the installation and suggest fixes.
 
-A check is a probe, with effects and a time limit, and a pure diagnosis of the facts it returns
-(`doctor_checks`). All checks run at once. Nothing is changed, and facts contain no secrets.
+All checks run at once, each with a time limit, and report their first problem with one next step. Nothing is changed.
+A result contains no secrets: the name of a variable and never its value, a URL without its password.
 """
 
 import asyncio
@@ -12,31 +12,15 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import convo
-from convo.cli import doctor_checks
 from convo.cli.deps import get_store_url
-from convo.cli.doctor_checks import (
-    EncryptionKeyFacts,
-    ExtrasFacts,
-    FolderFacts,
-    LocalModelFacts,
-    ModelFacts,
-    OllamaFacts,
-    ProviderKeyFacts,
-    ServeFacts,
-    ServerFacts,
-    SettingsFacts,
-    StoreFacts,
-    TerminalFacts,
-    VersionFacts,
-)
 from convo.cli.output import print_json, print_line, print_notice
 from convo.config.credentials import (
-    FoundKey,
     find_provider_key,
     has_provider_key,
     load_provider_key,
@@ -47,17 +31,23 @@ from convo.config.paths import AppPaths, check_folder_writable
 from convo.config.request_settings import find_unused_model_settings, format_unused_model_setting
 from convo.config.sections import STATEFUL_APIS, Provider
 from convo.config.settings import ModelChoice, ModelName, Settings
+from convo.config.storage import Storage
 from convo.config.trust import is_loopback
 from convo.config.values import (
     Layer,
     SettingSource,
+    describe_percent_as_tokens,
     find_closest_word,
     format_setting_key,
+    is_variable_name,
     read_secret,
     redact_secrets,
+    suggest_fraction_command,
 )
 from convo.errors import ConvoError, EndpointFault, InvalidSettings, InvalidUsage, ModelMissing, StoreUnavailable
 from convo.runtime import SystemClock, random_id
+from convo.stores.base import FileHealth, ServerHealth, StoreHealth
+from convo.terminal.list_views import format_bytes
 from convo.terminal.report_views import (
     LEVEL_STYLES,
     CheckLevel,
@@ -65,10 +55,12 @@ from convo.terminal.report_views import (
     CheckResult,
     DoctorReport,
     make_error_result,
+    make_ok_result,
+    make_warning_result,
     render_checks,
     summarize_checks,
 )
-from convo.terminal.terminal import detect_display
+from convo.terminal.terminal import detect_display, format_count
 from convo.usage.model_info import Shutdown, find_listed_shutdown
 
 Result = TypeVar("Result")
@@ -141,63 +133,97 @@ def _load_settings_without_store(config: Path | None, flags: SettingFlags) -> Se
 # -- this process ---------------------------------------------------------------------------------
 
 
-def probe_versions(context: DoctorContext) -> VersionFacts:
-    return VersionFacts(convo.__version__, platform.python_version(), f"{platform.system()} {platform.machine()}")
+def check_versions(context: DoctorContext) -> CheckResult:
+    version = f"{convo.__version__}, Python {platform.python_version()}"
+    return make_ok_result(f"{version}, {platform.system()} {platform.machine()}", brief=version)
 
 
-def probe_settings(context: DoctorContext) -> SettingsFacts:
-    """Return the sources of the settings, the strongest first. Raises InvalidSettings."""
+def check_settings(context: DoctorContext) -> CheckResult:
+    """Report the sources of the settings, the strongest first. Raises InvalidSettings."""
     if context.error:
         raise context.error
-    sources = {setting.source for setting in context.settings.entries if setting.source.layer is not Layer.DEFAULT}
+    settings = context.settings
+    if settings.project_notice:
+        return make_warning_result(settings.project_notice.summary, settings.project_notice.hint)
+    if unused := find_unused_model_settings(settings.entries, settings.providers):
+        message = format_unused_model_setting(unused[0], settings.providers)
+        return make_warning_result(message, "correct the name, or convo config unset KEY")
+    if warning := describe_percent_as_tokens(settings.compact_at):
+        return make_warning_result(warning, suggest_fraction_command(settings.compact_at))
+    sources = {setting.source for setting in settings.entries if setting.source.layer is not Layer.DEFAULT}
     locations = [_format_source(source) for source in sorted(sources, key=lambda source: (source.layer, source.name))]
-    providers = context.settings.providers
-    unused = find_unused_model_settings(context.settings.entries, providers)
-    return SettingsFacts(
-        locations,
-        context.settings.project_notice,
-        [format_unused_model_setting(setting, providers) for setting in unused],
-        context.settings.compact_at,
-    )
+    return make_ok_result(", ".join(locations) or "all values are defaults; no file or variable sets one")
 
 
 def _format_source(source: SettingSource) -> str:
     return f"{source.location} [profiles.{source.profile}]" if source.profile else source.location
 
 
-def probe_folders(context: DoctorContext) -> FolderFacts:
+def check_folders(context: DoctorContext) -> CheckResult:
     """Check the folders. Raises StoreFault for one that cannot be written, InvalidSettings without a home folder."""
-    paths = list(dict.fromkeys(AppPaths.from_environ(context.environ)))
-    for path in paths:
-        check_folder_writable(path)
-    existing = [path for path in paths if path.is_dir()]
-    return FolderFacts(paths, [path for path in existing if os.name == "posix" and path.stat().st_mode & 0o077])
+    folders = list(dict.fromkeys(AppPaths.from_environ(context.environ)))
+    for folder in folders:
+        check_folder_writable(folder)
+    if exposed := " ".join(str(folder) for folder in folders if folder.is_dir() and _is_open_to_others(folder)):
+        return make_warning_result(f"other users of this machine can access {exposed}", f"chmod 700 {exposed}")
+    return make_ok_result(f"writable: {', '.join(map(str, folders))}", brief="writable")
 
 
-def probe_terminal(context: DoctorContext) -> TerminalFacts:
-    from convo.terminal.terminal import detect_display
+def _is_open_to_others(path: Path) -> bool:
+    return os.name == "posix" and bool(path.stat().st_mode & 0o077)
 
-    return TerminalFacts(
-        detect_display(sys.stdout, context.environ), context.environ.get("TERM", ""), sys.stdout.encoding
+
+MIN_TERMINAL_COLUMNS = 40
+"""Columns below which tables are cut."""
+
+
+def check_terminal(context: DoctorContext) -> CheckResult:
+    display, encoding = detect_display(sys.stdout, context.environ), sys.stdout.encoding
+    if not display.has_box_chars:
+        return make_warning_result(
+            f"the encoding is {encoding}: other characters are replaced by ASCII",
+            "export LC_ALL=C.UTF-8, or PYTHONUTF8=1",
+        )
+    if display.width is None:
+        return make_ok_result("stdout is not a terminal: plain text, no truncation, no color")
+    if display.width < MIN_TERMINAL_COLUMNS:
+        return make_warning_result(
+            f"the terminal has {display.width} columns; tables are truncated",
+            f"make it at least {MIN_TERMINAL_COLUMNS} columns wide",
+        )
+    color = "color" if display.has_color else "no color (NO_COLOR, or TERM is dumb)"
+    term = context.environ.get("TERM") or "TERM is not set"
+    return make_ok_result(f"{term}, {display.width} columns, {color}, {encoding}")
+
+
+def check_extras(context: DoctorContext) -> CheckResult:
+    missing = [extra for extra, packages in PACKAGES_BY_EXTRA.items() if _find_missing(packages)]
+    installed = [extra for extra in PACKAGES_BY_EXTRA if extra not in missing]
+    brief = f"{len(installed)} installed"
+    message = f"installed: {', '.join(installed) or 'none'}"
+    if not missing:
+        return make_ok_result(message, brief=brief)
+    return make_ok_result(
+        f"{message}; not installed: {', '.join(missing)}",
+        f"pip install 'convo-state[{','.join(missing)}]'",
+        brief=f"{brief}, {len(missing)} not installed",
     )
 
 
-def probe_extras(context: DoctorContext) -> ExtrasFacts:
-    return ExtrasFacts(
-        {extra: [name for name in names if find_spec(name) is None] for extra, names in PACKAGES_BY_EXTRA.items()}
-    )
+def _find_missing(packages: Sequence[str]) -> list[str]:
+    return [name for name in packages if find_spec(name) is None]
 
 
 # -- the store ------------------------------------------------------------------------------------
 
 
-def probe_store_facts(context: DoctorContext) -> StoreFacts:
+def check_store(context: DoctorContext) -> CheckResult:
     """Examine the store. Raises StoreFault, InvalidSettings or InvalidUsage."""
     from convo.stores.factory import probe_store
 
     storage, source = context.complete_settings.storage, context.complete_settings.get_source("state_storage")
     health = run_with_timeout(probe_store(get_store_url(storage)), str(storage))
-    return StoreFacts(storage, source, health, describe_supabase_pooler(storage.url.reveal() if storage.url else ""))
+    return diagnose_store(storage, source, health)
 
 
 def run_with_timeout(coroutine: Coroutine[Any, Any, Result], target: str) -> Result:
@@ -216,23 +242,166 @@ def run_with_timeout(coroutine: Coroutine[Any, Any, Result], target: str) -> Res
         ) from error
 
 
-def describe_supabase_pooler(url: str) -> str:
+LOW_DISK_SPACE_BYTES = 100_000_000
+NETWORK_FILESYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "fuse.glusterfs", "fuse.sshfs", "lustre"}
+)
+"""File systems on which SQLite's WAL, whose index is in shared memory, is not reliable."""
+
+MIN_SERVER_VERSION = 120_000
+
+EPHEMERAL_STORE_WARNINGS = {
+    "memory": "state does not persist across restarts, and is not shared between replicas",
+    "none": "nothing is stored, and requests that continue earlier ones are rejected",
+}
+
+
+BACKUP_HINT = "back it up with convo store backup FILE: without its -wal, the file is incomplete"
+
+
+def diagnose_store(storage: Storage, source: SettingSource, health: StoreHealth | None) -> CheckResult:
+    """Report the first problem of a store; `health` is None for one that stores nothing after the process."""
+    match health:
+        case FileHealth():
+            return _diagnose_sqlite(storage, source, health)
+        case ServerHealth():
+            return _diagnose_postgres(storage, source, health)
+    return make_warning_result(
+        f"the store is {storage.type} ({source}): {EPHEMERAL_STORE_WARNINGS[storage.type]}",
+        '[state_storage] type = "sqlite", or "postgres" for several replicas',
+    )
+
+
+def _diagnose_sqlite(storage: Storage, source: SettingSource, file: FileHealth) -> CheckResult:
+    store = f"sqlite:{file.file} ({source})"
+    option = _format_store_option(storage, source)
+    if file.quick_check not in ("ok", None):
+        return make_error_result(
+            f"{store} is damaged: {file.quick_check}",
+            f"convo store check{option}, to list the sessions;"
+            f" convo store recover NEW.db{option}, to save readable rows",
+        )
+    if file.filesystem in NETWORK_FILESYSTEMS:
+        return make_warning_result(
+            f"{store} is on a network file system ({file.filesystem}), where SQLite's locks are unreliable",
+            "move it to a local disk, or use PostgreSQL",
+        )
+    if file.free_bytes < LOW_DISK_SPACE_BYTES:
+        return make_warning_result(f"{store}: its disk has {format_bytes(file.free_bytes)} left", "free some space")
+    if file.schema_version is None:
+        return make_ok_result(f"{store} is created by the first turn")
+    if file.schema_version < file.latest_schema_version:
+        return make_warning_result(
+            f"{store} has schema {file.schema_version}; this convo uses {file.latest_schema_version}",
+            _format_migrate_command(source),
+        )
+    check_note = "" if file.quick_check else "; too large for the quick check, run convo store check"
+    return make_ok_result(
+        f"{store}, schema {file.schema_version}, {format_bytes(file.free_bytes)} free{check_note}"
+        + _format_ttl(storage),
+        BACKUP_HINT,
+        brief=f"SQLite, {format_bytes(file.free_bytes)} free",
+    )
+
+
+def _diagnose_postgres(storage: Storage, source: SettingSource, server: ServerHealth) -> CheckResult:
+    if server.server_version < MIN_SERVER_VERSION:
+        return make_error_result(
+            f"{server.location} is PostgreSQL {_format_server_version(server)}", "use PostgreSQL 12 or newer"
+        )
+    if server.is_read_only:
+        return make_error_result(
+            f"{server.location} is read-only: a standby, or default_transaction_read_only is on",
+            "use the primary in the connection string, or set default_transaction_read_only to off",
+        )
+    if server.missing_privileges or server.schema_version is None:
+        privileges = ", ".join(server.missing_privileges or ("SELECT",))
+        return make_error_result(
+            f"role {server.role!r} lacks {privileges} at {server.location}", _format_grants(server)
+        )
+    if server.schema_version < server.latest_schema_version:
+        problem = (
+            f"is at schema {server.schema_version} of {server.latest_schema_version}"
+            if server.schema_version
+            else "lacks convo's tables"
+        )
+        return make_error_result(
+            f"{server.location} {problem}",
+            _format_migrate_command(source, above_schema=server.schema_version, may_create=server.can_create_schema),
+        )
+    version = _format_server_version(server)
+    location = f"{server.location} ({source})"
+    store = f"{location}: PostgreSQL {version}, role {server.role!r}, schema {server.schema_version}"
+    return make_ok_result(
+        f"{store}, {'TLS' if server.uses_tls else 'no TLS'}{_describe_supabase_pooler(storage)}{_format_ttl(storage)}",
+        brief=f"PostgreSQL {version}, {'TLS' if server.uses_tls else 'no TLS'}",
+    )
+
+
+def _describe_supabase_pooler(storage: Storage) -> str:
     """Return words for a connection to Supabase, through its pooler or direct; empty for other servers."""
-    parts = urlsplit(url)
+    parts = urlsplit(storage.url.reveal() if storage.url else "")
     if not (parts.hostname or "").endswith((".pooler.supabase.com", ".supabase.co")):
         return ""
     return ", through Supabase's transaction pooler" if parts.port == SUPABASE_POOLER_PORT else ", at Supabase"
 
 
+def _format_server_version(server: ServerHealth) -> str:
+    return f"{server.server_version // 10_000}.{server.server_version % 10_000}"
+
+
+def _format_grants(server: ServerHealth) -> str:
+    """Format the statements that grant the missing rights, for the owner of the tables."""
+    role = '"' + server.role.replace('"', '""') + '"'
+    privileges = [privilege for privilege in server.missing_privileges if privilege != "USAGE"]
+    if server.schema_version is None and "SELECT" not in privileges:
+        privileges.insert(0, "SELECT")
+    usage = [f"GRANT USAGE ON SCHEMA convo TO {role};"] if "USAGE" in server.missing_privileges else []
+    tables = [f"GRANT {', '.join(privileges)} ON ALL TABLES IN SCHEMA convo TO {role};"] if privileges else []
+    return " ".join([*usage, *tables])
+
+
+def _format_migrate_command(source: SettingSource, *, above_schema: int = 0, may_create: bool = True) -> str:
+    note = ", with the same --store" if source.layer is Layer.FLAG else ""
+    if may_create:
+        return f"convo store migrate{note}"
+    above = f" --above {above_schema}" if above_schema else ""
+    return f"convo store migrate --print-sql{above} > schema.sql{note}, and run it with a role that can create schemas"
+
+
+def _format_store_option(storage: Storage, source: SettingSource) -> str:
+    """Format the option that names the store again on a command line."""
+    return f" --store {quote(str(storage))}" if source.layer is Layer.FLAG else ""
+
+
+def _format_ttl(storage: Storage) -> str:
+    """Format a note that unused data is removed automatically, in case the user misses it."""
+    return "; unused data expires (ttl)" if storage.default_ttl_s or storage.tenant_ttls_s else ""
+
+
 # -- serving --------------------------------------------------------------------------------------
 
 
-def probe_serve(context: DoctorContext) -> ServeFacts:
+def check_serve(context: DoctorContext) -> CheckResult:
     """Examine the settings of `convo serve`. Raises InvalidSettings for an unreadable keys file or line of it."""
     settings = context.settings.serve
-    missing = [name for name in PACKAGES_BY_EXTRA["serve"] if find_spec(name) is None]
+    address = f"{settings.host}, port {settings.port}"
     key_count = None if settings.keys_file is None else _count_api_keys(settings.keys_file)
-    return ServeFacts(settings, not is_loopback(settings.host), missing, key_count)
+    if key_count is None and not is_loopback(settings.host):
+        return make_error_result(
+            f"{address} can be reached from other machines, and no API keys are set up",
+            'convo serve --new-key NAME, then set [serve] keys_file; or set host = "127.0.0.1"',
+        )
+    if key_count == 0:
+        return make_error_result(
+            f"{settings.keys_file} has no keys: every request is rejected", "convo serve --new-key NAME"
+        )
+    if missing := _find_missing(PACKAGES_BY_EXTRA["serve"]):
+        return make_ok_result(
+            f"not installed: convo serve needs {', '.join(missing)}", "pip install 'convo-state[serve]'"
+        )
+    access = format_count(key_count, "key") if key_count else "this machine only, no key needed"
+    return make_ok_result(f"{address}; {access}")
 
 
 def _count_api_keys(path: Path) -> int:
@@ -245,14 +414,28 @@ def _count_api_keys(path: Path) -> int:
     return len(list(read_key_entries(path)))
 
 
-def probe_encryption_key(context: DoctorContext) -> EncryptionKeyFacts:
+def check_encryption_key(context: DoctorContext) -> CheckResult:
     variable = context.settings.serve.seal_key_env
     if context.error:
         raise InvalidSettings("not checked: the store setting has an error", hint="convo doctor store")
-    return EncryptionKeyFacts(
-        variable, read_secret(context.environ, variable) is not None, context.settings.storage.type
+    if read_secret(context.environ, variable) is not None:
+        return make_ok_result(
+            f"compaction items are encrypted with {variable}, which must be the same on all replicas",
+            brief=f"key in {variable}",
+        )
+    if context.settings.storage.type in EPHEMERAL_STORE_WARNINGS:
+        return make_ok_result(
+            f"compaction items are encrypted with a key of this process only ({variable} is not set)",
+            f"export {variable}=..., if they must remain readable after a restart",
+            brief="key of this process",
+        )
+    return make_ok_result(
+        "compaction items are encrypted with the store's key, which all users of the store share",
+        brief="key of the store",
     )
 
+
+# -- models ---------------------------------------------------------------------------------------
 
 LOCAL_ENGINE_PACKAGE = "xllamacpp"
 ALIAS_SOURCE = "an alias"
@@ -261,46 +444,48 @@ SERVER_TIMEOUT_S = 5.0
 """Seconds that a model server has to answer."""
 
 
-def probe_keys(context: DoctorContext) -> list[ProviderKeyFacts]:
-    return [
-        key for provider in context.settings.providers.values() for key in _iter_key_facts(provider, context.environ)
-    ]
-
-
-def _iter_key_facts(provider: Provider, environ: Mapping[str, str]) -> Iterator[ProviderKeyFacts]:
-    found_key = find_provider_key(provider, environ)
-    if found_key or provider.key_env:
-        location = found_key.location if found_key else str(provider.key_env)
-        yield ProviderKeyFacts(
-            provider.name,
-            location,
-            found_key is not None,
-            _describe_unusable_key(provider, found_key),
-            _is_key_file_exposed(provider, found_key),
-        )
-    if provider.token_env:
-        yield ProviderKeyFacts(provider.name, provider.token_env, load_provider_token(provider, environ) is not None)
-
-
-def _describe_unusable_key(provider: Provider, found_key: FoundKey | None) -> str:
+def check_keys(context: DoctorContext) -> CheckResult:
+    """Report the keys by the variable, file or keyring that has them, never by their value."""
     from convo.models.factory import check_provider_key
 
-    try:
-        check_provider_key(provider, found_key.key if found_key else None)
-    except ConvoError as error:
-        return error.message if found_key else ""
-    return ""
+    set_keys: list[tuple[str, str]] = []
+    unset_keys: list[tuple[str, str]] = []
+    exposed_files: list[str] = []
+    for provider in context.settings.providers.values():
+        found_key = find_provider_key(provider, context.environ)
+        if found_key:
+            try:
+                check_provider_key(provider, found_key.key)
+            except ConvoError as error:
+                return make_error_result(error.message, _format_set_key_hint(provider, found_key.location))
+            set_keys.append((found_key.location, provider.name))
+            path = provider.key_file
+            if path is not None and found_key.location == str(path) and _is_open_to_others(path):
+                exposed_files.append(str(path))
+        elif provider.key_env:
+            unset_keys.append((provider.key_env, provider.name))
+        if provider.token_env:
+            has_token = load_provider_token(provider, context.environ) is not None
+            (set_keys if has_token else unset_keys).append((provider.token_env, provider.name))
+    if exposed := " ".join(exposed_files):
+        return make_warning_result(
+            f"other users of this machine can access the key in {exposed}", f"chmod 600 {exposed}"
+        )
+    set_text, unset_text = (
+        ", ".join(f"{location} ({name})" for location, name in keys) or "none" for keys in (set_keys, unset_keys)
+    )
+    brief = f"set: {', '.join(location for location, _ in set_keys) or 'none'}"
+    return make_ok_result(f"set: {set_text}; not set: {unset_text}", brief=brief)
 
 
-def _is_key_file_exposed(provider: Provider, found_key: FoundKey | None) -> bool:
-    """Return whether other users of this machine may read the file of the key in use."""
-    path = provider.key_file
-    in_use = found_key is not None and path is not None and found_key.location == str(path)
-    return bool(in_use and path and os.name == "posix" and path.stat().st_mode & 0o077)
+def _format_set_key_hint(provider: Provider, location: str) -> str:
+    if is_variable_name(location):
+        return f"export {location}=..., with the key as the provider shows it"
+    return f"convo config key set {provider.name}{' --file' if os.sep in location else ''}"
 
 
-def probe_model(context: DoctorContext) -> ModelFacts:
-    """Examine the default model. Raises ConvoError for a model that cannot be used."""
+def check_model(context: DoctorContext) -> CheckResult:
+    """Examine the default model, without a request. Raises ConvoError for a model that cannot be used."""
     from convo.models.factory import find_weights, make_openai_options, open_model
 
     choice = choose_model(context.settings)
@@ -317,7 +502,13 @@ def probe_model(context: DoctorContext) -> ModelFacts:
         make_openai_options(provider, key=key, token=token)
     else:
         open_model(provider, key=key, weights_folder=models, clock=SystemClock(), new_id=random_id)
-    return ModelFacts(choice, [*_iter_near_shutdowns(context.settings, context.now)])
+    for origin, name, shutdown in _iter_near_shutdowns(context.settings, context.now):
+        hint = (
+            f"use {shutdown.replacement}" if shutdown.replacement else "convo models --ask lists the available models"
+        )
+        return make_warning_result(f"{name} ({origin}): shutdown on {shutdown.date}", hint)
+    owner = "its provider" if provider.endpoint == "remote" else "convo"
+    return make_ok_result(f"{choice.name} ({choice.source}); {owner} stores chains and conversations")
 
 
 def _iter_near_shutdowns(settings: Settings, now: float) -> Iterator[tuple[str, ModelName, Shutdown]]:
@@ -334,37 +525,47 @@ def _iter_near_shutdowns(settings: Settings, now: float) -> Iterator[tuple[str, 
             yield origin, name, shutdown
 
 
-def probe_local_model(context: DoctorContext) -> LocalModelFacts:
+def check_local_model(context: DoctorContext) -> CheckResult:
     """Look for the built-in model. Raises InvalidSettings without a home folder."""
     from convo.models.factory import find_built_in_weights
 
+    if find_spec(LOCAL_ENGINE_PACKAGE) is None:
+        return make_warning_result(
+            f"the engine of local models, {LOCAL_ENGINE_PACKAGE}, is not installed",
+            f"pip install {LOCAL_ENGINE_PACKAGE}",
+        )
     try:
         weights = find_built_in_weights(AppPaths.from_environ(context.environ).weights)
     except ModelMissing:
-        weights = None
-    return LocalModelFacts(find_spec(LOCAL_ENGINE_PACKAGE) is not None, weights)
+        return make_warning_result("the weights of the built-in model are not installed", "convo models pull")
+    return make_ok_result(f"{weights}; needs no key and no network", brief="installed")
 
 
-def probe_ollama(context: DoctorContext) -> OllamaFacts | None:
-    """Ask Ollama for its models; None if no model of it is in use."""
+def check_ollama(context: DoctorContext) -> CheckResult:
+    """Ask Ollama for its models, if one of them is in use."""
     from convo.chat.endpoint_factory import open_catalogue
     from convo.models.base import fetch_models
 
     settings = context.settings
     choices = [choice for choice in _iter_models_in_use(settings) if choice.provider.name == "ollama"]
     if not choices:
-        return None
-    provider, models = choices[0].provider, settings.paths.weights
-    facts = OllamaFacts(provider.base_url or "", sorted({choice.name.model for choice in choices}))
-    facts = facts._replace(is_default=any(choice.source.name != ALIAS_SOURCE for choice in choices))
-    catalogue = open_catalogue(provider, models, settings.limits)
+        return make_ok_result("not used: neither the default model nor an alias is an Ollama model", brief="not used")
+    provider = choices[0].provider
+    catalogue = open_catalogue(provider, settings.paths.weights, settings.limits)
     assert catalogue is not None
     try:
-        return facts._replace(
-            available_models=[*asyncio.run(fetch_models(catalogue, "ollama", timeout_s=SERVER_TIMEOUT_S))]
-        )
+        models = asyncio.run(fetch_models(catalogue, "ollama", timeout_s=SERVER_TIMEOUT_S))
     except EndpointFault as error:
-        return facts._replace(error=error.message)
+        is_default = any(choice.source.name != ALIAS_SOURCE for choice in choices)
+        make_result = make_error_result if is_default else make_warning_result
+        return make_result(error.message, "ollama serve, or set OLLAMA_HOST to its address")
+    available = {name.removesuffix(":latest") for name in models}
+    names = sorted({choice.name.model for choice in choices})
+    if missing := [name for name in names if name.removesuffix(":latest") not in available]:
+        return make_warning_result(
+            f"Ollama at {provider.base_url} does not have {', '.join(missing)}", f"ollama pull {missing[0]}"
+        )
+    return make_ok_result(f"Ollama responds at {provider.base_url}")
 
 
 def _iter_models_in_use(settings: Settings) -> Iterator[ModelChoice]:
@@ -376,7 +577,7 @@ def _iter_models_in_use(settings: Settings) -> Iterator[ModelChoice]:
             continue
 
 
-def probe_network(context: DoctorContext) -> list[ServerFacts]:
+def check_network(context: DoctorContext) -> CheckResult:
     """Call each model server that is in use or has a key, all at once."""
     settings = context.settings
     used_names = {choice.provider.name for choice in _iter_models_in_use(settings)}
@@ -390,15 +591,20 @@ def probe_network(context: DoctorContext) -> list[ServerFacts]:
             or load_provider_token(provider, context.environ)
         )
     ]
-    return asyncio.run(_probe_servers(providers))
+    if errors := [error for error in asyncio.run(_call_servers(providers)) if error]:
+        return make_error_result(
+            "; ".join(errors), "check the network, HTTPS_PROXY and the base URL; -m local needs none of them"
+        )
+    names = ", ".join(provider.name for provider in providers)
+    return make_ok_result(f"reachable: {names}" if names else "no provider with a server is used or has a key")
 
 
-async def _probe_servers(providers: list[Provider]) -> list[ServerFacts]:
-    return await asyncio.gather(*(_probe_server(provider) for provider in providers))
+async def _call_servers(providers: list[Provider]) -> list[str]:
+    return await asyncio.gather(*(_call_server(provider) for provider in providers))
 
 
-async def _probe_server(provider: Provider) -> ServerFacts:
-    """Check whether the base URL answers; a response of any status is an answer."""
+async def _call_server(provider: Provider) -> str:
+    """Return why the base URL does not answer, or ""; a response of any status is an answer."""
     import httpx2
 
     from convo.models.errors import ErrorContext, map_provider_errors
@@ -409,14 +615,12 @@ async def _probe_server(provider: Provider) -> ServerFacts:
             async with httpx2.AsyncClient(timeout=SERVER_TIMEOUT_S) as http:
                 await http.head(url)
     except EndpointFault as error:
-        return ServerFacts(provider.name, error.message)
-    return ServerFacts(provider.name)
+        return error.message
+    return ""
 
-
-Facts = TypeVar("Facts")
 
 TIMEOUT_MARGIN_S = 1.0
-"""Additional seconds for a probe with its own timeout, so that its own error is reported."""
+"""Additional seconds for a check with its own timeout, so that its own error is reported."""
 
 
 class DoctorCheck(NamedTuple):
@@ -426,31 +630,20 @@ class DoctorCheck(NamedTuple):
     run: Callable[[DoctorContext], CheckResult]
 
 
-def make_doctor_check(
-    description: str, probe: Callable[[DoctorContext], Facts], diagnose: Callable[[Facts], CheckResult]
-) -> DoctorCheck:
-    """Combine a probe and its diagnosis in one check."""
-    return DoctorCheck(description, lambda context: diagnose(probe(context)))
-
-
 DOCTOR_CHECKS = {
-    "convo": make_doctor_check("versions of convo and Python", probe_versions, doctor_checks.diagnose_versions),
-    "settings": make_doctor_check("settings files and variables", probe_settings, doctor_checks.diagnose_settings),
-    "folders": make_doctor_check("folders that convo writes", probe_folders, doctor_checks.diagnose_folders),
-    "terminal": make_doctor_check("capabilities of the terminal", probe_terminal, doctor_checks.diagnose_terminal),
-    "extras": make_doctor_check("optional packages", probe_extras, doctor_checks.diagnose_extras),
-    "store": make_doctor_check("database of conversations", probe_store_facts, doctor_checks.diagnose_store),
-    "keys": make_doctor_check("keys of the providers", probe_keys, doctor_checks.diagnose_keys),
-    "model": make_doctor_check("default model", probe_model, doctor_checks.diagnose_model),
-    "local": make_doctor_check("built-in model", probe_local_model, doctor_checks.diagnose_local_model),
-    "ollama": make_doctor_check("Ollama server, if it is used", probe_ollama, doctor_checks.diagnose_ollama),
-    "serve": make_doctor_check("address and keys of convo serve", probe_serve, doctor_checks.diagnose_serve),
-    "seal": make_doctor_check(
-        "key that encrypts compaction items", probe_encryption_key, doctor_checks.diagnose_encryption_key
-    ),
-    "network": make_doctor_check(
-        "connection to the servers of the providers", probe_network, doctor_checks.diagnose_network
-    ),
+    "convo": DoctorCheck("versions of convo and Python", check_versions),
+    "settings": DoctorCheck("settings files and variables", check_settings),
+    "folders": DoctorCheck("folders that convo writes", check_folders),
+    "terminal": DoctorCheck("capabilities of the terminal", check_terminal),
+    "extras": DoctorCheck("optional packages", check_extras),
+    "store": DoctorCheck("database of conversations", check_store),
+    "keys": DoctorCheck("keys of the providers", check_keys),
+    "model": DoctorCheck("default model", check_model),
+    "local": DoctorCheck("built-in model", check_local_model),
+    "ollama": DoctorCheck("Ollama server, if it is used", check_ollama),
+    "serve": DoctorCheck("address and keys of convo serve", check_serve),
+    "seal": DoctorCheck("key that encrypts compaction items", check_encryption_key),
+    "network": DoctorCheck("connection to the servers of the providers", check_network),
 }
 
 OPT_IN_CHECKS = ("network",)

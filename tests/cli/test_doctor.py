@@ -267,6 +267,12 @@ def test_an_active_profile_is_named(convo: Convo, monkeypatch: pytest.MonkeyPatc
     assert run_check(convo, "settings")["found"] == "CONVO_PROFILE: no profile 'wrok'; did you mean 'work'?"
 
 
+def test_a_percentage_in_place_of_a_fraction_is_a_warning(convo: Convo) -> None:
+    write_project_file("compact_at = 60\n")
+    check = run_check(convo, "settings")
+    assert (check["level"], check["next"]) == ("warning", "convo config set compact_at 0.6")
+
+
 # -- convo serve ----------------------------------------------------------------------------------
 
 KEY_LINE = f"alice {sha256(b'key').hexdigest()}\n"
@@ -327,6 +333,16 @@ def test_the_source_of_the_encryption_key_is_reported(convo: Convo, monkeypatch:
 
 
 # -- the terminal and the folders -------------------------------------------------------------------
+
+
+@pytest.mark.needs("terminal")
+def test_a_narrow_terminal_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pexpect
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("COLUMNS")
+    output = pexpect.run(f"{sys.executable} -m convo doctor terminal", env=dict(os.environ), dimensions=(24, 39))
+    assert "the terminal has 39 columns; tables are truncated" in " ".join(output.decode().split())
 
 
 def test_an_encoding_without_the_printed_characters_is_a_warning(launch: Launch) -> None:

