@@ -163,15 +163,6 @@ def _build_link(
     )
 
 
-def is_usage(route: list[Json], figures: str) -> bool:
-    """Return whether the column `usage` of a link fits its route."""
-    try:
-        _decode_usage(route[-1], figures)
-    except InvalidColumn:
-        return False
-    return True
-
-
 def _decode_usage(form: Json, figures: str) -> Json:
     try:
         usage = merge_integers(form, figures)
