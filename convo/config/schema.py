@@ -54,22 +54,24 @@ _NOT_SENT = "not sent: the model's own"
 _EFFORTS = ", ".join(f"`{effort}`" for effort in REASONING_EFFORTS)
 
 _REQUEST_ROWS: dict[str, SettingSchema] = {
-    "temperature": SettingRow(NumberCheck(0, MAX_TEMPERATURE), "Sampling temperature.", "1", _NOT_SENT),
-    "top_p": SettingRow(NumberCheck(0, 1), "Share of the probability to sample from.", "1", _NOT_SENT),
+    "temperature": SettingRow(None, NumberCheck(0, MAX_TEMPERATURE), "Sampling temperature.", "1", _NOT_SENT),
+    "top_p": SettingRow(None, NumberCheck(0, 1), "Share of the probability to sample from.", "1", _NOT_SENT),
     "max_output_tokens": SettingRow(
-        IntegerCheck(1), "Maximum number of output tokens of a response.", "16000", _NOT_SENT
+        None, IntegerCheck(1), "Maximum number of output tokens of a response.", "16000", _NOT_SENT
     ),
     "reasoning_effort": SettingRow(
+        None,
         check_text,
         f"Reasoning effort: {_EFFORTS}. Not sent to a model that is known to have none, such as the built-in one; a"
         " line on stderr says so.",
         "low",
         _NOT_SENT,
     ),
-    "verbosity": SettingRow(check_text, "Length of the text: `low`, `medium` or `high`.", "low", _NOT_SENT),
+    "verbosity": SettingRow(None, check_text, "Length of the text: `low`, `medium` or `high`.", "low", _NOT_SENT),
     PARAM_TABLE: KeyedTable(
         check_parameter_name,
         SettingRow(
+            None,
             check_parameter_value,
             "Any other field of a request. A name with a dot, in quotation marks, is a member of an object.",
             "auto",
@@ -90,30 +92,31 @@ _PROFILE_SCHEMA: dict[str, SettingSchema] = {
 SETTINGS_SCHEMA: dict[str, SettingSchema] = {
     **_PROFILE_SCHEMA,
     "trusted": SettingRow(
+        None,
         check_folders,
         "Folders whose `.convo.toml` files are trusted. Only in your own settings file.",
         '["~/work"]',
         "none",
     ),
     "profile": SettingRow(
-        check_text, "The profile to use without `--profile`.", variable="CONVO_PROFILE", flag="--profile"
+        None, check_text, "The profile to use without `--profile`.", variable="CONVO_PROFILE", flag="--profile"
     ),
     "profiles": KeyedTable(check_profile_name, _PROFILE_SCHEMA),
 }
 
 
-def _iter_rows(key: SettingKey, schema: SettingSchema) -> Iterator[tuple[SettingKey, SettingRow]]:
-    """Yield the rows without free names in their keys; those of a table that is one value have the key of the table."""
-    if isinstance(schema, SettingRow):
-        yield key, schema
-    elif isinstance(schema, AtomicTable):
-        yield from ((key, row) for row in schema.schema.values())
-    elif isinstance(schema, Mapping):
+def _list_rows(key: SettingKey, schema: SettingSchema) -> list[tuple[SettingKey, SettingRow]]:
+    """List the rows without free names in their keys; those of a table that is one value have the key of the table."""
+    rows: list[tuple[SettingKey, SettingRow]] = []
+    if isinstance(schema, AtomicTable):
+        return [(key, row) for row in schema.schema.values()]
+    if isinstance(schema, Mapping):
         for name, inner in schema.items():
-            yield from _iter_rows((*key, name), inner)
+            rows += [((*key, name), inner)] if isinstance(inner, SettingRow) else _list_rows((*key, name), inner)
+    return rows
 
 
-_ROWS = tuple(_iter_rows((), SETTINGS_SCHEMA))
+_ROWS = _list_rows((), SETTINGS_SCHEMA)
 
 DEFAULT_SETTINGS: Mapping[SettingKey, object] = {
     key: row.default for key, row in _ROWS if row.default is not None and not row.default_text

@@ -289,9 +289,9 @@ def parse_context_limits_table(table: Mapping[str, int]) -> ContextLimits:
 CONTEXT_LIMITS_TABLE = AtomicTable(
     {
         "context": SettingRow(
-            IntegerCheck(1), "Tokens of the context window, input and output together.", "128000", "required"
+            None, IntegerCheck(1), "Tokens of the context window, input and output together.", "128000", "required"
         ),
-        "output": SettingRow(IntegerCheck(1), "Output tokens of one response at most.", "16000", "unknown"),
+        "output": SettingRow(None, IntegerCheck(1), "Output tokens of one response at most.", "16000", "unknown"),
     },
     parse_context_limits_table,
     "{ context = 128000, output = 16000 }",
@@ -352,16 +352,19 @@ def parse_price_table(table: Mapping[str, Any]) -> Price:
 
 
 PRICE_ROWS = {
-    "input": SettingRow(check_price, "USD per million input tokens.", "2", "required"),
-    "cached": SettingRow(check_price, "The same for tokens read from the prompt cache.", "0.2", "the input price"),
-    "written": SettingRow(check_price, "The same for tokens written to the cache.", "2.5", "the input price"),
+    "input": SettingRow(None, check_price, "USD per million input tokens.", "2", "required"),
+    "cached": SettingRow(
+        None, check_price, "The same for tokens read from the prompt cache.", "0.2", "the input price"
+    ),
+    "written": SettingRow(None, check_price, "The same for tokens written to the cache.", "2.5", "the input price"),
     "written_1h": SettingRow(
+        None,
         check_price,
         "The same for tokens that Claude writes to the cache for an hour.",
         "4",
         "unknown, and so is the cost of such a call",
     ),
-    "output": SettingRow(check_price, "USD per million output tokens, with reasoning.", "10", "required"),
+    "output": SettingRow(None, check_price, "USD per million output tokens, with reasoning.", "10", "required"),
 }
 
 PRICE_TABLE = AtomicTable(PRICE_ROWS, parse_price_table, "{ input = 0.25, output = 2 }")

@@ -278,6 +278,7 @@ class Settings(NamedTuple):
     aliases: Mapping[str, str] = keyed_table(
         check_alias_name,
         SettingRow(
+            None,
             check_text,
             "The model that this name stands for, in commands and in requests to `convo serve`. The name may be a full"
             ' one, such as `"openai/gpt-6.1-sol"`.',

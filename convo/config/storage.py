@@ -98,12 +98,14 @@ class StorageOption(NamedTuple):
 
 STORAGE_ROWS = {
     "type": SettingRow(
+        None,
         ChoiceCheck(*STORAGE_TYPES),
         "The kind of store. `none` keeps nothing, `memory` until the command ends.",
         "sqlite",
         "required; without the table `sqlite`",
     ),
     "connection_string": SettingRow(
+        None,
         check_text,
         "SQLite: the path of the database, relative to the settings file. PostgreSQL: a URL with `postgresql://`."
         " `$NAME` is replaced by a variable.",
@@ -112,8 +114,12 @@ STORAGE_ROWS = {
         variable="CONVO_STORE",
         flag="--store",
     ),
-    "ttl": SettingRow(parse_duration, "`convo serve` deletes data that was not used for this time.", "30d", "never"),
-    "ttls": SettingRow(parse_durations, "The same for single tenants.", '{ alice = "1w", audit = "never" }', "none"),
+    "ttl": SettingRow(
+        None, parse_duration, "`convo serve` deletes data that was not used for this time.", "30d", "never"
+    ),
+    "ttls": SettingRow(
+        None, parse_durations, "The same for single tenants.", '{ alice = "1w", audit = "never" }', "none"
+    ),
 }
 
 

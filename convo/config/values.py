@@ -11,7 +11,7 @@ from enum import IntEnum
 from pathlib import Path
 from sys import float_info
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 ValueCheck: TypeAlias = Callable[[object], object]
@@ -651,13 +651,13 @@ class SettingRow(NamedTuple):
     variable, flag:  the environment variable and the option that set it, too
     """
 
+    default: object
     check: ValueCheck
     help: str
     example: str | None = None
     default_text: str = ""
     variable: str = ""
     flag: str = ""
-    default: object = None
 
 
 class KeyedTable(NamedTuple):
@@ -682,24 +682,24 @@ class AtomicTable(NamedTuple):
 SettingSchema: TypeAlias = SettingRow | Mapping[str, "SettingSchema"] | KeyedTable | AtomicTable
 
 
-def setting(
-    default: _T,
-    check: ValueCheck,
-    help: str,  # noqa: A002  # the name in every library of this kind
-    example: str | None = None,
-    default_text: str = "",
-    *,
-    variable: str = "",
-    flag: str = "",
-) -> _T:
-    """Declare a setting in place of the default of a field: `port: int = setting(8788, check_port, ...)`."""
-    return cast(_T, SettingRow(check, help, example, default_text, variable, flag, default))
+if TYPE_CHECKING:
 
+    def setting(
+        default: _T,
+        check: ValueCheck,
+        help: str,  # noqa: A002  # the name in every library of this kind
+        example: str | None = None,
+        default_text: str = "",
+        *,
+        variable: str = "",
+        flag: str = "",
+    ) -> _T:
+        """Declare a setting in place of the default of a field: `port: int = setting(8788, check_port, ...)`."""
 
-def keyed_table(check_name: Callable[[str], object], schema: SettingSchema) -> Any:
-    """Declare a table with free names in place of the default of a field, which is an empty mapping."""
-    return KeyedTable(check_name, schema)
-
+    def keyed_table(check_name: Callable[[str], object], schema: SettingSchema) -> Any:
+        """Declare a table with free names in place of the default of a field, which is an empty mapping."""
+else:  # a function would be called 70 times at each start
+    setting, keyed_table = SettingRow, KeyedTable
 
 REQUIRED: Any = None
 """The default of a field that is always given."""
