@@ -202,21 +202,25 @@ async def run_interactive_chat(
 ) -> int:
     """Run the prompt, and print at the end how to continue the conversation."""
     from convo.cli.repl import ReplController
-    from convo.terminal.prompt import PromptOptions, make_prompt_reader
+    from convo.terminal.prompt import PlainReader, PromptOptions, PromptReader, can_draw_prompt
     from convo.terminal.repl import Repl
     from convo.terminal.status_line import StatusLine
 
     assert isinstance(context, ReplController)
     status_line = None if output.quiet else StatusLine()
-    reader = make_prompt_reader(
-        PromptOptions(
-            context.prompt_history_file,
-            context.complete,
-            context.editing_mode,
-            status_line.render if status_line else None,
-            output.waiting_line.refresh_footer,
+    reader: PromptReader = PlainReader()
+    if can_draw_prompt(context.editing_mode):
+        from convo.terminal.line_editor import LineEditor
+
+        reader = LineEditor(
+            PromptOptions(
+                context.prompt_history_file,
+                context.complete,
+                context.editing_mode,
+                status_line.render if status_line else None,
+                output.waiting_line.refresh_footer,
+            )
         )
-    )
     output.waiting_line.footer.render = reader.queue.render
     output.waiting_line.is_enabled &= not reader.has_echo  # a frame would erase typed text
     output.waiting_line.stop_key = "Esc"

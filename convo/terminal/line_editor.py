@@ -3,7 +3,7 @@
 Draws on stderr, so that stdout carries only answers. While an answer streams, Esc cancels it, text and Enter go to the
 queue of messages, and from the first key on that needs the editor all keys go to the next prompt. All prompts of one
 user share a history file.
-Slow to import: load it only for a terminal that can be drawn on (see `prompt.make_prompt_reader`).
+Slow to import: load it only for a terminal that can be drawn on (see `prompt.can_draw_prompt`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Reading messages and completing words at the prompt.
 
-`make_prompt_reader` returns the line editor, or a plain reader for TERM=dumb, for stderr in a file and for the
-setting editing = "plain". Completion covers slash commands, their arguments and file names after "@".
+`can_draw_prompt` chooses between the line editor (`line_editor`) and `PlainReader`, for TERM=dumb, for stderr in a file
+and for the setting editing = "plain". Completion covers slash commands, their arguments and file names after "@".
 """
 
 import asyncio
@@ -203,15 +203,6 @@ PICK_HINT = "convo sessions lists the conversations, and convo chat --from NAME 
 def can_draw_prompt(editing: str) -> bool:
     """Whether prompts can be drawn on stderr, and the setting `editing` allows it."""
     return editing != EDITING_PLAIN and os.environ.get("TERM") not in DUMB_TERMINALS and sys.stderr.isatty()
-
-
-def make_prompt_reader(options: PromptOptions) -> PromptReader:
-    """Make the reader for this terminal."""
-    if not can_draw_prompt(options.editing):
-        return PlainReader()
-    from convo.terminal.line_editor import LineEditor
-
-    return LineEditor(options)
 
 
 class PlainReader:
