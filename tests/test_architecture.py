@@ -26,7 +26,7 @@ LAYERS = (
     ("models", "stores", "agents", "compaction"),
     ("tools", "usage", "strategies"),
     ("history", "config"),
-    ("errors", "runtime", "report"),
+    ("errors", "runtime", "report", "secrets"),
 )
 """From top to bottom. A package may import itself and packages of lower layers."""
 

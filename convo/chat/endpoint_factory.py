@@ -25,7 +25,6 @@ from convo.config.settings import (
     Settings,
     resolve_model,
 )
-from convo.config.values import Secret, read_secret
 from convo.endpoints.base import Endpoint
 from convo.errors import ConvoError, EndpointFault, InvalidSettings, ModelMissing, RequestRefused
 from convo.history.items import Item, Json, StreamEvent
@@ -41,6 +40,7 @@ from convo.models.base import (
 from convo.models.errors import translate_server_key_errors
 from convo.models.factory import find_built_in_weights, make_openai_options, open_model, open_pass_through
 from convo.runtime import Clock, NewId, SystemClock, random_id
+from convo.secrets import Secret, read_secret
 from convo.stores.base import Store
 from convo.usage.model_info import (
     appends_instructions,

@@ -68,17 +68,16 @@ from convo.config.trust import (
 )
 from convo.config.values import (
     Layer,
-    Secret,
     Setting,
     SettingKey,
     SettingSource,
     describe_percent_as_tokens,
     find_closest_word,
     format_setting_key,
-    read_secret,
     suggest_fraction_command,
 )
 from convo.errors import InvalidSettings, InvalidUsage, NotFound, StoreFault, Unreadable
+from convo.secrets import Secret, read_secret
 from convo.terminal.settings_views import (
     KeyLocation,
     build_setting_reports,

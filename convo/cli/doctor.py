@@ -39,13 +39,11 @@ from convo.config.values import (
     describe_percent_as_tokens,
     find_closest_word,
     format_setting_key,
-    is_variable_name,
-    read_secret,
-    redact_secrets,
     suggest_fraction_command,
 )
 from convo.errors import ConvoError, EndpointFault, InvalidSettings, InvalidUsage, ModelMissing, StoreUnavailable
 from convo.runtime import SystemClock, random_id
+from convo.secrets import is_variable_name, read_secret, redact_secrets
 from convo.stores.base import FileHealth, ServerHealth, StoreHealth
 from convo.terminal.list_views import format_bytes
 from convo.terminal.report_views import (

@@ -14,10 +14,11 @@ from convo import __version__
 from convo.cli.lint_target import load_lint_target
 from convo.cli.output import CommandFailure, print_failure, print_json, print_line, to_failure
 from convo.cli.resolve import LookupOptions
-from convo.config.values import find_closest_word, redact_secrets
+from convo.config.values import find_closest_word
 from convo.errors import ConvoError, NotFound
 from convo.lint.report import LintReport, build_sarif
 from convo.lint.rules import LINT_RULE_BY_CODE, LINT_RULES
+from convo.secrets import redact_secrets
 from convo.terminal.report_views import render_lint_report
 from convo.terminal.terminal import detect_display, escape_control_chars
 

@@ -20,9 +20,9 @@ from typer import Abort, TyperException
 
 import convo
 from convo.cli.progress import hide_progress
-from convo.config.values import MAX_SECRET_CHARS, redact_secrets
 from convo.errors import ConvoError
 from convo.report import OMITTED, to_json
+from convo.secrets import MAX_SECRET_CHARS, redact_secrets
 from convo.terminal.terminal import detect_display, escape_control_chars, wrap_sentence
 
 

@@ -19,10 +19,10 @@ from convo.cli.deps import get_store_url
 from convo.cli.output import print_debug_traceback, print_line, print_notice, to_failure
 from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import ServeSettings, Settings, make_model_name_expander
-from convo.config.values import redact_secrets
 from convo.errors import DamagedRow, InvalidUsage, StoreFault, StoreFull
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS
 from convo.runtime import SystemClock, collect_garbage_often, random_id
+from convo.secrets import redact_secrets
 from convo.stores.factory import open_store
 from convo.terminal.terminal import escape_control_chars
 

@@ -4,14 +4,14 @@ Typer exports only the base of its errors. The others are told apart by their at
 `possibilities`, an invalid value has `param`, and a missing parameter has `param_type`, too.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
 
-from convo.config.values import MAX_SECRET_CHARS, find_closest_word, is_secret
+from convo.config.values import find_closest_word
 from convo.errors import InvalidUsage
+from convo.secrets import MAX_SECRET_CHARS, is_secret
 
 MAX_SHOWN_CHARS = 60
 """Characters of an argument that a message repeats."""
@@ -21,9 +21,6 @@ MAX_SHOWN_ARGUMENTS = 5
 
 MIN_SIMILARITY = 0.65
 """Part of equal characters: `tpa` is similar to `tap`, but `hello` is not similar to `allow`."""
-
-PLAIN_KEY = r"(?a)\b(?=\w*\d)(?=\w*[A-Za-z])\w{20,}"
-"""A word that may be a key without the prefix of its issuer."""
 
 WORDS_BY_NAME: Mapping[str, str] = {
     "approvals approve": "accept allow approve",
@@ -162,7 +159,6 @@ def _format_similar(name: str | None) -> str:
 
 def _show(argument: str) -> str:
     """Return the first characters of an argument, or stars if it may be a secret."""
-    searched = argument[:MAX_SECRET_CHARS]
-    if is_secret(searched) or re.search(PLAIN_KEY, searched):
+    if is_secret(argument[:MAX_SECRET_CHARS]):
         return "***"
     return argument if len(argument) <= MAX_SHOWN_CHARS else f"{argument[:MAX_SHOWN_CHARS]}…"

@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import NamedTuple
 
 from convo.config.sections import Provider
-from convo.config.values import Secret, read_secret
 from convo.errors import InvalidSettings
+from convo.secrets import Secret, read_secret
 
 KEYRING_SERVICE = "convo"
 """The service name of convo's keys in a keyring."""

@@ -75,10 +75,10 @@ from convo.config.values import (
     check_folders,
     find_closest_word,
     format_setting_key,
-    read_secret,
 )
 from convo.errors import InvalidSettings, WrongOwner
 from convo.runtime import send_notice
+from convo.secrets import read_secret
 
 
 class RecordedEndpoint(NamedTuple):

@@ -15,7 +15,6 @@ from urllib.parse import SplitResult, quote, urlsplit
 from convo.config.values import (
     ChoiceCheck,
     InvalidValue,
-    Secret,
     SettingRow,
     check_text,
     expand_variables,
@@ -23,6 +22,7 @@ from convo.config.values import (
     parse_duration,
     parse_durations,
 )
+from convo.secrets import Secret
 
 StorageType = Literal["none", "memory", "sqlite", "postgres"]
 STORAGE_TYPES: tuple[StorageType, ...] = get_args(StorageType)

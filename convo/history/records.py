@@ -6,14 +6,14 @@ Secrets of hosted tools (headers, tokens, URLs) are stripped from parameters bef
 """
 
 import json
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NamedTuple, NotRequired, TypedDict, get_args
-from urllib.parse import urlsplit, urlunsplit
 
 from convo.history.items import Item, Json
 from convo.history.tree import Key
+from convo.secrets import strip_secret_fields
 
 
 class Strategy(StrEnum):
@@ -194,16 +194,6 @@ def pick_reported_fields(response: Mapping[str, Json]) -> dict[str, Json]:
     }
 
 
-SECRET_FIELDS = frozenset(
-    {"authorization", "authorization_token", "headers", "extra_headers", "api_key", "access_token", "password"}
-    | {"domain_secrets"}
-)
-"""Fields of a tool or of a request that must not be in a store, a log or a response."""
-
-MCP_SERVERS_FIELD = "mcp_servers"
-"""The field of Anthropic's requests with servers of tools, whose URLs are in `url`."""
-
-
 IGNORED_PARAMETER = "ignored"
 """The member of a link's parameters with the names of the fields that were not sent to its model."""
 
@@ -322,36 +312,6 @@ CLIENT_TOOL_TYPES = ("function", "custom", "namespace", "tool_search")
 def _strip_tool(tool: Json) -> Json:
     is_client_tool = isinstance(tool, Mapping) and tool.get("type") in CLIENT_TOOL_TYPES
     return tool if is_client_tool else strip_secret_fields(tool)
-
-
-def strip_secret_fields(value: Json, schemas: Container[str] = (), url_field: str = "server_url") -> Json:
-    """Return `value` without credentials, at any depth.
-
-    schemas:    fields that stay as they are: JSON schemas, whose properties may have any name
-    url_field:  the field with the URL of a tool's server
-    """
-    if isinstance(value, list):
-        return [strip_secret_fields(member, schemas, url_field) for member in value]
-    if not isinstance(value, Mapping):
-        return value
-    return {
-        name: member
-        if name in schemas
-        else strip_server_url(member)
-        if name == url_field
-        else strip_secret_fields(member, schemas, "url" if name == MCP_SERVERS_FIELD else "server_url")
-        for name, member in value.items()
-        if name not in SECRET_FIELDS
-    }
-
-
-def strip_server_url(url: Json) -> Json:
-    """Return the URL of a tool's server as the real API shows it: its path or query may contain a credential."""
-    try:
-        parts = urlsplit(url if isinstance(url, str) else "")
-    except ValueError:
-        return None
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "", "", "")) or None
 
 
 COMPACTION_CONTEXT_MANAGEMENT: Sequence[Json] = [{"type": "compaction"}]

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from convo.history.items import BODY_PART_TYPE, REQUEST_BODY_TYPE, Item, Json, is_item
-from convo.history.records import CLIENT_TOOL_TYPES, SECRET_FIELDS, strip_item_secrets, strip_secret_fields
+from convo.history.records import CLIENT_TOOL_TYPES, strip_item_secrets
+from convo.secrets import SECRET_FIELDS, strip_secret_fields
 
 
 class SentBody(NamedTuple):

@@ -17,17 +17,11 @@ from ipaddress import ip_address
 from typing import Annotated, Any, NamedTuple, Protocol
 from urllib.parse import unquote
 
-from convo.config.values import (
-    API_KEY_PATTERN,
-    PRIVATE_KEY_PATTERN,
-    SECRET_LABEL_PATTERN,
-    WEB_TOKEN_PATTERN,
-    is_secret_name,
-)
 from convo.errors import InputFault
 from convo.history.items import Json
 from convo.inspect.serialize import ConversationDocument, document_from_json, document_to_json
 from convo.report import HIDDEN, Count, Wire
+from convo.secrets import API_KEY_PATTERN, PRIVATE_KEY_PATTERN, SECRET_LABEL_PATTERN, WEB_TOKEN_PATTERN, is_secret_name
 
 PLACEHOLDER_PREFIX = "[redacted-"
 """The prefix of every placeholder; a placeholder is not searched again."""
@@ -91,7 +85,7 @@ def is_machine_address(text: str) -> bool:
     return not (address.is_loopback or address.is_unspecified)
 
 
-SECRET_RULES: tuple[SecretRule, ...] = (
+CREDENTIAL_RULES = (
     SecretRule("private-key", re.compile(PRIVATE_KEY_PATTERN)),
     SecretRule("api-key", re.compile(rf"(?<![A-Za-z0-9_-])(?:{API_KEY_PATTERN})")),
     SecretRule("token", re.compile(rf"(?<![A-Za-z0-9_-])(?:{WEB_TOKEN_PATTERN})")),
@@ -119,6 +113,11 @@ SECRET_RULES: tuple[SecretRule, ...] = (
             r"(?P<secret>(?!\[redacted-|bearer\b|basic\b)[^\s\"'\\`,;<>]{6,})"
         ),
     ),
+)
+"""The kinds of secrets that give access."""
+
+SECRET_RULES = (
+    *CREDENTIAL_RULES,
     SecretRule("email", re.compile(r"(?<![\w.+-])[\w.!#$%&*+/=?^{|}~-]{1,64}@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}")),
     SecretRule("iban", re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?\b"), is_iban_valid),
     SecretRule("card", re.compile(r"(?<![\w.])[3-6](?:[ -]?\d){12,18}(?![\w])"), is_luhn_valid),

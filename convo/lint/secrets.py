@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from convo.config.values import is_secret_name
 from convo.history.items import Json
-from convo.inspect.redaction import PLACEHOLDER_PREFIX, SECRET_RULES
+from convo.inspect.redaction import CREDENTIAL_RULES, PLACEHOLDER_PREFIX
 from convo.lint.model import LintIssue, LintView, RepairChange
+from convo.secrets import is_secret_name
 
 SECRET_IN_STATE = "secret-in-state"  # noqa: S105  a rule's code
 
@@ -22,7 +22,7 @@ SECRET_KIND_NAMES = {
     "token": "a token",
     "password": "a password",
 }
-"""The kinds of secrets that give access; addresses and card numbers are not searched for here."""
+"""The kinds of `CREDENTIAL_RULES`; addresses and card numbers are not searched for here."""
 
 OPAQUE_FIELDS = frozenset({"encrypted_content"})
 """Fields whose value only its issuer can read."""
@@ -77,12 +77,7 @@ def _path_step(field: str) -> str:
 def _kind_by_field_name(name: str, value: str) -> str:
     """Return the description of a value whose field has the name of a secret; "" for none."""
     text = value.strip()
-    is_secret = (
-        is_secret_name(name)
-        and text
-        and PLACEHOLDER_PREFIX not in text
-        and _kind_of_text(value) not in SECRET_KIND_NAMES.values()
-    )
+    is_secret = is_secret_name(name) and text and PLACEHOLDER_PREFIX not in text and not _kind_of_text(value)
     return f"a secret, by the name of its field ({name})" if is_secret else ""
 
 
@@ -94,14 +89,7 @@ def _kind_of_text(value: str) -> str:
 
 
 def _match_secret_kind(value: str) -> str:
-    return next(
-        (
-            SECRET_KIND_NAMES[rule.kind]
-            for rule in SECRET_RULES
-            if rule.kind in SECRET_KIND_NAMES and rule.has_match(value)
-        ),
-        "",
-    )
+    return next((SECRET_KIND_NAMES[rule.kind] for rule in CREDENTIAL_RULES if rule.has_match(value)), "")
 
 
 _match_secret_kind_cached = lru_cache(maxsize=4096)(_match_secret_kind)

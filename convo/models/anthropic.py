@@ -14,7 +14,6 @@ from typing import Literal, TypeAlias
 
 from convo.config.sections import HostedTools, PrefixMismatchBehavior
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
-from convo.config.values import Secret
 from convo.errors import EndpointFault, InputFault, StreamBroken, Unsupported
 from convo.history.items import Json, StreamEvent, item_type
 from convo.history.records import UPSTREAM_ID
@@ -56,6 +55,7 @@ from convo.models.readers.messages import Block, MessagesReader
 from convo.models.stream import ResponseEventWriter, is_token_count
 from convo.models.tool_mapping import map_request
 from convo.runtime import NewId
+from convo.secrets import Secret
 from convo.usage.model_info import find_model_window
 
 

@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 
 from convo.config.sections import PROVIDER_EXTRA_FIELDS, CustomTools, HostedTools
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
-from convo.config.values import Secret
 from convo.errors import InputFault, StreamBroken, Unsupported
 from convo.history.items import Item, Json, StreamEvent
 from convo.history.records import SERVICE_TIER
@@ -55,6 +54,7 @@ from convo.models.readers.chat import ChatReader
 from convo.models.stream import ResponseEventWriter
 from convo.models.tool_mapping import MappedRequest, map_request
 from convo.runtime import NewId
+from convo.secrets import Secret
 
 
 class ChatModel(Model):

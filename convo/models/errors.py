@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
-from convo.config.values import Secret
 from convo.errors import (
     NO_CONNECTION,
     ConvoError,
@@ -32,6 +31,7 @@ from convo.errors import (
     WindowExceeded,
 )
 from convo.history.items import Json, StreamEvent
+from convo.secrets import Secret, mask_key_remains
 from convo.usage.model_info import find_shutdown
 
 _MAX_MESSAGE_CHARS = 600
@@ -43,7 +43,6 @@ _MAX_SCANNED_CHARS = 2_000
 _MAX_ERROR_DEPTH = 10
 """Nested objects in which an error object is searched."""
 
-_KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|xai|key)-[\w*.-]{6,}|\bBearer\s+\S+|(?<!\S)\S*\*{3,}\S*")
 _NAME_FIELDS = ("code", "type", "param")
 """Fields of an error object that hold names, not sentences. Keys are removed from them too."""
 
@@ -107,7 +106,7 @@ class ErrorContext(NamedTuple):
         if self.key is not None:
             message = message.replace(self.key.reveal(), "***")
         message = message[:_MAX_SCANNED_CHARS]
-        return " ".join(_KEY_LIKE.sub("***", message).split())[:_MAX_MESSAGE_CHARS].rstrip(". ")
+        return " ".join(mask_key_remains(message).split())[:_MAX_MESSAGE_CHARS].rstrip(". ")
 
     def clean_error_fields(self, error: Mapping[str, Json]) -> dict[str, Any]:
         """Return the error object with keys masked in its name fields."""

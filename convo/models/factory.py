@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from convo.config.sections import HostedTools, Provider, is_keyless
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
-from convo.config.values import Secret
 from convo.errors import InvalidSettings, KeyRefused
 from convo.models.base import Model
 from convo.runtime import Clock, NewId
+from convo.secrets import Secret
 
 if TYPE_CHECKING:
     from convo.models.http import OpenAIClientOptions

@@ -41,13 +41,13 @@ from convo import __version__
 from convo.config.request_settings import get_request_field
 from convo.config.sections import is_openai_server
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
-from convo.config.values import Secret
 from convo.errors import EndpointFault, InvalidSettings, KeyRefused, LimitReached, StreamBroken, Unsupported
 from convo.history.canonical import STRICT_JSON_DECODER
 from convo.history.items import Json
 from convo.history.records import Scope
 from convo.history.tree import JoinedList, derive
 from convo.models.errors import ErrorContext, fault_from_status, map_provider_errors
+from convo.secrets import Secret
 from convo.usage.model_info import REFUSED_FIELDS, describe_refused_field
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING
 
 from convo.config.sections import HostedTools
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
-from convo.config.values import Secret
 from convo.errors import (
     REPEAT_HINT,
     ModelFault,
@@ -46,6 +45,7 @@ from convo.models.http import HttpxTransport, import_packages, limit_response_bo
 from convo.models.tool_mapping import map_request
 from convo.models.weights import BUILT_IN_WEIGHTS, locate_weights, verify_weights_once
 from convo.runtime import NewId, make_temporary_folder
+from convo.secrets import Secret
 from convo.usage.model_info import ENGINE_RESERVED_TOKENS
 
 if TYPE_CHECKING:

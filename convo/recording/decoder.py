@@ -20,15 +20,16 @@ from typing import Any, NamedTuple
 from convo.history.accumulator import SERVER_TERMINAL_EVENTS, ResponseAccumulator
 from convo.history.canonical import STRICT_JSON_DECODER, count_value_signs, has_too_many_values, is_utf8_encodable
 from convo.history.items import ENCRYPTED_FIELD, Item, Json, is_item, is_valid_id, user_message
-from convo.history.records import LINK_STATUSES, LinkStatus, strip_secret_fields, strip_tool_secrets
+from convo.history.records import LINK_STATUSES, LinkStatus, strip_tool_secrets
 from convo.history.request_body import split_request_body, strip_body_secrets
-from convo.inspect.redaction import SECRET_RULES, Redactor
+from convo.inspect.redaction import CREDENTIAL_RULES, Redactor
 from convo.models.errors import find_error
 from convo.models.readers.chat import ChatReader, read_parts, read_reasoning
 from convo.models.readers.messages import MessagesReader
 from convo.models.readers.responses import ResponsesReader
 from convo.models.stream import Ending
 from convo.recording.exchange import ExchangeRequest, ExchangeResponse, Protocol
+from convo.secrets import strip_secret_fields
 
 MAX_ITEMS = 20_000
 """Items of one request or response; a longer one is recorded without items."""
@@ -247,14 +248,11 @@ def _without(fields: Mapping[str, Json], *names: str) -> dict[str, Json]:
     return {name: value for name, value in fields.items() if name not in names and value is not None}
 
 
-_CREDENTIAL_RULES = tuple(rule for rule in SECRET_RULES if rule.kind in ("private-key", "api-key", "token", "password"))
-
-
 def _make_error(body: Json, default_message: str) -> dict[str, str]:
     """Return the code and the message of a body or event with an error; servers quote refused keys in it."""
     error = find_error(body)
     code = error["code"] if isinstance(error.get("code"), str) else error.get("type")
-    redactor = Redactor(_CREDENTIAL_RULES)
+    redactor = Redactor(CREDENTIAL_RULES)
     return {
         "code": redactor.redact_text(_as_text(code)[:MAX_NAME_CHARS]) or "upstream_error",
         "message": redactor.redact_text(_as_text(error["message"]) or default_message),

@@ -16,10 +16,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from convo.compaction.window import CompactionContent, decode_compaction, encode_compaction
-from convo.config.values import Secret
 from convo.errors import InputFault
 from convo.history.items import Item
 from convo.responses_api import errors
+from convo.secrets import Secret
 from convo.stores.base import Store
 
 if TYPE_CHECKING:

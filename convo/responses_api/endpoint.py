@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing, suppress
 from itertools import count
 
-from convo.config.values import Secret
 from convo.endpoints.base import IsSteered, ItemPage, SortOrder
 from convo.errors import ConvoError, DamagedRow, StoreFault
 from convo.history.items import Item, Json, Response, StreamEvent
@@ -42,6 +41,7 @@ from convo.responses_api.truncation import WindowLookup
 from convo.responses_api.turn import ResponseTurn
 from convo.responses_api.validation import ResponseRequest, referenced_id
 from convo.runtime import Clock, NewId
+from convo.secrets import Secret
 from convo.stores.base import Store
 from convo.usage.counting import count_tokens
 from convo.usage.model_info import find_model_window

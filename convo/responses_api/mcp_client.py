@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from convo.config.trust import escape_unprintable
-from convo.config.values import Secret
 from convo.errors import ConvoError, EndpointFault, RequestRefused
 from convo.history.items import Json
 from convo.responses_api import mcp_process
 from convo.responses_api.remote_files import RemoteFiles
 from convo.runtime import shielded
+from convo.secrets import Secret
 
 if TYPE_CHECKING:
     import httpx2

@@ -19,24 +19,16 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from convo.config.settings import ServeSettings
-from convo.config.values import Secret, redact_secrets
 from convo.errors import ConvoError, InvalidSettings, Unreachable
 from convo.models.http import find_proxy
 from convo.recording.exchange import Protocol
 from convo.runtime import Clock, NewId
+from convo.secrets import Secret, recordable_headers, recordable_url, redact_secrets
 from convo.server import errors
 from convo.server.auth import check_local_caller
 from convo.server.http import CLIENT_CLOSED_STATUS, ClientDisconnected, Header, HttpExchange
 from convo.server.rate_limits import BodyBudget
-from convo.server.relay_recording import (
-    CREDENTIAL_HEADERS,
-    ExchangeCopy,
-    ExchangeHead,
-    RelayRecording,
-    WebSocketCopies,
-    recordable_headers,
-    recordable_url,
-)
+from convo.server.relay_recording import CREDENTIAL_HEADERS, ExchangeCopy, ExchangeHead, RelayRecording, WebSocketCopies
 from convo.server.server import (
     SHUTDOWN_NOTICE_S,
     GatewayServer,

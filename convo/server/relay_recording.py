@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from convo.history.accumulator import TERMINAL_EVENTS
 from convo.models.http import DamagedBody, Decompressor
@@ -18,6 +17,7 @@ from convo.recording.decoder import StreamedText
 from convo.recording.exchange import ExchangeRequest, ExchangeResponse, Recorder
 from convo.recording.exchange_queue import MAX_WAITING, QueuedExchange, RecordingQueue
 from convo.runtime import Clock, NewId
+from convo.secrets import recordable_headers
 from convo.server.http import Header, InvalidJson, parse_strict_json
 
 MAX_COPIED_BYTES = 128 * 1024 * 1024
@@ -36,48 +36,8 @@ MAX_EVENT_DEPTH = 200
 """Nested objects and arrays in a WebSocket message that is parsed."""
 
 
-# -- secrets --------------------------------------------------------------------------------------
-
 CREDENTIAL_HEADERS = frozenset({"authorization", "x-api-key", "api-key"})
 """The headers in which clients of OpenAI, Anthropic and Azure send a key."""
-
-SECRET_HEADER_NAME = re.compile(
-    r"auth|cookie|secret|passw|credential|signature|(?:api|access|session|subscription|security|goog|csrf)[-_]?(?:key|token)"
-    r"|(?:^|[-_])(?:key|token|jwt)$|^sec-websocket-"
-)
-"""Names of headers that are not recorded; browsers send keys in Sec-WebSocket-Protocol."""
-
-SECRET_QUERY_NAME = re.compile(r"(?i)key|token|secret|passw|auth|credential|sig(?:nature)?$|jwt|code$")
-"""Names of query parameters that are not recorded."""
-
-MIN_SECRET_CHARS = 8
-"""Characters from which a value that was sent as a credential is removed from other headers and the query, too."""
-
-
-def recordable_headers(headers: Iterable[Header]) -> dict[str, str]:
-    """Return the headers without credentials and cookies, as text; repeated ones are joined with a comma."""
-    texts = [(name.decode("latin-1").lower(), value.decode("utf-8", "replace")) for name, value in headers]
-    secrets = [
-        part
-        for name, value in texts
-        if SECRET_HEADER_NAME.search(name)
-        for part in value.split()
-        if len(part) >= MIN_SECRET_CHARS
-    ]
-    kept: dict[str, str] = {}
-    for name, value in texts:
-        if not SECRET_HEADER_NAME.search(name) and not any(secret in value for secret in secrets):
-            kept[name] = f"{kept[name]}, {value}" if name in kept else value
-    return kept
-
-
-def recordable_url(url: str) -> str:
-    """Return `url` without user, password, fragment and secret parameters."""
-    parts = urlsplit(url)
-    parameters = parse_qsl(parts.query, keep_blank_values=True)
-    query = urlencode([(name, value) for name, value in parameters if not SECRET_QUERY_NAME.search(name)])
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, query, ""))
-
 
 # -- copies of bodies -----------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 from convo.chat.conversation import Chat
 from convo.chat.history_nav import UndoStack
 from convo.config.sections import Price
-from convo.config.values import redact_secrets
 from convo.errors import ConvoError, Interrupted
 from convo.history.items import (
     Item,
@@ -31,6 +30,7 @@ from convo.history.items import (
 )
 from convo.history.records import Link
 from convo.runtime import collect_garbage_often
+from convo.secrets import redact_secrets
 from convo.terminal.answer import AnswerPrinter, AnswerRenderer, FormatReasoning, consume_interruptibly
 from convo.terminal.message_queue import EMPTY_MESSAGE, TypedMessage
 from convo.terminal.prompt import PROMPT, PromptReader

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from convo.cli.tap import NoticeBuffer, TapTarget, add_client_arguments, build_client_variables, run_command
-from convo.config.values import Secret
+from convo.secrets import Secret
 from convo.server.relay import Upstream
 from tests.asgi_server import listen_on_free_port, serve_in_thread
 from tests.bench.upstream import TEXT, serve

@@ -24,7 +24,6 @@ from convo.chat.conversation import Chat
 from convo.chat.open import find_selected_session, open_chat
 from convo.chat.session_record import ChatDeps
 from convo.chat.turn import RequestOptions
-from convo.config.values import Secret
 from convo.endpoints.remote import RemoteEndpoint
 from convo.history.items import user_message
 from convo.history.records import Strategy
@@ -37,6 +36,7 @@ from convo.runstate.reader import parse_run_state
 from convo.runstate.run_state import RunState as State
 from convo.runstate.writer import serialize_run_state
 from convo.runtime import SystemClock, random_id
+from convo.secrets import Secret
 from convo.stores.base import Store
 from convo.stores.factory import open_store
 from convo.strategies.selection import select_owner

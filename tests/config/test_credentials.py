@@ -16,8 +16,8 @@ from convo.config.credentials import (
     write_keyring,
 )
 from convo.config.settings import BUILT_IN_MODEL
-from convo.config.values import Secret
 from convo.errors import InvalidSettings
+from convo.secrets import Secret
 from tests.config.keyrings import MemoryKeyring, memory_keyring, no_keyring
 from tests.config.settings_inputs import USER, make_settings
 

@@ -4,7 +4,8 @@ import pytest
 
 from convo.config.credentials import load_provider_key, load_provider_token
 from convo.config.sections import EndpointKind, Provider, ProviderApi, StateOwner, parse_ollama_host
-from convo.config.values import InvalidValue, Secret
+from convo.config.values import InvalidValue
+from convo.secrets import Secret
 from tests.config.settings_inputs import make_settings
 
 

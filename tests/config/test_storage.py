@@ -7,8 +7,8 @@ import pytest
 
 from convo.config.loader import SettingFlags
 from convo.config.storage import Storage, parse_storage_option, redact_postgres_url, strip_postgres_passwords
-from convo.config.values import Secret
 from convo.errors import InvalidSettings
+from convo.secrets import Secret
 from tests.command_runner import Convo
 from tests.config.settings_inputs import HOME, PATHS, WORK, make_settings
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from convo.config.values import Secret
 from convo.endpoints.base import Endpoint
 from convo.endpoints.remote import RemoteEndpoint
 from convo.models.http import OpenAIClientOptions
 from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import SystemClock, random_id
+from convo.secrets import Secret
 from convo.stores.base import Store
 from convo.stores.factory import open_store
 from tests.endpoints.endpoint_calls import EndpointPair

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from convo.config.values import Secret
 from convo.models.anthropic import AnthropicModel
 from convo.models.base import Model
 from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import SystemClock, random_id
+from convo.secrets import Secret
 from convo.stores.base import Store
 from tests.models.chat_server import run_chat_server
 from tests.models.messages_events import message_events, text, thinking, tool

@@ -5,10 +5,10 @@ import sys
 import pytest
 
 from convo.compaction.window import CompactionContent
-from convo.config.values import Secret
 from convo.errors import RequestRefused
 from convo.history.items import Item
 from convo.responses_api.encryption import ENCRYPTED_PREFIX, CompactionCipher
+from convo.secrets import Secret
 from convo.stores.base import Store
 from convo.stores.memory import MemoryStore
 from tests.compaction.history_strategies import message

@@ -19,7 +19,6 @@ from typing_extensions import get_type_hints
 from typing_extensions import is_typeddict as is_extension_typeddict
 
 from convo.config.sections import HostedTools
-from convo.config.values import Secret
 from convo.errors import ConvoError
 from convo.history.items import OUTPUT_BY_CLIENT_CALL, Json, item_type
 from convo.models.anthropic import AnthropicModel
@@ -30,6 +29,7 @@ from convo.models.request_fields import MODEL_FIELDS
 from convo.models.responses import ResponsesModel
 from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import SystemClock, random_id
+from convo.secrets import Secret
 from convo.stores.memory import MemoryStore
 from tests.models import messages_events
 from tests.models.chat_server import ChatServer, delta, finish, run_chat_server

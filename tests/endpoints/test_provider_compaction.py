@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from convo.config.values import Secret
 from convo.models.base import Model
 from convo.models.http import OpenAIClientOptions
 from convo.models.responses import ResponsesModel
 from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import SystemClock, random_id
+from convo.secrets import Secret
 from convo.stores.base import Store
 from tests.endpoints.endpoint_calls import ask, refusal, user_item
 from tests.models.chat_server import ChatServer, run_chat_server

@@ -7,11 +7,11 @@ from threading import Thread
 
 import pytest
 
-from convo.config.values import Secret
 from convo.endpoints.remote import RemoteEndpoint
 from convo.errors import EndpointFault
 from convo.history.items import user_message
 from convo.models.http import OpenAIClientOptions
+from convo.secrets import Secret
 
 
 @contextmanager

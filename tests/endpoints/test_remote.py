@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from convo.config.values import Secret
 from convo.endpoints.remote import RemoteEndpoint
 from convo.errors import (
     ConvoError,
@@ -23,6 +22,7 @@ from convo.errors import (
 from convo.history.items import StreamEvent
 from convo.history.records import Scope
 from convo.models.http import OpenAIClientOptions
+from convo.secrets import Secret
 from tests.endpoints.conftest import remote_at
 from tests.endpoints.endpoint_calls import MODEL, ask, error_fields, events, refusal, texts, user_item
 from tests.loopback_server import (

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from convo.config.values import Secret
 from convo.endpoints.remote import RemoteEndpoint
 from convo.history.items import Item, user_message
 from convo.models.base import make_issuer_tag, tag_encrypted_content
 from convo.models.http import OpenAIClientOptions
+from convo.secrets import Secret
 from tests.loopback_server import KEY, LoopbackServer
 
 REASONING: Item = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}

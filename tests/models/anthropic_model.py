@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from convo.config.values import Secret
 from convo.history.items import user_message
 from convo.models.anthropic import AnthropicModel
 from convo.models.base import make_issuer_tag
+from convo.secrets import Secret
 from tests.clock import counting_ids
 from tests.models.chat_server import ChatServer
 from tests.models.model_calls import make_request

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from convo.config.values import Secret
 from convo.errors import KeyRefused, RequestRefused, StreamBroken, TryLater, Unreachable, Unsupported
 from convo.history.items import StreamEvent, user_message
 from convo.models.anthropic import AnthropicModel
+from convo.secrets import Secret
 from tests.clock import counting_ids
 from tests.models.anthropic_model import HI, KEY, OPUS, model
 from tests.models.chat_server import ChatServer

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
-from convo.config.values import Secret
 from convo.endpoints.remote import RemoteEndpoint
 from convo.errors import ConvoError, EndpointFault, LimitReached, RequestRefused, StreamBroken, TryLater
 from convo.history.items import user_message
@@ -21,6 +20,7 @@ from convo.models.chat_completions import ChatModel
 from convo.models.errors import ErrorContext, fault_from_status
 from convo.models.http import MAX_ERROR_BYTES, OpenAIClientOptions
 from convo.models.responses import ResponsesModel
+from convo.secrets import Secret
 from tests.clock import counting_ids
 from tests.hostile_server import (
     JSON,

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from convo.config.values import Secret
 from convo.history.items import Item, user_message
 from convo.models.anthropic import AnthropicModel
 from convo.models.chat_completions import ChatModel
 from convo.models.http import OpenAIClientOptions
 from convo.models.responses import ResponsesModel
+from convo.secrets import Secret
 from tests.clock import counting_ids
 from tests.models.chat_server import ChatServer, delta, finish
 from tests.models.chat_server import tool as chat_tool

@@ -10,7 +10,6 @@ import pytest
 
 from convo.config.sections import CustomTools
 from convo.config.settings import ResponseLimits
-from convo.config.values import Secret
 from convo.errors import (
     NO_CONNECTION,
     EndpointFault,
@@ -26,6 +25,7 @@ from convo.history.items import Json, StreamEvent, user_message
 from convo.models.base import make_issuer_tag
 from convo.models.chat_completions import ChatModel
 from convo.models.stream import make_usage
+from convo.secrets import Secret
 from tests.clock import counting_ids
 from tests.models.chat_server import ChatServer, delta, finish, tool, usage_fields
 from tests.models.model_calls import collect_events, deltas, final_response, make_request, output_text, read_events

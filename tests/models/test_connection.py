@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS
-from convo.config.values import Secret
 from convo.errors import InvalidSettings, KeyRefused, StreamBroken, Unreachable
 from convo.history.items import user_message
 from convo.models.base import ModelRequest
 from convo.models.chat_completions import ChatModel
 from convo.models.http import OpenAIClientOptions, find_proxy, make_openai_sse_client, make_transport
+from convo.secrets import Secret
 from tests.clock import counting_ids
 from tests.models.chat_server import finish, run_chat_server
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from convo.config.values import Secret
 from convo.endpoints.remote import RemoteEndpoint
 from convo.errors import ConvoError, KeyRefused, RequestRefused, StreamBroken, TryLater, Unreachable
 from convo.models.base import ListedModels, ModelLister, check_provider_reachable, fetch_models, parse_models
 from convo.models.chat_completions import ChatModel
 from convo.models.http import OpenAIClientOptions
+from convo.secrets import Secret
 from tests.clock import counting_ids
 from tests.models.chat_server import ChatServer
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from convo.config.sections import Provider
-from convo.config.values import Secret
 from convo.errors import InvalidSettings, KeyRefused
 from convo.models.base import Model
 from convo.models.factory import make_openai_options, open_model
 from convo.models.http import OpenAIClientOptions, build_url_and_headers
 from convo.runtime import SystemClock
+from convo.secrets import Secret
 from tests.clock import counting_ids
 
 URL = "http://127.0.0.1:1/v1"

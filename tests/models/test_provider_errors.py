@@ -12,7 +12,6 @@ import httpx2
 import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
-from convo.config.values import Secret
 from convo.errors import ConvoError, KeyRefused, RequestRefused, StreamBroken, TryLater, Unreachable, WindowExceeded
 from convo.models.errors import (
     ErrorContext,
@@ -23,6 +22,7 @@ from convo.models.errors import (
     to_endpoint_fault,
 )
 from convo.models.http import fault_from_response
+from convo.secrets import Secret
 
 KEY = "sk-abcdefghijklmnop"
 CONTEXT = ErrorContext("deepseek", "https://me:pw@api.deepseek.com/v1?x=1", model="v9", key=Secret(KEY))

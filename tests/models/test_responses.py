@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from convo.config.values import Secret
 from convo.errors import KeyRefused, RequestRefused, StreamBroken, TryLater, Unsupported
 from convo.history.items import Item, StreamEvent, assistant_message, item_text, user_message
 from convo.models.base import make_issuer_tag
@@ -13,6 +12,7 @@ from convo.models.http import OpenAIClientOptions
 from convo.models.readers.responses import ResponsesReader
 from convo.models.responses import ResponsesModel, build_compact_body, build_count_body, translate_event
 from convo.models.stream import make_usage
+from convo.secrets import Secret
 from tests.clock import counting_ids
 from tests.loopback_server import LoopbackServer
 from tests.models.chat_server import ChatServer

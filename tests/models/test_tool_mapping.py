@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from openai.types.responses import ResponseOutputItem
 from pydantic import TypeAdapter
 
-from convo.config.values import Secret
 from convo.errors import InputFault, Unsupported
 from convo.history.items import Json, StreamEvent, user_message
 from convo.models.anthropic import AnthropicModel
@@ -18,6 +17,7 @@ from convo.models.base import Model, ModelRequest
 from convo.models.chat_completions import ChatModel
 from convo.models.stream import ResponseEventWriter
 from convo.models.tool_mapping import ClientTool, CustomInputDecoder, map_request
+from convo.secrets import Secret
 from tests.clock import counting_ids
 from tests.models import chat_server, messages_events
 from tests.models.chat_server import ChatServer

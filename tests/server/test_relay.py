@@ -12,13 +12,13 @@ from typing import Any
 import brotli
 import pytest
 
-from convo.config.values import Secret
 from convo.errors import InvalidSettings, StoreFault
 from convo.recording import exchange_queue
 from convo.recording.exchange import ExchangeRequest, ExchangeResponse
 from convo.recording.exchange_queue import MAX_UNWRITTEN
+from convo.secrets import Secret, recordable_headers, recordable_url
 from convo.server.relay import Upstream
-from convo.server.relay_recording import CopyBudget, decompress_copy, recordable_headers, recordable_url
+from convo.server.relay_recording import CopyBudget, decompress_copy
 from tests.server.relay_peers import (
     SERVE,
     Answer,

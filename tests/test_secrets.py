@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convo.config.values import Secret, is_variable_name, redact_secrets
+from convo.secrets import Secret, is_variable_name, redact_secrets
 
 
 @given(st.text(min_size=5))
