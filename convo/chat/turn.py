@@ -30,10 +30,12 @@ from convo.history.items import (
     Json,
     Response,
     StreamEvent,
+    called_tools,
     is_client_output,
     is_incomplete_item,
     is_user_message,
     item_type,
+    request_title,
 )
 from convo.history.pairing import open_client_calls
 from convo.history.records import (
@@ -784,6 +786,8 @@ class ChatTurn:
             error=self._make_link_error(response),
             is_stored=bool(fields.get("store", True)),
             reported=pick_reported_fields(response),
+            title=request_title(reversed(input_path.items)),
+            tools=called_tools(output_path.items[len(input_path) :]),
         )
 
     def _make_link_error(self, response: Response) -> Mapping[str, Json] | None:

@@ -8,6 +8,7 @@ item again (`to_resendable`): with `store=false` the server does not know them a
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, TypeAlias
 
 Json: TypeAlias = Any
@@ -228,6 +229,31 @@ def conversation_title(items: Iterable[Item], width: int = 60) -> str:
             return _shorten_to_line(text, width)
         first = item if first is None else first
     return "" if first is None else fallback_title(first, width)
+
+
+TITLE_WIDTH = 120
+"""Characters of the title of a request."""
+
+
+def request_title(items: Iterable[Item]) -> str:
+    """Return the title of a request from the items of its input, last first; only as many as needed are read.
+
+    It is the last user message that a person typed, else the last user message, else the last item.
+    """
+    fallback: Item | None = None
+    for item in islice(items, MAX_TITLE_ITEMS):
+        if text := typed_text(item):
+            return _shorten_to_line(text, TITLE_WIDTH)
+        if fallback is None or (is_user_message(item) and not is_user_message(fallback)):
+            fallback = item
+    return "" if fallback is None else fallback_title(fallback, TITLE_WIDTH)
+
+
+def called_tools(output: Iterable[Item]) -> tuple[str, ...]:
+    """Return the names of the tools that a response calls; a call without a name has that of its type: web_search."""
+    calls = (item for item in output if item_type(item).endswith("_call"))
+    names = (item.get("name") or item_type(item).removesuffix("_call") for item in calls)
+    return tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
 
 
 def fallback_title(item: Item, width: int = 60) -> str:

@@ -132,6 +132,9 @@ class Link:
     reported:         fields of the response that only its provider can know; see `REPORTED_FIELDS`
     body_head:        the last node of the request's body as its client sent it, in the form of
                       `convo.history.request_body`; recorded requests only
+    title:            `request_title` of its input, and
+    tools:            `called_tools` of its output: only for the lists of a store, which does not return them. Without a
+                      title the store computes both before it lists requests
     """
 
     id: str
@@ -155,6 +158,8 @@ class Link:
     is_stored: bool = True
     reported: Mapping[str, Json] = field(default_factory=dict)
     body_head: Key | None = None
+    title: str | None = field(default=None, compare=False)
+    tools: Sequence[str] = field(default=(), compare=False)
 
     @property
     def service_tier(self) -> str | None:

@@ -22,7 +22,7 @@ from convo.config.sections import KNOWN_PROVIDERS
 from convo.errors import Conflict, ConvoError, ItemDeleted, NotCanonical, NotFound
 from convo.history.accumulator import ResponseAccumulator
 from convo.history.canonical import Hash, item_hash
-from convo.history.items import Json, StreamEvent, is_user_message
+from convo.history.items import Json, StreamEvent, called_tools, is_user_message, request_title
 from convo.history.records import (
     EMBEDDED_URL,
     RECORDED_SESSION_PREFIX,
@@ -420,6 +420,7 @@ class StoreRecorder:
                 RECORDING_PARAMETER: {**recording, **({"notes": notes} if notes else {})},
             },
             is_stored=decoded.is_stored,
+            title=request_title(reversed(placement.path.items)),
         )
 
     def _name_model(self, model: str, scope: Scope) -> str:
@@ -495,6 +496,7 @@ class StoreRecorder:
             id=link_id,
             head=path.head,
             status=decoded.status,
+            tools=called_tools(output),
             duration_s=response.duration_s,
             first_token_s=response.first_byte_s if output else None,
             usage=decoded.usage,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from convo.endpoints.base import LIMIT_FIELD, STEERED_REASON
 from convo.errors import ConvoError, LimitReached
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS, STREAMED_TEXT_DIFFERS_MESSAGE
-from convo.history.items import Item, Json, Response, StreamEvent, is_client_call
+from convo.history.items import Item, Json, Response, StreamEvent, called_tools, is_client_call
 from convo.history.records import (
     DEFAULT_SERVICE_TIER,
     IGNORED_PARAMETER,
@@ -349,6 +349,7 @@ def finish_turn_link(link: Link, path: Path, result: TurnResult, duration_s: flo
         error=result.error,
         duration_s=duration_s,
         reported=result.reported,
+        tools=called_tools(result.output),
     )
 
 

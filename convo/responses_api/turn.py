@@ -15,7 +15,7 @@ from itertools import count
 from convo.endpoints.base import IsSteered
 from convo.errors import Conflict, ConvoError, LimitReached, NotFound, StoreFault, StreamBroken, StreamCut, TryLater
 from convo.history.accumulator import TERMINAL_EVENTS, ResponseAccumulator, find_event_fault
-from convo.history.items import Item, Json, StreamEvent, is_valid_id, item_type
+from convo.history.items import Item, Json, StreamEvent, is_valid_id, item_type, request_title
 from convo.history.pairing import build_required_input, has_open_hosted_call
 from convo.history.records import (
     EMBEDDED_SCOPE,
@@ -170,6 +170,7 @@ def build_link(turn: PreparedTurn, *, response_id: str, created_at: float, first
         first_token_s=first_token_s,
         parameters=parameters,
         is_stored=request.store,
+        title=request_title(reversed(turn.input_path.items)),
     )
 
 

@@ -16,12 +16,11 @@ from typing import Protocol, Self
 from convo.endpoints.base import LIMIT_FIELD, error_event
 from convo.errors import ConvoError
 from convo.history.accumulator import DELTA_TARGETS, START_EVENTS, STREAMED_TEXT_DIFFERS, TERMINAL_EVENTS
-from convo.history.items import Json, StreamEvent, user_message
+from convo.history.items import Json, StreamEvent, request_title, user_message
 from convo.history.records import IGNORED_PARAMETER
 from convo.server import errors, http
 from convo.server.http import CLIENT_CLOSED_STATUS, ClientDisconnected, HttpExchange
 from convo.stores.base import Store
-from convo.stores.request_list import choose_title
 
 SSE_HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -395,7 +394,7 @@ class LiveResponses:
                         elif event["type"] == "response.output_item.added" and live_response.text.tell():
                             live_response.text.write("\n")
                     elif event["type"] in START_EVENTS and event["response"].get("store") is not False:
-                        live_response = LiveResponse(event["response"], request_title(request.get("input")))
+                        live_response = LiveResponse(event["response"], input_title(request.get("input")))
                         self._by_tenant.setdefault(tenant, {})[live_response.response["id"]] = live_response
                         self._notify(tenant)
                     yield event
@@ -411,7 +410,7 @@ class LiveResponses:
         self._notify(tenant)
 
 
-def request_title(request_input: Json) -> str:
+def input_title(request_input: Json) -> str:
     """Return the first words of the user message in the input of a request."""
     items = request_input if isinstance(request_input, list) else [user_message(str(request_input or ""))]
-    return choose_title(item for item in reversed(items) if isinstance(item, dict))
+    return request_title(item for item in reversed(items) if isinstance(item, dict))

@@ -693,14 +693,14 @@ class Store(Protocol):
         ...
 
     async def request_models(self, expand_model_name: Callable[[str], str] = expand_built_in_name) -> Sequence[str]:
-        """Return the models of the links, sorted: of the newest ones if there are very many combinations.
+        """Return the models of the 10,000 newest links, sorted.
 
         expand_model_name:  returns the full name of a model
         """
         ...
 
     async def request_tools(self) -> Sequence[str]:
-        """Return the tools that the links offer, sorted: at most 200, of the newest ones if there are very many."""
+        """Return the tools by which the 10,000 newest links can be filtered, sorted: at most 200."""
         ...
 
     async def remove_session(self, session_id: str) -> None:

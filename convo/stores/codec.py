@@ -18,6 +18,7 @@ from convo.history.items import Item, Json, StreamEvent, searchable_text
 from convo.history.records import LINK_STATUSES, Link, Scope, Session, Strategy
 from convo.history.tree import Key
 from convo.stores.base import AGENT_RUN_STATUSES, AgentCall, AgentRun, ApprovalDecision, DamagedRowObserver
+from convo.usage.cost import Usage
 
 SAME_AS_PARENT = ""
 """Value of the column `previous` for the parent's own id, the usual case in a chain."""
@@ -214,6 +215,67 @@ def is_route(route: Json) -> TypeGuard[list[Json]]:
         and isinstance(is_stored, bool)
         and (form is None or isinstance(form, dict))
     )
+
+
+LISTED_COLUMNS = (
+    *("model", "tier", "input_tokens", "cached_tokens", "output_tokens", "written_tokens", "written_1h_tokens"),
+    *("title", "tools"),
+)
+"""The columns of a link by which requests are listed, sorted, filtered and charted."""
+
+MAX_LISTED_TOOLS, MAX_TOOL_CHARS = 200, 100
+"""Tools of a request, or of a list, that are listed, and characters of their names."""
+
+
+def encode_listed_columns(link: Link) -> tuple[str | int | None, ...]:
+    """Return the values of `LISTED_COLUMNS`. The cost is none: a price can change, in the settings or in a release."""
+    usage = Usage.from_json(link.usage)
+    counts = usage and (
+        *(usage.input_tokens, usage.cached_tokens, usage.output_tokens),
+        *(usage.cache_write_tokens, usage.cache_write_1h_tokens),
+    )
+    names = sorted({*_find_hosted_tools(link.parameters), *link.tools})
+    tools = [name for name in names if len(name) <= MAX_TOOL_CHARS][:MAX_LISTED_TOOLS]
+    return (
+        escape_name(link.model),
+        link.service_tier and escape_name(link.service_tier),
+        *(counts or (None,) * 5),
+        None if link.title is None else escape_name(link.title),
+        json.dumps(tools) if tools else None,
+    )
+
+
+def encode_tool(name: str) -> str:
+    """Return the text that the column `tools` contains if a request has this tool."""
+    return json.dumps(name)
+
+
+UNREADABLE_COLUMNS: tuple[str | int | None, ...] = (*(None for _ in LISTED_COLUMNS[:-2]), "", None)
+"""The values of `LISTED_COLUMNS` of a damaged link."""
+
+
+def _find_hosted_tools(parameters: Json) -> Iterator[str]:
+    """Yield the types and the server labels of the tools that a request offers, except for functions."""
+    tools = parameters.get("tools")
+    for tool in tools if isinstance(tools, list) else ():
+        if isinstance(tool, dict) and tool.get("type") != "function":
+            names = tool.get("type"), tool.get("server_label")
+            yield from (name for name in names if isinstance(name, str))
+
+
+ESCAPE_CHARACTER = "\x1a"
+UNSTORABLE_CHARACTERS = re.compile(f"[\0{ESCAPE_CHARACTER}\ud800-\udfff]")
+ESCAPE_SEQUENCE = re.compile(f"{ESCAPE_CHARACTER}([0-9a-f]{{4}})")
+
+
+def escape_name(name: str) -> str:
+    """Return `name` in a form that every database can store."""
+    return UNSTORABLE_CHARACTERS.sub(lambda match: f"{ESCAPE_CHARACTER}{ord(match[0]):04x}", name)
+
+
+def unescape_name(column: str) -> str:
+    """Return the name that `escape_name` escaped."""
+    return ESCAPE_SEQUENCE.sub(lambda match: chr(int(match[1], 16)), column)
 
 
 def encode_previous_response_id(link: Link) -> str | None:

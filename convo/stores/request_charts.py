@@ -1,14 +1,15 @@
 """Charts of the requests: figures in buckets of time, and the cost by model and by session.
 
-The database aggregates; it returns rows of one shape for all figures, and `build_charts` sorts them into the result.
+The database sums the columns of the links; the costs are computed here, from the sums of requests with equal prices.
 """
 
-import json
-import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from convo.history.records import LINK_STATUSES
+from convo.stores.codec import unescape_name
+from convo.stores.request_list import COUNT_COLUMNS, RequestQuery
+from convo.usage.cost import tokens_cost_usd
 
 MAX_BUCKETS = 60
 """Number of buckets of time."""
@@ -18,9 +19,6 @@ MAX_GROUPS = 10
 
 MAX_TIME = 253_402_300_799
 """The end of the year 9999 in seconds since 1970; a row with a later time is damaged."""
-
-MAX_TOKENS = 10**15
-"""A higher count of tokens counts as this, so that sums stay exact enough and finite."""
 
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86_400, 365 * 86_400
 
@@ -112,51 +110,153 @@ class RequestCharts(NamedTuple):
     is_search_limited: bool
 
 
-ChartRowKind: TypeAlias = Literal["bucket", "model", "session", "damaged"]
-
-ChartRow: TypeAlias = Sequence[Any]
-"""A row of the result, by kind; a missing column is None:
-
-    bucket   number of the bucket, its size, requests, errors, p50, p95, input, cached, output
-    model    place from 1, name as JSON, requests, groups, cost, unpriced
-    session  place from 1, name, requests, groups, cost, unpriced
-    damaged  None, None, rows
+IS_VALID = f"""
+coalesce(
+    links.status IN ({STATUS_LIST}) AND links.created_at BETWEEN 0 AND {MAX_TIME} AND links.model IS NOT NULL, false
+)
 """
 
+SELECT_PRICED_MODELS = "SELECT DISTINCT links.model, links.tier FROM {links} WHERE {conditions}"
+"""The columns by which prices are found.
 
-def build_charts(rows: Iterable[ChartRow], *, is_search_limited: bool) -> RequestCharts:
-    """Build the result from the rows (kind, *columns). A place after `MAX_GROUPS` is the sum of all others."""
-    found: dict[int, TimeBucket] = {}
-    groups: dict[str, list[CostGroup]] = {"model": [], "session": []}
-    others: dict[str, CostGroup] = {}
-    bucket_s, damaged_count = None, 0
-    for kind, key, label, requests, number, *figures in rows:
-        if kind == "damaged":
-            damaged_count = int(requests)
-        elif kind == "bucket":
-            p50, p95, *tokens = figures
-            bucket_s = int(label)
-            start = int(key) * bucket_s
-            found[int(key)] = TimeBucket(start, int(requests), int(number), p50, p95, *(int(count) for count in tokens))
-        else:
-            cost, unpriced, *_ = figures
-            known_cost = cost if cost is not None and math.isfinite(cost) else None
-            if key <= MAX_GROUPS:
-                name = _decode_name(kind, label)
-                groups[kind].append(CostGroup(name, 1, int(requests), known_cost, int(unpriced)))
-            else:
-                others[kind] = CostGroup(None, int(number), int(requests), known_cost, int(unpriced))
-    buckets = [
-        found.get(number, TimeBucket(number * bucket_s))
-        for number in (range(min(found), max(found) + 1) if found else ())
-        if bucket_s is not None
-    ]
-    models, sessions = (CostGroups(groups[kind], others.get(kind)) for kind in ("model", "session"))
-    return RequestCharts(bucket_s, buckets, models, sessions, damaged_count, is_search_limited)
+The statements of the charts are the same in every database. Each names the table `{links}` and the filters
+`{conditions}`; `{exceeded}` is from `count_exceeded_limits`, `{bucket}` the number of a request's bucket.
+"""
+
+SELECT_CLASSES = f"""
+SELECT links.session, {IS_VALID} AS is_valid, links.model, links.tier,
+    CASE WHEN links.input_tokens IS NOT NULL THEN {{exceeded}} END AS exceeded,
+    coalesce(links.written_tokens > links.written_1h_tokens, false) AS writes,
+    coalesce(links.written_1h_tokens > 0, false) AS writes_1h,
+    min(links.created_at) AS first, max(links.created_at) AS last, count(*) AS requests,
+    {", ".join(f"sum(CAST(links.{column} AS double precision)) AS {column}" for column in COUNT_COLUMNS)}
+FROM {{links}} WHERE {{conditions}} GROUP BY 1, 2, 3, 4, 5, 6, 7
+"""  # noqa: S608 - constant names
+"""The columns of `RequestClass` after the name of the session. A sum of integers could overflow."""
+
+SELECT_BUCKETS = f"""
+SELECT bucket, count(*), count(*) FILTER (WHERE failed), min(s) FILTER (WHERE share >= 0.5),
+    min(s) FILTER (WHERE share >= 0.95), sum(i), sum(c), sum(o)
+FROM (
+    SELECT *, cume_dist() OVER (PARTITION BY bucket, s IS NULL ORDER BY s) AS share FROM (
+        SELECT {{bucket}} AS bucket, CASE WHEN links.seconds BETWEEN 0 AND 1e9 THEN links.seconds END AS s,
+            links.status = 'failed' AS failed, CAST(links.input_tokens AS double precision) AS i,
+            CAST(links.cached_tokens AS double precision) AS c, CAST(links.output_tokens AS double precision) AS o
+        FROM {{links}} WHERE {{conditions}} AND {IS_VALID}
+    ) AS figures
+) AS ranked
+GROUP BY bucket
+"""  # noqa: S608 - constant names
+"""The columns of `TimeBucket`, with its number in place of its start."""
 
 
-def _decode_name(kind: str, label: str | bytes | None) -> str | None:
-    if label is None:
+class RequestClass(NamedTuple):
+    """Requests of one session that have the same price, and written tokens of the same kinds: one sum has their cost.
+
+    session_name:  None without a session, and for a removed one
+    is_valid:      False for damaged requests
+    model, tier:   the columns of the links
+    exceeded:      how many limits of `find_input_limits` the input of each request exceeds; None without usage
+    first_at, last_at:  the times of the first and the last of them
+    """
+
+    session_name: str | None
+    session: object
+    is_valid: bool
+    model: str
+    tier: str | None
+    exceeded: int | None
+    writes: bool
+    writes_1h: bool
+    first_at: float
+    last_at: float
+    requests: int
+    input_tokens: float
+    cached_tokens: float
+    output_tokens: float
+    written_tokens: float
+    written_1h_tokens: float
+
+
+def find_input_limits(models: Iterable[tuple[str | None, str | None]], query: RequestQuery) -> list[int]:
+    """Return the numbers of input tokens above which a request has another price, lowest first.
+
+    models:  columns `model` and `tier` of links
+    """
+    find_price = query.price_finder()
+    prices = [find_price(*model) for model in models]
+    return sorted({price.max_input_tokens for price in prices if price and price.max_input_tokens is not None})
+
+
+def count_exceeded_limits(limits: Sequence[int]) -> str:
+    """Return the SQL expression of how many of the limits the input of a request exceeds."""
+    return " + ".join(["0", *(f"CASE WHEN links.input_tokens > {limit:d} THEN 1 ELSE 0 END" for limit in limits)])
+
+
+def choose_bucket_size(classes: Iterable[RequestClass]) -> int | None:
+    """Return the size of the buckets in seconds; None without valid requests."""
+    times = [time for each in classes if each.is_valid for time in (each.first_at, each.last_at)]
+    if not times:
         return None
-    text = label.decode("utf-8", "replace") if isinstance(label, bytes) else label
-    return str(json.loads(text)) if kind == "model" else text
+    return next(size for size in BUCKET_SIZES if max(times) // size - min(times) // size < MAX_BUCKETS)
+
+
+def build_charts(
+    classes: Sequence[RequestClass],
+    limits: Sequence[int],
+    size: int | None,
+    bucket_rows: Iterable[Sequence[Any]],
+    query: RequestQuery,
+    *,
+    is_search_limited: bool,
+) -> RequestCharts:
+    """Build the result.
+
+    limits:       of `find_input_limits`
+    bucket_rows:  of `SELECT_BUCKETS`, with buckets of this size
+    """
+    found: dict[int, TimeBucket] = {}
+    for number, requests, errors, p50_s, p95_s, *tokens in bucket_rows:
+        counts = [int(count or 0) for count in tokens]
+        found[int(number)] = TimeBucket(int(number) * (size or 0), requests, errors, p50_s, p95_s, *counts)
+    numbers = range(min(found), max(found) + 1) if found else ()
+    buckets = [found.get(number, TimeBucket(number * (size or 0))) for number in numbers]
+    valid = [each for each in classes if each.is_valid]
+    models, sessions = _sum_costs(valid, limits, query)
+    damaged_count = sum(each.requests for each in classes) - sum(each.requests for each in valid)
+    return RequestCharts(size, buckets, models, sessions, damaged_count, is_search_limited)
+
+
+def _sum_costs(
+    classes: Iterable[RequestClass], limits: Sequence[int], query: RequestQuery
+) -> tuple[CostGroups, CostGroups]:
+    """Return the costs by model and by session. The cost is linear in the tokens, so a price applies to their sums."""
+    find_price = query.price_finder()
+    models, sessions = dict[str | None, CostGroup](), dict[str | None, CostGroup]()
+    for each in classes:
+        cost, has_usage = None, each.exceeded is not None
+        if each.exceeded is not None and (price := find_price(each.model, each.tier)):
+            limit = price.max_input_tokens
+            is_long = limit is not None and each.exceeded > limits.index(limit)
+            counts = each.input_tokens, each.cached_tokens, each.output_tokens
+            cost = tokens_cost_usd(price, *counts, each.written_tokens, each.written_1h_tokens, is_long=is_long)
+        unpriced = each.requests if cost is None and has_usage else 0
+        full_name = query.expand_model_name(unescape_name(each.model))
+        for groups, name in ((models, full_name), (sessions, each.session_name)):
+            groups[name] = _add(groups.get(name, CostGroup(name, 1, 0, None, 0)), each.requests, cost, unpriced)
+    return _rank(models.values()), _rank(sessions.values())
+
+
+def _add(group: CostGroup, requests: int, cost_usd: float | None, unpriced: int) -> CostGroup:
+    cost = group.cost_usd if cost_usd is None else (group.cost_usd or 0.0) + cost_usd
+    return CostGroup(group.name, group.groups, group.requests + requests, cost, group.unpriced + unpriced)
+
+
+def _rank(groups: Iterable[CostGroup]) -> CostGroups:
+    """Return the groups with the highest cost, and the sum of the others."""
+    ranked = sorted(groups, key=lambda one: (one.cost_usd is None, -(one.cost_usd or 0), -one.requests, one.name or ""))
+    rest = ranked[MAX_GROUPS:]
+    other = CostGroup(None, len(rest), 0, None, 0)
+    for group in rest:
+        other = _add(other, group.requests, group.cost_usd, group.unpriced)
+    return CostGroups(ranked[:MAX_GROUPS], other if rest else None)

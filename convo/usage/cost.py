@@ -52,26 +52,8 @@ class Usage:
 
     def cost_usd(self, price: Price | None) -> float | None:
         """Return the cost of the call in USD; None if the price of a part is unknown."""
-        short_write_tokens = self.cache_write_tokens - self.cache_write_1h_tokens
-        if (
-            price is None
-            or (short_write_tokens and price.written is None)
-            or (self.cache_write_1h_tokens and price.written_1h is None)
-        ):
-            return None
-        input_factor, output_factor = 1.0, 1.0
-        if price.max_input_tokens is not None and self.input_tokens > price.max_input_tokens:
-            if price.long_input_factors is None:
-                return None
-            input_factor, output_factor = price.long_input_factors
-        uncached_tokens = self.input_tokens - self.cached_tokens - self.cache_write_tokens
-        input_cost = (
-            uncached_tokens * price.input
-            + self.cached_tokens * price.cached
-            + short_write_tokens * (price.written or 0.0)
-            + self.cache_write_1h_tokens * (price.written_1h or 0.0)
-        )
-        return (input_factor * input_cost + output_factor * self.output_tokens * price.output) / TOKENS_PER_PRICE
+        counts = self.input_tokens, self.cached_tokens, self.output_tokens
+        return tokens_cost_usd(price, *counts, self.cache_write_tokens, self.cache_write_1h_tokens)
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -82,6 +64,45 @@ class Usage:
             cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
             cache_write_1h_tokens=self.cache_write_1h_tokens + other.cache_write_1h_tokens,
         )
+
+
+def tokens_cost_usd(
+    price: Price | None,
+    input_tokens: float,
+    cached_tokens: float,
+    output_tokens: float,
+    write_tokens: float,
+    write_1h_tokens: float,
+    *,
+    is_long: bool | None = None,
+) -> float | None:
+    """Return the cost of calls with these tokens in USD; None if the price of a part is unknown.
+
+    is_long:  for several calls: whether each of them has more input than `price.max_input_tokens`; None: of one call
+
+    It needs no `Usage`: to create one takes as long as to compute the cost, and a list by cost has 100,000 of them.
+    """
+    short_write_tokens = write_tokens - write_1h_tokens
+    if (
+        price is None
+        or (short_write_tokens and price.written is None)
+        or (write_1h_tokens and price.written_1h is None)
+    ):
+        return None
+    if is_long is None:
+        is_long = price.max_input_tokens is not None and input_tokens > price.max_input_tokens
+    input_factor, output_factor = 1.0, 1.0
+    if is_long:
+        if price.long_input_factors is None:
+            return None
+        input_factor, output_factor = price.long_input_factors
+    input_cost = (
+        (input_tokens - cached_tokens - write_tokens) * price.input
+        + cached_tokens * price.cached
+        + short_write_tokens * (price.written or 0.0)
+        + write_1h_tokens * (price.written_1h or 0.0)
+    )
+    return (input_factor * input_cost + output_factor * output_tokens * price.output) / TOKENS_PER_PRICE
 
 
 def _read_token_count(usage: Json, name: str) -> int:

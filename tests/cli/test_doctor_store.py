@@ -10,7 +10,8 @@ import pytest
 
 from convo.cli.doctor import BACKUP_HINT, diagnose_store
 from convo.config.storage import Storage
-from convo.config.values import BUILT_IN_SOURCE, Layer, Secret, SettingSource
+from convo.config.values import BUILT_IN_SOURCE, Layer, SettingSource
+from convo.secrets import Secret
 from convo.stores.base import FileHealth, ServerHealth
 from convo.stores.postgres import connection
 from convo.stores.sqlite.connection import SCHEMA_VERSION

@@ -14,6 +14,7 @@ from convo.history.records import Link
 from convo.history.tree import Path, root_key
 from convo.inspect.view import link_cost_usd
 from convo.stores.base import AppendItems, Store, Transaction
+from convo.stores.codec import LISTED_COLUMNS
 from convo.stores.request_list import MAX_MATCHING_ITEMS, REQUEST_SORTS, RequestQuery, RequestSort
 from tests.stores.chat_transactions import NOW, link, session
 from tests.stores.sample_store import fill_open_store
@@ -226,18 +227,6 @@ async def test_the_order_by_title_is_that_of_the_shown_titles(store: Store) -> N
     assert [request.title for request in page.requests] == ["apple", "banana"]
 
 
-async def test_the_order_by_title_reads_the_titles_of_new_requests_and_forgets_the_oldest(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("convo.stores.request_list.kept_titles._max_count", 2)
-    await store_requests(store)
-    for _ in range(2):
-        assert await list_ids(store, sort="title", is_descending=False) == [f"resp_{name}" for name in "bcdae"]
-    path = Path(ROOT).append([user_message("A first one")])
-    await store.commit(Transaction((AppendItems(ROOT, path.items),), (link("resp_f", path.head),)))
-    assert (await list_ids(store, sort="title", is_descending=False))[0] == "resp_f"
-
-
 async def test_the_order_by_cost_is_that_of_the_costs(store: Store) -> None:
     await store_requests(store)
     page = await store.list_requests(RequestQuery("cost", find_price=PRICES.get))
@@ -341,6 +330,30 @@ async def test_a_title_is_the_user_message_that_a_request_continues_from(store: 
     assert (page.next_cursor, page.is_search_limited) == (None, False)
 
 
+async def test_the_title_of_a_deleted_message_is_deleted_as_well(store: Store) -> None:
+    path = Path(ROOT).append([user_message("What is rain?"), assistant_message("Water"), user_message("My secret")])
+    made = [link("resp_1", path.head, title="My secret"), link("resp_2", path.first(1).head, title="What is rain?")]
+    await store.commit(Transaction((AppendItems(ROOT, path.items),), tuple(made)))
+    await store.commit(Transaction(erased_nodes=(path.head,)))
+    page = await store.list_requests(RequestQuery(sort="title", is_descending=False))
+    assert [request.title for request in page.requests] == ["What is rain?", "What is rain?"]
+
+
+async def test_requests_that_an_older_version_stored_are_listed_and_charted_like_others(store: Store) -> None:
+    """It knows neither the columns for lists nor that they may be computed before a list."""
+    await store_requests(store)
+
+    async def read() -> list[object]:
+        fields: list[dict[str, Any]] = [*({"sort": sort} for sort in REQUEST_SORTS), {"tool": "f"}]
+        lists = [await list_ids(store, **each) for each in fields]
+        page = await store.list_requests(RequestQuery())
+        return [lists, page, await store.chart_requests(RequestQuery(find_price=PRICES.get))]
+
+    before, unknown = await read(), ", ".join(f"{column} = NULL" for column in LISTED_COLUMNS)
+    await execute(store, f"UPDATE @links SET {unknown}")
+    assert await read() == before
+
+
 async def test_each_tenant_lists_its_own_requests_and_models(store: Store) -> None:
     await store_requests(store)
     assert await store.request_models() == ["a/one", "b/two", "c/\ud800three\0"]
@@ -436,5 +449,5 @@ async def test_requests_are_filtered_by_called_functions_and_offered_tools(store
     assert await list_ids(store, tool="f", text="rain") == []
     charts = await store.chart_requests(RequestQuery(tool="f", text="weather", find_price=PRICES.get))
     assert sum(bucket.requests for bucket in charts.buckets) == 1
-    assert await store.request_tools() == ["mcp", "never", "web_search", "wiki"]
+    assert await store.request_tools() == ["f", "look_up", "mcp", "web_search", "wiki"]
     assert await store.for_tenant("guest").request_tools() == []

@@ -14,6 +14,7 @@ from convo.stores.base import (
 )
 from convo.stores.postgres import connection, files, gc, tenant_rows
 from convo.stores.postgres.connection import PostgresDatabase
+from convo.stores.postgres.request_list import complete_links
 from convo.stores.postgres.runs import DATABASE_TIME_SQL
 from convo.stores.postgres.tenant_rows import Row, Statement, TenantConnection, run_pipeline
 
@@ -89,7 +90,10 @@ class PostgresAdmin:
 
     async def migrate(self) -> Sequence[int]:
         async with self._database.direct_connection() as db:
-            return await connection.migrate_schema(db, self._database.location)
+            ran = await connection.migrate_schema(db, self._database.location)
+        for tenant in await self.tenant_names():
+            await complete_links(self._database, tenant)
+        return ran
 
     async def check_ready(self) -> None:
         check_not_recently_full(self._database.full_at_s)

@@ -14,7 +14,7 @@ from zlib import crc32
 
 from convo.errors import NotFound, StoreUnavailable
 from convo.history.canonical import item_hash
-from convo.history.items import Item
+from convo.history.items import MAX_TITLE_ITEMS, Item
 from convo.history.records import UNFINISHED_STATUSES, LinkStatus
 from convo.history.tree import Key, child_key
 from convo.stores import base
@@ -598,6 +598,19 @@ WHERE tenant = $1 AND nodes.id = old.id
 """
 
 
+CLEAR_TITLES = """
+WITH RECURSIVE below (id, steps) AS (
+    SELECT id, 1 FROM unnest($2::uuid[]) AS erased (id)
+    UNION ALL
+    SELECT child.id, steps + 1 FROM below JOIN LATERAL (
+        SELECT id FROM convo.nodes WHERE tenant = $1 AND parent = below.id OFFSET 0
+    ) AS child ON true WHERE steps < $3
+)
+UPDATE convo.links SET title = NULL, tools = NULL
+WHERE tenant = $1 AND (saw = ANY(ARRAY(SELECT id FROM below)) OR head = ANY(ARRAY(SELECT id FROM below)))
+"""
+"""Clear the titles that may be from an item of the nodes $2; they are computed again from the items that are left."""
+
 SELECT_OTHER_NODES_OF_ITEMS = """
 WITH RECURSIVE old (id) AS (
     SELECT head FROM convo.links WHERE tenant = $1
@@ -632,7 +645,10 @@ async def _erase_items(t: TenantConnection, transaction: Transaction) -> list[UU
     erased_ids = [
         (node, tenant_rows.escape_name(base.own_item_id(decode_body(node.hex[:12], body)))) for node, _, body in rows
     ]
-    await t.run_pipeline(t.statement(ERASE_NODE_ITEMS, *to_columns(erased_ids, 2)))
+    await t.run_pipeline(
+        t.statement(ERASE_NODE_ITEMS, *to_columns(erased_ids, 2)),
+        t.statement(CLEAR_TITLES, nodes, MAX_TITLE_ITEMS),
+    )
     return [item for _, item, _ in rows]
 
 

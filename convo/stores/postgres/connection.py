@@ -383,7 +383,7 @@ def _shorten_message(message: str) -> str:
     return CONNECTION_ERROR_PREFIX.sub("", message.strip().partition("\n")[0], count=1)
 
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """Number of the last migration."""
 
 MIGRATION_LOCK_ID = 0x636F6E76

@@ -17,6 +17,7 @@ from convo.history.tree import Key
 from convo.stores import base
 from convo.stores.base import Conversation, SessionStats
 from convo.stores.codec import (
+    LISTED_COLUMNS,
     SAME_AS_PARENT,
     ReadRows,
     decode_link,
@@ -25,6 +26,7 @@ from convo.stores.codec import (
     decode_session,
     encode_error,
     encode_json,
+    encode_listed_columns,
     encode_previous_response_id,
     encode_route,
     encode_session_record,
@@ -317,9 +319,9 @@ SELECT $1, hash, body, conversation FROM unnest($2::uuid[], $3::text[], $4::text
 ON CONFLICT DO NOTHING
 """
 
-LINK_COLUMNS = """
+LINK_COLUMNS = f"""
 id, parent, session, saw, head, sent, route, status, created_at, previous, seconds, first_token_s, parameters,
-    usage, error, sent_body"""
+    usage, error, sent_body, {", ".join(LISTED_COLUMNS)}"""
 LINK_WIDTH = LINK_COLUMNS.count(",") + 1
 UPDATE_FINAL_LINK = """
 UPDATE convo.links SET session = coalesce(nullif(session, ''), $3), parent = coalesce(nullif(parent, ''), $4),
@@ -472,4 +474,5 @@ def _link_row(link: Link, shared_json: dict[UUID, tuple[str, str | None]]) -> tu
         figures,
         encode_error(link),
         tenant_rows.node_id(link.body_head) if link.body_head else None,
+        *encode_listed_columns(link),
     )

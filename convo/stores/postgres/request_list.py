@@ -1,92 +1,106 @@
-"""List the requests of a tenant, sorted and filtered by the database.
+"""List the requests of a tenant, sorted and filtered by the columns of their links.
 
-The rows of a page are chosen by id first; their links and titles are read in one query each.
+The rows of a page are chosen by id first; their links are read in one query.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
 from uuid import UUID
 
-from convo.errors import DamagedRow
-from convo.history.items import MAX_TITLE_ITEMS, Item, typed_text
+from convo.errors import DamagedRow, StoreFull, StoreReadOnly
+from convo.history.items import MAX_TITLE_ITEMS, Item, called_tools, request_title, typed_text
 from convo.history.records import Link
-from convo.stores.codec import encode_json, parse_search_phrases, phrase_density, tokenize_item
+from convo.runtime import report_progress
+from convo.stores.codec import (
+    LISTED_COLUMNS,
+    UNREADABLE_COLUMNS,
+    encode_listed_columns,
+    encode_tool,
+    parse_search_phrases,
+    phrase_density,
+    tokenize_item,
+)
 from convo.stores.postgres import tenant_rows
 from convo.stores.postgres.commit import hash_terms
+from convo.stores.postgres.connection import PostgresDatabase
 from convo.stores.postgres.records import SELECT_LINKS, link_from_row
 from convo.stores.postgres.search import SELECT_MATCHING_ITEMS
-from convo.stores.postgres.tenant_rows import BEGIN_SNAPSHOT, TenantConnection, decode_body
+from convo.stores.postgres.tenant_rows import (
+    BEGIN,
+    BEGIN_SNAPSHOT,
+    COMMIT,
+    Row,
+    TenantConnection,
+    decode_body,
+    to_columns,
+)
 from convo.stores.request_list import (
+    LINKS_PER_BATCH,
     MAX_MATCHING_ITEMS,
-    MAX_MODEL_ROUTES,
-    MAX_TOOL_CALLS,
-    ROUTE_COLUMNS,
+    MAX_OPTION_REQUESTS,
+    READ_COLUMNS,
     TEXT_SORTS,
-    TITLES_PER_READ,
     ListedRequest,
     RequestCursor,
     RequestPage,
     RequestQuery,
-    TitledRow,
-    build_route_row,
-    choose_page_by_title,
-    choose_title,
-    decode_offered_tools,
-    decode_route_usage,
-    is_call_of,
-    kept_titles,
+    choose_page,
+    iter_batches,
     list_models,
     list_tools,
     sort_expression,
 )
 
-SELECT_ROUTES = """
-SELECT hash, body FROM convo.repeated WHERE tenant = $1
-    AND hash IN (SELECT DISTINCT route FROM convo.links WHERE links.tenant = $1)
+SELECT_OPTIONS = """
+SELECT DISTINCT {column} FROM (
+    SELECT {column} FROM convo.links WHERE tenant = $1 ORDER BY created_at DESC LIMIT $2
+) AS newest WHERE {column} IS NOT NULL
 """
 
-SELECT_PARAMETERS = """
-SELECT hash, body FROM convo.repeated WHERE tenant = $1 AND body LIKE '%"tools"%'
-"""
-
-SELECT_SOME_ROUTES = """
-SELECT body FROM convo.repeated WHERE tenant = $1
-    AND EXISTS (SELECT 1 FROM convo.links WHERE links.tenant = $1 AND route = repeated.hash) LIMIT $2
-"""
-
-ROUTE_TYPES = {
-    "model": "text",
-    "known": "integer",
-    "size": "integer",
-    "i": "integer",
-    "c": "integer",
-    "o": "integer",
-    "w": "integer",
-    "h": "integer",
-}
-ROUTES_TABLE = (
-    "json_to_recordset({}::json) AS routes (route uuid, "
-    + ", ".join(f"{name} {ROUTE_TYPES.get(name, 'double precision')}" for name in ROUTE_COLUMNS)
-    + ")"
+SELECT_PAGE = (
+    SELECT_LINKS.replace(
+        "SELECT",
+        "SELECT title, (SELECT name FROM convo.sessions WHERE sessions.tenant = $1 AND sessions.id = links.session),",
+        1,
+    )
+    + "WHERE tenant = $1 AND id = ANY($2::text[])"
 )
 
-REACHED_TABLE = """
-reached_{name} (id) AS (
-    SELECT id FROM convo.nodes WHERE tenant = $1 AND item = ANY({items}::uuid[])
+SELECT_MODELS = "SELECT DISTINCT model FROM convo.links WHERE tenant = $1 AND model IS NOT NULL"
+
+SELECT_LINKS_OF_ITEMS = """
+WITH RECURSIVE reached (id) AS (
+    SELECT id FROM convo.nodes WHERE tenant = $1 AND item = ANY($2::uuid[])
     UNION
-    SELECT below.id FROM reached_{name} AS reached JOIN LATERAL (
+    SELECT below.id FROM reached JOIN LATERAL (
         SELECT id FROM convo.nodes WHERE tenant = $1 AND parent = reached.id
             AND NOT EXISTS (SELECT 1 FROM convo.links WHERE tenant = $1 AND saw = reached.id)
             AND NOT EXISTS (SELECT 1 FROM convo.links WHERE tenant = $1 AND head = reached.id) OFFSET 0
     ) AS below ON true
-), found_{name} (id) AS (
-    SELECT links.id FROM reached_{name} AS reached JOIN convo.links ON tenant = $1 AND saw = reached.id
-    UNION SELECT links.id FROM reached_{name} AS reached JOIN convo.links ON tenant = $1 AND head = reached.id
 )
+SELECT links.id FROM reached JOIN convo.links ON tenant = $1 AND saw = reached.id
+UNION SELECT links.id FROM reached JOIN convo.links ON tenant = $1 AND head = reached.id
 """
 """The links whose own input or output has one of the items: from an item's node down to the next end of a link."""
+
+COUNT_INCOMPLETE_LINKS = "SELECT count(*) FROM convo.links WHERE tenant = $1 AND title IS NULL"
+
+SELECT_INCOMPLETE_LINKS = f"""
+{SELECT_LINKS} WHERE tenant = $1 AND id = ANY(ARRAY(
+    SELECT id FROM convo.links WHERE tenant = $1 AND title IS NULL LIMIT $2 FOR UPDATE
+))
+"""
+"""The rows stay locked until their columns are written: an item that is erased meanwhile clears them afterwards."""
+
+UPDATE_LISTED_COLUMNS = f"""
+UPDATE convo.links SET ({", ".join(LISTED_COLUMNS)}) = ROW ({", ".join(f"new.{column}" for column in LISTED_COLUMNS)})
+FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[],
+    $10::text[], $11::text[]) AS new (id, {", ".join(LISTED_COLUMNS)})
+WHERE links.tenant = $1 AND links.id = new.id
+"""
 
 SELECT_INPUTS_BACKWARDS = """
 WITH RECURSIVE up (start, parent, item, steps) AS (
@@ -107,6 +121,78 @@ WHERE nodes.tenant = $1 AND id = ANY($2::uuid[])
 """
 
 
+SELECT_OUTPUTS = """
+WITH RECURSIVE up (link, id, parent, item, saw, steps) AS (
+    SELECT given.link, id, parent, item, given.saw, 1
+    FROM unnest($2::text[], $3::uuid[], $4::uuid[]) AS given (link, head, saw)
+        JOIN convo.nodes ON nodes.tenant = $1 AND id = given.head WHERE given.head <> given.saw
+    UNION ALL
+    SELECT up.link, before.id, before.parent, before.item, up.saw, steps + 1 FROM up JOIN LATERAL (
+        SELECT id, parent, item FROM convo.nodes WHERE tenant = $1 AND id = up.parent LIMIT 1
+    ) AS before ON true
+    WHERE before.id <> up.saw AND steps < $5
+)
+SELECT link, body FROM up JOIN convo.items ON tenant = $1 AND hash = up.item ORDER BY link, steps
+"""
+
+MAX_OUTPUT_ITEMS = 1000
+"""Items of an output in which the calls of an older link are found."""
+
+
+async def complete_links(database: PostgresDatabase, tenant: str, *, list_incomplete: bool = False) -> None:
+    """Compute the columns of links without a title, in batches of which each is a transaction.
+
+    list_incomplete:  go on with the links as they are if this role cannot write
+    """
+    total: int = await database.run(
+        lambda db: TenantConnection.from_name(db, tenant).fetch_value(COUNT_INCOMPLETE_LINKS)
+    )
+    with suppress(StoreReadOnly, StoreFull) if list_incomplete else nullcontext():
+        for done in iter_batches(database.location, total):
+            report_progress("responses", done, total)
+            await database.run(lambda db: _complete_batch(TenantConnection.from_name(db, tenant)))
+
+
+async def _complete_batch(t: TenantConnection) -> None:
+    await t.run_pipeline(BEGIN)
+    rows = await t.fetch_all(SELECT_INCOMPLETE_LINKS, LINKS_PER_BATCH)
+    columns = {row[0]: UNREADABLE_COLUMNS for row in rows}
+    links: dict[str, Link] = {}
+    for row in rows:
+        with suppress(DamagedRow):
+            links[row[0]] = link_from_row(row)
+    inputs = {row_id: tenant_rows.node_id(link.input_head) for row_id, link in links.items()}
+    heads = [tenant_rows.node_id(link.head) for link in links.values()]
+    titles = await _load_titles(t, sorted(set(inputs.values())))
+    outputs = await t.fetch_all(SELECT_OUTPUTS, list(links), heads, list(inputs.values()), MAX_OUTPUT_ITEMS)
+    tools = {row_id: called_tools(_iter_items(group)) for row_id, group in groupby(outputs, key=lambda row: row[0])}
+    for row_id, link in links.items():
+        complete = replace(link, title=titles.get(inputs[row_id], ""), tools=tools.get(row_id, ()))
+        columns[row_id] = encode_listed_columns(complete)
+    values = to_columns([(row_id, *row) for row_id, row in columns.items()], 1 + len(LISTED_COLUMNS))
+    await t.run_pipeline(t.statement(UPDATE_LISTED_COLUMNS, *values), COMMIT)
+
+
+async def _load_titles(t: TenantConnection, nodes: Sequence[UUID]) -> dict[UUID, str]:
+    """Return the titles of inputs by their last node; most end with a typed message, so that one item is enough."""
+    titles: dict[UUID, str] = {}
+    for node, body in await t.fetch_all(SELECT_LAST_INPUTS, list(nodes)):
+        with suppress(DamagedRow):
+            message = decode_body(str(node), body)
+            if typed_text(message):
+                titles[node] = request_title([message])
+    unread = [node for node in nodes if node not in titles]
+    rows = await t.fetch_all(SELECT_INPUTS_BACKWARDS, unread, MAX_TITLE_ITEMS) if unread else []
+    return titles | {node: request_title(_iter_items(group)) for node, group in groupby(rows, key=lambda row: row[0])}
+
+
+def _iter_items(rows: Iterable[Row]) -> Iterator[Item]:
+    """Yield the items that can be read of rows with a key and a body."""
+    for key, body in rows:
+        with suppress(DamagedRow):
+            yield decode_body(str(key), body)
+
+
 class BoundValues(list[object]):
     """The values of a statement's parameters after `$1`, the tenant."""
 
@@ -117,36 +203,22 @@ class BoundValues(list[object]):
 
 
 class FilteredLinks(NamedTuple):
-    """The parts of a statement that reads the requests of a query: WITH or "", FROM, WHERE and values."""
+    """The conditions of a statement that reads the links of a query, and their values."""
 
-    with_clause: str
-    source: str
     conditions: list[str]
     values: BoundValues
     is_search_limited: bool
 
 
-async def filter_links(
-    t: TenantConnection, query: RequestQuery, *, with_routes: bool, with_prices: bool
-) -> FilteredLinks:
-    """Return the parts of a statement for the filters of a query.
-
-    with_routes:  joins the table `routes`, with prices if `with_prices`
-    """
+async def filter_links(t: TenantConnection, query: RequestQuery) -> FilteredLinks:
+    """Return the conditions of a query."""
     values = BoundValues()
     bind = values.bind
-    conditions, source, is_search_limited = ["links.tenant = $1"], "convo.links", False
-    tables = list[str]()
-    if with_routes:
-        rows = [
-            {
-                "route": str(route),
-                **dict(zip(ROUTE_COLUMNS, build_route_row(body, query, with_prices=with_prices), strict=True)),
-            }
-            for route, body in await t.fetch_all(SELECT_ROUTES)
-            if query.has_model(decode_route_usage(body).model)
-        ]
-        source += f" JOIN {ROUTES_TABLE.format(bind(encode_json(rows)))} ON routes.route = links.route"
+    conditions, is_search_limited = ["links.tenant = $1"], False
+    if query.model is not None:
+        models = [model for (model,) in await t.fetch_all(SELECT_MODELS)]
+        named = [model for model in models if query.has_model(tenant_rows.unescape_name(model))]
+        conditions.append(f"links.model = ANY({bind(named)}::text[])")
     if query.status is not None:
         conditions.append(f"links.status = {bind(query.status)}")
     if query.session is not None:
@@ -156,105 +228,82 @@ async def filter_links(
         )
     if query.text:
         items, is_search_limited = await _find_items(t, query.text)
-        tables.append(REACHED_TABLE.format(name="words", items=bind(items)))
-        conditions.append("links.id IN (SELECT id FROM found_words)")
+        found = [row_id for (row_id,) in await t.fetch_all(SELECT_LINKS_OF_ITEMS, items)]
+        conditions.append(f"links.id = ANY({bind(found)}::text[])")
     if query.tool is not None:
-        calls, is_tool_limited = await _find_calls(t, query.tool)
-        is_search_limited = is_search_limited or is_tool_limited
-        offers = [
-            n for n, body in await t.fetch_all(SELECT_PARAMETERS) if query.tool in decode_offered_tools(body).hosted
-        ]
-        tables.append(REACHED_TABLE.format(name="calls", items=bind(calls)))
-        conditions.append(
-            f"(links.id IN (SELECT id FROM found_calls) OR links.parameters = ANY({bind(offers)}::uuid[]))"
-        )
+        conditions.append(f"strpos(links.tools, {bind(encode_tool(query.tool))}) > 0")
     for operator, moment in ((">=", query.begin), ("<", query.end)):
         if moment is not None:
             conditions.append(f"links.created_at {operator} {bind(moment)}::double precision")
-    with_clause = f"WITH RECURSIVE {', '.join(tables)} " if tables else ""
-    return FilteredLinks(with_clause, source, conditions, values, is_search_limited)
+    return FilteredLinks(conditions, values, is_search_limited)
 
 
 async def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPage:
     """Return one page of the requests."""
     await t.run_pipeline(BEGIN_SNAPSHOT)
-    with_clause, source, conditions, values, is_search_limited = await filter_links(
-        t, query, with_routes=query.needs_routes, with_prices=query.sort == "cost"
-    )
-    if query.sort == "title":
-        return await _select_requests_by_title(
-            t, query, FilteredLinks(with_clause, source, conditions, values, is_search_limited)
-        )
+    conditions, values, is_search_limited = await filter_links(t, query)
     bind = values.bind
-    sort = sort_expression(query, tokens_expression)
-    sort_type = "text" if query.sort in TEXT_SORTS else "double precision"
-    sort = f'({sort})::text COLLATE "C"' if sort_type == "text" else f"({sort})::{sort_type}"
-    if query.after is not None:
-        row_id = bind(tenant_rows.escape_name(query.after.id))
+    after_id = tenant_rows.escape_name(query.after.id) if query.after else None
+    if query.sort in READ_COLUMNS:
+        columns = ", ".join(f"links.{column}" for column in READ_COLUMNS[query.sort])
+        rows = await t.fetch_all(
+            f"SELECT links.id, links.id, {columns} FROM convo.links WHERE {' AND '.join(conditions)}",
+            *values,
+        )
+        page, last = choose_page(rows, query, after_id)
+        return await _load_page(t, page, last, is_search_limited)
+    sort, sort_type = sort_expression(query), "text" if query.sort in TEXT_SORTS else "double precision"
+    if sort_type == "text":
+        sort = f'{sort} COLLATE "C"'
+    if query.after is not None and after_id is not None:
         comparison = "<" if query.is_descending else ">"
-        conditions.append(f"({sort}, links.id) {comparison} ({bind(query.after.value)}::{sort_type}, {row_id}::text)")
+        conditions.append(
+            f"({sort}, links.id) {comparison} ({bind(query.after.value)}::{sort_type}, {bind(after_id)}::text)"
+        )
     order = "DESC" if query.is_descending else "ASC"
     chosen = await t.fetch_all(
-        f"{with_clause}SELECT links.id, {sort} AS value FROM {source} WHERE {' AND '.join(conditions)}"
+        f"SELECT links.id, {sort} AS value FROM convo.links WHERE {' AND '.join(conditions)}"
         f" ORDER BY value {order}, links.id {order} LIMIT {bind(query.limit + 1)}",
         *values,
     )
-    page = chosen[: query.limit]
-    next_cursor = None
-    if len(chosen) > query.limit:
-        last_id, last_value = page[-1]
-        next_cursor = RequestCursor(last_value, tenant_rows.unescape_name(last_id))
+    ids = [row_id for row_id, _ in chosen[: query.limit]]
+    last = chosen[query.limit - 1][::-1] if len(chosen) > query.limit else None
+    return await _load_page(t, ids, last, is_search_limited)
+
+
+async def _load_page(
+    t: TenantConnection, ids: Sequence[str], last: tuple[str | float, str] | None, is_search_limited: bool
+) -> RequestPage:
+    """Read the requests with these escaped ids, in their order; `last` has the value and the id of a cursor."""
+    cursor = RequestCursor(last[0], tenant_rows.unescape_name(last[1])) if last else None
+    if not ids:
+        return RequestPage([], cursor, is_search_limited)
     damaged: list[DamagedRow] = []
-    requests = await _load_requests(t, [row[0] for row in page], damaged)
-    return RequestPage(requests, next_cursor, is_search_limited, damaged)
-
-
-async def _select_requests_by_title(t: TenantConnection, query: RequestQuery, filtered: FilteredLinks) -> RequestPage:
-    rows = await t.fetch_all(
-        f"{filtered.with_clause}SELECT links.id, links.saw FROM {filtered.source}"
-        f" WHERE {' AND '.join(filtered.conditions)}",
-        *filtered.values,
-    )
-    missing = [UUID(bytes=key) for key in kept_titles.find_missing(node.bytes for _, node in rows)]
-    for begin in range(0, len(missing), TITLES_PER_READ):
-        await _keep_titles(t, missing[begin : begin + TITLES_PER_READ])
-    after_id = tenant_rows.escape_name(query.after.id) if query.after else None
-    page, last = choose_page_by_title((TitledRow(row_id, node.bytes, row_id) for row_id, node in rows), query, after_id)
-    kept_titles.trim()
-    damaged: list[DamagedRow] = []
-    requests = await _load_requests(t, page, damaged)
-    next_cursor = RequestCursor(last[0], tenant_rows.unescape_name(last[1])) if last else None
-    return RequestPage(requests, next_cursor, filtered.is_search_limited, damaged)
-
-
-async def _keep_titles(t: TenantConnection, nodes: Sequence[UUID]) -> None:
-    """Read the titles of inputs by their last node; most end with a typed message, so that one item is enough."""
-    unread = set(nodes)
-    for node, body in await t.fetch_all(SELECT_LAST_INPUTS, list(nodes)):
-        with suppress(DamagedRow):
-            message = decode_body(str(node), body)
-            if typed_text(message):
-                kept_titles.add(node.bytes, choose_title([message]))
-                unread.discard(node)
-    titles = await _load_titles(t, list(unread), []) if unread else {}
-    for node in unread:
-        kept_titles.add(node.bytes, titles.get(node, ""))
+    requests: dict[str, ListedRequest] = {}
+    for title, name, *row in await t.fetch_all(SELECT_PAGE, list(ids)):
+        try:
+            requests[row[0]] = ListedRequest(
+                link_from_row(tuple(row)),
+                name and tenant_rows.unescape_name(name),
+                tenant_rows.unescape_name(title or ""),
+            )
+        except DamagedRow as error:
+            damaged.append(error)
+    return RequestPage([requests[row_id] for row_id in ids if row_id in requests], cursor, is_search_limited, damaged)
 
 
 async def select_models(t: TenantConnection, expand_model_name: Callable[[str], str]) -> Sequence[str]:
-    """Return the models of some routes."""
-    return list_models([body for (body,) in await t.fetch_all(SELECT_SOME_ROUTES, MAX_MODEL_ROUTES)], expand_model_name)
+    """Return the models of the newest requests."""
+    return list_models(await _select_options(t, "model"), expand_model_name)
 
 
 async def select_tools(t: TenantConnection) -> Sequence[str]:
-    """Return the tools that some distinct parameters offer."""
-    return list_tools([body for _, body in await t.fetch_all(f"{SELECT_PARAMETERS} LIMIT $2", MAX_MODEL_ROUTES)])
+    """Return the tools of the newest requests."""
+    return list_tools(await _select_options(t, "tools"))
 
 
-def tokens_expression(column: str) -> str:
-    """Return the SQL expression of the tokens at a column of the table `routes`, 0 if there are none."""
-    text = f"(string_to_array(links.usage, ','))[routes.{column} + 1]"
-    return f"CASE WHEN {text} ~ '^[0-9]{{1,200}}$' THEN {text}::double precision ELSE 0 END"
+async def _select_options(t: TenantConnection, column: str) -> list[str]:
+    return [value for (value,) in await t.fetch_all(SELECT_OPTIONS.format(column=column), MAX_OPTION_REQUESTS)]
 
 
 async def _find_items(t: TenantConnection, text: str) -> tuple[list[UUID], bool]:
@@ -274,55 +323,3 @@ async def _find_items(t: TenantConnection, text: str) -> tuple[list[UUID], bool]
         if len(found) > MAX_MATCHING_ITEMS:
             return found[:MAX_MATCHING_ITEMS], True
     return found, False
-
-
-async def _find_calls(t: TenantConnection, tool: str) -> tuple[list[UUID], bool]:
-    """Return calls of a tool, shortest first, and whether there may be more."""
-    found: list[UUID] = []
-    term_hashes = sorted({term for phrase in parse_search_phrases(tool) for term in hash_terms(t, phrase)})
-    skipped = 0
-    while term_hashes and (rows := await t.fetch_all(SELECT_MATCHING_ITEMS, term_hashes, MAX_MATCHING_ITEMS, skipped)):
-        for item, body in rows:
-            with suppress(DamagedRow):
-                if is_call_of(decode_body(str(item), body), tool):
-                    found.append(item)
-        skipped += len(rows)
-        if len(found) > MAX_TOOL_CALLS:
-            return found[:MAX_TOOL_CALLS], True
-    return found, False
-
-
-async def _load_requests(t: TenantConnection, ids: Sequence[str], damaged: list[DamagedRow]) -> list[ListedRequest]:
-    """Return the requests with these escaped ids, in their order; damaged rows are added to `damaged`."""
-    if not ids:
-        return []
-    rows = await t.fetch_all(f"{SELECT_LINKS} WHERE tenant = $1 AND id = ANY($2::text[])", list(ids))
-    links: dict[str, Link] = {}
-    for row in rows:
-        try:
-            links[row[0]] = link_from_row(row)
-        except DamagedRow as error:
-            damaged.append(error)
-    sessions = [tenant_rows.escape_name(link.session_id) for link in links.values() if link.session_id]
-    name_rows = await t.fetch_all(
-        "SELECT id, name FROM convo.sessions WHERE tenant = $1 AND id = ANY($2::text[])", sessions
-    )
-    names = {tenant_rows.unescape_name(row_id): tenant_rows.unescape_name(name) for row_id, name in name_rows}
-    titles = await _load_titles(t, [tenant_rows.node_id(link.input_head) for link in links.values()], damaged)
-    ordered = [links[row_id] for row_id in ids if row_id in links]
-    return [
-        ListedRequest(link, names.get(link.session_id or ""), titles.get(tenant_rows.node_id(link.input_head), ""))
-        for link in ordered
-    ]
-
-
-async def _load_titles(t: TenantConnection, nodes: Sequence[UUID], damaged: list[DamagedRow]) -> dict[UUID, str]:
-    def iter_items(group: Iterable[tuple[UUID, bytes]]) -> Iterator[Item]:
-        for start, body in group:
-            try:
-                yield decode_body(str(start), body)
-            except DamagedRow as error:
-                damaged.append(error)
-
-    rows = await t.fetch_all(SELECT_INPUTS_BACKWARDS, list(nodes), MAX_TITLE_ITEMS)
-    return {start: choose_title(iter_items(group)) for start, group in groupby(rows, key=lambda row: row[0])}

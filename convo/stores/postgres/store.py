@@ -230,11 +230,13 @@ class PostgresStore:
         return self._report(await self._run(search.search_items, query, limit))
 
     async def list_requests(self, query: RequestQuery) -> RequestPage:
+        await request_list.complete_links(self.database, self.tenant, list_incomplete=True)
         page = await self._run(request_list.select_requests, query)
         self._report(ReadRows(list(page.requests), list(page.damaged)))
         return page
 
     async def chart_requests(self, query: RequestQuery) -> RequestCharts:
+        await request_list.complete_links(self.database, self.tenant, list_incomplete=True)
         return await self._run(request_charts.select_charts, query)
 
     async def request_models(self, expand_model_name: Callable[[str], str] = expand_built_in_name) -> Sequence[str]:

@@ -19,6 +19,8 @@ from convo.history.canonical import Hash
 from convo.history.items import Item
 from convo.history.tree import Key, root_key
 from convo.stores.codec import decode_item, encode_json
+from convo.stores.codec import escape_name as escape_name
+from convo.stores.codec import unescape_name as unescape_name
 
 Row: TypeAlias = tuple[Any, ...]
 """A row of a result; the values are None, int, float, str, bool, bytes and UUID."""
@@ -89,26 +91,13 @@ def to_columns(rows: Sequence[Sequence[object]], width: int) -> tuple[list[objec
     return tuple([row[column] for row in rows] for column in range(width))
 
 
-ESCAPE_CHARACTER = "\x1a"
-UNSTORABLE_CHARACTERS = re.compile(f"[\0{ESCAPE_CHARACTER}\ud800-\udfff]")
-ESCAPE_SEQUENCE = re.compile(f"{ESCAPE_CHARACTER}([0-9a-f]{{4}})")
 KEY_PATTERN = re.compile(r"[0-9a-f]{64}\Z")
 HALF_KEY_DIGITS = 32
 """Hex digits of half a key."""
 
 
-def escape_name(name: str) -> str:
-    """Return `name` as it is stored in a column."""
-    return UNSTORABLE_CHARACTERS.sub(lambda match: f"{ESCAPE_CHARACTER}{ord(match[0]):04x}", name)
-
-
 def escape_optional_name(name: str | None) -> str | None:
     return None if name is None else escape_name(name)
-
-
-def unescape_name(column: str) -> str:
-    """Return the name that `escape_name` escaped."""
-    return ESCAPE_SEQUENCE.sub(lambda match: chr(int(match[1], 16)), column)
 
 
 def node_id(key: Key) -> UUID:

@@ -76,7 +76,12 @@ class SqliteAdmin:
         self._database = database
 
     async def migrate(self) -> Sequence[int]:
-        return await self._database.migrate()
+        from convo.stores.sqlite.request_list import complete_links  # most commands list no requests
+
+        ran = await self._database.migrate()
+        for tenant in await self.tenant_names():
+            await complete_links(self._database, tenant)
+        return ran
 
     async def check_ready(self) -> None:
         check_not_recently_full(self._database.full_at_s)

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 from convo.errors import NotFound
 from convo.history.records import Strategy
 from convo.stores.base import PruneResult
-from convo.stores.codec import decode_session_handle
+from convo.stores.codec import LISTED_COLUMNS, decode_session_handle
 from convo.stores.sqlite import connection, files, runs, tenant_rows
 from convo.stores.sqlite import runs as agents
 from convo.stores.sqlite.records import delete_assigned_ids
@@ -25,6 +25,11 @@ from convo.stores.sqlite.tree import (
 )
 
 Rows: TypeAlias = Sequence[Row]
+
+CLEARED_LINK_COLUMNS = (
+    *("parent", "session", "saw", "head", "sent_body", "sent", "route", "status", "created_at", "previous", "seconds"),
+    *("first_token_s", "parameters", "usage", "error", *LISTED_COLUMNS),
+)
 
 SELECT_UNNEEDED_LINKS = """
 WITH RECURSIVE chained (n) AS (
@@ -105,9 +110,8 @@ def _clear_link(t: TenantConnection, link: int) -> None:
     """Clear the row of a link except for its id, which its children may reference."""
     runs.delete_response_run(t.db, link)
     t.execute(
-        "UPDATE links SET (parent, session, saw, head, sent_body, sent, route, status, created_at, previous, seconds,"
-        " first_token_s, parameters, usage, error)"
-        " = (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL) WHERE n = ?",
+        f"UPDATE links SET ({', '.join(CLEARED_LINK_COLUMNS)}) = ({', '.join('NULL' for _ in CLEARED_LINK_COLUMNS)})"  # noqa: S608 - constant names
+        " WHERE n = ?",
         link,
     )
 

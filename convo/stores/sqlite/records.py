@@ -17,6 +17,7 @@ from convo.history.tree import Key
 from convo.stores import base
 from convo.stores.base import Conversation, SessionStats
 from convo.stores.codec import (
+    LISTED_COLUMNS,
     ReadRows,
     decode_item,
     decode_items,
@@ -26,6 +27,7 @@ from convo.stores.codec import (
     decode_session,
     encode_error,
     encode_json,
+    encode_listed_columns,
     encode_previous_response_id,
     encode_route,
     encode_session_record,
@@ -472,6 +474,7 @@ def _link_columns(t: TenantConnection, link: Link) -> Columns:
         "first_token_s": link.first_token_s,
         "usage": figures,
         "error": encode_error(link),
+        **dict(zip(LISTED_COLUMNS, encode_listed_columns(link), strict=True)),
     }
 
 

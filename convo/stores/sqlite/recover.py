@@ -369,6 +369,7 @@ class _RowRepair:
 
     def _fill_indexes(self) -> None:
         self._execute("UPDATE sessions SET mark = head WHERE mark IS NULL")
+        self._execute("UPDATE links SET title = NULL")  # the columns of lists are computed again from what is left
         self._execute(
             "DELETE FROM repeated WHERE n NOT IN (SELECT route FROM links WHERE route IS NOT NULL"
             " UNION SELECT parameters FROM links WHERE parameters IS NOT NULL)"

@@ -1,78 +1,65 @@
-"""List the requests of a tenant, sorted and filtered by the database.
+"""List the requests of a tenant, sorted and filtered by the columns of their links.
 
-The rows of a page are chosen by rowid first; only their links and titles are read.
+The rows of a page are chosen by rowid first; only their links are read.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from typing import NamedTuple
 
-from convo.errors import DamagedRow
-from convo.history.items import MAX_TITLE_ITEMS, Item, typed_text
+from convo.errors import DamagedRow, StoreFull, StoreReadOnly
+from convo.history.items import MAX_TITLE_ITEMS, Item, called_tools, request_title
+from convo.runtime import report_progress
 from convo.stores.codec import (
+    LISTED_COLUMNS,
+    UNREADABLE_COLUMNS,
     decode_item,
     decode_link,
     encode_json,
+    encode_listed_columns,
+    encode_tool,
     parse_search_phrases,
     phrase_density,
     tokenize_item,
+    unescape_name,
 )
 from convo.stores.request_list import (
+    LINKS_PER_BATCH,
     MAX_MATCHING_ITEMS,
-    MAX_MODEL_ROUTES,
-    MAX_TOOL_CALLS,
-    PRICE_COLUMNS,
-    ROUTE_COLUMNS,
-    TITLES_PER_READ,
-    TOKEN_COLUMNS,
+    MAX_OPTION_REQUESTS,
+    READ_COLUMNS,
     ListedRequest,
     RequestCursor,
     RequestPage,
     RequestQuery,
-    TitledRow,
-    build_route_row,
-    choose_page_by_title,
-    choose_title,
-    decode_offered_tools,
-    decode_route_usage,
-    is_call_of,
-    kept_titles,
+    choose_page,
+    iter_batches,
     list_models,
     list_tools,
     sort_expression,
 )
+from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.records import SELECT_LINKS
-from convo.stores.sqlite.tenant_rows import TenantConnection, to_query_name
+from convo.stores.sqlite.tenant_rows import TenantConnection, invalid_text_as_bytes, to_query_name
 
-SELECT_ROUTES = """
-SELECT n, body FROM repeated WHERE tenant = ? AND EXISTS (SELECT 1 FROM links WHERE route = repeated.n)
+SELECT_OPTIONS = """
+SELECT DISTINCT {column} FROM (SELECT {column} FROM links WHERE tenant = ? ORDER BY created_at DESC LIMIT ?)
+WHERE {column} IS NOT NULL
 """
 
-SELECT_PARAMETERS = """
-SELECT n, body FROM repeated WHERE tenant = ? AND body LIKE '%"tools"%'
-"""
+SELECT_MODELS = "SELECT DISTINCT model FROM links WHERE +tenant = ? AND model IS NOT NULL"
 
-SELECT_NEWEST_ROUTES = """
-SELECT body FROM repeated WHERE tenant = ? AND EXISTS (SELECT 1 FROM links WHERE route = repeated.n)
-ORDER BY n DESC LIMIT ?
-"""
-
-ROUTE_VALUES = ", ".join(f"json_extract(value, '$[{index}]') AS {name}" for index, name in enumerate(ROUTE_COLUMNS, 1))
-ROUTES_TABLE = (
-    f"routes AS MATERIALIZED (SELECT json_extract(value, '$[0]') AS route, {ROUTE_VALUES} FROM json_each(:routes))"  # noqa: S608 - constant names
-)
-
-REACHED_TABLE = """
-reached_{name} (n) AS (
-    SELECT nodes.n FROM nodes WHERE item IN (SELECT value FROM json_each(:{name}))
+SELECT_LINKS_OF_ITEMS = """
+WITH RECURSIVE reached (n) AS (
+    SELECT nodes.n FROM nodes WHERE item IN (SELECT value FROM json_each(?))
     UNION
-    SELECT nodes.n FROM reached_{name} JOIN nodes ON nodes.parent = reached_{name}.n
-    WHERE NOT EXISTS (SELECT 1 FROM links WHERE saw = reached_{name}.n)
-        AND NOT EXISTS (SELECT 1 FROM links WHERE head = reached_{name}.n)
-), found_{name} (n) AS (
-    SELECT links.n FROM reached_{name} JOIN links ON links.saw = reached_{name}.n
-    UNION SELECT links.n FROM reached_{name} JOIN links ON links.head = reached_{name}.n
+    SELECT nodes.n FROM reached JOIN nodes ON nodes.parent = reached.n
+    WHERE NOT EXISTS (SELECT 1 FROM links WHERE saw = reached.n)
+        AND NOT EXISTS (SELECT 1 FROM links WHERE head = reached.n)
 )
+SELECT links.n FROM reached JOIN links ON links.saw = reached.n
+UNION SELECT links.n FROM reached JOIN links ON links.head = reached.n
 """
 """The links whose own input or output has one of the items: from an item's node down to the next end of a link."""
 
@@ -80,6 +67,16 @@ SELECT_WORD_MATCHES = """
 SELECT items.n, items.body FROM words CROSS JOIN items ON items.n = words.rowid
 WHERE words MATCH ? AND items.tenant = ? ORDER BY words.rowid DESC
 """
+
+SELECT_LINKS_OF_PAGE = f"{SELECT_LINKS}AND links.n IN (SELECT value FROM json_each(?)) ORDER BY links.n"  # noqa: S608 - constant names
+
+SELECT_TITLES_OF_PAGE = """
+SELECT links.n, links.title, sessions.name FROM json_each(?) JOIN links ON links.n = value
+    LEFT JOIN sessions ON sessions.n = links.session AND sessions.record IS NOT NULL
+"""
+
+WITHOUT_TITLE = "FROM links INDEXED BY links_without_title WHERE tenant = ? AND title IS NULL AND saw IS NOT NULL"
+COUNT_WITHOUT_TITLE, SELECT_WITHOUT_TITLE = f"SELECT count(*) {WITHOUT_TITLE}", f"SELECT n {WITHOUT_TITLE} LIMIT ?"
 
 SELECT_INPUT_BACKWARDS = """
 WITH RECURSIVE up (parent, item, steps) AS (
@@ -90,62 +87,82 @@ WITH RECURSIVE up (parent, item, steps) AS (
 SELECT items.n, items.body FROM up JOIN items ON items.n = up.item
 """
 
-
-SELECT_LINKS_OF_PAGE = f"{SELECT_LINKS}AND links.n IN (SELECT value FROM json_each(?)) ORDER BY links.n"  # noqa: S608 - constant names
-
-SELECT_SESSION_NAMES = """
-SELECT links.n, sessions.name FROM json_each(?) JOIN links ON links.n = value
-    JOIN sessions ON sessions.n = links.session AND sessions.record IS NOT NULL
+SELECT_OUTPUT = """
+WITH RECURSIVE up (n, parent, item, saw, steps) AS (
+    SELECT nodes.n, nodes.parent, nodes.item, saw, 1 FROM links JOIN nodes ON nodes.n = links.head WHERE links.n = ?
+    UNION ALL
+    SELECT nodes.n, nodes.parent, nodes.item, saw, steps + 1 FROM up JOIN nodes ON nodes.n = up.parent
+    WHERE up.n <> saw AND steps < ?
+)
+SELECT items.n, items.body FROM up JOIN items ON items.n = up.item WHERE up.n <> saw
 """
 
-SELECT_LAST_INPUTS = """
-SELECT links.n, items.n, items.body FROM json_each(?) JOIN links ON links.n = value
-    JOIN nodes ON nodes.n = links.saw JOIN items ON items.n = nodes.item
-"""
+UPDATE_LISTED_COLUMNS = (
+    f"UPDATE links SET ({', '.join(LISTED_COLUMNS)}) = ({', '.join('?' for _ in LISTED_COLUMNS)}) WHERE n = ?"  # noqa: S608 - constant names
+)
+
+MAX_OUTPUT_ITEMS = 1000
+"""Items of an output in which the calls of an older link are found."""
 
 
-NEWEST_CONDITION = """
-links.created_at >= coalesce((
-    SELECT CASE WHEN count(created_at) = count(*) THEN min(created_at) END FROM (
-        SELECT links.created_at FROM {source} WHERE {conditions} ORDER BY links.n DESC LIMIT :limit
-    )
-), -1e300)
-"""
-"""Excludes most requests before the sort for a page of the newest ones.
+async def complete_links(database: SqliteDatabase, tenant: str, *, list_incomplete: bool = False) -> None:
+    """Compute the columns of links without a title, in batches of which each is a transaction.
 
-The subquery reads as many rows as a page has, those stored last: a request that is older than all of them is not on the
-page.
-"""
+    list_incomplete:  go on with the links as they are if the file cannot be written
+    """
+    total = await database.read(lambda db: _count_incomplete(TenantConnection.find(db, tenant)))
+    with suppress(StoreReadOnly, StoreFull) if list_incomplete else nullcontext():
+        for done in iter_batches(str(database.file), total):
+            report_progress("responses", done, total)
+            await database.write(lambda db: _complete_batch(TenantConnection.find(db, tenant)), create=False)
+
+
+def _count_incomplete(t: TenantConnection) -> int:
+    count: int = t.fetch_value(COUNT_WITHOUT_TITLE, t.tenant_number)
+    return count
+
+
+def _complete_batch(t: TenantConnection) -> None:
+    rowids = sorted(n for (n,) in t.fetch_all(SELECT_WITHOUT_TITLE, t.tenant_number, LINKS_PER_BATCH))
+    rows = t.fetch_records(SELECT_LINKS_OF_PAGE, encode_json(rowids))
+    with invalid_text_as_bytes(t.db):
+        for n, row in zip(rowids, rows, strict=True):
+            columns = UNREADABLE_COLUMNS
+            with suppress(DamagedRow):
+                title = request_title(_iter_items(t, SELECT_INPUT_BACKWARDS, n, MAX_TITLE_ITEMS))
+                tools = called_tools(_iter_items(t, SELECT_OUTPUT, n, MAX_OUTPUT_ITEMS))
+                columns = encode_listed_columns(replace(decode_link(row), title=title, tools=tools))
+            t.execute(UPDATE_LISTED_COLUMNS, *columns, n)
+
+
+def _iter_items(t: TenantConnection, sql: str, n: int, limit: int) -> Iterator[Item]:
+    """Yield the items of a link that can be read; only as many rows are read as are needed."""
+    for item, body in t.execute(sql, n, limit):
+        with suppress(DamagedRow):
+            yield decode_item(str(item), body)
 
 
 class FilteredLinks(NamedTuple):
-    """The parts of a statement that reads the requests of a query: its tables, FROM, WHERE and values."""
+    """The conditions of a statement that reads the links of a query, and their values."""
 
-    tables: list[str]
-    source: str
     conditions: list[str]
     values: dict[str, object]
     is_search_limited: bool
 
 
-def filter_links(t: TenantConnection, query: RequestQuery, *, with_routes: bool, with_prices: bool) -> FilteredLinks:
-    """Return the parts of a statement for the filters of a query.
+def filter_links(t: TenantConnection, query: RequestQuery) -> FilteredLinks:
+    """Return the conditions of a query.
 
-    with_routes:  joins the table `routes`, with prices if `with_prices`. Each conversation has a route of its own, and
-                  that table has no index, so the links of each route are found by the index of `links`.
+    The plus keeps the tenant out of the choice of an index: only the newest requests are found by `links_by_time`.
     """
-    tables, conditions = list[str](), ["+links.tenant = :tenant", "+links.saw IS NOT NULL"]
+    is_by_time = query.sort == "created_at" and query.session is None and not query.text
+    conditions = [f"{'' if is_by_time else '+'}links.tenant = :tenant", "+links.saw IS NOT NULL"]
     values: dict[str, object] = {"tenant": t.tenant_number}
-    source, is_search_limited = "links", False
-    if with_routes:
-        rows = [
-            [n, *build_route_row(body, query, with_prices=with_prices)]
-            for n, body in t.fetch_all(SELECT_ROUTES, t.tenant_number)
-            if query.has_model(decode_route_usage(body).model)
-        ]
-        values["routes"] = encode_json(rows)
-        tables.append(ROUTES_TABLE)
-        source = "routes CROSS JOIN links INDEXED BY links_by_route ON links.route = routes.route"
+    is_search_limited = False
+    if query.model is not None:
+        models = [model for (model,) in t.fetch_all(SELECT_MODELS, t.tenant_number)]
+        values["models"] = encode_json([model for model in models if query.has_model(unescape_name(model))])
+        conditions.append("links.model IN (SELECT value FROM json_each(:models))")
     if query.status is not None:
         conditions.append("links.status = :status")
         values["status"] = query.status
@@ -156,166 +173,80 @@ def filter_links(t: TenantConnection, query: RequestQuery, *, with_routes: bool,
         values["session"] = to_query_name(query.session)
     if query.text:
         items, is_search_limited = _find_items(t, query.text)
-        values["words"] = encode_json(items)
-        tables.append(REACHED_TABLE.format(name="words"))
-        conditions.append("links.n IN (SELECT n FROM found_words)")
+        values["found"] = encode_json([n for (n,) in t.fetch_all(SELECT_LINKS_OF_ITEMS, encode_json(items))])
+        conditions.append("links.n IN (SELECT value FROM json_each(:found))")
     if query.tool is not None:
-        calls, is_tool_limited = _find_calls(t, query.tool)
-        is_search_limited = is_search_limited or is_tool_limited
-        offers = [
-            n
-            for n, body in t.fetch_all(SELECT_PARAMETERS, t.tenant_number)
-            if query.tool in decode_offered_tools(body).hosted
-        ]
-        values |= {"calls": encode_json(calls), "offers": encode_json(offers)}
-        tables.append(REACHED_TABLE.format(name="calls"))
-        conditions.append(
-            "(links.n IN (SELECT n FROM found_calls) OR links.parameters IN (SELECT value FROM json_each(:offers)))"
-        )
+        conditions.append("instr(links.tools, :tool)")
+        values["tool"] = encode_tool(query.tool)
     for operator, moment in ((">=", query.begin), ("<", query.end)):
         if moment is not None:
             name = "begin" if operator == ">=" else "end"
             conditions.append(f"links.created_at {operator} :{name}")
             values[name] = moment
-    return FilteredLinks(tables, source, conditions, values, is_search_limited)
+    return FilteredLinks(conditions, values, is_search_limited)
 
 
 def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPage:
     """Return one page of the requests."""
-    tables, source, conditions, values, is_search_limited = filter_links(
-        t, query, with_routes=query.needs_routes, with_prices=query.sort == "cost"
-    )
-    if query.sort == "title":
-        return _select_requests_by_title(t, query, FilteredLinks(tables, source, conditions, values, is_search_limited))
-    values["limit"] = query.limit + 1
-    sort = sort_expression(query, tokens_expression)
-    if query.sort == "cost":
-        columns = ", ".join(
-            [
-                *("links.n", "links.id", "links.usage", "routes.known"),
-                *(f"routes.{column}" for column in PRICE_COLUMNS),
-                *(f"{tokens_expression(column)} AS {column}" for column in TOKEN_COLUMNS),
-            ]
+    conditions, values, is_search_limited = filter_links(t, query)
+    after_id = to_query_name(query.after.id) if query.after else None
+    if query.sort in READ_COLUMNS:
+        columns = ", ".join(f"links.{column}" for column in READ_COLUMNS[query.sort])
+        rows = t.db.execute(
+            f"SELECT links.n, links.id, {columns} FROM links WHERE {' AND '.join(conditions)}",  # noqa: S608 - constant names
+            values,
         )
-        source = f"({select_once(columns, source, conditions)}) AS links"
-        conditions = ["true"]
-        sort = sort_expression(query, lambda column: f"links.{column}", "links")
+        page, last = choose_page(rows, query, after_id)
+        return _load_page(t, page, RequestCursor(*last) if last else None, is_search_limited)
+    sort = sort_expression(query)
+    values["limit"] = query.limit + 1
     if query.after is not None:
         conditions.append(f"({sort}, links.id) {'<' if query.is_descending else '>'} (:value, :id)")
-        values |= {"value": query.after.value, "id": to_query_name(query.after.id)}
-    if query.sort == "created_at" and query.is_descending and not query.text and not query.tool:
-        conditions.append(NEWEST_CONDITION.format(source=source, conditions=" AND ".join(conditions)))
+        values |= {"value": query.after.value, "id": after_id}
     order = "DESC" if query.is_descending else "ASC"
-    with_clause = f"WITH RECURSIVE {', '.join(tables)} " if tables else ""
     chosen = t.db.execute(
-        f"{with_clause}SELECT links.n, {sort} AS value, links.id FROM {source} WHERE {' AND '.join(conditions)}"  # noqa: S608 - constant names
+        f"SELECT links.n, {sort} AS value, links.id FROM links WHERE {' AND '.join(conditions)}"  # noqa: S608 - constant names
         f" ORDER BY value {order}, links.id {order} LIMIT :limit",
         values,
     ).fetchall()
-    page = chosen[: query.limit]
-    next_cursor = RequestCursor(*page[-1][1:]) if len(chosen) > query.limit else None
-    return _load_page(t, [n for n, _, _ in page], next_cursor, is_search_limited)
+    rowids = [n for n, _, _ in chosen[: query.limit]]
+    next_cursor = RequestCursor(*chosen[query.limit - 1][1:]) if len(chosen) > query.limit else None
+    return _load_page(t, rowids, next_cursor, is_search_limited)
 
 
 def _load_page(
     t: TenantConnection, rowids: Sequence[int], next_cursor: RequestCursor | None, is_search_limited: bool
 ) -> RequestPage:
-    """Read a page: one statement for all links, one for the session names, and one for the last items of the inputs.
-
-    Only a request whose last input item is not a typed message needs another one, for its title.
-    """
+    """Read a page: one statement for all links, and one for their titles and the names of their sessions."""
     page = encode_json(list(rowids))
-    rows = t.fetch_records(SELECT_LINKS_OF_PAGE, page)
-    rows_by_rowid = dict(zip(sorted(rowids), rows, strict=True))
-    names = {n: name for n, name in t.fetch_records(SELECT_SESSION_NAMES, page) if isinstance(name, str)}
-    last_inputs = {n: (item, body) for n, item, body in t.fetch_records(SELECT_LAST_INPUTS, page)}
+    rows_by_rowid = dict(zip(sorted(rowids), t.fetch_records(SELECT_LINKS_OF_PAGE, page), strict=True))
+    texts = {
+        n: [text if isinstance(text, str) else None for text in columns]
+        for n, *columns in t.fetch_records(SELECT_TITLES_OF_PAGE, page)
+    }
     requests, damaged = list[ListedRequest](), list[DamagedRow]()
     for n in rowids:
+        title, session_name = texts[n]
         try:
-            link = decode_link(rows_by_rowid[n])
+            requests.append(ListedRequest(decode_link(rows_by_rowid[n]), session_name, unescape_name(title or "")))
         except DamagedRow as error:
             damaged.append(error)
-            continue
-        title = _typed_title(*last_inputs[n]) if n in last_inputs else None
-        if title is None:
-            title = choose_title(_iter_input_backwards(t, n, damaged))
-        requests.append(ListedRequest(link, names.get(n) or None, title))
     return RequestPage(requests, next_cursor, is_search_limited, damaged)
 
 
-def _select_requests_by_title(t: TenantConnection, query: RequestQuery, filtered: FilteredLinks) -> RequestPage:
-    with_clause = f"WITH RECURSIVE {', '.join(filtered.tables)} " if filtered.tables else ""
-    rows = t.db.execute(
-        f"{with_clause}SELECT links.n, links.id, substr(nodes.key, 1, 16) FROM {filtered.source}"  # noqa: S608 - constant names
-        f" JOIN nodes ON nodes.n = links.saw WHERE {' AND '.join(filtered.conditions)}",
-        filtered.values,
-    ).fetchall()
-    rowids = {key: n for n, _, key in rows}
-    missing = kept_titles.find_missing(rowids)
-    for begin in range(0, len(missing), TITLES_PER_READ):
-        _keep_titles(t, {rowids[key]: key for key in missing[begin : begin + TITLES_PER_READ]})
-    after_id = to_query_name(query.after.id) if query.after else None
-    page, last = choose_page_by_title((TitledRow(row_id, key, n) for n, row_id, key in rows), query, after_id)
-    kept_titles.trim()
-    return _load_page(t, page, RequestCursor(*last) if last else None, filtered.is_search_limited)
-
-
-def _keep_titles(t: TenantConnection, keys: Mapping[int, bytes]) -> None:
-    """Read the titles of links, by rowid; most inputs end with a typed message, so that one item is enough."""
-    unread = dict(keys)
-    for n, item, body in t.execute(SELECT_LAST_INPUTS, encode_json(list(keys))):
-        title = _typed_title(item, body)
-        if title is not None:
-            kept_titles.add(unread.pop(n), title)
-    for n, key in unread.items():
-        kept_titles.add(key, choose_title(_iter_input_backwards(t, n, [])))
-
-
-def _typed_title(item: int, body: str | bytes) -> str | None:
-    """Return the title of a request whose input ends with this item; None if the item is not a typed message."""
-    with suppress(DamagedRow):
-        message = decode_item(str(item), body)
-        if typed_text(message):
-            return choose_title([message])
-    return None
-
-
 def select_models(t: TenantConnection, expand_model_name: Callable[[str], str]) -> Sequence[str]:
-    """Return the models of the newest routes."""
-    rows = t.fetch_all(SELECT_NEWEST_ROUTES, t.tenant_number, MAX_MODEL_ROUTES)
-    return list_models([body for (body,) in rows], expand_model_name)
+    """Return the models of the newest requests."""
+    return list_models(_select_options(t, "model"), expand_model_name)
 
 
 def select_tools(t: TenantConnection) -> Sequence[str]:
-    """Return the tools that the newest distinct parameters offer."""
-    sql = f"{SELECT_PARAMETERS} ORDER BY n DESC LIMIT ?"
-    return list_tools(body for _, body in t.fetch_all(sql, t.tenant_number, MAX_MODEL_ROUTES))
+    """Return the tools of the newest requests."""
+    return list_tools(_select_options(t, "tools"))
 
 
-def select_once(columns: str, source: str, conditions: Sequence[str]) -> str:
-    """Return a subquery that computes each column once a row, however often the statement around it uses the column.
-
-    Without LIMIT, SQLite would replace each use by the expression of the column.
-    """
-    return f"SELECT {columns} FROM {source} WHERE {' AND '.join(conditions)} LIMIT -1 OFFSET 0"  # noqa: S608 - constant names
-
-
-def tokens_expression(column: str) -> str:
-    """Return the SQL expression of the tokens at a column of the table `routes`, 0 if there are none.
-
-    The first three integers of a usage are read with CAST, which stops at a comma: parsing the whole text as JSON takes
-    five times as long.
-    """
-    usage, after_first = "'[' || links.usage || ']'", "substr(links.usage, instr(links.usage, ',') + 1)"
-    after_second = f"substr({after_first}, instr({after_first}, ',') + 1)"
-    return (
-        f"CASE WHEN routes.{column} IS NULL OR links.usage IS NULL THEN 0"
-        f" WHEN routes.{column} = 0 THEN max(CAST(links.usage AS NUMERIC), 0)"
-        f" WHEN routes.{column} = 1 AND routes.size > 1 THEN max(CAST({after_first} AS NUMERIC), 0)"
-        f" WHEN routes.{column} = 2 AND routes.size > 2 THEN max(CAST({after_second} AS NUMERIC), 0)"
-        f" WHEN json_valid({usage})"
-        f" THEN max(coalesce(json_extract({usage}, '$[' || routes.{column} || ']'), 0), 0) ELSE 0 END"
-    )
+def _select_options(t: TenantConnection, column: str) -> list[str]:
+    sql = SELECT_OPTIONS.format(column=column)
+    return [value for (value,) in t.fetch_all(sql, t.tenant_number, MAX_OPTION_REQUESTS)]
 
 
 def _find_items(t: TenantConnection, text: str) -> tuple[list[int], bool]:
@@ -332,27 +263,3 @@ def _find_items(t: TenantConnection, text: str) -> tuple[list[int], bool]:
             if phrase_density(tokenize_item(decode_item(str(n), body)), phrases):
                 found.append(n)
     return found, False
-
-
-def _find_calls(t: TenantConnection, tool: str) -> tuple[list[int], bool]:
-    """Return the rowids of the newest calls of a tool, and whether there may be more."""
-    found: list[int] = []
-    phrases = parse_search_phrases(tool)
-    if not phrases:
-        return found, False
-    match = " ".join(f'"{phrase}"' for phrase in phrases)
-    for n, body in t.execute(SELECT_WORD_MATCHES, match, t.tenant_number):
-        if len(found) == MAX_TOOL_CALLS:
-            return found, True
-        with suppress(DamagedRow):
-            if is_call_of(decode_item(str(n), body), tool):
-                found.append(n)
-    return found, False
-
-
-def _iter_input_backwards(t: TenantConnection, n: int, damaged: list[DamagedRow]) -> Iterator[Item]:
-    for item, body in t.execute(SELECT_INPUT_BACKWARDS, n, MAX_TITLE_ITEMS):
-        try:
-            yield decode_item(str(item), body)
-        except DamagedRow as error:
-            damaged.append(error)

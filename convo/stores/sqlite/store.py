@@ -146,13 +146,15 @@ class SqliteStore:
     async def list_requests(self, query: "RequestQuery") -> "RequestPage":
         from convo.stores.sqlite import request_list  # only the page of the gateway lists requests
 
+        await request_list.complete_links(self.database, self.tenant, list_incomplete=True)
         page = await self._read(request_list.select_requests, query)
         self._report(ReadRows(list(page.requests), list(page.damaged)))
         return page
 
     async def chart_requests(self, query: "RequestQuery") -> "RequestCharts":
-        from convo.stores.sqlite import request_charts
+        from convo.stores.sqlite import request_charts, request_list
 
+        await request_list.complete_links(self.database, self.tenant, list_incomplete=True)
         return await self._read(request_charts.select_charts, query)
 
     async def request_models(self, expand_model_name: Callable[[str], str] = expand_built_in_name) -> Sequence[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from convo.errors import DamagedRow, ItemDeleted
 from convo.history.canonical import Hash, item_hash
-from convo.history.items import Item, item_preview
+from convo.history.items import MAX_TITLE_ITEMS, Item, item_preview
 from convo.history.tree import Key, Node, Path, Prefix, child_key
 from convo.stores import base
 from convo.stores.base import AppendItems
@@ -60,6 +60,14 @@ UNION ALL SELECT key FROM (
 
 NO_NODE = 0
 """No node has this rowid: a query that would stop at it continues to the root."""
+
+CLEAR_TITLES = """
+WITH RECURSIVE below (n, steps) AS (
+    SELECT ?, 1 UNION ALL SELECT nodes.n, steps + 1 FROM below JOIN nodes ON nodes.parent = below.n WHERE steps < ?
+)
+UPDATE links SET title = NULL, tools = NULL WHERE saw IN (SELECT n FROM below) OR head IN (SELECT n FROM below)
+"""
+"""Clear the titles that may be from the item of a node; they are computed again from the items that are left."""
 
 SELECT_NODE_USE = """
 SELECT parent, item, parent IS NULL
@@ -217,6 +225,7 @@ def erase_item(t: TenantConnection, n: int) -> None:
     for item, body in rows:
         own_id = base.own_item_id(decode_item(str(item), body))
         t.execute("UPDATE nodes SET item = NULL, erased = ? WHERE n = ?", own_id, n)
+        t.execute(CLEAR_TITLES, n, MAX_TITLE_ITEMS)
         tenant_rows.unindex_assigned_ids(t, n, item)
         _delete_unreferenced_item(t, item)
 

@@ -12,6 +12,7 @@ from convo.errors import StoreReadOnly, StoreTooNew, StoreUnavailable
 from convo.history.items import user_message
 from convo.history.tree import Path, root_key
 from convo.stores.base import AppendItems, Transaction, run_lease_name
+from convo.stores.codec import LISTED_COLUMNS
 from convo.stores.factory import store_schema_sql
 from convo.stores.postgres import connection
 from convo.stores.postgres.connection import (
@@ -20,9 +21,11 @@ from convo.stores.postgres.connection import (
     PostgresDatabase,
 )
 from convo.stores.postgres.store import PostgresStore
+from convo.stores.request_list import RequestQuery
 from tests import databases
 from tests.stores.chat_transactions import NOW, link, session
 from tests.stores.test_agent_runs import CALL, RUN, next_revision
+from tests.stores.test_request_list import store_requests
 from tests.stores.test_tenants import everything
 
 pytestmark = pytest.mark.needs("postgresql")
@@ -117,7 +120,13 @@ async def test_the_printed_statements_create_the_same_tables_as_a_migration(url:
     databases.drop(printed_url)
 
 
+DOWNGRADE_TO_6 = (
+    *("DROP INDEX convo.links_without_title", "DROP INDEX convo.links_by_time"),
+    *(f"ALTER TABLE convo.links DROP COLUMN {column}" for column in LISTED_COLUMNS),
+    "DELETE FROM convo.migrations WHERE number > 6",
+)
 DOWNGRADE_TO_3 = (
+    *DOWNGRADE_TO_6,
     "ALTER TABLE convo.links DROP COLUMN sent_body",
     *("DROP TABLE convo.files", "DROP TABLE convo.file_contents", "DROP TABLE convo.approval_decisions"),
     "DELETE FROM convo.migrations WHERE number > 3",
@@ -148,13 +157,28 @@ async def test_a_database_of_schema_1_keeps_its_rows_and_gains_the_missing_table
     async with open_postgres(url) as store:
         with pytest.raises(StoreUnavailable, match="lacks tables"):
             await store.sessions()
-        assert list(await store.admin.migrate()) == [2, 3, 4, 5, 6]
+        assert list(await store.admin.migrate()) == ALL_MIGRATIONS[1:]
         assert [one.name for one in await store.sessions()] == ["one"]
         await store.commit(Transaction(agent_run=RUN, agent_calls=(CALL,)))
         assert await store.agent_run("run_1") == RUN
     assert describe_tables(url) == current
     for database_url in (url, first):
         databases.drop(database_url)
+
+
+async def test_the_columns_of_requests_of_schema_6_are_computed_by_the_migration(url: str) -> None:
+    select_links = f"SELECT id, {', '.join(LISTED_COLUMNS)} FROM convo.links ORDER BY id"
+    async with open_postgres(url) as store:
+        await store_requests(store)
+        before = await store.list_requests(RequestQuery())
+    with psycopg.connect(url) as db:
+        rows = db.execute(select_links).fetchall()
+    execute(url, *DOWNGRADE_TO_6)
+    async with open_postgres(url) as store:
+        assert list(await store.admin.migrate()) == [7]
+        with psycopg.connect(url) as db:
+            assert db.execute(select_links).fetchall() == rows
+        assert await store.list_requests(RequestQuery()) == before
 
 
 async def test_sessions_of_schema_2_keep_their_order(url: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -165,7 +189,7 @@ async def test_sessions_of_schema_2_keep_their_order(url: str, caplog: pytest.Lo
     execute(url, *DOWNGRADE_TO_2)
     async with open_postgres(url) as store:
         with psycopg.connect(url):
-            assert list(await store.admin.migrate()) == [3, 4, 5, 6]
+            assert list(await store.admin.migrate()) == ALL_MIGRATIONS[2:]
         assert ["which another process has open" in message for message in caplog.messages] == [True]
         assert [one.name for one in await store.sessions()] == ["late", "between", "early"]
         columns = "tenant, used_at, head, mark, id, name, link, record"

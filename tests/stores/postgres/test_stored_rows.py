@@ -11,6 +11,7 @@ from convo.history.canonical import item_hash
 from convo.history.items import Item
 from convo.history.tree import root_key
 from convo.stores.base import TenantStats, Transaction
+from convo.stores.codec import LISTED_COLUMNS
 from convo.stores.factory import open_store
 from convo.stores.postgres import tenant_rows
 from tests import databases
@@ -58,6 +59,10 @@ ROWS: dict[str, list[tuple[object, ...]]] = {
     "id, seconds, first_token_s, status, previous, usage, error FROM convo.links": [
         ("resp_2", None, None, "completed", None, "2", None),
         ("resp_3", None, None, "completed", None, "3", None),
+    ],
+    f"id, {', '.join(LISTED_COLUMNS)} FROM convo.links": [
+        ("resp_2", "local/model", None, 2, 0, 0, 0, 0, None, None),
+        ("resp_3", "local/model", None, 3, 0, 0, 0, 0, None, None),
     ],
     "id, named, node, conversation FROM convo.members": [
         ("a", -3848465438864589366, NODE_1, "conv_1"),

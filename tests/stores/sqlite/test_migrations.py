@@ -13,12 +13,16 @@ from convo.errors import StoreUnavailable
 from convo.history.canonical import item_hash
 from convo.history.items import Item, assistant_message, user_message
 from convo.history.tree import Path, root_key
+from convo.runtime import redirect_progress
 from convo.stores.base import AppendItems, Conversation, Transaction
+from convo.stores.codec import LISTED_COLUMNS
+from convo.stores.request_list import LINKS_PER_BATCH, RequestQuery
 from convo.stores.sqlite.connection import APPLICATION_ID, MIGRATIONS_FOLDER, SCHEMA_VERSION, SqliteDatabase, schema_sql
 from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chat_transactions import NOW, link, session
 from tests.stores.test_agent_runs import CALL as AGENT_CALL
 from tests.stores.test_agent_runs import RUN
+from tests.stores.test_request_list import store_requests
 
 ROOT = root_key("local")
 CALL: Item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}
@@ -27,7 +31,14 @@ CONVERSATION = Conversation("conv_1", PATH.head, NOW, ("msg_a", "fc_1", "msg_b")
 LINK = link("resp_1", PATH.head, session_id="ses_1", conversation_id="conv_1")
 TRANSACTION = Transaction((AppendItems(ROOT, PATH.items),), (LINK,), session(head=PATH.head), conversation=CONVERSATION)
 
-DOWNGRADE_TO_4 = """
+DOWNGRADE_TO_7 = (
+    "DROP INDEX links_without_title; DROP INDEX links_by_time;"
+    + "".join(f"ALTER TABLE links DROP COLUMN {column};" for column in LISTED_COLUMNS)
+    + "PRAGMA user_version = 7;"
+)
+
+DOWNGRADE_TO_4 = f"""
+{DOWNGRADE_TO_7}
 DROP INDEX links_by_body; ALTER TABLE links DROP COLUMN sent_body;
 DROP TABLE approval_decisions; DROP TABLE files; DROP TABLE file_contents;
 PRAGMA user_version = 4;
@@ -141,13 +152,45 @@ async def test_a_file_of_schema_2_keeps_its_rows_and_gains_agent_runs(file: File
         assert read_schema(db) == read_schema(second_db) != current_schema
 
     store = SqliteStore(SqliteDatabase(file))
-    assert list(await store.admin.migrate()) == [3, 4, 5, 6, 7]
+    assert list(await store.admin.migrate()) == list(range(3, SCHEMA_VERSION + 1))
     assert await store.path(PATH.head) == PATH
     await store.commit(Transaction(agent_run=RUN, agent_calls=(AGENT_CALL,)))
     assert await store.agent_run("run_1") == RUN
     assert list(await store.agent_calls("run_1")) == [AGENT_CALL]
     assert await store.database.read(read_schema) == current_schema
     await store.aclose()
+
+
+async def test_the_columns_of_requests_of_schema_7_are_computed_in_batches_also_after_a_kill(file: File) -> None:
+    store = SqliteStore(SqliteDatabase(file))
+    await store_requests(store)
+    await store.commit(Transaction(links=tuple(link(f"resp_{number}", ROOT) for number in range(LINKS_PER_BATCH))))
+    before = await store.list_requests(RequestQuery())
+    await store.aclose()
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        rows = db.execute("SELECT * FROM links").fetchall()
+        db.executescript(DOWNGRADE_TO_7)
+
+    def kill_after_a_batch(step: str, done: int, total: int) -> None:
+        if step == "responses" and done:
+            raise KeyboardInterrupt
+
+    store = SqliteStore(SqliteDatabase(file))
+    with pytest.raises(KeyboardInterrupt), redirect_progress(kill_after_a_batch):
+        await store.admin.migrate()
+    await store.aclose()
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("SELECT count(title), count(*) FROM links").fetchone() == (
+            LINKS_PER_BATCH,
+            LINKS_PER_BATCH + 5,
+        )
+
+    store = SqliteStore(SqliteDatabase(file))
+    assert list(await store.admin.migrate()) == []
+    assert await store.list_requests(RequestQuery()) == before
+    await store.aclose()
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("SELECT * FROM links").fetchall() == rows
 
 
 async def test_sessions_of_schema_3_keep_their_order(file: File) -> None:
@@ -159,7 +202,7 @@ async def test_sessions_of_schema_3_keep_their_order(file: File) -> None:
         db.executescript(DOWNGRADE_TO_3)
 
     store = SqliteStore(SqliteDatabase(file))
-    assert list(await store.admin.migrate()) == [4, 5, 6, 7]
+    assert list(await store.admin.migrate()) == list(range(4, SCHEMA_VERSION + 1))
     assert [one.name for one in await store.sessions()] == ["late", "between", "early"]
     early = await store.session("early")
     assert early

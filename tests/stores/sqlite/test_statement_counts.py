@@ -1,11 +1,8 @@
 """The number of SQLite statements of a commit and of a page of requests, of log pages and of instructions."""
 
-import json
-import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path as File
-from typing import Any
 
 import pytest
 
@@ -14,7 +11,7 @@ from convo.history.items import Item, user_message
 from convo.history.records import Link
 from convo.history.tree import Path, root_key
 from convo.stores.base import AgentCall, AppendItems, Transaction
-from convo.stores.request_list import ROUTE_COLUMNS, TOKEN_COLUMNS, RequestQuery
+from convo.stores.request_list import RequestQuery
 from convo.stores.sqlite.connection import PAGE_SIZE_BYTES, SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chat_transactions import NOW, USAGE, link, session
@@ -116,7 +113,9 @@ async def test_a_page_of_the_requests_executes_as_many_statements_with_fifty_row
     links = list[Link]()
     for number in range(60):
         path = path.append([user_message(f"question {number}")])
-        links.append(link(f"resp_{number}", path.head, session_id="ses_2", created_at=NOW + number))
+        links.append(
+            link(f"resp_{number}", path.head, session_id="ses_2", created_at=NOW + number, title=f"question {number}")
+        )
     appends = (AppendItems(root_key("local"), path.items),)
     record = session(id="ses_2", name="many", head=path.head, confirmed_head=path.head)
     await store.commit(Transaction(appends, tuple(links), record))
@@ -189,32 +188,3 @@ async def test_the_time_of_a_list_grows_linearly_with_the_conversations(
     few = await count_instructions(store, lambda: read(store))
     await store_conversations(store, 300)
     assert await count_instructions(store, lambda: read(store)) < 20 * few
-
-
-@pytest.mark.parametrize("usage", [USAGE, {"rest": [1, 2, 3, 4, 5], **USAGE}], ids=["usual", "later integers"])
-async def test_each_count_of_tokens_is_read_once_for_the_cost(store: SqliteStore, usage: dict[str, Any]) -> None:
-    requests = 100
-    names = [f"resp_{number}" for number in range(requests)]
-    await store.commit(Transaction(links=tuple(link(name, INPUT_PATH.head, usage=usage) for name in names)))
-    calls = list[str]()
-
-    def extract(text: str, path: str) -> Any:
-        calls.append(path)
-        value = json.loads(text)
-        for key in path[2:-1].split("]["):
-            value = value[int(key)]
-        return value
-
-    def is_valid(text: str) -> bool:
-        calls.append(text)
-        return True
-
-    def replace_functions(db: sqlite3.Connection) -> None:
-        db.create_function("json_extract", 2, extract, deterministic=True)
-        db.create_function("json_valid", 1, is_valid, deterministic=True)
-
-    await store.database.read(replace_functions)
-    page = await store.list_requests(replace(PRICED, sort="cost", limit=requests))
-    assert len(page.requests) == requests
-    for_the_table_of_routes = len(ROUTE_COLUMNS) + 1
-    assert len(calls) <= for_the_table_of_routes + 2 * len(TOKEN_COLUMNS) * requests

@@ -18,6 +18,8 @@ DECISION = (
     'ed":true,"decided_by":null,"source":"command","always":false,"reason":null}'
 )
 
+LISTED = [("local/model", None, tokens, 0, 0, 0, 0, None, None) for tokens in (2, 3)]
+
 ROWS: dict[str, list[tuple[object, ...]]] = {
     "agent_calls": [
         (1, 1, 1, 'call_1', 1700000000.0, '"done"'),
@@ -49,8 +51,8 @@ ROWS: dict[str, list[tuple[object, ...]]] = {
         (1, 3, '{"type":"message","role":"user","content":[{"type":"input_text","text":"three"}]}'),
     ],
     "links": [
-        (1, 1, 'resp_2', None, 1, 2, 3, 1, 2, 'completed', 1700000002.0, None, None, None, 1, '2', None, None),
-        (1, 2, 'resp_3', 1, 2, 3, 4, 1, 2, 'completed', 1700000003.0, None, None, None, 1, '3', None, None),
+        (1, 1, 'resp_2', None, 1, 2, 3, 1, 2, 'completed', NOW + 2, None, None, None, 1, '2', None, None, *LISTED[0]),
+        (1, 2, 'resp_3', 1, 2, 3, 4, 1, 2, 'completed', NOW + 3, None, None, None, 1, '3', None, None, *LISTED[1]),
     ],
     "members": [
         (1, 1, 2, 'a'),
