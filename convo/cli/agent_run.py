@@ -47,8 +47,8 @@ from convo.runs.state import Run, RunLimits, Stage
 from convo.runstate.run_items import read_context_values
 from convo.runstate.run_state import RunState
 from convo.stores.base import AgentRun
-from convo.terminal.agent_chat import RunPrinter
 from convo.terminal.answer import consume_interruptibly
+from convo.terminal.run_printer import RunPrinter
 from convo.terminal.status_line import combine_links
 from convo.tools.tool import NO_VALUES
 

@@ -54,14 +54,13 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
         if options.is_picked:
             options = options._replace(handle=await pick_conversation(store, settings, options))
-        context_class = _get_context_class(is_interactive=message is None)
-        context = context_class(settings, store, exit_stack, options, output)
+        context = ChatContext(settings, store, exit_stack, options, output)
         if options.is_continued and not (options.agent_source or options.run_flags.agent):
             new_options = await _with_previous_agents(context, options, output)
             if new_options is not options:
                 options, setup = new_options, _load_agents(new_options)
                 model = setup.model if setup and options.model is None else options.model
-                context = context_class(
+                context = ChatContext(
                     load_settings(options.config, SettingFlags(model=model, model_source=options.model_source)),
                     store,
                     exit_stack,
@@ -81,15 +80,6 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
 
             return await run_single_message(presenter, message, output)
         return await run_single_turn(chat, message, context, output)
-
-
-def _get_context_class(*, is_interactive: bool) -> type[ChatContext]:
-    """Return the class with the slash commands for a prompt; without them, one message starts faster."""
-    if not is_interactive:
-        return ChatContext
-    from convo.cli.repl import ReplController
-
-    return ReplController
 
 
 async def pick_conversation(store: Store, settings: Settings, options: ChatOptions) -> str:
@@ -184,7 +174,7 @@ def note_mentioned_files(text: str, attachments: Sequence[str], output: ChatOutp
     """Print a notice for each file that a one-shot message mentions as @FILE: only a prompt attaches it."""
     if "@" not in text:
         return
-    from convo.terminal.slash_commands import describe_missing_files, list_mentioned_files
+    from convo.terminal.attachments import describe_missing_files, list_mentioned_files
 
     for name in list_mentioned_files(text):
         if name not in attachments:
@@ -201,22 +191,26 @@ async def run_interactive_chat(
     presenter: "RunPresenter | None" = None,
 ) -> int:
     """Run the prompt, and print at the end how to continue the conversation."""
-    from convo.cli.repl import ReplController
-    from convo.terminal.prompt import PlainReader, PromptOptions, PromptReader, can_draw_prompt
-    from convo.terminal.repl import Repl
+    from convo.cli.repl import Repl
+    from convo.cli.slash_commands import run_command
+    from convo.terminal.prompt import PlainReader, PromptOptions, PromptReader, Suggestion, can_draw_prompt
     from convo.terminal.status_line import StatusLine
 
-    assert isinstance(context, ReplController)
+    async def complete(text_before_cursor: str) -> tuple[int, Sequence[Suggestion]]:
+        from convo.cli.prompt_completion import ReplCompleter  # the first Tab needs it
+
+        return await ReplCompleter(chat.deps.store, context.settings).complete(text_before_cursor)
+
     status_line = None if output.quiet else StatusLine()
     reader: PromptReader = PlainReader()
-    if can_draw_prompt(context.editing_mode):
+    if can_draw_prompt(context.settings.editing):
         from convo.terminal.line_editor import LineEditor
 
         reader = LineEditor(
             PromptOptions(
                 context.prompt_history_file,
-                context.complete,
-                context.editing_mode,
+                complete,
+                context.settings.editing,
                 status_line.render if status_line else None,
                 output.waiting_line.refresh_footer,
             )
@@ -224,33 +218,16 @@ async def run_interactive_chat(
     output.waiting_line.footer.render = reader.queue.render
     output.waiting_line.is_enabled &= not reader.has_echo  # a frame would erase typed text
     output.waiting_line.stop_key = "Esc"
-    repl = Repl(
-        chat,
-        reader,
-        context,
-        out=sys.stdout,
-        err=sys.stderr,
-        attachments=attachments,
-        is_streamed=output.is_streamed,
-        quiet=output.quiet,
-        is_plain=output.is_plain,
-        status_line=status_line,
-        waiting_line=output.waiting_line,
-        renderer=context.get_answer_renderer(),
-        format_reasoning=context.get_reasoning_formatter(),
-    )
+    repl = Repl(chat, reader, context, run_command, attachments=attachments, status_line=status_line)
     owner = chat.state.owner
     is_in_store = not owner.uses_file and (not owner.is_server_side or chat.session.scope == EMBEDDED_SCOPE)
     saved_text = "not saved" if is_in_store and context.is_store_ephemeral else owner.storage_description
     repl.print_first_message(f"{chat.options.model}, {saved_text}. Type /help for commands.")
     if presenter:
-        from convo.terminal.agent_chat import AgentChat
+        from convo.cli.agent_chat import AgentChat
 
         presenter.omit_pending_calls()
-        repl.agent_chat, context.presenter = (
-            AgentChat(repl, presenter, detect_display(sys.stderr, os.environ)),
-            presenter,
-        )
+        repl.agent_chat = AgentChat(repl, presenter, detect_display(sys.stderr, os.environ))
     code = await repl.run()
     continue_command = await context.make_continue_command(repl.chat)
     if continue_command:

@@ -235,20 +235,26 @@ class ChatContext:
         self, settings: Settings, store: Store, exit_stack: AsyncExitStack, options: ChatOptions, output: ChatOutput
     ) -> None:
         self._given_settings, self._store, self._exit_stack = settings, store, exit_stack
-        self._options, self._output = options, output
+        self.options, self.output = options, output
         output.waiting_line.is_enabled &= settings.editing != EDITING_PLAIN  # for screen readers
         self._settings: Settings | None = None
-        self._can_count_locally = False
+        self.can_count_locally = False
         self._auto_compaction: AutoCompaction | None = None
         self._has_warned_of_threshold = False
         self._endpoints: dict[str, Endpoint] = {}
-        self._leases: dict[str, LeaseGuard] = {}
+        self.leases: dict[str, LeaseGuard] = {}
         self._noted_settings: set[str] = set()
         self._loading: LoadingTime | None = None
         self._loading_tasks: set[asyncio.Task[None]] = set()
         self._loaded_models: set[str] = set()
-        self._choice: ModelChoice | None = None
-        self._chat_effort: str | None = None
+        self.choice: ModelChoice | None = None
+        self.chat_effort: str | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """The settings, with the model of the open chat."""
+        assert self._settings
+        return self._settings
 
     async def open(self, *, is_asked_at_once: bool = False) -> Chat:
         """Open the conversation that the options select, for writing.
@@ -257,7 +263,7 @@ class ChatContext:
 
         Raises Busy for a session that another process writes, and the errors of the lookup and of the endpoint.
         """
-        options = self._options
+        options = self.options
         fork_source = await resolve_fork_source(self._store, options.fork) if options.fork else ForkSource()
         selection, source_session = self._select_owner(fork_source), fork_source.session
         session = source_session or (None if options.fork else await find_selected_session(self._store, selection))
@@ -266,7 +272,7 @@ class ChatContext:
         if selection.replay_file and not (session or options.strategies):
             check_replay_file_exists(selection.replay_file)
         name = await self._choose_session_name(None if source_session else session)
-        deps, request_options = await self._connect(session)
+        deps, request_options = await self.connect(session)
         if is_asked_at_once and not self._is_model_local:  # an engine is a process, which must not outlive an error
             self._start_loading_task(partial(deps.endpoint.warm, request_options.wire_model))
         if source_session:
@@ -274,36 +280,35 @@ class ChatContext:
         else:
             chat = await open_chat(selection, session, request_options, deps, name=name)
         try:
-            await self._acquire_lease(chat)
+            await self.acquire_lease(chat)
         except Busy as busy:
             if not session or options.agent_source or not await confirm_fork_of_busy_session(busy, session):
                 raise
             chat = await fork_session(session, request_options, deps)
-            await self._acquire_lease(chat)
+            await self.acquire_lease(chat)
         await chat.refresh()
         state = chat.load_state()
         last_item: Item = state.path.nodes[-1].item if state.unconfirmed_nodes else {}
         if options.continue_last and (is_incomplete_item(last_item) or is_user_message(last_item)):
             problem = "message has no response" if is_user_message(last_item) else "answer was interrupted"
-            self._output.note(f"continuing {chat.session.name!r}; its last {problem}")
-        self._note_new_file(chat.session)
+            self.output.note(f"continuing {chat.session.name!r}; its last {problem}")
+        self.note_new_file(chat.session)
         return chat
 
     def get_answer_renderer(self) -> AnswerRenderer | None:
         """Return the renderer of answers; None for answers printed as plain text."""
-        assert self._settings
-        is_plain = self._output.is_plain or ANSWERS_PLAIN in (self._settings.answers, self._settings.editing)
-        footer = self._output.waiting_line.footer
+        is_plain = self.output.is_plain or ANSWERS_PLAIN in (self.settings.answers, self.settings.editing)
+        footer = self.output.waiting_line.footer
         renderer = None if is_plain else make_answer_renderer(sys.stdout, os.environ, footer)
-        self._output.waiting_line.preloaded_module = MARKDOWN_MODULE if renderer else ""
+        self.output.waiting_line.preloaded_module = MARKDOWN_MODULE if renderer else ""
         return renderer
 
     def get_reasoning_formatter(self) -> FormatReasoning | None:
         """Return the formatter of the line about reasoning; None if --quiet is set or stderr is not a terminal."""
-        if self._output.quiet or not sys.stderr.isatty():
+        if self.output.quiet or not sys.stderr.isatty():
             return None
         display = detect_display(sys.stderr, os.environ)
-        has_slash_commands = self._options.prompt is None
+        has_slash_commands = self.options.prompt is None
         return lambda item, seconds: format_reasoning_line(
             item, seconds, display, has_slash_commands=has_slash_commands
         )
@@ -312,9 +317,8 @@ class ChatContext:
         """Compact the history if it is too long for another message; a notice is printed first."""
         from convo.transfer.auto_compaction import AutoCompaction
 
-        assert self._settings
-        threshold = self._settings.compact_at
-        self._auto_compaction = self._auto_compaction or AutoCompaction(threshold, self._settings.windows)
+        threshold = self.settings.compact_at
+        self._auto_compaction = self._auto_compaction or AutoCompaction(threshold, self.settings.windows)
         due = self._auto_compaction.check_due(chat)
         if due is None:
             return
@@ -323,9 +327,9 @@ class ChatContext:
         if not self._has_warned_of_threshold:
             self._has_warned_of_threshold = True
             if warning := describe_percent_as_tokens(threshold):
-                self._output.note(f"warning: {warning}; for {threshold:g} %: {suggest_fraction_command(threshold)}")
-        async with self._output.waiting_line.show("compacting"):
-            await compact_due_history(chat, due, self._auto_compaction, self._output.note)
+                self.output.note(f"warning: {warning}; for {threshold:g} %: {suggest_fraction_command(threshold)}")
+        async with self.output.waiting_line.show("compacting"):
+            await compact_due_history(chat, due, self._auto_compaction, self.output.note)
 
     async def load_model(self, chat: Chat) -> None:
         """Prepare the endpoint, and measure the loading of a local model for the receipt.
@@ -371,28 +375,26 @@ class ChatContext:
 
     @property
     def _is_model_local(self) -> bool:
-        return self._choice is not None and self._choice.provider.api == "local"
+        return self.choice is not None and self.choice.provider.api == "local"
 
     def print_receipt(self, chat: Chat) -> None:
         """Print the receipt of the last turn, which has ended."""
         link = get_turn_link(chat)
         assert link
-        self._output.print_receipt(lambda columns: self.format_receipt(chat, link, columns=columns))
+        self.output.print_receipt(lambda columns: self.format_receipt(chat, link, columns=columns))
         self.print_lost_input([link])
 
     def print_lost_input(self, links: Sequence[Link]) -> None:
         """Print the lost input that the provider reported last, unless the setting is off."""
-        assert self._settings
         lines = [line for link in links if (line := format_lost_input(link.reported))]
-        if lines and self._settings.cache_diagnostics:
-            self._output.print_receipt(
+        if lines and self.settings.cache_diagnostics:
+            self.output.print_receipt(
                 lambda columns: truncate_text(lines[-1], columns or MAX_LOST_INPUT_CHARS), has_margin=False
             )
 
     def format_receipt(self, chat: Chat, link: Link, calls: Sequence[Link] = (), *, columns: int | None = None) -> str:
         """Format the receipt of `link`, which may be the total of several calls, as `status_line.format_receipt`."""
-        assert self._settings
-        prices = self._settings.prices
+        prices = self.settings.prices
         price = find_price(chat.options.model, prices, link.service_tier)
         call_prices = [find_price(call.model, prices, call.service_tier) for call in calls]
         return format_receipt(
@@ -401,19 +403,18 @@ class ChatContext:
 
     async def make_continue_command(self, chat: Chat) -> str:
         """Return the command that continues this chat later, or "" for a chat that cannot be continued."""
-        session, config = chat.session, self._options.config
+        session, config = chat.session, self.options.config
         is_stored = not self.is_store_ephemeral and await self._store.session(session.id)
         handle = session.name if is_stored else session.handle
         prefix = f"{get_command_prefix()} --config {quote(str(config))}" if config else get_command_prefix()
-        source = self._options.agent_source
+        source = self.options.agent_source
         agent_option = f" {source.options}" if source else ""
         return f"{prefix} chat --from {quote(handle)}{agent_option}" if handle and chat.turn else ""
 
     @property
     def is_store_ephemeral(self) -> bool:
         """Whether the store keeps nothing after this process."""
-        assert self._settings
-        return self._settings.storage.type in EPHEMERAL_STORE_TYPES
+        return self.settings.storage.type in EPHEMERAL_STORE_TYPES
 
     @property
     def paused_runs_folder(self) -> Path:
@@ -429,14 +430,14 @@ class ChatContext:
         """Return `setup` for the runs of `chat`, with a record of the agents unless the store is ephemeral."""
         if self.is_store_ephemeral:
             return setup
-        return setup.with_agents_record(chat.session.id, self._options.model, self._given_settings.paths.data)
+        return setup.with_agents_record(chat.session.id, self.options.model, self._given_settings.paths.data)
 
     async def load_previous_agents(self) -> "StoredAgents | None":
         """Return the previous agents of the session that is continued or forked.
 
         Raises the errors of `open`, and InvalidUsage or Unreadable.
         """
-        options = self._options
+        options = self.options
         fork_source = await resolve_fork_source(self._store, options.fork) if options.fork else ForkSource()
         session = fork_source.session or (
             None if options.fork else await find_selected_session(self._store, self._select_owner(fork_source))
@@ -447,7 +448,7 @@ class ChatContext:
 
         agents = await load_session_agents(self._store, session.id, self._given_settings.paths.data)
         if agents is None:
-            self._output.note(
+            self.output.note(
                 "the agents of this session are not stored; continuing without agents (use --agent to name them)"
             )
         return agents
@@ -455,7 +456,7 @@ class ChatContext:
     # -- conversation -----------------------------------------------------------------------
 
     def _select_owner(self, fork_source: ForkSource) -> OwnerSelection:
-        options = self._options
+        options = self.options
         if options.fork and (options.handle or options.continue_last or options.strategies):
             raise InvalidUsage(
                 "--fork cannot be used with --from, -c or a strategy option", hint="convo chat --fork HANDLE"
@@ -469,7 +470,7 @@ class ChatContext:
 
         Raises InvalidUsage for a continued session or an invalid name, Conflict for the name of another session.
         """
-        name = self._options.name
+        name = self.options.name
         if name is None:
             return ""
         if session:
@@ -491,7 +492,7 @@ class ChatContext:
         newest = await self._store.agent_runs(session_id=session.id, limit=1) if session else ()
         if not newest or newest[0].status not in ("running", "paused"):
             return ""
-        source, model = self._options.agent_source, self._options.model
+        source, model = self.options.agent_source, self.options.model
         agent_options = f" {source.options}" if source else ""
         return f"{get_command_prefix()} resume {quote(name)}{agent_options}{f' -m {quote(model)}' if model else ''}"
 
@@ -499,25 +500,25 @@ class ChatContext:
         """Print a notice that -c continues `session` although another one was used later."""
         newest = await load_last_used_session(self._store)
         if newest.id != session.id:
-            self._output.note(f"{newest.name!r} has no response yet; continuing {session.name!r} instead")
+            self.output.note(f"{newest.name!r} has no response yet; continuing {session.name!r} instead")
 
-    def _note_new_file(self, session: Session) -> None:
+    def note_new_file(self, session: Session) -> None:
         if session.replay_file and not os.path.lexists(session.replay_file):
             relative_path = os.path.relpath(session.replay_file)
-            self._output.note(
+            self.output.note(
                 f"saving the conversation to {session.replay_file if relative_path.startswith('..') else relative_path}"
             )
 
     # -- endpoint and model ------------------------------------------------------------------------------
 
-    async def _connect(self, session: Session | None, *, model: str | None = None) -> tuple[ChatDeps, RequestOptions]:
+    async def connect(self, session: Session | None, *, model: str | None = None) -> tuple[ChatDeps, RequestOptions]:
         self._settings, choice = choose_session_model(self._given_settings, session, model=model)
-        self._can_count_locally = can_count_locally(choice)
+        self.can_count_locally = can_count_locally(choice)
         self._note_built_in_model(choice)
-        endpoint = await self._exit_stack.enter_async_context(endpoint_session(choice, self._settings, self._store))
+        endpoint = await self._exit_stack.enter_async_context(endpoint_session(choice, self.settings, self._store))
         self._endpoints[choice.provider.name] = endpoint
-        self._choice = choice
-        return ChatDeps(self._store, endpoint, SystemClock(), random_id), self._make_request_options(choice, session)
+        self.choice = choice
+        return ChatDeps(self._store, endpoint, SystemClock(), random_id), self.make_request_options(choice, session)
 
     def make_route(self, model: str) -> "ModelRoute":
         """Return the route of an agent's own model; each provider's endpoint is opened once.
@@ -526,14 +527,13 @@ class ChatContext:
         """
         from convo.agent_runner.config import ModelRoute
 
-        assert self._settings
-        choice = choose_model(self._settings, model, source="an agent's model")
+        choice = choose_model(self.settings, model, source="an agent's model")
         name = choice.provider.name
         if name not in self._endpoints:
-            endpoint = open_chosen_endpoint(choice, self._settings, self._store)
+            endpoint = open_chosen_endpoint(choice, self.settings, self._store)
             self._exit_stack.push_async_callback(endpoint.aclose)
             self._endpoints[name] = endpoint
-        request_options = self._make_request_options(choice, None)
+        request_options = self.make_request_options(choice, None)
         self.warn_of_agent_instructions(request_options)
         return ModelRoute(request_options, self._endpoints[name])
 
@@ -543,21 +543,20 @@ class ChatContext:
             sentence = f"warning: {describe_appended_instructions(options.model)}; agents always use them"
             self._note_ignored_settings([sentence])
 
-    def _make_request_options(self, choice: ModelChoice, session: Session | None) -> RequestOptions:
-        assert self._settings
-        options = self._options
+    def make_request_options(self, choice: ModelChoice, session: Session | None) -> RequestOptions:
+        options = self.options
         parameters = dict(options.parameters)
         if options.schema_file:
             parameters["text"] = {**parameters.get("text", {}), **load_text_format(options.schema_file)}
-        if self._chat_effort and lacks_reasoning_effort(choice.name.model, choice.provider.api):
+        if self.chat_effort and lacks_reasoning_effort(choice.name.model, choice.provider.api):
             self._note_ignored_settings(
-                [f"the effort {self._chat_effort} is ignored: {choice.name} does not support a reasoning effort"]
+                [f"the effort {self.chat_effort} is ignored: {choice.name} does not support a reasoning effort"]
             )
-        elif self._chat_effort:
-            parameters["reasoning"] = {**parameters.get("reasoning", {}), "effort": self._chat_effort}
+        elif self.chat_effort:
+            parameters["reasoning"] = {**parameters.get("reasoning", {}), "effort": self.chat_effort}
         request_options = make_request_options(
             choice,
-            self._settings,
+            self.settings,
             instructions=session.instructions if session and options.instructions is None else options.instructions,
             parameters=parameters,
             store=options.store_remotely,
@@ -570,23 +569,22 @@ class ChatContext:
         for sentence in sentences:
             if sentence not in self._noted_settings:
                 self._noted_settings.add(sentence)
-                self._output.note(sentence)
+                self.output.note(sentence)
 
     def _note_built_in_model(self, choice: ModelChoice) -> None:
         if choice.source.layer is Layer.DEFAULT and choice.provider.api == "local":
             from convo.models.factory import find_built_in_weights
 
-            assert self._settings
             try:
-                find_built_in_weights(self._settings.paths.weights)
+                find_built_in_weights(self.settings.paths.weights)
             except ModelMissing:
-                self._output.note("No API key found. Download the built-in model first: convo models pull")
+                self.output.note("No API key found. Download the built-in model first: convo models pull")
             else:
-                self._output.note("No API key found. Using the bundled SmolLM2-135M (demo quality).")
+                self.output.note("No API key found. Using the bundled SmolLM2-135M (demo quality).")
 
-    async def _acquire_lease(self, chat: Chat) -> None:
-        if chat.session.id not in self._leases:
-            lease = self._leases[chat.session.id] = await acquire_session_lease(self._store, chat.session)
+    async def acquire_lease(self, chat: Chat) -> None:
+        if chat.session.id not in self.leases:
+            lease = self.leases[chat.session.id] = await acquire_session_lease(self._store, chat.session)
             self._exit_stack.push_async_callback(lease.release)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from convo.chat.lookup import StoreListing, list_store, load_link
+from convo.cli.repl import last_turn_lines
 from convo.config.model_lists import get_listed_models
 from convo.config.sections import CONFIGURABLE_APIS, Provider
 from convo.config.settings import BUILT_IN_MODEL, Settings, resolve_alias, resolve_model_name
@@ -19,7 +20,6 @@ from convo.strategies.selection import owner_of_handle
 from convo.strategies.strategy import STRATEGIES
 from convo.terminal.list_views import format_age
 from convo.terminal.picker import PickerEntries
-from convo.terminal.repl import last_turn_lines
 from convo.terminal.settings_views import (
     SHORT_ABOUT,
     UNKNOWN_VALUE,

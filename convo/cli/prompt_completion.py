@@ -5,6 +5,14 @@ Only local data is offered; no server is called.
 
 from collections.abc import Sequence
 
+from convo.cli.slash_commands import (
+    EFFORT_ARGUMENT,
+    HANDLE_ARGUMENT,
+    MODEL_ARGUMENT,
+    OWNER_ARGUMENT,
+    SLASH_COMMANDS,
+    get_argument_kind,
+)
 from convo.config.request_settings import REASONING_EFFORTS
 from convo.config.settings import Settings
 from convo.stores.base import Store
@@ -16,14 +24,6 @@ from convo.terminal.prompt import (
     filter_suggestions,
     find_completion_target,
     suggest_files,
-)
-from convo.terminal.slash_commands import (
-    EFFORT_ARGUMENT,
-    HANDLE_ARGUMENT,
-    MODEL_ARGUMENT,
-    OWNER_ARGUMENT,
-    SLASH_COMMANDS,
-    get_argument_kind,
 )
 
 MAX_OFFERED_SESSIONS = 200

@@ -1,248 +1,468 @@
-"""The controller of an interactive chat: its slash commands and its status line.
+"""REPL: the loop of an interactive chat.
 
-`ReplController` is a chat context that also changes model and strategy, forks, and switches to another
-conversation; the lease of the previous one is released. Links are read once for each head, so an idle
-prompt reads nothing.
+Reads a line, runs a slash command, a shell command or a turn, and reports errors without ending the chat.
+Input is saved before it is sent, so /retry works after any error. Ctrl-C or Esc cancels an answer; Ctrl-C twice at
+an empty prompt, or Ctrl-D, exits. Messages that are typed during an answer are sent after it, in order.
 """
 
+import asyncio
+import os
+import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from convo.chat.conversation import Chat
-from convo.chat.history_nav import make_session_at_turn
-from convo.chat.open import check_no_open_run, find_selected_session, fork_session, open_chat
+from convo.chat.history_nav import UndoStack
 from convo.chat.turn import RequestOptions
-from convo.cli.context import ChatContext, check_replay_file_exists, get_command_prefix
-from convo.config.request_settings import EFFORT_FIELD, REASONING_EFFORTS, find_similar_effort
+from convo.cli.context import ChatContext
 from convo.config.sections import Price
 from convo.config.settings import Settings
-from convo.errors import InvalidUsage, StateFault, Unsupported, WindowExceeded
-from convo.history.items import Item, Json, user_message
-from convo.history.records import Link, Strategy, is_compaction_link
-from convo.history.tree import Key, Prefix, derive
-from convo.runtime import SystemClock
-from convo.stores.base import Store
-from convo.strategies.selection import select_owner
-from convo.terminal.prompt import Suggestion
-from convo.terminal.status_line import (
-    StatusLineState,
-    format_request_fields,
-    format_status,
-    format_status_owner,
+from convo.errors import ConvoError, Interrupted, StateFault, Unsupported, WindowExceeded
+from convo.history.items import (
+    Item,
+    Json,
+    StreamEvent,
+    is_assistant_message,
+    is_compaction,
+    is_summary,
+    is_user_message,
+    item_text,
+    summary_text,
+    user_message,
 )
-from convo.terminal.terminal import detect_display_without_color
+from convo.history.records import Link, is_compaction_link
+from convo.history.tree import Key, Prefix, derive
+from convo.runtime import collect_garbage_often
+from convo.secrets import redact_secrets
+from convo.terminal.answer import AnswerPrinter, consume_interruptibly
+from convo.terminal.attachments import describe_missing_files, format_attachment, load_mentioned_files
+from convo.terminal.message_queue import EMPTY_MESSAGE, TypedMessage
+from convo.terminal.prompt import PROMPT, PromptReader
+from convo.terminal.signals import on_signal, restore_before_default_action
+from convo.terminal.status_line import StatusLine, StatusLineState, format_status_owner
+from convo.terminal.statuses import format_failure
+from convo.terminal.terminal import (
+    DUMB_TERMINALS,
+    DisplayOptions,
+    detect_display,
+    escape_control_chars,
+    format_count,
+    truncate_text,
+    wrap_text,
+)
 from convo.usage.cost import Usage
 from convo.usage.counting import estimate_tokens
-from convo.usage.model_info import find_model_window, is_text_only_model, lacks_reasoning_effort
+from convo.usage.model_info import find_model_window, is_text_only_model
 
 if TYPE_CHECKING:
     from convo.chat.next_request import RequestTokenCounter
-    from convo.cli.agent_run import RunPresenter
+    from convo.cli.agent_chat import AgentChat
     from convo.endpoints.base import Endpoint
     from convo.inspect.context_window import ContextUsage
-    from convo.inspect.view import PathIndex
     from convo.strategies.strategy import RequestInput
     from convo.terminal.picker import PickerEntries
 
 
-MAX_PREPENDED_ITEMS = 5
-"""Items that the owner prepends to a request, of which /next shows the last."""
+InputResult = TypeVar("InputResult")
 
 
-class ReplController(ChatContext):
-    """A chat context with a prompt: the `convo.terminal.repl.ReplHost`. `presenter`: of the agents' runs, if any."""
+MAX_ECHOED_LINES = 20
+"""Lines of a queued message that are printed when it is sent."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._link_cache = SessionLinkCache()
-        self._is_counter_ready = False
+WARM_UP_DELAY_S = 0.05
+"""Seconds for the prompt to appear; slow loading starts after that."""
+
+RunCommand: TypeAlias = Callable[["Repl", str], Coroutine[Any, Any, None]]
+"""Runs a slash command or a shell command, as typed: `convo.cli.slash_commands.run_command`."""
+
+
+class Repl:
+    """One interactive chat.
+
+    context:        its settings, endpoint and lease
+    is_exiting:     set by a command that ends the chat
+    undo_stack:     earlier heads of the conversation
+    links:          the links of its session
+    agent_chat:     the runs of agents; None without agents
+    attachments:    names and content parts that are sent with the next message
+    counts_tokens:  an exact count was made, so that the next one loads no model
+    """
+
+    def __init__(
+        self,
+        chat: Chat,
+        reader: PromptReader,
+        context: ChatContext,
+        run_command: RunCommand,
+        *,
+        attachments: Iterable[tuple[str, dict[str, Json]]] = (),
+        status_line: StatusLine | None = None,
+    ) -> None:
+        """Prepare the loop. `status_line` is kept up to date for a reader that draws one."""
+        self.chat, self.context, self.reader, self.is_exiting = chat, context, reader, False
+        self.undo_stack, self.attachments, self.links = UndoStack(), list(attachments), SessionLinkCache()
+        self.agent_chat: AgentChat | None = None
+        self.counts_tokens = False
         self._compacted_context: tuple[Key, bool, int] | None = None
-        self.presenter: RunPresenter | None = None
-
-    async def switch_model(self, chat: Chat, model: str) -> None:
-        """Use another model from the next turn on. Raises WrongOwner or InvalidSettings."""
-        instructions = chat.options.instructions
-        chat.deps, options = await self._connect(chat.session, model=model)
-        chat.options = replace(options, instructions=instructions)
-        if self.presenter:
-            self.presenter.warn_of_instructions()
-
-    def change_effort(self, chat: Chat, effort: str | None) -> None:
-        """Use another reasoning effort from the next turn on, also with other models; None: that of the settings.
-
-        Raises InvalidUsage for an effort that the API does not know, Unsupported for a model that has none.
-        """
-        choice = self._choice
-        assert choice
-        if effort is not None and effort not in REASONING_EFFORTS:
-            raise InvalidUsage(
-                f"no reasoning effort {effort!r}; the API has {', '.join(REASONING_EFFORTS)}",
-                hint=f"/effort {find_similar_effort(effort)}",
-            )
-        if effort not in (None, "none") and lacks_reasoning_effort(choice.name.model, choice.provider.api):
-            raise Unsupported(
-                chat.options.model,
-                "a reasoning effort",
-                param=EFFORT_FIELD,
-                hint="choose another model with /model",
-            )
-        self._chat_effort = effort
-        options = self._make_request_options(choice, None)
-        chat.options = replace(
-            chat.options,
-            parameters=options.parameters,
-            field_sources=options.field_sources,
-            ignored_settings=options.ignored_settings,
-        )
-
-    def describe_effort(self, chat: Chat) -> str:
-        """Describe the reasoning effort of the next request, with its source."""
-        fields = format_request_fields(chat.options.parameters, chat.options.field_sources)
-        effort = next((line for line in fields if line.startswith(f"{EFFORT_FIELD} ")), "")
-        unset = chat.options.ignored_settings[0] if chat.options.ignored_settings else "no effort is sent"
-        return effort or unset
-
-    async def change_strategy(self, chat: Chat, owner: str) -> tuple[Chat, str]:
-        """Convert the conversation to another strategy; return it and the report.
-
-        Raises InvalidUsage, and the errors of `convert_chat`.
-        """
-        from convo.cli.convert import render_owner_change
-        from convo.transfer.convert import convert_chat
-
-        converted, plan = await convert_chat(chat, parse_strategy(owner))
-        converted.notify = chat.notify
-        await self._acquire_lease(converted)
-        return converted, render_owner_change(converted, plan)
-
-    async def fork(self, chat: Chat, number: int | None) -> Chat:
-        """Fork the conversation at its head, or at the end of a turn.
-
-        Raises InvalidUsage, and the errors of `make_session_at_turn` and `fork_session`.
-        """
-        if not chat.load_state().path:
-            raise InvalidUsage("the conversation is empty, so it cannot be forked", hint="send a message first")
-        await chat.ensure_saved()  # a fork without a message of its own is not stored yet
-        source = chat.session if number is None else await make_session_at_turn(self._store, chat.session, number)
-        forked = await fork_session(source, chat.options, chat.deps)
-        forked.notify = chat.notify
-        await self._acquire_lease(forked)
-        return forked
-
-    async def open_new(self, chat: Chat, name: str) -> Chat:
-        """Open another conversation with the same strategy, and release `chat`. Raises InvalidUsage or Conflict."""
-        from convo.cli.repl_actions import open_new_chat
-
-        new_chat = await open_new_chat(chat, name)
-        await self._move_lease(chat, new_chat)
-        self._note_new_file(new_chat.session)
-        return new_chat
-
-    async def open_existing(self, chat: Chat, handle: str) -> Chat:
-        """Open the conversation of a handle, and release `chat`.
-
-        Raises NotFound, Busy or InvalidUsage, and the errors of the lookup and of the endpoint.
-        """
-        selection = select_owner((), handle, use_last_session=False)
-        session = await find_selected_session(self._store, selection)
-        if session and session.id == chat.session.id:
-            raise InvalidUsage(f"{session.name} is already open", hint="/resume, to list the others")
-        if selection.replay_file and not session:
-            check_replay_file_exists(selection.replay_file)
-        if session:
-            await check_no_open_run(self._store, session)
-            if not self._options.agent_source and await self._store.agent_runs(session_id=session.id, limit=1):
-                command = f"{get_command_prefix()} chat --from {quote(session.name)}"
-                self._output.note(f"{session.name} used agents, and this chat does not; to use them: {command}")
-        deps, options = await self._connect(session)
-        opened_chat = await open_chat(selection, session, options, deps)
-        await self._move_lease(chat, opened_chat)
-        await opened_chat.refresh()
-        opened_chat.load_state()
-        return opened_chat
-
-    async def render_recent_sessions(self, chat: Chat) -> str:
-        return await render_recent_sessions(self._store)
-
-    async def load_conversation_entries(self, chat: Chat) -> "PickerEntries":
-        from convo.cli.picker_entries import load_conversation_entries
-
-        display = detect_display_without_color(sys.stderr)
-        return await load_conversation_entries(
-            self._store, SystemClock().now(), display, open_session_id=chat.session.id
-        )
-
-    async def load_model_entries(self, chat: Chat) -> "PickerEntries":
-        from convo.cli.picker_entries import load_model_entries
-
-        assert self._settings
-        return await load_model_entries(self._store, self._settings, chat.options.model)
-
-    async def rename(self, chat: Chat, name: str) -> None:
-        from convo.cli.repl_actions import rename_open_session
-
-        await rename_open_session(chat, name)
-
-    async def export(self, chat: Chat, text: str) -> str:
-        from convo.cli.repl_actions import export_open_chat
-        from convo.cli.resolve import LookupOptions
-
-        assert self._settings
-        return await export_open_chat(chat, text, self._settings, LookupOptions(self._options.config))
-
-    async def links(self, chat: Chat) -> Sequence[Link]:
-        return await self._link_cache.load_links(chat)
-
-    async def load_path_index(self, chat: Chat) -> "PathIndex":
-        """Return the items of the requests of the conversation. Raises StoreFault."""
-        from convo.chat.view_loader import load_path_index
-
-        return await load_path_index(self._store, chat.load_state().path, await self.links(chat))
+        self._run_command, self._status_line = run_command, status_line
+        self._out, self._err = sys.stdout, sys.stderr
+        self._quiet, self.waiting_line = context.output.quiet, context.output.waiting_line
+        self._renderer, self._format_reasoning = context.get_answer_renderer(), context.get_reasoning_formatter()
+        self._input_task: asyncio.Task[Any] | None = None
+        self._has_interrupt = self._has_escape = self._has_answer = self._has_withdrawn_line = False
+        chat.notify = self.notify
 
     @property
-    def prices(self) -> Mapping[str, Price]:
-        assert self._settings
-        return self._settings.prices
+    def display(self) -> DisplayOptions:
+        """The abilities of the terminal, colors included."""
+        return detect_display(self._err, os.environ)
 
-    async def load_status_line_state(self, chat: Chat) -> StatusLineState:
+    async def run(self) -> int:
+        """Run the loop until the user exits. Returns the exit code."""
+        warm_up_task = asyncio.create_task(self._warm_up())
+        try:
+            with (
+                on_signal(signal.SIGINT, self._on_interrupt),
+                restore_before_default_action(self.reader.restore_terminal),
+            ):
+                try:
+                    if not self._quiet:
+                        self.show_last_turns()
+                    if self.agent_chat:
+                        await self._perform(self.agent_chat.resume_open_run())
+                    code = await self._read_loop()
+                    if left := len(self.reader.queue.messages):
+                        self.print_message(f"{format_count(left, 'queued message')} not sent")
+                    return code
+                finally:
+                    self.reader.close()
+        finally:
+            warm_up_task.cancel()
+            with suppress(asyncio.CancelledError):
+                await warm_up_task
+
+    def show_last_turns(self) -> None:
+        """Print the last turns, if there are any."""
+        for line in last_turn_lines(self.chat.state.path.items, self.display):
+            self._err.write(line + "\n")
+        self._err.flush()
+
+    async def _warm_up(self) -> None:
+        """Warm up the endpoint while the user types; errors are reported by the first request.
+
+        A chat can stay open all day, so garbage is collected more often from here on.
+        """
+        await asyncio.sleep(WARM_UP_DELAY_S)
+        collect_garbage_often()
+        with suppress(ConvoError):
+            await self.context.warm_up(self.chat)
+
+    async def _read_loop(self) -> int:
+        has_warned = False
+        while not self.is_exiting:
+            if message := self.reader.queue.take_next():
+                self.reader.begin_message(message)
+                self._print_queued(message.text)
+                await self._handle_line(message.text)
+                continue
+            await self._update_status_line()
+            if self.reader.queue.is_held:
+                count = format_count(len(self.reader.queue.messages), "queued message")
+                self.notify(f"{count} not sent: Enter sends the one below, Ctrl-C discards it")
+            try:
+                line = await self.read_line(default=self.reader.queue.take_for_prompt())
+            except EOFError:
+                return 0
+            except Interrupted:
+                if has_warned:
+                    return 130
+                self.print_message("press Ctrl-C again or Ctrl-D to exit")
+                has_warned = True
+                continue
+            has_warned = False
+            if line.strip():
+                await self._handle_line(line)
+        return 0
+
+    async def _update_status_line(self) -> None:
+        """Update the status line; keep the old one if the state cannot be loaded."""
+        if self._status_line:
+            with suppress(ConvoError):
+                state = await self.load_status_line_state()
+                self._status_line.state = state._replace(attachment_count=len(self.attachments))
+
+    async def read_line(self, prompt: str = PROMPT, default: TypedMessage = EMPTY_MESSAGE) -> str:
+        """Read a line. Raises the errors of the reader, and Interrupted also for a Ctrl-C before the prompt appears."""
+        self.reader.queue.is_open = False
+        return await self._read_input(self.reader.read_line(prompt, default))
+
+    async def withdraw_line(self) -> str | None:
+        """End `read_line` without an answer; see `PromptReader`. Messages that are typed next are not sent unseen."""
+        self._has_withdrawn_line = True
+        return await self.reader.withdraw_line()
+
+    async def print_above(self, print_text: Callable[[], None]) -> bool:
+        return await self.reader.print_above(print_text)
+
+    @property
+    def can_pick(self) -> bool:
+        """Whether `pick` can be called; otherwise a command prints a list."""
+        return self.reader.can_pick and not self.context.output.is_plain
+
+    async def pick(self, entries: "PickerEntries") -> str | None:
+        """Let the user choose an entry and return its value; None if the user cancelled."""
+        self.reader.queue.is_open = False
+        try:
+            return await self._read_input(self.reader.pick(entries))
+        except Interrupted:
+            return None
+
+    async def _read_input(self, reading: Coroutine[Any, Any, InputResult]) -> InputResult:
+        """Await `reading`. Raises its errors, and Interrupted for a Ctrl-C that it does not handle itself."""
+        task = asyncio.create_task(reading)
+        self._input_task = task
+        if self._has_interrupt:
+            task.cancel()
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if not self._has_interrupt:
+                raise
+            raise Interrupted("nothing was typed") from None
+        finally:
+            self._input_task, self._has_interrupt = None, False
+
+    def _on_interrupt(self) -> None:
+        """Handle a Ctrl-C that no answer handles: interrupt the current or the next prompt. A late Esc is ignored.
+
+        Neither sends a queued message.
+        """
+        self.reader.queue.hold()
+        if self._has_escape:
+            self._has_escape = False
+            return
+        self._has_interrupt = True
+        if self._input_task:
+            self._input_task.cancel()
+
+    def _on_escape(self) -> None:
+        """Treat Esc as a Ctrl-C that only running work receives."""
+        self._has_escape = True
+        signal.raise_signal(signal.SIGINT)
+
+    def begin_answer(self) -> None:
+        """Print an empty line between the question and its answer; another one follows the answer.
+
+        Messages that are typed from now on are queued.
+        """
+        self._has_answer = True
+        self.reader.open_queue()
+        self._print_empty_line()
+
+    def _print_empty_line(self) -> None:
+        if self.waiting_line.is_enabled:
+            self.print_block("\n")
+
+    async def show_answer(self, events: AsyncGenerator[StreamEvent, None]) -> None:
+        """Show one answer and its receipt. Raises the errors of the turn, and Interrupted."""
+        previous_turn = self.chat.turn
+        self.context.measure_loading(self.chat)
+        self.begin_answer()
+        printer = AnswerPrinter(
+            self._out,
+            self._err,
+            is_streamed=self.context.output.is_streamed,
+            renderer=self._renderer,
+            format_reasoning=self._format_reasoning,
+            waiting_line=self.waiting_line,
+        )
+        try:
+            async with self.waiting_line.show("waiting", is_allowed=lambda: printer.is_at_line_start):
+                await consume_interruptibly(events, printer.print_event)
+        except Interrupted:
+            if self.reader.has_echo and not printer.has_open_line:
+                self.print_message("")  # the terminal has printed ^C
+            raise
+        finally:
+            printer.finish()
+            if self.chat.turn is not previous_turn:
+                self._print_receipt()
+
+    def _print_queued(self, text: str) -> None:
+        """Print a queued message as the prompt shows a typed one."""
+        lines = text.split("\n")
+        self.print_block(
+            "".join(f"{'  ' if index else PROMPT}{line}\n" for index, line in enumerate(lines[:MAX_ECHOED_LINES]))
+        )
+        if len(lines) > MAX_ECHOED_LINES:
+            self.print_message(f"  ({len(lines) - MAX_ECHOED_LINES} more lines)")
+
+    def print_message(self, text: str) -> None:
+        """Print a message that is no part of an answer, wrapped to the terminal."""
+        self.print_block(wrap_text(escape_control_chars(text), self.display.width) + "\n")
+
+    def print_failure(self, message: str, hint: str) -> None:
+        """Print an error and the next step."""
+        text = format_failure(redact_secrets(message), redact_secrets(hint), self.display)
+        self.waiting_line.hide()
+        self._err.write(text + "\n")
+        self._err.flush()
+
+    def print_block(self, text: str) -> None:
+        """Print text that is already laid out, or is meant to be copied."""
+        self._write(escape_control_chars(text))
+
+    def print_styled(self, text: str) -> None:
+        """Print lines that are escaped and styled already."""
+        self._write(f"{text}\n")
+
+    def _write(self, text: str) -> None:
+        self.waiting_line.hide()
+        self._err.write(text)
+        self._err.flush()
+
+    def send_control_sequence(self, sequence: str) -> bool:
+        """Send a control sequence to the terminal. Returns whether it was sent."""
+        can_send = bool(sequence) and self._err.isatty() and os.environ.get("TERM") not in DUMB_TERMINALS
+        if can_send:
+            self._err.write(sequence)
+            self._err.flush()
+        return can_send
+
+    def print_first_message(self, text: str) -> None:
+        """Print the message above the first prompt, unless --quiet is set: on a terminal dim, above an empty line."""
+        if self._quiet or self.display.width is None:
+            self.notify(text)
+            return
+        display = self.display
+        lines = wrap_text(escape_control_chars(text), display.width).split("\n")
+        self.print_styled("\n".join(display.apply_style(line, "dim") for line in lines) + "\n")
+
+    def notify(self, text: str) -> None:
+        """Print a message, unless --quiet is set."""
+        if not self._quiet:
+            self.print_message(text)
+
+    async def _handle_line(self, line: str) -> None:
+        self._has_escape = False
+        self._has_answer = False
+        text = line.lstrip()
+        if text.startswith("//"):  # a message that begins with a slash is typed with two
+            work = self._send_message(text.removeprefix("/"))
+        elif text.startswith("/") or line.startswith("!"):
+            work = self._run_command(self, line)
+        else:
+            work = self._send_message(line)
+        await self._perform(work)
+        if self._has_answer:
+            self._print_empty_line()
+
+    async def _perform(self, work: Awaitable[None]) -> None:
+        """Await `work` while Esc stops it, and report its errors. A message typed meanwhile may be held."""
+        self._has_withdrawn_line = False
+        with self.reader.watch_stop_key(self._on_escape):
+            has_succeeded = await self._report_errors(work)
+            self.reader.queue.is_open = self.reader.queue.is_forwarding = False
+        is_paused = self.agent_chat is not None and bool(self.agent_chat.runner.pending_calls)
+        if not has_succeeded or is_paused or self._has_withdrawn_line:
+            self.reader.queue.hold()
+
+    async def _report_errors(self, awaitable: Awaitable[None]) -> bool:
+        """Await `awaitable`, and report its errors without ending the chat. Returns whether there was none."""
+        try:
+            await awaitable
+        except Interrupted as interrupt:
+            self.print_message(f"{interrupt.message}; /retry sends the message again, /undo undoes the turn")
+        except ConvoError as error:
+            self.print_failure(error.message, error.prompt_hint or error.hint)
+        else:
+            return True
+        return False
+
+    async def _send_message(self, text: str) -> None:
+        old_head, attachments = (
+            self.chat.state.path.head,
+            [*self.attachments, *load_mentioned_files(text, self.reader.pasted_texts)],
+        )
+        self.check_input_supported(attachments)
+        for name, part in attachments:
+            self.notify(format_attachment(name, part))
+        for line in describe_missing_files(text, self.reader.pasted_texts):
+            self.notify(line)
+        try:
+            if not (self.agent_chat and self.agent_chat.runner.can_resume):
+                await self.context.compact_if_needed(self.chat)
+            items = [user_message(text, *(part for _, part in attachments))]
+            await (self.agent_chat.send(items) if self.agent_chat else self.show_answer(self.chat.send(items)))
+        finally:
+            if self.chat.state.path.head != old_head:
+                self.attachments.clear()
+
+    def _print_receipt(self) -> None:
+        if self.chat.turn and self.chat.turn.link:
+            self.context.print_receipt(self.chat)
+
+    async def load_status_line_state(self) -> StatusLineState:
         """Return the values of the status line, after a compaction with the tokens of /context. Raises StoreFault."""
-        assert self._settings
-        state = await self._link_cache.load_status_line_state(chat, self._settings)
+        chat, choice = self.chat, self.context.choice
+        state = await self.links.load_status_line_state(chat, self.context.settings)
         last_link = chat.record.last_link
         if state.used_tokens is None or last_link is None or not is_compaction_link(last_link):
             return state
-        is_counter_slow = self._choice is not None and self._choice.provider.api == "local"  # until it is loaded
-        key = chat.state.path.head, self._is_counter_ready or not is_counter_slow
+        is_counter_slow = choice is not None and choice.provider.api == "local"  # until it is loaded
+        key = chat.state.path.head, self.counts_tokens or not is_counter_slow
         if self._compacted_context is None or self._compacted_context[:2] != key:
-            _, usage = await self._measure_context(chat, can_start_counter=key[1])
+            _, usage = await self.measure_context(can_start_counter=key[1])
             self._compacted_context = (*key, usage.total.tokens)
         return state._replace(used_tokens=self._compacted_context[2])
 
-    async def complete(self, text_before_cursor: str) -> tuple[int, Sequence[Suggestion]]:
-        from convo.cli.prompt_completion import ReplCompleter
+    async def measure_context(self, *, can_start_counter: bool = True) -> tuple[str, "ContextUsage"]:
+        """Return the model of the next request, and its use of the context window.
 
-        assert self._settings
-        return await ReplCompleter(self._store, self._settings).complete(text_before_cursor)
+        can_start_counter:  a model on this machine may be loaded for an exact count
+        """
+        from convo.chat.next_request import measure_context_window, skip_remote_count
 
-    @property
-    def editing_mode(self) -> str:
-        """The editing mode of the prompt."""
-        assert self._settings
-        return self._settings.editing
+        chat = self.chat
+        options, endpoint, request_input = chat.options, chat.deps.endpoint, None
+        with suppress(StateFault):
+            options, endpoint, request_input = await self.prepare_next_request(())
+        counter = self.choose_token_counter(endpoint) if can_start_counter else skip_remote_count
+        usage = await measure_context_window(
+            chat.load_state(), options, counter, self.context.settings.windows, request_input=request_input
+        )
+        return options.model, usage
 
-    def check_input_supported(self, chat: Chat, parts: Sequence[Json]) -> None:
-        """Reject input that the model would reject, before anything is stored.
+    async def prepare_next_request(
+        self, items: Sequence[Item]
+    ) -> tuple[RequestOptions, "Endpoint", "RequestInput | None"]:
+        """Return the options and the endpoint of the next request, and its input if agents decide on it.
+
+        Raises the errors of `AgentRunner.preview_request`.
+        """
+        if self.agent_chat is None:
+            return self.chat.options, self.chat.deps.endpoint, None
+        await self.agent_chat.presenter.switch_chat(self.chat)
+        prepared = await self.agent_chat.runner.preview_request(items)
+        return prepared.options, prepared.endpoint, prepared.request_input
+
+    def choose_token_counter(self, endpoint: "Endpoint") -> "RequestTokenCounter":
+        from convo.chat.next_request import make_endpoint_counter, skip_remote_count
+
+        can_count = self.context.can_count_locally and endpoint is self.chat.deps.endpoint
+        return make_endpoint_counter(endpoint) if can_count else skip_remote_count
+
+    def check_input_supported(self, attachments: Iterable[tuple[str, Json]]) -> None:
+        """Reject attachments that the model would reject, before anything is stored.
 
         Raises Unsupported for a model that takes text only, and WindowExceeded if the text parts alone, without the
         history, exceed its context window.
         """
-        assert self._settings
-        model = chat.options.model
+        model, parts = self.chat.options.model, [part for _, part in attachments]
         media = [MEDIA_NAMES[part["type"]] for part in parts if part.get("type") in MEDIA_NAMES]
         if media and is_text_only_model(model):
             raise Unsupported(
@@ -252,123 +472,11 @@ class ReplController(ChatContext):
                 hint="choose another model with /model, or remove the attachment with /detach",
             )
         text_parts = [part for part in parts if part.get("type") == "input_text"]
-        window = find_model_window(model, self._settings.windows)
+        window = find_model_window(model, self.context.settings.windows)
         needed_tokens = estimate_tokens(user_message("", *text_parts)) if text_parts else 0
         if window and needed_tokens > window.context:
             raise WindowExceeded(model, needed_tokens, window.context)
 
-    async def compact(self, chat: Chat, text: str) -> str:
-        """Run /compact with its arguments and return the report. Raises the errors of `compact_open_chat`."""
-        from convo.cli.auto_compaction import compact_open_chat
-
-        async with self._output.waiting_line.show("compacting"):
-            report = await compact_open_chat(chat, text)
-        self._is_counter_ready = True
-        return report
-
-    async def render_handle(self, chat: Chat, handle: str) -> str:
-        from convo.cli.resolve import render_handle
-
-        return await render_handle(self._store, handle or chat.session.id)
-
-    def render_status(self, chat: Chat) -> str:
-        options = chat.options
-        fields = [*format_request_fields(options.parameters, options.field_sources), *options.ignored_settings]
-        return format_status(chat.session, chat.load_state(), chat.options.model, fields)
-
-    async def render_next_request(self, chat: Chat, text: str) -> str:
-        from convo.chat.next_request import build_next_request
-        from convo.terminal.inspect_view import render_next_request
-
-        items = [user_message(text)] if text else []
-        options, endpoint, request_input = await self._prepare_next_request(chat, items)
-        assert self._settings
-        state, windows, counter = chat.load_state(), self._settings.windows, self._choose_token_counter(chat, endpoint)
-        next_request = await build_next_request(
-            chat.session.name,
-            state,
-            items,
-            options,
-            endpoint,
-            counter,
-            windows=windows,
-            request_input=request_input,
-            previous_instructions=chat.session.instructions,
-            cache_options=options.build_comparison(chat.record.last_link, endpoint.scope),
-        )
-        return render_next_request(
-            next_request,
-            detect_display_without_color(sys.stderr),
-            max_prepended=MAX_PREPENDED_ITEMS,
-            compact_command="/compact",
-        )
-
-    async def render_context_usage(self, chat: Chat) -> str:
-        """Render the context window by part; during a pause without the parts that the agents add."""
-        from convo.terminal.usage_views import context_meter_lines
-
-        model, usage = await self._measure_context(chat)
-        self._is_counter_ready = True
-        display = detect_display_without_color(sys.stderr)
-        return display.translate_box_chars("\n".join([f"  {model}", *context_meter_lines(usage, model, display)]))
-
-    async def _measure_context(self, chat: Chat, *, can_start_counter: bool = True) -> tuple[str, "ContextUsage"]:
-        """Return the model of the next request, and its use of the context window.
-
-        can_start_counter:  a model on this machine may be loaded for an exact count
-        """
-        from convo.chat.next_request import measure_context_window, skip_remote_count
-
-        options, endpoint, request_input = chat.options, chat.deps.endpoint, None
-        with suppress(StateFault):
-            options, endpoint, request_input = await self._prepare_next_request(chat, ())
-        assert self._settings
-        counter = self._choose_token_counter(chat, endpoint) if can_start_counter else skip_remote_count
-        usage = await measure_context_window(
-            chat.load_state(), options, counter, self._settings.windows, request_input=request_input
-        )
-        return options.model, usage
-
-    async def _prepare_next_request(
-        self, chat: Chat, items: Sequence[Item]
-    ) -> tuple[RequestOptions, "Endpoint", "RequestInput | None"]:
-        """Return the options and the endpoint of the next request, and its input if agents decide on it.
-
-        Raises the errors of `AgentRunner.preview_request`.
-        """
-        if self.presenter is None:
-            return chat.options, chat.deps.endpoint, None
-        await self.presenter.switch_chat(chat)
-        prepared = await self.presenter.runner.preview_request(items)
-        return prepared.options, prepared.endpoint, prepared.request_input
-
-    def _choose_token_counter(self, chat: Chat, endpoint: "Endpoint") -> "RequestTokenCounter":
-        from convo.chat.next_request import make_endpoint_counter, skip_remote_count
-
-        return (
-            make_endpoint_counter(endpoint)
-            if self._can_count_locally and endpoint is chat.deps.endpoint
-            else skip_remote_count
-        )
-
-    async def _move_lease(self, chat: Chat, target: Chat) -> None:
-        """Take the lease of `target` and release that of `chat`. Raises Busy."""
-        target.notify = chat.notify
-        await self._acquire_lease(target)
-        lease = self._leases.pop(chat.session.id, None)
-        if lease:
-            await lease.release()
-
-
-def parse_strategy(name: str) -> Strategy:
-    """Parse the name of a strategy. Raises InvalidUsage for an unknown one."""
-    if name not in list(Strategy):
-        raise InvalidUsage(f"no owner {name!r}", hint=f"one of {', '.join(Strategy)}")
-    return Strategy(name)
-
-
-MAX_RECENT_SESSIONS = 10
-"""Sessions that /resume lists."""
 
 MEDIA_NAMES: Mapping[str, str] = {"input_image": "images", "input_file": "files"}
 
@@ -431,15 +539,53 @@ def _make_cost_step(prices: tuple[tuple[str, Price], ...]) -> Callable[[Sequence
     return lambda links: [link_cost_usd(link, by_model) for link in links if Usage.from_json(link.usage)]
 
 
-async def render_recent_sessions(store: Store) -> str:
-    """Render the list of the sessions used last."""
-    from convo.chat.lookup import load_session_summary
-    from convo.terminal.list_views import render_session_list
+PREVIEW_TURNS = 2
+MAX_PREVIEW_LINES = 6
+"""Lines of each message."""
 
-    summaries = [
-        await load_session_summary(store, session) for session in await store.sessions(limit=MAX_RECENT_SESSIONS)
+PREVIEW_COLUMNS = 80
+
+
+def last_turn_lines(
+    items: Sequence[Item],
+    display: DisplayOptions,
+    turns: int = PREVIEW_TURNS,
+    max_message_lines: int = MAX_PREVIEW_LINES,
+) -> Iterator[str]:
+    """Yield the lines of the last turns; nothing without messages."""
+    shown = [
+        item
+        for item in items
+        if is_compaction(item) or ((is_user_message(item) or is_assistant_message(item)) and item_text(item).strip())
     ]
-    if not summaries:
-        return "  no conversations yet"
-    table = render_session_list(summaries, detect_display_without_color(sys.stderr), SystemClock().now())
-    return f"{table}\n  /resume NAME continues one"
+    user_indexes = [index for index, item in enumerate(shown) if is_user_message(item) and not is_compaction(item)]
+    start = user_indexes[-turns] if len(user_indexes) >= turns else 0
+    compaction_index = max((index for index, item in enumerate(shown) if is_compaction(item)), default=0)
+    if not any(map(is_assistant_message, shown[:compaction_index])):  # it replaced the answers to the messages before
+        start = max(start, compaction_index)
+    earlier_count = sum(not is_compaction(item) for item in shown[:start])
+    if earlier_count:
+        line = f"… {format_count(earlier_count, 'earlier message')}"
+        yield display.apply_style(display.translate_box_chars(line), "dim")
+    for item in shown[start:]:
+        yield from _message_lines(item, display, max_message_lines)
+
+
+def _message_lines(item: Item, display: DisplayOptions, max_lines: int) -> Iterator[str]:
+    """Yield the first lines of a message or a compaction; a message that a user typed begins with the prompt sign."""
+    columns, is_typed = (display.width or PREVIEW_COLUMNS) - 2, is_user_message(item) and not is_compaction(item)
+    lines = [line for line in escape_control_chars(_displayed_text(item)).expandtabs(4).split("\n") if line.strip()]
+    for index, line in enumerate(lines[:max_lines]):
+        prefix = "> " if index == 0 and is_typed else "  "
+        yield display.apply_style(prefix + display.translate_box_chars(truncate_text(line, columns)), "dim")
+    if len(lines) > max_lines:
+        yield display.apply_style(display.translate_box_chars(f"  … {len(lines) - max_lines} more lines"), "dim")
+
+
+def _displayed_text(item: Item) -> str:
+    """Return the text of an item; for a user message without its attachments, for a compaction with its name."""
+    if is_compaction(item):
+        return f"summary: {summary_text(item)}" if is_summary(item) else "[compaction]"
+    content = item.get("content")
+    parts = [part for part in content if part.get("type") == "input_text"] if isinstance(content, list) else []
+    return str(parts[0]["text"]) if is_user_message(item) and parts else item_text(item)

@@ -30,7 +30,6 @@ from convo.terminal.theme import detect_reflow
 from convo.usage.counting import estimate_tokens
 
 if TYPE_CHECKING:
-    from convo.terminal.repl import Repl
     from convo.terminal.waiting import Footer, WaitingLine
 
 
@@ -296,16 +295,8 @@ def format_reasoning_line(
     return display.apply_style(display.translate_box_chars(truncate_text(line, columns)), "dim")
 
 
-async def handle_reasoning(repl: "Repl", _: str) -> None:
-    """Print the reasoning of the last turn."""
-    texts = list(_last_turn_reasoning(repl.chat.state.path.items))
-    if not texts:
-        repl.print_message("  no reasoning in the last turn; many models do not return it")
-    for text in texts:
-        repl.print_message("\n".join(f"  {line}".rstrip() for line in text.split("\n")))
-
-
-def _last_turn_reasoning(items: Sequence[Item]) -> Iterator[str]:
+def iter_last_turn_reasoning(items: Sequence[Item]) -> Iterator[str]:
+    """Yield the texts of the reasoning of the last turn."""
     last_user_index = max((index for index, item in enumerate(items) if is_user_message(item)), default=-1)
     for item in items[last_user_index + 1 :]:
         if item_type(item) == "reasoning" and (text := reasoning_text(item)):

@@ -70,7 +70,7 @@ def test_at_the_prompt_an_answer_is_rendered_while_it_arrives(home: Path) -> Non
 
 def test_the_renderer_is_not_imported_before_the_first_text() -> None:
     code = (
-        "import sys, convo.cli.commands.chat, convo.cli.chat, convo.terminal.repl, convo.terminal.answer\n"
+        "import sys, convo.cli.commands.chat, convo.cli.chat, convo.cli.repl, convo.terminal.answer\n"
         "print([name for name in ('markdown_it', 'pygments') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -6,12 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from convo.terminal.slash_commands import (
-    MAX_OUTPUT_CHARS,
-    describe_missing_files,
-    format_attachment,
-    load_mentioned_files,
-)
+from convo.cli.slash_commands import MAX_OUTPUT_CHARS
+from convo.terminal.attachments import describe_missing_files, format_attachment, load_mentioned_files
 from tests.cli.chat_commands import ECHO, scripted_flags, stored_conversation, stored_messages, stored_sessions
 from tests.terminal.plain_repl import run_repl
 

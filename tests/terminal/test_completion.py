@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from convo.cli.prompt_completion import ReplCompleter
+from convo.cli.slash_commands import get_argument_kind
 from convo.config.loader import SettingFlags, read_settings_inputs, resolve_settings
 from convo.history.records import Strategy
 from convo.stores.factory import open_store
@@ -15,7 +16,6 @@ from convo.terminal.prompt import (
     find_completion_target,
     suggest_files,
 )
-from convo.terminal.slash_commands import get_argument_kind
 from tests.cli.stored_chats import DATABASE, chat_of, write_chats
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from convo.cli.slash_commands import SLASH_COMMANDS
 from convo.terminal.approval_prompt import (
     CALL_CHOICES,
     CHOICE_SYNONYMS,
@@ -16,7 +17,6 @@ from convo.terminal.approval_prompt import (
 from convo.terminal.line_editor import QUEUE_KEYS, CollapsedPastes, build_key_bindings
 from convo.terminal.picker import PICKER_KEYS
 from convo.terminal.request_browser import NAMED_KEYS, RequestBrowser
-from convo.terminal.slash_commands import SLASH_COMMANDS
 from tests.inspect.conversation_builder import build_chain
 
 FOLDER = Path(__file__).parent

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from convo.cli.repl import MAX_PREVIEW_LINES
 from convo.compaction.window import summary_message
 from convo.history.items import Item, assistant_message, user_message
-from convo.terminal.repl import MAX_PREVIEW_LINES
 from convo.terminal.terminal import text_width
 from tests.cli.chat_commands import ECHO
 from tests.terminal.plain_repl import run_repl

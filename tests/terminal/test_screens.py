@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.terminal.slash_commands import SLASH_COMMANDS
+from convo.cli.slash_commands import SLASH_COMMANDS
 from tests.terminal.chat_screens import STEPS, WIDTHS, record_screens, screens_file
 
 ATTEMPTS = 3

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from convo.errors import InvalidUsage
-from convo.terminal.clipboard import MAX_OSC52_BYTES
-from convo.terminal.slash_commands import (
+from convo.cli.slash_commands import (
     SLASH_COMMAND_ALIASES,
     SLASH_COMMANDS,
     parse_slash_command,
 )
+from convo.errors import InvalidUsage
+from convo.terminal.clipboard import MAX_OSC52_BYTES
 from tests.cli.chat_commands import ECHO, scripted_flags, stored_messages, stored_sessions
 from tests.command_runner import CommandResult
 from tests.terminal.plain_repl import run_repl

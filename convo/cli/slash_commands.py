@@ -1,8 +1,10 @@
-"""Slash commands of the REPL, and the implementation of each.
+"""Slash commands of the chat: the table, and one function for each command, which does its step.
 
-`SLASH_COMMANDS` is the table: name, usage, help, handler. An unknown command is an error with a suggestion and is
-never sent to a model; a message that begins with a slash is typed with two.
-Attachments (@FILE, /attach) and shell commands (!, !!) are here as well.
+`SLASH_COMMANDS` has for each name its usage, help and function. The function gets the `Repl`: `repl.chat` is the
+conversation, `repl.context` has settings, endpoint and lease, and `repl.print_message` prints. An unknown command is an
+error with a suggestion and is never sent to a model; a message that begins with a slash is typed with two. Each command
+checks everything before it changes anything, because the chat stays open after an error.
+Shell commands (!, !!) are here as well.
 """
 
 import asyncio
@@ -10,118 +12,47 @@ import os
 import re
 import shlex
 import signal
+import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from shlex import quote
+from typing import NamedTuple
 
+from convo.chat.conversation import Chat
 from convo.chat.files import format_os_error, load_attachment
-from convo.chat.history_nav import get_last_user_items
-from convo.config.request_settings import REASONING_EFFORTS
+from convo.chat.history_nav import get_last_user_items, make_session_at_turn
+from convo.chat.open import check_no_open_run, find_selected_session, fork_session, open_chat
+from convo.chat.session_record import check_session_name_free
+from convo.cli.context import check_replay_file_exists, get_command_prefix
+from convo.cli.repl import Repl
+from convo.config.request_settings import EFFORT_FIELD, REASONING_EFFORTS, find_similar_effort
 from convo.config.values import find_closest_word
-from convo.errors import Interrupted, InvalidUsage
+from convo.errors import Interrupted, InvalidUsage, Unsupported
 from convo.history.items import Json, is_assistant_message, is_user_message, item_preview, item_text, user_message
-from convo.history.tree import Path
-from convo.terminal.answer import handle_reasoning
+from convo.history.records import Strategy
+from convo.history.tree import Path as TreePath
+from convo.stores.base import Store
+from convo.strategies.selection import OwnerSelection, select_owner
+from convo.terminal.answer import iter_last_turn_reasoning
+from convo.terminal.attachments import format_attachment
 from convo.terminal.clipboard import build_osc52_sequence, copy_with_programs
 from convo.terminal.message_queue import TypedMessage
 from convo.terminal.prompt import FILE_ARGUMENT
 from convo.terminal.signals import ignore_signal, on_signal
-from convo.terminal.terminal import format_count
-
-if TYPE_CHECKING:
-    from convo.chat.conversation import Chat
-    from convo.terminal.repl import Repl
-
-
-FILE_MENTION = re.compile(r"""(?<!\S)@(?:"(?P<quoted>[^"\n]+)"|(?P<bare>[^\s"]\S*))""")
-
-TRAILING_PUNCTUATION = ".,;:!?)]}'\""
-"""Characters that may follow a file name in a sentence."""
-
-FILE_PATH_START = re.compile(r"~?/|\.\.?/")
-
-FILE_SUFFIX = re.compile(r"[^\s/.][^/]*\.[A-Za-z][A-Za-z0-9]{0,4}", re.ASCII)
-"""A name with a suffix; a longer word after a dot is more often part of a program: @pytest.fixture."""
-
-NON_FILE_CHARS = re.compile(r"[@(){}\[\]<>=|;:]")
-"""Characters of addresses and programs, rare in names of files."""
-
-
-def _find_mentioned_files(text: str, pasted: Iterable[str], is_file: Callable[[str], bool]) -> list[str]:
-    """Find the files that a message mentions outside pasted text, each once, in order."""
-    pasted_mentions = {mention[0] for pasted_text in pasted for mention in FILE_MENTION.finditer(pasted_text)}
-    files: dict[str, None] = {}
-    for mention in FILE_MENTION.finditer(text):
-        if mention[0] in pasted_mentions:
-            continue
-        bare = mention["bare"] or ""
-        names = [mention["quoted"]] if mention["quoted"] else [bare, bare.rstrip(TRAILING_PUNCTUATION)]
-        files |= dict.fromkeys([name for name in names if name and is_file(name)][:1])
-    return list(files)
-
-
-def describe_missing_files(text: str, pasted: Iterable[str] = ()) -> list[str]:
-    """Describe each file that a message mentions outside pasted text and that does not exist, in one line.
-
-    Only text that looks like the path of a file is reported: no @name, no @scope/package, no address.
-    """
-    mentioned = _find_mentioned_files(text, pasted, _looks_like_path)
-    names = dict.fromkeys(name.rstrip(TRAILING_PUNCTUATION) for name in mentioned)
-    return [
-        f"@{name}: {'a folder' if os.path.isdir(os.path.expanduser(name)) else 'no such file'}; sent as text"
-        for name in names
-        if not is_existing_file(name)
-    ]
-
-
-def _looks_like_path(name: str) -> bool:
-    name = name.rstrip(TRAILING_PUNCTUATION)
-    if NON_FILE_CHARS.search(name):
-        return False
-    first, has_folder, _ = name.partition("/")
-    return bool(
-        FILE_PATH_START.match(name)
-        or FILE_SUFFIX.fullmatch(os.path.basename(name))
-        or (has_folder and os.path.isdir(first))
-    )
-
-
-def load_mentioned_files(text: str, pasted: Iterable[str]) -> list[tuple[str, dict[str, Json]]]:
-    """Load the files that a message mentions, each with its name. Raises Unreadable."""
-    return [(name, load_attachment(name)) for name in _find_mentioned_files(text, pasted, is_existing_file)]
-
-
-def list_mentioned_files(text: str) -> list[str]:
-    """Return the names of the existing files that `text` mentions."""
-    return _find_mentioned_files(text, (), is_existing_file)
-
-
-def is_existing_file(name: str) -> bool:
-    return os.path.isfile(os.path.expanduser(name))
-
-
-def format_attachment(name: str, part: Json) -> str:
-    """Format an attachment as one line: name, type of content part, size."""
-    kind = {"input_image": "image", "input_file": "file"}.get(part.get("type"), "text")
-    size = len(part.get("image_url") or part.get("file_data") or part.get("text") or "")
-    return f"  + {name} ({kind}, {_format_attachment_size(size if kind == 'text' else size * 3 // 4)})"
-
-
-def _format_attachment_size(size: int) -> str:
-    if size < 1024:
-        return format_count(size, "byte")
-    return f"{size / 1024:,.0f} KB" if size < 1024**2 else f"{size / 1024**2:,.1f} MB"
-
+from convo.terminal.status_line import format_request_fields, format_status
+from convo.terminal.terminal import detect_display_without_color, format_count
+from convo.usage.model_info import lacks_reasoning_effort
 
 # -- the commands ----------------------------------------------------------------------------------
 
 
-async def handle_attach(repl: "Repl", text: str) -> None:
+async def handle_attach(repl: Repl, text: str) -> None:
     if text:
         added = [(name, load_attachment(name)) for name in _split_file_names(text)]
-        repl.host.check_input_supported(repl.chat, [part for _, part in [*repl.attachments, *added]])
+        repl.check_input_supported([*repl.attachments, *added])
         repl.attachments.extend(added)
     if not repl.attachments:
         repl.print_message("no attachments; add one with /attach FILE, or @FILE in the message")
@@ -129,7 +60,7 @@ async def handle_attach(repl: "Repl", text: str) -> None:
         repl.print_message(format_attachment(name, part))
 
 
-async def handle_detach(repl: "Repl", text: str) -> None:
+async def handle_detach(repl: Repl, text: str) -> None:
     names = _split_file_names(text) or [name for name, _ in repl.attachments]
     remaining = [attachment for attachment in repl.attachments if attachment[0] not in names]
     if len(remaining) == len(repl.attachments):
@@ -153,7 +84,7 @@ EFFORT_OF_SETTINGS = "-"
 """The argument of /effort that goes back to the effort of the command and of the settings."""
 
 
-async def handle_system(repl: "Repl", text: str) -> None:
+async def handle_system(repl: Repl, text: str) -> None:
     if text:
         instructions = None if text == NO_INSTRUCTIONS else text
         repl.chat.options = replace(repl.chat.options, instructions=instructions)
@@ -167,7 +98,7 @@ async def handle_system(repl: "Repl", text: str) -> None:
     )
 
 
-async def handle_tools(repl: "Repl", _: str) -> None:
+async def handle_tools(repl: Repl, _: str) -> None:
     tools = (
         repl.agent_chat.list_tools()
         if repl.agent_chat
@@ -189,23 +120,34 @@ def get_first_line(text: str) -> str:
     return next(iter(text.strip().splitlines()), "")
 
 
-async def handle_usage(repl: "Repl", _: str) -> None:
-    from convo.terminal import usage_views
+async def handle_usage(repl: Repl, _: str) -> None:
+    from convo.chat.view_loader import load_path_index
+    from convo.terminal.usage_views import format_session_usage
 
-    links, path_index = await repl.host.links(repl.chat), await repl.host.load_path_index(repl.chat)
-    repl.print_message(usage_views.format_session_usage(links, repl.host.prices, path_index))
+    links = await repl.links.load_links(repl.chat)
+    path_index = await load_path_index(repl.chat.deps.store, repl.chat.load_state().path, links)
+    repl.print_message(format_session_usage(links, repl.context.settings.prices, path_index))
 
 
-async def handle_cost(repl: "Repl", _: str) -> None:
-    from convo.terminal import usage_views
+async def handle_cost(repl: Repl, _: str) -> None:
+    from convo.terminal.usage_views import format_session_cost
 
-    repl.print_message(usage_views.format_session_cost(await repl.host.links(repl.chat), repl.host.prices))
+    links = await repl.links.load_links(repl.chat)
+    repl.print_message(format_session_cost(links, repl.context.settings.prices))
+
+
+async def handle_reasoning(repl: Repl, _: str) -> None:
+    texts = list(iter_last_turn_reasoning(repl.chat.state.path.items))
+    if not texts:
+        repl.print_message("  no reasoning in the last turn; many models do not return it")
+    for text in texts:
+        repl.print_message("\n".join(f"  {line}".rstrip() for line in text.split("\n")))
 
 
 CODE_BLOCK = re.compile(r"^(?P<fence>```+|~~~+)[^\n]*\n(?P<code>.*?)^(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
-async def handle_copy(repl: "Repl", argument: str) -> None:
+async def handle_copy(repl: Repl, argument: str) -> None:
     if argument not in ("", "code"):
         raise InvalidUsage(f"/copy takes no argument or 'code', not {argument!r}", hint="/copy, or /copy code")
     answers = [
@@ -237,23 +179,36 @@ CLEAR_SCREEN = "\x1b[H\x1b[2J"
 """Clears the screen; the scrollback stays."""
 
 
-async def handle_new(repl: "Repl", name: str) -> None:
-    _switch_chat(repl, await repl.host.open_new(repl.chat, name))
+async def handle_new(repl: Repl, name: str) -> None:
+    """Open a new conversation with the same strategy and model; nothing is stored before its first message."""
+    chat = repl.chat
+    if name:
+        await check_session_name_free(chat.deps.store, name)
+    new_chat = await open_chat(OwnerSelection(chat.session.strategy), None, chat.options, chat.deps, name=name)
+    await _take_lease(repl, new_chat)
+    await _release_lease(repl)
+    repl.context.note_new_file(new_chat.session)
+    repl.chat = new_chat
+    repl.attachments.clear()
     repl.print_message("new conversation" + (f": {name}" if name else ""))
 
 
-async def handle_clear(repl: "Repl", name: str) -> None:
+async def handle_clear(repl: Repl, name: str) -> None:
     repl.send_control_sequence(CLEAR_SCREEN)
     await handle_new(repl, name)
 
 
-async def handle_resume(repl: "Repl", handle: str) -> None:
+async def handle_resume(repl: Repl, handle: str) -> None:
     """Continue the conversation of `handle`; without one, the user chooses it, or they are listed."""
+    store, now = repl.chat.deps.store, repl.chat.deps.clock.now()
     if not handle and not repl.can_pick:
-        repl.print_block(await repl.host.render_recent_sessions(repl.chat) + "\n")
+        repl.print_block(await _render_recent_sessions(store, now) + "\n")
         return
     if not handle:
-        entries = await repl.host.load_conversation_entries(repl.chat)
+        from convo.cli.picker_entries import load_conversation_entries
+
+        display = detect_display_without_color(sys.stderr)
+        entries = await load_conversation_entries(store, now, display, open_session_id=repl.chat.session.id)
         if not entries.values:
             repl.print_message("  no other conversations yet; /new starts one")
             return
@@ -263,47 +218,144 @@ async def handle_resume(repl: "Repl", handle: str) -> None:
             return
         handle = chosen
     previous_name = repl.chat.session.name
-    _switch_chat(repl, await repl.host.open_existing(repl.chat, handle))
+    chat = await _open_existing(repl, handle)
+    await _take_lease(repl, chat)
+    await _release_lease(repl)
+    await chat.refresh()
+    chat.load_state()
+    repl.chat = chat
+    repl.attachments.clear()
     saved = f"; {previous_name} is saved" if previous_name else ""
-    repl.print_message(f"continuing {repl.chat.session.name}, {format_count(len(repl.chat.state.path))}{saved}")
+    repl.print_message(f"continuing {chat.session.name}, {format_count(len(chat.state.path))}{saved}")
     repl.show_last_turns()
 
 
-def _switch_chat(repl: "Repl", chat: "Chat") -> None:
-    repl.chat = chat
-    repl.attachments.clear()
+async def _open_existing(repl: Repl, handle: str) -> Chat:
+    """Open the conversation of a handle.
+
+    Raises NotFound or InvalidUsage, and the errors of the lookup and of the endpoint.
+    """
+    store, context = repl.chat.deps.store, repl.context
+    selection = select_owner((), handle, use_last_session=False)
+    session = await find_selected_session(store, selection)
+    if session and session.id == repl.chat.session.id:
+        raise InvalidUsage(f"{session.name} is already open", hint="/resume, to list the others")
+    if selection.replay_file and not session:
+        check_replay_file_exists(selection.replay_file)
+    if session:
+        await check_no_open_run(store, session)
+        if not context.options.agent_source and await store.agent_runs(session_id=session.id, limit=1):
+            command = f"{get_command_prefix()} chat --from {quote(session.name)}"
+            context.output.note(f"{session.name} used agents, and this chat does not; to use them: {command}")
+    deps, options = await context.connect(session)
+    return await open_chat(selection, session, options, deps)
 
 
-async def handle_rename(repl: "Repl", name: str) -> None:
+async def _take_lease(repl: Repl, chat: Chat) -> None:
+    """Take the lease of a chat that will replace the current one. Raises Busy."""
+    chat.notify = repl.chat.notify
+    await repl.context.acquire_lease(chat)
+
+
+async def _release_lease(repl: Repl) -> None:
+    if lease := repl.context.leases.pop(repl.chat.session.id, None):
+        await lease.release()
+
+
+MAX_RECENT_SESSIONS = 10
+"""Sessions that /resume lists."""
+
+
+async def _render_recent_sessions(store: Store, now: float) -> str:
+    """Render the list of the sessions used last."""
+    from convo.chat.lookup import load_session_summary
+    from convo.terminal.list_views import render_session_list
+
+    summaries = [
+        await load_session_summary(store, session) for session in await store.sessions(limit=MAX_RECENT_SESSIONS)
+    ]
+    if not summaries:
+        return "  no conversations yet"
+    table = render_session_list(summaries, detect_display_without_color(sys.stderr), now)
+    return f"{table}\n  /resume NAME continues one"
+
+
+async def handle_rename(repl: Repl, name: str) -> None:
     if not name:
         raise InvalidUsage("/rename needs the new name", hint="/rename words-with-dashes")
-    old_name = repl.chat.session.name
-    await repl.host.rename(repl.chat, name)
+    chat, old_name = repl.chat, repl.chat.session.name
+    await check_session_name_free(chat.deps.store, name)
+    session = replace(chat.session, name=name)
+    if chat.record.is_saved:
+        await chat.record.update_fields(session)
+    else:
+        chat.record.session = session
     repl.print_message(f"{old_name} renamed to {name}" if old_name else f"the conversation will be named {name}")
 
 
-async def handle_export(repl: "Repl", text: str) -> None:
-    repl.print_message(await repl.host.export(repl.chat, text))
+async def handle_export(repl: Repl, file_name: str) -> None:
+    """Write the conversation to a new file; everything is checked before."""
+    from convo.cli.export import (
+        DEFAULT_EXPORT_SUFFIX,
+        EXPORT_RENDERERS,
+        FORMAT_BY_SUFFIX,
+        ExportOptions,
+        load_source_from_mirror,
+        resolve_export_format,
+        select_exported_parts,
+        write_export,
+    )
+    from convo.cli.resolve import HandleResolver, LookupOptions
+    from convo.transfer.export import load_exported_document
+
+    chat, settings = repl.chat, repl.context.settings
+    if not chat.load_state().path:
+        raise InvalidUsage("the conversation is empty, so it cannot be exported", hint="send a message first")
+    suffix = Path(file_name).suffix.lower()
+    if suffix and suffix not in FORMAT_BY_SUFFIX:
+        raise InvalidUsage(
+            f"unknown file format {suffix}; /export accepts {', '.join(FORMAT_BY_SUFFIX)}",
+            hint=f"/export {Path(file_name).with_suffix(DEFAULT_EXPORT_SUFFIX)}",
+        )
+    await chat.ensure_saved()
+    file = _check_new_file(file_name or f"{chat.session.name}{DEFAULT_EXPORT_SUFFIX}", chat)
+    options = ExportOptions(chat.session.id, file=file)
+    export_format, store = resolve_export_format(options), chat.deps.store
+    view = await HandleResolver(settings, store, LookupOptions(repl.context.options.config)).resolve(chat.session.id)
+    source = await load_source_from_mirror(view, settings, store)
+    document = await load_exported_document(source, view, export_format, store)
+    document = select_exported_parts(document, export_format, options)
+    write_export(EXPORT_RENDERERS[export_format](document, options), file)
+    repl.print_message(f"exported {format_count(len(document.items))} to {file}")
+
+
+def _check_new_file(name: str, chat: Chat) -> Path:
+    """Return the path of the file. Raises InvalidUsage for an existing one."""
+    file = Path(os.path.expanduser(name))
+    if os.path.lexists(file):
+        command = f"convo export {quote(chat.session.name)} -o {quote(str(file))} --force"
+        raise InvalidUsage(f"{file} already exists", hint=f"choose another name, or {command}")
+    return file
 
 
 EDIT_PROMPT = "edit> "
 """The prompt at which the last message is edited."""
 
 
-async def handle_undo(repl: "Repl", _: str) -> None:
+async def handle_undo(repl: Repl, _: str) -> None:
     _report_move(repl, await repl.undo_stack.undo(repl.chat), "undid")
 
 
-async def handle_rewind(repl: "Repl", text: str) -> None:
+async def handle_rewind(repl: Repl, text: str) -> None:
     number = _parse_turn_number(text, "/rewind") if text else None
     _report_move(repl, await repl.undo_stack.undo(repl.chat, number), "went back to before")
 
 
-async def handle_redo(repl: "Repl", _: str) -> None:
+async def handle_redo(repl: Repl, _: str) -> None:
     _report_move(repl, await repl.undo_stack.redo(repl.chat), "redid")
 
 
-async def handle_edit(repl: "Repl", argument: str) -> None:
+async def handle_edit(repl: Repl, argument: str) -> None:
     """Send the last message again as edited; Ctrl-C and Ctrl-D at the prompt change nothing."""
     last_items = get_last_user_items(repl.chat)
     if not argument:
@@ -318,14 +370,17 @@ async def handle_edit(repl: "Repl", argument: str) -> None:
     await repl.show_answer(repl.chat.send([*last_items[:-1], user_message(argument, *attached_parts)]))
 
 
-async def handle_fork(repl: "Repl", text: str) -> None:
-    number = _parse_turn_number(text, "/fork") if text else None
-    previous_name = repl.chat.session.name
-    repl.chat = await repl.host.fork(repl.chat, number)
-    state = repl.chat.state
-    repl.print_message(
-        f"continuing {repl.chat.session.name}, {format_count(len(state.path))}; {previous_name} is unchanged"
-    )
+async def handle_fork(repl: Repl, text: str) -> None:
+    number, chat = _parse_turn_number(text, "/fork") if text else None, repl.chat
+    if not chat.load_state().path:
+        raise InvalidUsage("the conversation is empty, so it cannot be forked", hint="send a message first")
+    await chat.ensure_saved()  # a fork without a message of its own is not stored yet
+    source = chat.session if number is None else await make_session_at_turn(chat.deps.store, chat.session, number)
+    forked = await fork_session(source, chat.options, chat.deps)
+    await _take_lease(repl, forked)
+    repl.chat = forked
+    count = format_count(len(forked.state.path))
+    repl.print_message(f"continuing {forked.session.name}, {count}; {chat.session.name} is unchanged")
 
 
 def _parse_turn_number(text: str, command: str) -> int:
@@ -337,7 +392,7 @@ def _parse_turn_number(text: str, command: str) -> int:
         ) from None
 
 
-def _report_move(repl: "Repl", before: Path, action: str) -> None:
+def _report_move(repl: Repl, before: TreePath, action: str) -> None:
     """Print the turn that the head moved over, and the number of items now; `before` is the old path."""
     after = repl.chat.state.path
     shared_depth = before.common_depth(after)
@@ -356,78 +411,169 @@ class SlashCommand(NamedTuple):
 
     usage: str
     help: str
-    run: Callable[["Repl", str], Awaitable[None]]
+    run: Callable[[Repl, str], Awaitable[None]]
     argument_kind: str = ""
 
 
 MODEL_ARGUMENT, HANDLE_ARGUMENT, OWNER_ARGUMENT, EFFORT_ARGUMENT = "model", "handle", "owner", "effort"
 
 
-async def handle_help(repl: "Repl", _: str) -> None:
+async def handle_help(repl: Repl, _: str) -> None:
     rows = [(f"/{name} {command.usage}".strip(), command.help) for name, command in SLASH_COMMANDS.items()]
     repl.print_message("\n".join(render_help(rows, SLASH_COMMAND_ALIASES, repl.display.width)))
 
 
-async def handle_exit(repl: "Repl", _: str) -> None:
+async def handle_exit(repl: Repl, _: str) -> None:
     repl.is_exiting = True
 
 
-async def handle_status(repl: "Repl", _: str) -> None:
-    repl.print_message(repl.host.render_status(repl.chat))
+async def handle_status(repl: Repl, _: str) -> None:
+    options = repl.chat.options
+    fields = [*format_request_fields(options.parameters, options.field_sources), *options.ignored_settings]
+    repl.print_message(format_status(repl.chat.session, repl.chat.load_state(), options.model, fields))
+    _print_run_status(repl)
+
+
+def _print_run_status(repl: Repl) -> None:
     if repl.agent_chat and repl.agent_chat.runner.chat.session.id == repl.chat.session.id:
         repl.print_message(f"  run         {repl.agent_chat.status}")
 
 
-async def handle_next(repl: "Repl", text: str) -> None:
-    repl.print_block(await repl.host.render_next_request(repl.chat, text) + "\n")
+MAX_PREPENDED_ITEMS = 5
+"""Items that the owner prepends to a request, of which /next shows the last."""
 
 
-async def handle_context(repl: "Repl", _: str) -> None:
-    repl.print_block(await repl.host.render_context_usage(repl.chat) + "\n")
+async def handle_next(repl: Repl, text: str) -> None:
+    from convo.chat.next_request import build_next_request
+    from convo.terminal.inspect_view import render_next_request
+
+    chat, items = repl.chat, [user_message(text)] if text else []
+    options, endpoint, request_input = await repl.prepare_next_request(items)
+    next_request = await build_next_request(
+        chat.session.name,
+        chat.load_state(),
+        items,
+        options,
+        endpoint,
+        repl.choose_token_counter(endpoint),
+        windows=repl.context.settings.windows,
+        request_input=request_input,
+        previous_instructions=chat.session.instructions,
+        cache_options=options.build_comparison(chat.record.last_link, endpoint.scope),
+    )
+    text = render_next_request(
+        next_request,
+        detect_display_without_color(sys.stderr),
+        max_prepended=MAX_PREPENDED_ITEMS,
+        compact_command="/compact",
+    )
+    repl.print_block(f"{text}\n")
 
 
-async def handle_inspect(repl: "Repl", handle: str) -> None:
-    repl.print_block(await repl.host.render_handle(repl.chat, handle) + "\n")
+async def handle_context(repl: Repl, _: str) -> None:
+    """Show the context window by part; during a pause without the parts that the agents add."""
+    from convo.terminal.usage_views import context_meter_lines
+
+    model, usage = await repl.measure_context()
+    repl.counts_tokens = True
+    display = detect_display_without_color(sys.stderr)
+    lines = [f"  {model}", *context_meter_lines(usage, model, display)]
+    repl.print_block(display.translate_box_chars("\n".join(lines)) + "\n")
 
 
-async def handle_model(repl: "Repl", name: str) -> None:
-    """Use another model; without a name the user chooses one, or the current one is shown."""
+async def handle_inspect(repl: Repl, handle: str) -> None:
+    from convo.cli.resolve import render_handle
+
+    repl.print_block(await render_handle(repl.chat.deps.store, handle or repl.chat.session.id) + "\n")
+
+
+async def handle_model(repl: Repl, name: str) -> None:
+    """Use another model from the next turn on; without a name the user chooses one, or the current one is shown."""
+    chat = repl.chat
     if not name and repl.can_pick:
-        name = await repl.pick(await repl.host.load_model_entries(repl.chat)) or ""
+        from convo.cli.picker_entries import load_model_entries
+
+        entries = await load_model_entries(chat.deps.store, repl.context.settings, chat.options.model)
+        name = await repl.pick(entries) or ""
     elif not name:
         repl.print_message("/model NAME changes the model; convo models known lists windows and prices")
     if name:
-        await repl.host.switch_model(repl.chat, name)
-    repl.print_message(f"model {repl.chat.options.model}")
+        instructions = chat.options.instructions
+        chat.deps, options = await repl.context.connect(chat.session, model=name)
+        chat.options = replace(options, instructions=instructions)
+        if repl.agent_chat:
+            repl.agent_chat.presenter.warn_of_instructions()
+    repl.print_message(f"model {chat.options.model}")
 
 
-async def handle_effort(repl: "Repl", effort: str) -> None:
+async def handle_effort(repl: Repl, effort: str) -> None:
     if effort:
-        repl.host.change_effort(repl.chat, None if effort == EFFORT_OF_SETTINGS else effort)
+        _change_effort(repl, None if effort == EFFORT_OF_SETTINGS else effort)
     else:
         repl.print_message(f"/effort VALUE changes the reasoning effort: {', '.join(REASONING_EFFORTS)}")
-    repl.print_message(repl.host.describe_effort(repl.chat))
+    options = repl.chat.options
+    fields = format_request_fields(options.parameters, options.field_sources)
+    unset = options.ignored_settings[0] if options.ignored_settings else "no effort is sent"
+    repl.print_message(next((line for line in fields if line.startswith(f"{EFFORT_FIELD} ")), "") or unset)
 
 
-async def handle_owner(repl: "Repl", name: str) -> None:
-    if name:
-        repl.chat, message = await repl.host.change_strategy(repl.chat, name)
-        repl.print_message(message)
-    else:
-        repl.print_message(repl.host.render_status(repl.chat))
-    if repl.agent_chat and repl.agent_chat.runner.chat.session.id == repl.chat.session.id:
-        repl.print_message(f"  run         {repl.agent_chat.status}")
+def _change_effort(repl: Repl, effort: str | None) -> None:
+    """Use another reasoning effort from the next turn on, also with other models; None: that of the settings.
+
+    Raises InvalidUsage for an effort that the API does not know, Unsupported for a model that has none.
+    """
+    chat, context, choice = repl.chat, repl.context, repl.context.choice
+    assert choice
+    if effort is not None and effort not in REASONING_EFFORTS:
+        raise InvalidUsage(
+            f"no reasoning effort {effort!r}; the API has {', '.join(REASONING_EFFORTS)}",
+            hint=f"/effort {find_similar_effort(effort)}",
+        )
+    if effort not in (None, "none") and lacks_reasoning_effort(choice.name.model, choice.provider.api):
+        raise Unsupported(
+            chat.options.model, "a reasoning effort", param=EFFORT_FIELD, hint="choose another model with /model"
+        )
+    context.chat_effort = effort
+    options = context.make_request_options(choice, None)
+    chat.options = replace(
+        chat.options,
+        parameters=options.parameters,
+        field_sources=options.field_sources,
+        ignored_settings=options.ignored_settings,
+    )
 
 
-async def handle_compact(repl: "Repl", text: str) -> None:
-    repl.print_message(await repl.host.compact(repl.chat, text))
+async def handle_owner(repl: Repl, name: str) -> None:
+    """Convert the conversation to another strategy, or show its own."""
+    if not name:
+        await handle_status(repl, "")
+        return
+    from convo.cli.convert import render_owner_change
+    from convo.transfer.convert import convert_chat
+
+    if name not in list(Strategy):
+        raise InvalidUsage(f"no owner {name!r}", hint=f"one of {', '.join(Strategy)}")
+    converted, plan = await convert_chat(repl.chat, Strategy(name))
+    await _take_lease(repl, converted)
+    repl.chat = converted
+    repl.print_message(render_owner_change(converted, plan))
+    _print_run_status(repl)
 
 
-async def handle_retry(repl: "Repl", _: str) -> None:
+async def handle_compact(repl: Repl, text: str) -> None:
+    from convo.cli.auto_compaction import compact_open_chat
+
+    async with repl.waiting_line.show("compacting"):
+        report = await compact_open_chat(repl.chat, text)
+    repl.counts_tokens = True
+    repl.print_message(report)
+
+
+async def handle_retry(repl: Repl, _: str) -> None:
     await (repl.agent_chat.retry() if repl.agent_chat else repl.show_answer(repl.chat.retry()))
 
 
-async def handle_stop(repl: "Repl", _: str) -> None:
+async def handle_stop(repl: Repl, _: str) -> None:
     if not repl.agent_chat:
         raise InvalidUsage("no run is open: this chat has no agents", hint="Ctrl-C stops an answer")
     await repl.agent_chat.stop()
@@ -525,9 +671,15 @@ def parse_slash_command(line: str) -> tuple[str, str]:
     return name, arguments.strip()
 
 
-async def dispatch_command(repl: "Repl", line: str) -> None:
-    """Run a slash command. Raises the errors of `parse_slash_command` and of the command."""
-    name, arguments = parse_slash_command(line)
+async def run_command(repl: Repl, line: str) -> None:
+    """Run a slash command or, after "!", a shell command.
+
+    Raises the errors of `parse_slash_command` and of the command.
+    """
+    if line.startswith("!"):
+        await run_shell_line(repl, line)
+        return
+    name, arguments = parse_slash_command(line.strip())
     if repl.agent_chat:
         repl.agent_chat.check_command(name)
     await SLASH_COMMANDS[name].run(repl, arguments)
@@ -542,7 +694,7 @@ INTERRUPT_EXIT_CODES = (-signal.SIGINT, 128 + signal.SIGINT)
 """Exit codes of an interrupted command; its output is not attached."""
 
 
-async def run_shell_line(repl: "Repl", line: str) -> None:
+async def run_shell_line(repl: Repl, line: str) -> None:
     """Run `line`, which begins with "!" or "!!", in the shell.
 
     Raises InvalidUsage if it was pasted, or if it has no command.
@@ -571,7 +723,7 @@ async def _run_uncaptured(command: str) -> tuple[str, int]:
     return "", await process.wait()
 
 
-async def _run_captured(repl: "Repl", command: str) -> tuple[str, int]:
+async def _run_captured(repl: Repl, command: str) -> tuple[str, int]:
     process = await _start_shell(command, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=STDOUT)
     assert process.stdout
     pieces: list[bytes] = []

@@ -1,19 +1,21 @@
 """The status line of a chat: its owner, model, tokens and cost."""
 
 import asyncio
-import re
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from convo.cli.context import ChatOptions, ChatOutput
+from convo.cli.context import ChatContext, ChatOptions, ChatOutput
 from convo.cli.deps import open_configured_store
-from convo.cli.repl import ReplController
+from convo.cli.repl import Repl
+from convo.cli.slash_commands import run_command
 from convo.config.loader import SettingFlags, load_settings
 from convo.history.items import user_message
 from convo.history.records import Strategy
 from convo.inspect.view import sum_link_usage
+from convo.terminal.prompt import PlainReader
 from convo.terminal.status_line import StatusLineState
 from tests.cli.chat_commands import LONG, scripted_flags
 from tests.command_runner import Convo
@@ -28,16 +30,17 @@ output = 2000000
 """
 
 
-async def status_line_of(options: ChatOptions) -> StatusLineState:
-    settings = load_settings(None, SettingFlags(model="scripted/echo"))
+@asynccontextmanager
+async def open_repl(options: ChatOptions, model: str | None) -> AsyncGenerator[Repl]:
+    settings = load_settings(None, SettingFlags(model=model))
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
-        controller = ReplController(settings, store, exit_stack, options, ChatOutput())
-        chat = await controller.open()
-        if chat.state.path:
-            notices: list[str] = []
-            chat.notify = notices.append
-            assert (await controller.fork(chat, None)).notify == notices.append
-        return await controller.load_status_line_state(chat)
+        context = ChatContext(settings, store, exit_stack, options, ChatOutput())
+        yield Repl(await context.open(), PlainReader(), context, run_command)
+
+
+async def status_line_of(options: ChatOptions) -> StatusLineState:
+    async with open_repl(options, "scripted/echo") as repl:
+        return await repl.load_status_line_state()
 
 
 @pytest.fixture
@@ -72,16 +75,13 @@ def test_the_status_line_of_a_new_chat_has_its_owner_and_its_model() -> None:
 
 async def contexts_after_compaction(*, is_compacted_here: bool) -> list[int | None]:
     """Return the tokens of the status line at the first prompt, after /context, and those that /context shows."""
-    settings = load_settings(None)
-    async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
-        controller = ReplController(settings, store, exit_stack, ChatOptions(handle="talk"), ChatOutput())
-        chat = await controller.open()
+    async with open_repl(ChatOptions(handle="talk"), None) as repl:
         if is_compacted_here:
-            await controller.compact(chat, "")
-        first = (await controller.load_status_line_state(chat)).used_tokens
-        total = re.search(r"~?([\d,]+) tokens, ", await controller.render_context_usage(chat))
-        assert total
-        return [first, (await controller.load_status_line_state(chat)).used_tokens, int(total[1].replace(",", ""))]
+            await run_command(repl, "/compact")
+        first = (await repl.load_status_line_state()).used_tokens
+        _, usage = await repl.measure_context()
+        repl.counts_tokens = True
+        return [first, (await repl.load_status_line_state()).used_tokens, usage.total.tokens]
 
 
 @pytest.mark.usefixtures("settings")
@@ -103,17 +103,16 @@ def test_after_a_compaction_the_status_line_has_the_tokens_of_context(
 @pytest.mark.parametrize("turns_between", [1, 20])
 def test_the_cost_of_the_status_line_is_that_of_all_requests(turns_between: int) -> None:
     async def costs() -> list[tuple[float | None, float | None]]:
-        settings, found = load_settings(None, SettingFlags(model="scripted/echo")), []
-        async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
-            options = ChatOptions(strategies=(Strategy.SESSION,))
-            controller = ReplController(settings, store, exit_stack, options, ChatOutput())
-            chat = await controller.open()
+        found = []
+        async with open_repl(ChatOptions(strategies=(Strategy.SESSION,)), "scripted/echo") as repl:
+            chat = repl.chat
             for _ in range(3):
                 for _ in range(turns_between):
                     async with aclosing(chat.send([user_message("one two three")])) as events:
                         assert [event async for event in events]
-                total = sum_link_usage(await store.links(chat.session.id), settings.prices)
-                found.append(((await controller.load_status_line_state(chat)).cost_usd, total and total.known_cost_usd))
+                links = await chat.deps.store.links(chat.session.id)
+                total = sum_link_usage(links, repl.context.settings.prices)
+                found.append(((await repl.load_status_line_state()).cost_usd, total and total.known_cost_usd))
         return found
 
     for shown, total in asyncio.run(costs()):
