@@ -15,7 +15,7 @@ from convo.config.trust import escape_unprintable
 from convo.config.values import LAYER_NAMES, Layer, LayerName, Setting, format_duration_setting, format_setting_key
 from convo.errors import ConvoError, InvalidSettings, KeyRefused, ModelMissing
 from convo.history.items import Json
-from convo.report import OPTIONAL, Count, Wire
+from convo.report import OPTIONAL, Wire
 from convo.terminal.statuses import DONE, UNAVAILABLE, Status, status_column
 from convo.terminal.tables import MIN_LAST_COLUMN_WIDTH, Column, render_table
 from convo.terminal.terminal import DisplayOptions, KeyValue, escape_control_chars, key_value_lines, truncate_text
@@ -327,19 +327,6 @@ def _number_column(heading: str, cells: Sequence[str], drop_order: int) -> Colum
     return Column(heading, cells, align_right=True, drop_order=drop_order)
 
 
-class WindowReport(NamedTuple):
-    """The context window of a model, in tokens.
-
-    context:  input and output together
-    output:   the maximum output; null if unknown
-    source:   a URL, or words
-    """
-
-    context: Count
-    output: int | None
-    source: str
-
-
 class PriceReport(NamedTuple):
     """The price of a model, in USD per million tokens.
 
@@ -362,7 +349,7 @@ class KnownModelReport(NamedTuple):
     """
 
     model: str
-    window: WindowReport | None
+    window: ModelWindow | None
     price: PriceReport | None
     shutdown: Annotated[Shutdown | None, OPTIONAL]
     read: Annotated[str | None, OPTIONAL]
@@ -395,7 +382,7 @@ def _build_known_model_report(name: str, settings: Settings) -> KnownModelReport
     window, price = find_model_window(name, settings.windows), find_price(name, settings.prices)
     return KnownModelReport(
         name,
-        window and WindowReport(window.context, window.output, window.source),
+        window,
         price
         and PriceReport(
             price.input, price.cached, price.output, price.max_input_tokens, price.source or SETTINGS_SOURCE

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from convo.config.model_lists import get_listed_shutdown_date
 from convo.config.request_settings import EFFORT_FIELD
 from convo.config.sections import ContextLimits, Price, find_model_entry
 from convo.config.settings import ModelName, Settings
+from convo.report import HIDDEN, Count
 
 REASONING_MODELS = ("gpt-5", "gpt-6", "o1", "o3", "o4", "codex")
 NON_REASONING_MODELS = ("gpt-5-chat",)
@@ -175,19 +176,19 @@ class ModelWindow(NamedTuple):
     """The context window of a model, in tokens.
 
     context:  input and output together
-    output:   the maximum output; None if unknown
+    output:   the maximum output; null if unknown
     counted:  the encoding of the model's tokenizer; None if counts are estimates
     source:   the URL of the data, "convo", or "the file"
     reserved: the part of the context that is reserved for the output
     is_secondary: whether the source is not the vendor's own
     """
 
-    context: int
+    context: Count
     output: int | None = None
-    counted: str | None = None
+    counted: Annotated[str | None, HIDDEN] = None
     source: str = ""
-    reserved: int = 0
-    is_secondary: bool = False
+    reserved: Annotated[int, HIDDEN] = 0
+    is_secondary: Annotated[bool, HIDDEN] = False
 
     @property
     def max_input(self) -> int:

@@ -2,9 +2,9 @@
 
 import re
 
-from convo.terminal.settings_views import PriceReport, WindowReport, build_known_models_report, render_known_models
+from convo.terminal.settings_views import PriceReport, build_known_models_report, render_known_models
 from convo.terminal.terminal import DisplayOptions
-from convo.usage.model_info import SETTINGS_SOURCE, load_known_models
+from convo.usage.model_info import SETTINGS_SOURCE, ModelWindow, load_known_models
 from tests.config.settings_inputs import make_settings
 
 EMPTY_SETTINGS = make_settings()
@@ -34,7 +34,7 @@ def test_user_settings_come_first_with_their_source() -> None:
     windows = [rows[f"openai/gpt-5-{name}"].window for name in ("nano", "mini")]
     assert [window and window.context for window in windows] == [1000, 400_000]
     assert rows["groq/fast"].window is None
-    assert rows["groq/slow"].window == WindowReport(8192, 1024, SETTINGS_SOURCE)
+    assert rows["groq/slow"].window == ModelWindow(8192, 1024, source=SETTINGS_SOURCE)
 
 
 def test_an_unknown_price_is_a_dash_or_null() -> None:
