@@ -148,17 +148,6 @@ def test_jsonl_contains_the_events_of_the_model_and_of_the_run(convo: Convo, hom
     assert events[-1]["pending"][0]["call_id"] == "c1"
 
 
-def test_json_contains_the_output_the_items_and_the_usage_of_the_whole_run(convo: Convo, home: Path) -> None:
-    result = convo(
-        "chat", *agent_flags(), *scripted_flags(LOOK_UP, {"text": "Five."}), "--json", "-n", "mine", "A1?"
-    ).json()
-    assert (result["output_text"], result["final_output"], result["status"]) == ("Five.", "Five.", "completed")
-    assert [item["type"] for item in result["output"]] == ["function_call", "function_call_output", "message"]
-    _, links = stored_conversation(home, "mine")
-    assert result["usage"]["total_tokens"] == sum(link.usage["total_tokens"] for link in links if link.usage)
-    assert (result["pending"], result["state_file"]) == ([], None)
-
-
 def test_the_text_before_a_paused_call_is_the_output_text(convo: Convo, home: Path) -> None:
     texts = [
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
@@ -195,12 +184,6 @@ def test_a_triggered_guardrail_is_reported_and_fails_the_run(convo: Convo, home:
     assert (got.exit, got.out) == (1, "")
     assert "guardrail no_insults stopped the input: an insult\n" in got.err
     assert "convo: Guardrail no_insults tripped: an insult" in got.err
-
-
-def test_too_many_turns_fail_the_run(convo: Convo, home: Path) -> None:
-    got = convo("chat", *agent_flags(), *scripted_flags(LOOK_UP), "--max-turns", "2", "A1?")
-    assert got.exit == 1
-    assert "Max turns (2) exceeded" in got.err
 
 
 def test_agents_of_the_agents_sdk_answer_and_pause_too(convo: Convo, home: Path) -> None:

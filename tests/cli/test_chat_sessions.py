@@ -55,12 +55,6 @@ def test_a_generated_name_is_a_handle_of_its_session(prompt: str, name: str, con
     assert len(stored_messages(home, name)) == 4
 
 
-def test_a_chosen_name_is_a_handle_of_its_session(convo: Convo, home: Path) -> None:
-    got = convo("chat", *ECHO, "-n", "my own", "hello")
-    assert got.err.rstrip().endswith("· session my own")
-    assert session_names(home) == ["my own"]
-
-
 @pytest.mark.parametrize("name", ["resp_1", "conv_1", "@last", "a/b", "talk.json", "-x", "ses_1", "", " ", "a\x1bb"])
 def test_a_name_that_looks_like_another_handle_is_refused(name: str, convo: Convo, home: Path) -> None:
     got = convo("chat", *ECHO, f"--name={name}", "hello")
@@ -167,18 +161,6 @@ def test_continue_without_any_session_exits_5(convo: Convo) -> None:
     assert got.err == "convo: no session '@last'\n  try: convo chat \"hello\"\n"
 
 
-def test_the_session_record_provides_the_model_and_the_owner(convo: Convo, home: Path) -> None:
-    write_chats(home, chat_of("mine", Strategy.CHAIN, "one"))
-    turn = convo("chat", "--from", "mine", "--json", "two").json()
-    assert (turn["strategy"], turn["model"], turn["session"]) == ("chain", "scripted/echo", "mine")
-
-
-def test_a_response_is_continued_by_its_id(convo: Convo, home: Path) -> None:
-    first = convo("chat", *ECHO, "--chain", "--json", "one").json()["response_id"]
-    convo("chat", "--from", first, "--json", "two")
-    assert len(stored_messages(home, "one")) == 4
-
-
 # -- owners ----------------------------------------------------------------------------------------
 
 
@@ -236,55 +218,11 @@ def test_a_model_of_another_endpoint_is_refused_when_the_endpoint_owns_the_state
 # -- files -----------------------------------------------------------------------------------------
 
 
-def test_a_replay_without_a_file_creates_one_and_names_it_once(convo: Convo, tmp_path: Path) -> None:
-    first = convo("chat", *ECHO, "--replay", "-n", "mine", "one")
-    second = convo("chat", "--from", "mine", "two")
-    assert (first.out, second.out) == ("one\n", "two\n")
-    assert first.err.splitlines()[0] == "saving the conversation to conversation.json"
-    assert "goes to" not in second.err
-    assert receipts(second.err)[0]["owner"] == f"replay {tmp_path / 'conversation.json'}"
-    items = json.loads((tmp_path / "conversation.json").read_text())
-    assert [item["role"] for item in items] == ["user", "assistant", "user", "assistant"]
-
-
 def test_a_second_replay_gets_the_next_free_file_name(convo: Convo, tmp_path: Path) -> None:
     convo("chat", *ECHO, "--replay", "one")
     got = convo("chat", *ECHO, "--replay", "two")
     assert got.err.splitlines()[0] == "saving the conversation to conversation-2.json"
     assert "one" in (tmp_path / "conversation.json").read_text()
-
-
-def test_an_existing_replay_file_is_continued_without_a_note(convo: Convo, tmp_path: Path) -> None:
-    (tmp_path / "talk.json").write_text('[{"role": "user", "content": "knock"}]')
-    got = convo("chat", *ECHO, "--from", "talk.json", "me")
-    assert (got.exit, got.out) == (0, "me\n")
-    assert len(got.err.splitlines()) == 1
-    assert len(json.loads((tmp_path / "talk.json").read_text())) == 3
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('[{"role": "user"', "is not JSON: "),
-        ('{"role": "user"}', "is not a list of items"),
-        ('["hi"]', "is not a list of items"),
-        (b"\xff[]", "cannot be read: it is not UTF-8"),
-        (None, "is a folder, not a replay file"),
-    ],
-)
-def test_an_invalid_replay_file_is_refused_and_stays_unchanged(
-    content: str | bytes | None, message: str, convo: Convo, tmp_path: Path, home: Path
-) -> None:
-    path = tmp_path / "talk.json"
-    if content is None:
-        path.mkdir()
-    else:
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-    got = convo("chat", *ECHO, "--replay", "--from", "talk.json", "hi")
-    assert (got.exit, got.out) == (2, "")
-    assert got.err.splitlines()[-2].startswith(f"convo: {path} {message}")
-    assert content is None or path.read_bytes() == (content.encode() if isinstance(content, str) else content)
-    assert stored_sessions(home) == []
 
 
 # -- forks -----------------------------------------------------------------------------------------
@@ -297,13 +235,6 @@ def test_a_fork_is_a_second_session_with_the_same_history(strategy: Strategy, co
     assert (got.exit, got.out) == (0, "two\n")
     assert stored_messages(home, "mine") == ["user: one", "assistant: one"]
     assert stored_messages(home, "mine-2") == ["user: one", "assistant: one", "user: two", "assistant: two"]
-
-
-def test_a_fork_can_be_named(convo: Convo, home: Path) -> None:
-    write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
-    assert convo("chat", "--fork", "mine", "-n", "other", "two").exit == 0
-    assert session_names(home) == ["other", "mine"]
-    assert convo("chat", "--fork", "mine", "-n", "other", "three").exit == 1
 
 
 def test_a_fork_of_a_replay_file_has_a_file_of_its_own(convo: Convo, home: Path, tmp_path: Path) -> None:
@@ -321,13 +252,6 @@ def test_a_replay_file_without_a_session_is_forked_as_a_copy(convo: Convo, tmp_p
     assert (got.exit, got.out) == (5, "")
     assert got.err.endswith("try: copy the file, then continue with --replay --from COPY\n")
     assert (tmp_path / "talk.json").read_text() == "[]"
-
-
-def test_a_conversation_cannot_be_forked(convo: Convo, home: Path) -> None:
-    write_chats(home, chat_of("mine", Strategy.CONVERSATION, "one"))
-    got = convo("chat", "--fork", "mine", "two")
-    assert (got.exit, got.out) == (2, "")
-    assert "cannot be forked" in got.err
 
 
 # -- stored records --------------------------------------------------------------------------------

@@ -35,17 +35,6 @@ def test_compact_reports_the_saved_tokens_and_the_handle_of_the_old_history(
     assert len(stored_messages(home, "mine-before")) == 4
 
 
-def test_a_preview_shows_the_compacted_window_and_stores_nothing(
-    convo: Convo, two_turns: tuple[str, str], home: Path
-) -> None:
-    before = stored_conversation(home, "mine")
-    got = convo("compact", "mine", "--preview")
-    assert got.exit == 0
-    assert "Summary of the conversation" in got.out
-    assert stored_conversation(home, "mine") == before
-    assert len(stored_sessions(home)) == 1
-
-
 def test_json_is_one_object(convo: Convo, two_turns: tuple[str, str]) -> None:
     result = convo("compact", "mine", "--keep-last", "1", "--focus", "the numbers", "--json").json()
     assert (result["session"], result["strategy"], result["before"]) == ("mine", "session", "mine-before")

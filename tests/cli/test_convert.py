@@ -23,20 +23,6 @@ def start_session(convo: Convo, strategy: str, *flags: str, name: str = "mine") 
     assert convo("chat", f"--{strategy}", "-n", name, *flags, "one").exit == 0
 
 
-def test_convert_reports_the_changes_and_the_created_session(convo: Convo, home: Path) -> None:
-    start_session(convo, "session", *ECHO)
-    got = convo("convert", "mine", "--to", "chain", "--as", "theirs")
-    assert (got.exit, got.err) == (0, "")
-    assert got.out == (
-        "  changed  item_ids: the new owner assigns its own ids (item 2)\n"
-        "  session  theirs\n"
-        "  owner    the endpoint's Responses API (--chain)\n"
-        "  handle   none yet: the first turn creates it and sends the full history\n"
-        "  items    2 items, 2 unconfirmed\n"
-    )
-    assert [one.name for one in stored_sessions(home)] == ["theirs", "mine"]
-
-
 def test_a_dry_run_changes_nothing(convo: Convo, home: Path, tmp_path: Path) -> None:
     start_session(convo, "session", *ECHO)
     before = stored_sessions(home), sorted(tmp_path.rglob("*.json"))
@@ -74,14 +60,6 @@ def test_a_replay_file_without_a_record_is_converted(convo: Convo, tmp_path: Pat
     assert convo("chat", "--from", result["handle"], "and?").out == "and?\n"
     items, _ = stored_conversation(home, "hi")
     assert message_lines(items) == ["user: hi", "assistant: ho", "user: and?", "assistant: and?"]
-
-
-def test_a_taken_name_and_an_unknown_handle_are_refused(convo: Convo) -> None:
-    start_session(convo, "session", *ECHO)
-    assert convo("convert", "mine", "--to", "chain", "--as", "mine").exit == 1
-    assert convo("convert", "nope", "--to", "chain").exit == 5
-    assert convo("convert", "mine", "--to", "session").exit == 2
-    assert convo("convert", "mine", "--to", "nobody").exit == 2
 
 
 @pytest.mark.parametrize(("owner", "to"), list(permutations(Strategy, 2)), ids=str)

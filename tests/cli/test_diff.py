@@ -14,18 +14,6 @@ from tests.command_runner import Convo, run_in_process
 from tests.loopback_server import LoopbackServer
 from tests.terminal.pty_session import at_terminal
 
-SCREEN = """\
-  A  mine@1, 2 items, the local store
-  B  mine, 4 items, the local store
-     common prefix: 2 items; B has more items
-
-  A                                                              B
-                                                               >    3  message user: two
-                                                               >    4  message assistant: two
-
-  0 only in A, 2 only in B, 0 changed, 0 identical after the first difference
-"""
-
 
 def diff_json(convo: Convo, *argv: str) -> dict[str, Any]:
     """Run `convo diff ... --json`; returns the printed object."""
@@ -41,12 +29,6 @@ def write(name: str, *items: Any) -> str:
 
 
 # -- histories -------------------------------------------------------------------------------------
-
-
-def test_a_diff_shows_the_items_after_a_turn(convo: Convo, home: Path) -> None:
-    write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two"))
-    got = convo("diff", "mine@1", "mine")
-    assert (got.exit, got.out, got.err) == (0, SCREEN, "")
 
 
 @pytest.mark.needs("terminal")
@@ -123,14 +105,6 @@ def test_calls_and_their_outputs_are_one_turn(convo: Convo) -> None:
     assert (diff["a"]["items"], diff["same"]) == (6, 6)
 
 
-def test_a_fork_differs_from_its_source_after_the_fork_point(convo: Convo, home: Path) -> None:
-    assert convo("chat", *ECHO, "-n", "mine", "one").exit == 0
-    assert convo("chat", "--fork", "mine", "-n", "other", "another").exit == 0
-    assert convo("chat", "--from", "mine", "two").exit == 0
-    diff = diff_json(convo, "mine", "other")
-    assert (diff["same"], diff["first"]["path"]) == (2, "content[0].text")
-
-
 def test_an_answer_in_another_form_is_no_difference(convo: Convo) -> None:
     a = write("a.json", {"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"})
     part = {"type": "output_text", "text": "hello", "annotations": []}
@@ -151,21 +125,9 @@ def test_compacted_items_are_only_on_the_side_before_the_compaction(convo: Convo
     assert "1 only in A, 0 only in B, 1 changed, 2 identical" in out
 
 
-def test_with_exit_code_a_difference_sets_the_exit_code(convo: Convo, home: Path) -> None:
-    write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two"))
-    assert convo("diff", "mine@1", "mine", "--exit-code").exit == 1
-    assert convo("diff", "mine@1", "mine").exit == 0
-    assert convo("diff", "mine", "mine", "--exit-code").exit == 0
-
-
 def test_control_sequences_in_items_are_not_printed(convo: Convo) -> None:
     out = convo("diff", write("a.json", {"role": "user", "content": "\x1b[2J"}), write("b.json")).out
     assert "\x1b" not in out
-
-
-@pytest.mark.parametrize("argv", [["mine"], ["a", "b", "--server"], ["a", "b", "--wire", "--server"]])
-def test_invalid_combinations_of_sides_are_refused(argv: list[str], convo: Convo) -> None:
-    assert convo("diff", *argv).exit == 2
 
 
 # -- a local record and the server -----------------------------------------------------------------

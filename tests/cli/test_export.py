@@ -22,12 +22,6 @@ def stored_session(convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest
     assert convo("chat", *ECHO, "-n", "mine", "one").exit == 0
 
 
-def test_without_a_file_the_replay_format_is_printed(convo: Convo) -> None:
-    got = convo("export", "mine")
-    assert (got.exit, got.err) == (0, "")
-    assert [item["role"] for item in got.json()] == ["user", "assistant"]
-
-
 FORMATS = [
     ("a.json", "replay", "["),
     ("a.jsonl", "jsonl", "{"),
@@ -48,12 +42,6 @@ def test_the_suffix_selects_the_format_and_the_file_is_readable_only_by_its_owne
     assert text == convo("export", "mine", "--format", format_name).out
     assert stat.S_IMODE((tmp_path / file).stat().st_mode) == 0o600
     assert stored_sessions(home) == before
-
-
-def test_with_the_option_the_responses_are_exported_too(convo: Convo) -> None:
-    lines = [json.loads(line) for line in convo("export", "mine", "--format", "jsonl", "--links").out.splitlines()]
-    link = lines[-1]
-    assert (link["object"], link["saw"], link["head"], link["status"]) == ("convo.link", 1, 2, "completed")
 
 
 def test_a_dash_is_stdout_and_not_a_file(convo: Convo, tmp_path: Path) -> None:
@@ -115,10 +103,6 @@ def test_conflicting_options_are_refused(convo: Convo, tmp_path: Path, argv: str
     assert (got.exit, *read_error(got)) == (2, message, hint)
 
 
-def test_an_unknown_format_is_refused(convo: Convo) -> None:
-    assert convo("export", "mine", "--format", "pdf").exit == 2
-
-
 def test_an_export_does_not_overwrite_its_own_replay_file(convo: Convo, tmp_path: Path) -> None:
     assert convo("chat", "--replay", "--from", "talk.json", *ECHO, "one").exit == 0
     before = (tmp_path / "talk.json").read_text()
@@ -146,11 +130,6 @@ def test_an_existing_file_is_overwritten_only_with_force(convo: Convo, tmp_path:
     assert (tmp_path / "a.md").read_text() == "mine"
     assert convo("export", "mine", "-o", "a.md", "--force").exit == 0
     assert (tmp_path / "a.md").read_text().startswith("# ")
-
-
-def test_json_names_the_written_file_and_its_format(convo: Convo) -> None:
-    result = convo("export", "mine", "-o", "a.md", "--json").json()
-    assert result == {"file": "a.md", "format": "markdown", "items": 2}
 
 
 def test_an_unknown_handle_writes_nothing(convo: Convo, tmp_path: Path) -> None:

@@ -372,14 +372,3 @@ def test_an_html_page_without_data_is_refused_with_the_supported_files(convo: Co
         2,
         "  try: use a file that convo export wrote without --no-data, or a list of items",
     )
-
-
-def test_a_missing_option_with_choices_is_one_error_line(convo: Convo) -> None:
-    got = convo("convert", "mine")
-    message = "convo: missing option '--to'. Choose from: replay, session, conversation, chain"
-    assert got.err.splitlines()[0] == message
-
-
-def test_a_similar_provider_name_is_suggested_only_if_there_is_one(convo: Convo) -> None:
-    assert "did you mean" not in convo("chat", "-m", "nope/none", "hi").err
-    assert "did you mean 'openai'" in convo("chat", "-m", "openia/none", "hi").err

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from convo.errors import RequestRefused
 from convo.history.records import Strategy
 from tests.cli.chat_commands import scripted_flags
 from tests.cli.stored_chats import ChatWriter, chat_of, write_chats
@@ -39,24 +38,6 @@ def test_a_session_shows_its_owner_its_head_and_a_line_for_each_request(convo: C
     write_chats(home, chat_of("monads", Strategy.SESSION, "What is a monad?", "And in Haskell?"))
     got = convo("inspect", "monads")
     assert (got.exit, got.out, got.err) == (0, SESSION, "")
-
-
-@pytest.mark.parametrize(
-    ("strategy", "owner", "sent"),
-    [
-        (Strategy.REPLAY, "the application: a JSON file (--replay)", ["full 1", "full 3"]),
-        (Strategy.SESSION, "the local store (--session)", ["full 1", "full 3"]),
-        (Strategy.CONVERSATION, "the endpoint's Conversations API (--conversation)", ["full 1", "delta 1"]),
-        (Strategy.CHAIN, "the endpoint's Responses API (--chain)", ["full 1", "delta 1"]),
-    ],
-)
-def test_every_owner_is_named_with_the_number_of_items_it_was_sent(
-    strategy: Strategy, owner: str, sent: list[str], convo: Convo, home: Path
-) -> None:
-    write_chats(home, chat_of("mine", strategy, "one", "two"))
-    lines = convo("inspect", "mine").out.splitlines()
-    assert lines[1] == f"  owner        {owner}"
-    assert [" ".join(line.split()[3:5]) for line in lines[-2:]] == sent
 
 
 CHAIN = """\
@@ -130,18 +111,6 @@ def test_a_conversation_shows_the_responses_of_all_clients_and_the_items_missing
     assert conversation_output.splitlines()[0] == "conv_1"
 
 
-def test_a_failed_request_is_a_line_and_its_message_is_unconfirmed(convo: Convo, home: Path) -> None:
-    async def script(writer: ChatWriter) -> None:
-        chat = await writer.chat(Strategy.CHAIN, "monads", "first")
-        await writer.fail(chat, "second", RequestRefused("The server had a bad day"))
-
-    write_chats(home, script)
-    out = convo("inspect", "monads").out
-    assert "  head         3 items, @ resp_1\n  unconfirmed  1 item\n               user: second\n" in out
-    assert out.splitlines()[-1].startswith("○ try_1   chain  delta 1")
-    assert out.splitlines()[-1].endswith("failed         0.0  second → The server had a bad day")
-
-
 # -- handles --------------------------------------------------------------------------------------
 
 
@@ -151,11 +120,6 @@ def test_a_conversation_is_found_by_each_of_its_handles(handle: str, convo: Conv
     got = convo("inspect", handle)
     assert (got.exit, got.err) == (0, "")
     assert "@ resp_2" in got.out
-
-
-def test_an_unknown_handle_exits_5(convo: Convo) -> None:
-    got = convo("inspect", "nope")
-    assert (got.exit, got.out, got.err) == (5, "", "convo: no session 'nope'\n  try: convo sessions\n")
 
 
 def test_an_unknown_handle_among_known_ones_prints_nothing(convo: Convo, home: Path) -> None:
@@ -170,26 +134,6 @@ def test_an_unknown_handle_with_the_suffix_of_a_file_is_reported_as_both(command
     name, *options = command.split()
     got = convo(name, "nope.json", *options)
     assert (got.exit, got.err) == (5, "convo: no session or file 'nope.json'\n  try: check the path\n")
-
-
-@pytest.mark.parametrize(("prefix", "text"), [("resp_", "two"), ("ses_", "second"), ("conv_", "hi")])
-def test_a_bare_id_prefix_lists_the_newest_handles_of_its_kind(prefix: str, text: str, convo: Convo) -> None:
-    for name, message in (("first", "one"), ("second", "two")):
-        assert convo("chat", "-m", "scripted/echo", "-n", name, message).exit == 0
-    assert convo("chat", "-m", "scripted/echo", "--conversation", "-n", "third", "hi").exit == 0
-    got = convo("inspect", prefix)
-    assert (got.exit, got.err) == (0, "")
-    lines = got.out.splitlines()
-    assert all(line.startswith(prefix) for line in lines)
-    assert len(lines) == {"resp_": 3, "ses_": 3, "conv_": 1}[prefix]
-    assert any(text in line for line in lines)
-    assert convo("inspect", lines[0].split()[0]).exit == 0
-
-
-def test_a_bare_id_prefix_without_a_match_exits_5(convo: Convo) -> None:
-    assert convo("inspect", "resp_").exit == 5
-    got = convo("inspect", "conv_")
-    assert got.err == "convo: no conversation 'conv_'\n  try: convo chat --conversation \"hello\"\n"
 
 
 def test_an_ambiguous_prefix_lists_its_matches(convo: Convo, home: Path) -> None:
@@ -214,21 +158,6 @@ def test_inspect_creates_nothing(convo: Convo, home: Path) -> None:
 
 
 # -- files ----------------------------------------------------------------------------------------
-
-
-def test_a_replay_file_without_a_record_is_listed(convo: Convo, tmp_path: Path) -> None:
-    (tmp_path / "talk.json").write_text('[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]')
-    got = convo("inspect", "talk.json")
-    assert got.out == (
-        "talk.json\n"
-        "  owner     the application: a JSON file (--replay)\n"
-        "  endpoint  none yet\n"
-        "  head      2 items\n"
-        "  continue  convo chat --replay --from talk.json\n"
-        "\n"
-        "   1  message user: hi\n"
-        "   2  message assistant: ho\n"
-    )
 
 
 def test_a_name_takes_precedence_over_a_file_and_a_path_is_always_a_file(
@@ -280,52 +209,10 @@ def test_an_invalid_file_is_refused_in_one_sentence(
 # -- output formats -------------------------------------------------------------------------------
 
 
-def test_items_are_shown_completely(convo: Convo, home: Path) -> None:
-    write_chats(home, chat_of("monads", Strategy.SESSION, "What is\na monad?"))
-    assert convo("inspect", "monads", "--items").out == (
-        "1  message user\n   What is\n   a monad?\n\n2  message assistant msg_1\n   What is\n   a monad?\n"
-    )
-
-
-def test_raw_items_are_json_as_they_are_stored(convo: Convo, home: Path) -> None:
-    write_chats(home, chat_of("monads", Strategy.CHAIN, "hi"))
-    user, answer = json.loads(convo("inspect", "monads", "--raw").out)
-    assert user == {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
-    assert (answer["id"], answer["content"][0]["text"], answer["status"]) == ("msg_1", "hi", "completed")
-
-
-def test_json_has_the_documented_keys(convo: Convo, home: Path) -> None:
-    write_chats(home, chat_of("monads", Strategy.CHAIN, "one", "two"))
-    document = convo("inspect", "monads", "--json").json()
-    keys = list(document["items"])
-    assert list(document) == ["handle", "strategy", "endpoint", "head", "items", "links", "total", "other_requests"]
-    assert (document["handle"], document["strategy"], document["endpoint"]) == ("monads", "chain", "embedded")
-    assert document["head"] == keys[-1]
-    first, second = document["links"]
-    assert (first["response_id"], first["previous_response_id"], first["children"]) == ("resp_1", None, ["resp_2"])
-    assert (first["sent"], first["saw"], first["output"]) == (keys[:1], keys[:1], keys[1:2])
-    assert (second["previous_response_id"], second["children"]) == ("resp_1", [])
-    assert (second["sent"], second["saw"], second["output"]) == (keys[2:3], keys[:3], keys[3:])
-    assert second["usage"]["input_tokens"] == 3
-    assert second["model"] == "scripted/echo"
-
-
-def test_with_json_several_handles_are_one_object_per_line(convo: Convo, home: Path) -> None:
-    write_chats(home, chat_of("monads", Strategy.CHAIN, "one", "two"))
-    lines = convo("inspect", "resp_1", "monads", "--json").out.splitlines()
-    assert [json.loads(line)["handle"] for line in lines] == ["resp_1", "monads"]
-
-
 def test_several_handles_are_screens_separated_by_a_line(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("monads", Strategy.CHAIN, "one"))
     one, both = convo("inspect", "monads").out, convo("inspect", "monads", "monads").out
     assert both == f"{one}\n{one}"
-
-
-def test_two_output_formats_cannot_be_used_together(convo: Convo) -> None:
-    got = convo("inspect", "x", "--raw", "--items")
-    assert (got.exit, got.out) == (2, "")
-    assert got.err == "convo: --items and --raw cannot be used together\n  try: use one of them\n"
 
 
 def test_a_terminal_that_cannot_encode_the_symbols_gets_ascii_ones(home: Path) -> None:

@@ -15,30 +15,9 @@ from tests.runstate.snapshots import malformed, snapshot
 MIXED = "0.24.0__schema1.21__parallel_mixed_decided.json"
 NESTED = "0.19.4__schema1.13__nested_agent_tool_approval.json"
 
-SCREEN = """\
-./state.json
-  state    RunState 1.21, written by 0.24.0 or later: session writes can be delayed until guardrails passed; output \
-guardrails have their response (1.19 to 1.21)
-  agent    Writer
-  owner    this file
-  turns    1 of 10
-  usage    1 request, 10 input, 3 output, 13 total tokens
-  pending  2 calls
-
-call                           agent   decision  tool           arguments
-toolu_DedkrgCtnz               Writer  approved  charge_order5  {"id": 441, "city": "Turin", "dry": false}
-call_EmCJtNxtrFB7p4pvriACEhDc  Writer  rejected  restart_order  {"id": 2650, "city": "Lviv", "dry": false}
-"""
-
 
 def copy_snapshot(name: str, path: Path) -> None:
     path.write_bytes(snapshot(name))
-
-
-def test_a_state_shows_the_current_agent_and_the_pending_calls(convo: Convo, tmp_path: Path) -> None:
-    copy_snapshot(MIXED, tmp_path / "state.json")
-    got = convo("inspect", "./state.json")
-    assert (got.exit, got.out, got.err) == (0, SCREEN, "")
 
 
 def test_a_pending_call_inside_an_agent_tool_is_listed(convo: Convo, tmp_path: Path) -> None:

@@ -30,11 +30,6 @@ EXPECTED_OUTPUT = """\
 CODES = ["invalid-arguments", "call-without-output", "output-without-call"]
 
 
-def test_findings_of_a_file_contain_their_lines_and_exit_4(convo: Convo, tmp_path: Path) -> None:
-    got = convo("lint", write_items(tmp_path / "broken.json"))
-    assert (got.exit, got.out, got.err) == (4, EXPECTED_OUTPUT, "")
-
-
 def test_the_hint_names_a_repair_only_where_all_findings_can_be_fixed(convo: Convo, home: Path, tmp_path: Path) -> None:
     encrypted = {"type": "compaction", "encrypted_content": "convo1:openai/gpt-5:0:x"}
     write_chats(home, broken_session("a b"))
@@ -47,12 +42,6 @@ def test_the_hint_names_a_repair_only_where_all_findings_can_be_fixed(convo: Con
     state["context"]["context"] = {"openai": "sk-proj-" + "a1B2" * 8}
     (tmp_path / "state.json").write_text(json.dumps(state))
     assert convo("lint", "./state.json").out.endswith("\n  try: convo lint --explain secret-in-state\n")
-
-
-def test_a_clean_history_exits_0(convo: Convo, home: Path) -> None:
-    write_chats(home, chat_of("monads", Strategy.SESSION, "one", "two"))
-    got = convo("lint", "monads")
-    assert (got.exit, got.out, got.err) == (0, "monads: no problems in 4 items\n", "")
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -113,13 +102,6 @@ def test_items_a_request_or_a_paused_run_are_read_from_a_pipe(convo: Convo, tmp_
     assert convo("lint", "-", stdin="{").err.startswith("convo: piped input is not JSON: ")
     assert convo("repair", "-", "--as", "good.json", stdin=request).exit == 0
     assert len(json.loads((tmp_path / "good.json").read_text())["input"]) == 3
-
-
-def test_an_output_may_refer_to_a_call_of_the_previous_response(convo: Convo, tmp_path: Path) -> None:
-    (tmp_path / "request.json").write_text(json.dumps({"previous_response_id": "resp_1", "input": [ORPHAN]}))
-    got = convo("lint", "request.json")
-    assert (got.exit, got.out.splitlines()[0]) == (0, "request.json: no problems in 1 item")
-    assert "anchor-expired: age of the previous response not checked" in got.out
 
 
 def test_a_pending_call_of_a_paused_run_is_no_finding(convo: Convo, tmp_path: Path) -> None:
@@ -241,19 +223,6 @@ def test_every_code_is_explained(rule: object, convo: Convo) -> None:
     code = getattr(rule, "code", "")
     got = convo("lint", "--explain", code)
     assert (got.exit, got.err, got.out.startswith(f"# {code}\n")) == (0, "", True)
-
-
-def test_all_codes_are_listed_and_an_unknown_code_exits_5(convo: Convo) -> None:
-    listing = convo("lint", "--explain", "all").out.splitlines()
-    assert [line.split()[0] for line in listing] == [rule.code for rule in LINT_RULES]
-    got = convo("lint", "--explain", "nope")
-    assert (got.exit, got.out, got.err) == (5, "", "convo: no rule 'nope'\n  try: convo lint --explain all\n")
-
-
-def test_missing_arguments_are_a_usage_error_and_an_unknown_handle_exits_5(convo: Convo) -> None:
-    assert convo("lint").exit == 2
-    assert convo("lint", "nope").exit == 5
-    assert convo("lint", "./nope.json").exit == 5
 
 
 def test_lint_changes_nothing(convo: Convo, home: Path, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from convo.config.settings import DEFAULT_MODELS
-from convo.errors import RequestRefused
 from convo.history.records import Strategy
 from convo.stores.base import Store
 from convo.strategies.strategy import STRATEGIES
@@ -163,17 +162,6 @@ def test_items_prepended_by_the_server_are_shown_separately(
     assert [part["items"] for part in preview["parts"]] == ([prepended] if prepended else []) + [sent]
 
 
-def test_unconfirmed_items_are_sent_with_the_next_message(convo: Convo, home: Path) -> None:
-    async def script(writer: ChatWriter) -> None:
-        chat = await writer.chat(Strategy.CHAIN, "mine", "one")
-        await writer.fail(chat, "two", RequestRefused("The server had a bad day"))
-
-    write_chats(home, script)
-    preview = next_request(convo, "mine", "three")
-    assert [item["content"][0]["text"] for item in preview["body"]["input"]] == ["two", "three"]
-    assert preview["body"]["previous_response_id"] == "resp_1"
-
-
 def test_a_response_is_continued_as_a_chain_with_the_fields_of_its_request(
     server: LoopbackServer, convo: Convo
 ) -> None:
@@ -242,23 +230,7 @@ def test_nothing_is_stored_and_nothing_is_written(flags: list[str], convo: Convo
     assert (convo("inspect", "mine", "--json").out, (tmp_path / "talk.json").read_bytes()) == before
 
 
-def test_an_unknown_handle_exits_5(convo: Convo) -> None:
-    got = convo("next", "nope", "hi")
-    assert (got.exit, got.out, got.err) == (5, "", "convo: no session 'nope'\n  try: convo sessions\n")
-
-
-def test_two_output_formats_cannot_be_used_together(convo: Convo) -> None:
-    got = convo("next", "nope", "--curl", "--json")
-    assert (got.exit, got.json()["error"]["code"]) == (2, "usage")
-
-
 # -- token counts ----------------------------------------------------------------------------------
-
-
-def test_the_embedded_endpoint_counts_the_tokens_and_is_named(convo: Convo, home: Path) -> None:
-    write_chats(home, chat_of("mine", Strategy.CHAIN, "one two three"))
-    preview = next_request(convo, "mine", "four")
-    assert (preview["tokens"], preview["estimated"], preview["counted_by"]) == (7, False, "the endpoint")
 
 
 COUNTED = ("-m", "openai/gpt-4o")

@@ -24,32 +24,6 @@ def test_a_table_and_a_bar_are_printed_for_each_owner(convo: Convo, home: Path) 
     assert not list(Path().glob("*.json"))
 
 
-def test_a_race_of_a_model_without_a_key_announces_no_paid_requests(convo: Convo) -> None:
-    assert convo("race", *ECHO, "hello").err == ""
-
-
-def test_json_prints_one_object(convo: Convo) -> None:
-    result = convo("race", "hello", "and then?", "--json", *ECHO).json()
-    assert (result["model"], result["turns"]) == ("scripted/echo", ["hello", "and then?"])
-    assert [one["strategy"] for one in result["owners"]] == OWNERS
-    assert [one["items"] for one in result["owners"]] == [4, 4, 2, 2]
-    assert all(one["error"] is None and one["cost_usd"] is None for one in result["owners"])
-    assert all(sum(turn["bytes"] for turn in one["turns"]) == one["bytes"] for one in result["owners"])
-
-
-def test_jsonl_prints_a_line_for_each_turn_and_owner_as_it_ends(convo: Convo) -> None:
-    lines = [json.loads(line) for line in convo("race", "hello", "and then?", "--jsonl", *ECHO).out.splitlines()]
-    assert [(one["type"], one["strategy"], one.get("turn")) for one in lines] == [
-        line
-        for owner in OWNERS
-        for line in (("convo.turn", owner, 1), ("convo.turn", owner, 2), ("convo.owner", owner, None))
-    ]
-    for index, owner in enumerate(lines[2::3]):
-        assert [turn["bytes"] for turn in owner["turns"]] == [
-            turn["bytes"] for turn in lines[3 * index : 3 * index + 2]
-        ]
-
-
 def test_a_failed_owner_is_reported_in_its_line(convo: Convo) -> None:
     Path("script.json").write_text(
         json.dumps({"replies": [{"error": {"code": "nope", "message": "No.", "status": 400}}]})

@@ -12,7 +12,7 @@ from convo.history.tree import child_key
 from convo.stores.base import AppendItems, Transaction
 from tests.cli.broken_histories import ANSWER, BROKEN, CALL, HI, broken_session, unanswered_call, write_items
 from tests.cli.chat_commands import ECHO, stored_sessions
-from tests.cli.stored_chats import ChatWriter, chat_of, write_chats
+from tests.cli.stored_chats import ChatWriter, write_chats
 from tests.command_runner import Convo, write_project_file
 from tests.runstate.snapshots import snapshot
 
@@ -140,13 +140,6 @@ def test_a_dry_run_lists_the_changes_and_creates_nothing(convo: Convo, home: Pat
     assert convo("repair", "broken", "--as", "good.json", "--dry-run", "--json").json()["made"] is None
     assert [one.name for one in stored_sessions(home)] == ["broken"]
     assert not (tmp_path / "good.json").exists()
-
-
-def test_a_valid_history_is_not_written_again(convo: Convo, home: Path) -> None:
-    write_chats(home, chat_of("monads", Strategy.CHAIN, "one"))
-    got = convo("repair", "monads", "--as", "mended")
-    assert (got.exit, got.out) == (0, "nothing to repair\n")
-    assert [one.name for one in stored_sessions(home)] == ["monads"]
 
 
 @pytest.mark.parametrize("name", ["good.json", "good.jsonl"])

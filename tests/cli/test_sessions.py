@@ -143,15 +143,6 @@ def test_an_ambiguous_prefix_lists_its_matches(convo: Convo, home: Path) -> None
 # -- search ---------------------------------------------------------------------------------------
 
 
-def test_a_search_result_has_the_session_the_item_and_an_excerpt(convo: Convo, home: Path) -> None:
-    write_chats(home, write_three_chats)
-    lines = convo("sessions", "search", "haskell").out.splitlines()
-    assert [line.split(maxsplit=3) for line in lines[1:]] == [
-        ["monads", "3/4", "user", "And in Haskell?"],
-        ["monads", "4/4", "assistant", "And in Haskell?"],
-    ]
-
-
 def test_an_item_that_forks_share_is_listed_once(convo: Convo) -> None:
     convo("chat", *ECHO, "-n", "first", "a banana")
     for name in ("second", "third"):
@@ -165,15 +156,6 @@ def test_a_search_text_is_literal(convo: Convo, home: Path) -> None:
     write_chats(home, write_three_chats)
     assert "café" in convo("sessions", "search", "CAFE").out
     assert convo("sessions", "search", '"tea" OR *').out == ""
-
-
-def test_json_prints_search_results(convo: Convo, home: Path) -> None:
-    write_chats(home, write_three_chats)
-    hits = convo("sessions", "search", "milk", "--json").json()
-    assert [(hit["session"], hit["at"], hit["of"], hit["by"]) for hit in hits] == [
-        ("tea", 3, 4, "user"),
-        ("tea", 4, 4, "assistant"),
-    ]
 
 
 def test_a_search_finds_items_of_an_abandoned_branch(convo: Convo, home: Path) -> None:
@@ -195,14 +177,6 @@ def test_a_new_name_is_a_handle_at_once_and_keeps_the_order(convo: Convo, home: 
     assert convo("sessions", "show", "green tea").exit == 0
     assert convo("sessions", "show", "tea").exit == 5
     assert [one["name"] for one in convo("sessions", "--json").json()] == ["monads", "café", "green tea"]
-
-
-def test_a_taken_name_is_refused_in_one_sentence(convo: Convo, home: Path) -> None:
-    write_chats(home, write_three_chats)
-    got = convo("sessions", "rename", "tea", "monads")
-    assert (got.exit, got.out) == (1, "")
-    assert got.err == "convo: another session has the name 'monads'\n  try: choose another name\n"
-    assert convo("sessions").out == SESSION_TABLE
 
 
 @pytest.mark.parametrize(

@@ -146,10 +146,6 @@ def test_an_invalid_cutoff_removes_nothing(cutoff: str, convo: Convo, home: Path
     assert count_rows(home) == before
 
 
-def test_prune_requires_a_cutoff(convo: Convo) -> None:
-    assert convo("store", "prune", "--yes").exit == 2
-
-
 # -- migrate --------------------------------------------------------------------------------------
 
 

@@ -49,14 +49,6 @@ def test_a_valid_database_passes_and_is_not_changed(convo: Convo, home: Path) ->
     assert file_contents(home / "data") == before
 
 
-def test_json_prints_the_result_of_a_check(convo: Convo, home: Path) -> None:
-    write_chats(home, write_three_chats)
-    got = convo("store", "check", "--json").json()
-
-    assert (got["ok"], got["problems"], got["sessions"], got["unchecked"]) == (True, [], [], "")
-    assert got["rows"]["items"] == 10
-
-
 def test_a_database_that_another_process_has_open_is_checked(convo: Convo, home: Path) -> None:
     write_chats(home, write_three_chats)
     with closing(sqlite3.connect(home / DATABASE, isolation_level=None)) as db:
