@@ -1,1 +1,1 @@
-"""Checks of the documentation against the program: transcripts, the reference and the pictures."""
+"""A tool, not tests of behaviour: the documentation is generated and compared with the program, with its pictures."""

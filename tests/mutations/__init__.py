@@ -1,4 +1,4 @@
-"""Random mutations of the package, and whether a test fails for them.
+"""A tool, not tests of behaviour: random mutations of the package, and whether a test fails for them.
 
     uv run --python 3.13 python -m tests.mutations cover FOLDER    # once: the tests that run each line
     uv run python -m tests.mutations draw SEED COUNT > sample.json   # independent of the tests

@@ -1,4 +1,4 @@
-"""Comparison of the public surfaces of two revisions.
+"""A tool, not tests of behaviour: comparison of the public surfaces of two revisions.
 
     python -m tests.surface cc624bc HEAD
 
