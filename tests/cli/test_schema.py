@@ -131,15 +131,3 @@ def test_the_command_prints_the_schema_file(convo: Convo) -> None:
     got = convo("schema", "sessions", "search")
     assert got.json() == load_schemas()["sessions.search"]
     assert convo("schema", "chat", "--jsonl").json() == load_schemas()["events"]
-
-
-def test_without_a_name_all_schemas_are_listed(convo: Convo) -> None:
-    schemas, width = load_schemas(), len("approvals approve")
-    assert convo("schema").out.splitlines() == [
-        f"{name.ljust(width)}  {schemas[file]['$id']}" for name, file in SCHEMA_FILES.items()
-    ]
-
-
-def test_a_command_without_json_output_has_no_schema(convo: Convo) -> None:
-    got = convo("schema", "serve")
-    assert (got.exit, got.err) == (5, "convo: no schema 'serve'\n  try: convo schema\n")
