@@ -102,6 +102,8 @@ REPORTS: dict[str, tuple[Any, int]] = {
 }
 """The type and the version of each schema file. The version grows when a key is removed or changes its meaning."""
 
+MAX_LINE_CHARS = 100
+
 FOLDER = ROOT / "convo" / "schemas"
 
 
@@ -116,7 +118,18 @@ def make_schema(name: str) -> dict[str, Any]:
 
 
 def format_schema(name: str) -> str:
-    return json.dumps(make_schema(name), indent=2) + "\n"
+    return format_json(make_schema(name)) + "\n"
+
+
+def format_json(value: Any, indent: str = "") -> str:
+    """Format JSON with two spaces a level; what is short is on one line."""
+    line, inner = json.dumps(value), f"{indent}  "
+    if not isinstance(value, dict | list) or len(indent + line) < MAX_LINE_CHARS:
+        return line
+    names = [f"{json.dumps(name)}: " for name in value] if isinstance(value, dict) else [""] * len(value)
+    members = value.values() if isinstance(value, dict) else value
+    parts = [name + format_json(member, inner) for name, member in zip(names, members, strict=True)]
+    return f"{line[0]}\n{inner}" + f",\n{inner}".join(parts) + f"\n{indent}{line[-1]}"
 
 
 if __name__ == "__main__":
