@@ -174,7 +174,7 @@ def _decode_usage(form: Json, figures: str) -> Json:
 
 
 TIER_MEMBER = "convo.service_tier"
-"""The member of a stored usage with the service tier, for queries by cost: the price of a route depends on it."""
+"""The member of a stored usage with the service tier, by which versions without the column `tier` find the price."""
 
 
 def encode_route(link: Link) -> tuple[list[Json], str | None]:

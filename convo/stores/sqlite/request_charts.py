@@ -23,7 +23,7 @@ LEFT JOIN sessions ON sessions.n = classes.session AND sessions.record IS NOT NU
 
 def select_charts(t: TenantConnection, query: RequestQuery) -> RequestCharts:
     """Return the figures of the requests that pass the filters."""
-    conditions, values, is_search_limited = filter_links(t, query)
+    conditions, values, is_search_limited = filter_links(t, query, reads_all=True)
 
     def fetch(sql: str, **parts: str) -> list[Row]:
         return fetch_records(t.db, sql.format(links="links", conditions=" AND ".join(conditions), **parts), values)

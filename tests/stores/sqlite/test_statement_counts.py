@@ -1,12 +1,11 @@
-"""The number of SQLite statements of a commit and of a page of requests, of log pages and of instructions."""
+"""The number of SQLite statements of a commit and of a page of requests, and of log pages."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path as File
 
 import pytest
 
-from convo.config.sections import Price
 from convo.history.items import Item, user_message
 from convo.history.records import Link
 from convo.history.tree import Path, root_key
@@ -14,7 +13,7 @@ from convo.stores.base import AgentCall, AppendItems, Transaction
 from convo.stores.request_list import RequestQuery
 from convo.stores.sqlite.connection import PAGE_SIZE_BYTES, SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
-from tests.stores.chat_transactions import NOW, USAGE, link, session
+from tests.stores.chat_transactions import NOW, link, session
 from tests.stores.test_agent_runs import RUN
 
 FRAME = PAGE_SIZE_BYTES + 24
@@ -128,63 +127,3 @@ async def test_a_page_of_the_requests_executes_as_many_statements_with_fifty_row
         assert [(row.session_name, row.title) for row in page.requests] == [("many", title) for title in titles]
         counts.append(len(executed))
     assert counts[0] == counts[1]
-
-
-INSTRUCTIONS_PER_CALL = 10
-
-
-async def count_instructions(store: SqliteStore, read: Callable[[], Awaitable[object]]) -> int:
-    """Return the number of SQLite's instructions of a read, the second time: the first one fills the caches."""
-    calls = 0
-
-    def count() -> int:
-        nonlocal calls
-        calls += 1
-        return 0
-
-    await read()
-    await store.database.read(lambda db: db.set_progress_handler(count, INSTRUCTIONS_PER_CALL))
-    await read()
-    await store.database.read(lambda db: db.set_progress_handler(None, INSTRUCTIONS_PER_CALL))
-    return calls * INSTRUCTIONS_PER_CALL
-
-
-async def store_conversations(store: SqliteStore, count: int, each: int = 1) -> None:
-    """Store `count` conversations with `each` requests; the usage of each request is another one."""
-    links = [
-        link(
-            f"resp_{number}_{turn}",
-            INPUT_PATH.head,
-            conversation_id=f"conv_{number}",
-            usage={**USAGE, "input_tokens": number * each + turn},
-            duration_s=turn,
-        )
-        for number in range(count)
-        for turn in range(each)
-    ]
-    await store.commit(Transaction(links=tuple(links)))
-
-
-PRICED = RequestQuery(find_price=lambda model: Price(1, 2, cached=1))
-
-
-@pytest.mark.parametrize(
-    "read",
-    [
-        *(
-            lambda store, sort=sort: store.list_requests(replace(PRICED, sort=sort))
-            for sort in ("cost", "input", "model")
-        ),
-        lambda store: store.list_requests(replace(PRICED, model="local/model")),
-        lambda store: store.chart_requests(PRICED),
-    ],
-    ids=["by cost", "by input tokens", "by model", "one model", "charts"],
-)
-async def test_the_time_of_a_list_grows_linearly_with_the_conversations(
-    store: SqliteStore, read: Callable[[SqliteStore], Awaitable[object]]
-) -> None:
-    """Each conversation has a stored route of its own."""
-    await store_conversations(store, 30)
-    few = await count_instructions(store, lambda: read(store))
-    await store_conversations(store, 300)
-    assert await count_instructions(store, lambda: read(store)) < 20 * few
