@@ -3,10 +3,11 @@
 import asyncio
 import json
 import socket
+import sqlite3
 from base64 import urlsafe_b64encode
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -187,6 +188,20 @@ def test_requests_are_listed_with_their_figures_newest_first(gateway: RunningGat
         "sessions": [],
         "is_search_limited": False,
     }
+
+
+def test_a_response_is_stored_with_the_title_and_the_tools_of_its_row(tmp_path: Path) -> None:
+    """The list then computes nothing, however many requests were made since it was last read."""
+    file = tmp_path / "convo.db"
+    with run_gateway(tmp_path / "served", f"sqlite:{file}") as gateway:
+        gateway.script("one", {"call": {"name": "look", "arguments": {}}}, {"text": "Sunny."})
+        first = gateway.create_response({"model": "one", "input": "What is the weather?"}).json()
+        call_id = next(item["call_id"] for item in first["output"] if item["type"] == "function_call")
+        output = {"type": "function_call_output", "call_id": call_id, "output": "sun"}
+        gateway.create_response({"model": "one", "input": [output], "previous_response_id": first["id"]})
+        with closing(sqlite3.connect(file)) as db:
+            rows = db.execute("SELECT title, tools FROM links ORDER BY n").fetchall()
+    assert rows == [("What is the weather?", '["look"]'), ("What is the weather?", None)]
 
 
 def test_each_model_is_offered_once_as_a_filter_under_its_short_and_its_full_name(gateway: RunningGateway) -> None:
