@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import field, fields, is_dataclass
+from dataclasses import Field, field, fields, is_dataclass
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
@@ -554,12 +554,19 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JsonObjectOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-def flag_option(names: str, help: str, *, default: bool | None = False) -> Any:  # noqa: A002  Typer's own word
-    """Define a field of a group: an option without a value.
+def flag_option(
+    names: str,
+    help: str,  # noqa: A002  Typer's own word
+    *,
+    default: bool | None = False,
+    panel: str | None = None,
+) -> Any:
+    """Define an option without a value: a field of a group, or the default of a command's parameter.
 
     names:  "-c --continue"; "--nest/--no-nest" for a pair that switches it on and off
+    panel:  its heading outside of a group
     """
-    return field(default=default, metadata={OPTION_METADATA_KEY: (names.split(), {"help": help})})
+    return field(default=default, metadata={OPTION_METADATA_KEY: (names.split(), panel, {"help": help})})
 
 
 def value_option(
@@ -567,12 +574,14 @@ def value_option(
     metavar: str,
     help: str,  # noqa: A002  Typer's own word
     *,
-    default: str | None = None,
+    default: object = None,
     min: int | None = None,  # noqa: A002  Typer's own word
+    max: int | None = None,  # noqa: A002  Typer's own word
+    panel: str | None = None,
 ) -> Any:
-    """Define a field of a group: an option with a value. `names` has the form that `flag_option` takes."""
-    settings = {"metavar": metavar, "help": help, "min": min}
-    return field(default=default, metadata={OPTION_METADATA_KEY: (names.split(), settings)})
+    """Define an option with a value. The arguments are those of `flag_option`."""
+    settings = {"metavar": metavar, "help": help, "min": min, "max": max}
+    return field(default=default, metadata={OPTION_METADATA_KEY: (names.split(), panel, settings)})
 
 
 def parse_output_path(argument: OptionalText) -> Path | None:
@@ -581,19 +590,22 @@ def parse_output_path(argument: OptionalText) -> Path | None:
 
 
 def _expand_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `command` with a signature for Typer: the options of each group in place of the group."""
+    """Return `command` with a signature for Typer: `typer.Option` for each option, those of a group in its place.
+
+    A group is `Annotated[GroupClass, "Heading of its options"]`. A third argument, `{name: help}`, selects the fields
+    that the command has, with a help of its own or None.
+    """
     signature = inspect.signature(command)
     groups = {
         name: get_args(parameter.annotation)
         for name, parameter in signature.parameters.items()
         if _is_option_group(parameter)
     }
-    if not groups:
-        return command
 
     @wraps(command)
-    def wrapper(**values: Any) -> Any:
-        return command(**{name: _build_option_group(kind, values) for name, (kind, _) in groups.items()}, **values)
+    def wrapper(*arguments: Any, **values: Any) -> Any:
+        built_groups = {name: _build_option_group(values, *group) for name, group in groups.items()}
+        return command(*arguments, **built_groups, **values)
 
     parameters = [
         option
@@ -608,18 +620,30 @@ def _is_option_group(parameter: inspect.Parameter) -> bool:
     return any(map(is_dataclass, get_args(parameter.annotation)[:1]))
 
 
-def _build_option_group(group_class: Any, values: dict[str, Any]) -> Any:
+def _build_option_group(
+    values: dict[str, Any], group_class: Any, _: str, own_help: Mapping[str, str | None] | None = None
+) -> Any:
     """Build the group, and remove its options from `values`."""
-    return group_class(**{option_field.name: values.pop(option_field.name) for option_field in fields(group_class)})
+    return group_class(
+        **{one.name: values.pop(one.name) for one in fields(group_class) if own_help is None or one.name in own_help}
+    )
 
 
 def _iter_option_parameters(
-    parameter: inspect.Parameter, group_class: Any = None, panel: str = ""
+    parameter: inspect.Parameter,
+    group_class: Any = None,
+    panel: str | None = None,
+    own_help: Mapping[str, str | None] | None = None,
 ) -> Iterator[inspect.Parameter]:
-    if group_class is None:
+    if group_class is None and not isinstance(parameter.default, Field):
         yield parameter
         return
-    for option_field in fields(group_class):
-        names, settings = option_field.metadata[OPTION_METADATA_KEY]
-        option = typer.Option(option_field.default, *names, rich_help_panel=panel, **settings)
-        yield inspect.Parameter(option_field.name, parameter.KEYWORD_ONLY, default=option, annotation=option_field.type)
+    for option_field in (parameter.default,) if group_class is None else fields(group_class):
+        name = option_field.name or parameter.name  # a field outside of a group has no name and type
+        if own_help is not None and name not in own_help:
+            continue
+        names, own_panel, settings = option_field.metadata[OPTION_METADATA_KEY]
+        if own_help and own_help[name]:
+            settings = {**settings, "help": own_help[name]}
+        option = typer.Option(option_field.default, *names, rich_help_panel=panel or own_panel, **settings)
+        yield parameter.replace(name=name, default=option, annotation=option_field.type or parameter.annotation)

@@ -14,20 +14,6 @@ from convo.errors import InvalidUsage
 NO_AGENTS = "none"
 """The value of --agent that omits the agents and the tools that a session had before."""
 
-TOOL_OPTION = "--tool", "FILE.py:NAME", "Python function that the model may call; can be repeated."
-
-CONTEXT_OPTION = "--context", "FILE", "Context values for tools: a JSON file, or FILE.py:NAME."
-SESSION_LIMIT_OPTION = "--session-limit", "N", "Send only the newest N items of the history."
-INPUT_FILTER_OPTION = (
-    "--input-filter",
-    "FILE:NAME",
-    "Filter each model call: (ModelInput) -> ModelInput, or as in the SDK.",
-)
-NEST_HISTORY_OPTION = "--nest-history/--no-nest-history", "Pass a summary of the history on a handoff."
-HISTORY_MAPPER_OPTION = "--history-mapper", "FILE:NAME", "Function that makes that summary."
-HISTORY_MARKERS_OPTION = "--history-markers", "START END", "Text before and after that summary."
-
-
 HANDOFF_FIELDS = ("nest_history", "history_mapper", "history_markers")
 """The fields of `RunFlags` that apply to handoffs, which a chat with --tool does not have."""
 
@@ -66,14 +52,26 @@ class RunFlags:
     agent: OptionalText = value_option(
         "--agent", "FILE:NAME", "Agents to use: support.py:triage, or a .toml file; none disables agents and tools."
     )
-    tool: OptionalTexts = value_option(*TOOL_OPTION)
-    context: OptionalText = value_option(*CONTEXT_OPTION)
+    tool: OptionalTexts = value_option(
+        "--tool", "FILE.py:NAME", "Python function that the model may call; can be repeated."
+    )
+    context: OptionalText = value_option("--context", "FILE", "Context values for tools: a JSON file, or FILE.py:NAME.")
     max_turns: int | None = value_option("--max-turns", "N", "Maximum number of model calls in a run.", min=1)
-    session_limit: int | None = value_option(*SESSION_LIMIT_OPTION, min=0)
-    input_filter: OptionalText = value_option(*INPUT_FILTER_OPTION)
-    nest_history: bool | None = flag_option(*NEST_HISTORY_OPTION, default=None)
-    history_mapper: OptionalText = value_option(*HISTORY_MAPPER_OPTION)
-    history_markers: tuple[str, str] | None = value_option(*HISTORY_MARKERS_OPTION)
+    session_limit: int | None = value_option(
+        "--session-limit", "N", "Send only the newest N items of the history.", min=0
+    )
+    input_filter: OptionalText = value_option(
+        "--input-filter",
+        "FILE:NAME",
+        "Filter each model call: (ModelInput) -> ModelInput, or as in the SDK.",
+    )
+    nest_history: bool | None = flag_option(
+        "--nest-history/--no-nest-history", "Pass a summary of the history on a handoff.", default=None
+    )
+    history_mapper: OptionalText = value_option("--history-mapper", "FILE:NAME", "Function that makes that summary.")
+    history_markers: tuple[str, str] | None = value_option(
+        "--history-markers", "START END", "Text before and after that summary."
+    )
     state: OptionalText = value_option("--state", "FILE", "File for the state of a paused run.")
 
     @property

@@ -98,7 +98,26 @@ def test_a_command_without_groups_gets_its_context_and_options() -> None:
     new_app = App()
 
     @new_app.command()
-    def plain(ctx: typer.Context, loud: bool = False) -> None:
-        print(ctx.info_name, loud)
+    def plain(
+        ctx: typer.Context,
+        loud: bool = False,
+        times: int = value_option("-n --times", "N", "How often.", default=1, max=3, panel="Count"),
+    ) -> None:
+        print(ctx.info_name, loud, times)
 
-    assert CliRunner().invoke(new_app, ["--loud"], prog_name="plain").output == "plain True\n"
+    assert CliRunner().invoke(new_app, ["--loud"], prog_name="plain").output == "plain True 1\n"
+    assert CliRunner().invoke(new_app, ["-n", "4"]).exit_code == 2
+    assert "Count:\n  -n, --times N  How often.  [default: 1; x<=3]" in CliRunner().invoke(new_app, ["--help"]).output
+
+
+def test_a_command_may_have_some_options_of_a_group_with_a_help_of_its_own() -> None:
+    new_app = App()
+
+    @new_app.command()
+    def praise(*, how: Annotated[Manner, "How", {"tongue": "In a language.", "warmly": None}]) -> None:
+        print(how)
+
+    assert CliRunner().invoke(new_app, ["-w"]).output == f"{Manner(warmly=True)}\n"
+    assert CliRunner().invoke(new_app, ["--bow"]).exit_code == 2
+    help_text = CliRunner().invoke(new_app, ["--help"]).output
+    assert "-w, --warmly   Mean it.\n  --tongue NAME  In a language." in help_text

@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 
-from convo.cli.commands.next import NextAgentFlags
-from convo.cli.commands.resume import ResumeRunFlags
-from convo.cli.run_options import RunFlags
 from convo.runs.serialize import PHASE_WORDS, STAGE_WORDS
 from convo.runs.state import Phase, Stage
 from convo.stores.base import AgentRun, Store, Transaction
@@ -321,35 +318,6 @@ def test_agents_with_models_of_their_own_resume_in_another_store(
     monkeypatch.setenv("CONVO_HOME", str(Path("elsewhere").absolute()))
     got = convo("resume", "state.json", *flags, "--approve", "c1")
     assert (got.exit, got.out, tool_runs()) == (0, "Paid back.\n", ["refund A1 500"]), got.err
-
-
-def test_the_options_of_a_resumed_run_and_of_the_next_request_are_those_of_a_run() -> None:
-    resumed = ResumeRunFlags(
-        agent="a.py:b",
-        model="scripted/echo",
-        context="c.json",
-        max_turns=3,
-        input_filter="a.py:f",
-        nest_history=True,
-        history_mapper="a.py:m",
-        history_markers=("<", ">"),
-    )
-    assert resumed.to_run_flags("s.json") == RunFlags(
-        agent="a.py:b",
-        context="c.json",
-        max_turns=3,
-        input_filter="a.py:f",
-        nest_history=True,
-        history_mapper="a.py:m",
-        history_markers=("<", ">"),
-        state="s.json",
-    )
-    assert NextAgentFlags("a.py:b", None, "c.json", 0, "a.py:f").to_run_flags(None) == RunFlags(
-        agent="a.py:b", context="c.json", session_limit=0, input_filter="a.py:f"
-    )
-    tools = ["a.py:b", "a.py:c"]
-    assert ResumeRunFlags(tool=tools).to_run_flags(None) == RunFlags(tool=tools)
-    assert NextAgentFlags(tool=tools).to_run_flags("Be brief.") == RunFlags(tool=tools)
 
 
 @pytest.mark.parametrize("source", ["file", "pipe"])

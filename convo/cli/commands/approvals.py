@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.app import App, JsonOption, get_root_options
+from convo.cli.app import App, JsonOption, get_root_options, value_option
 
 app = App()
 
@@ -55,9 +55,7 @@ def approvals_show_command(
 @app.command("log")
 def approvals_log_command(
     ctx: typer.Context,
-    run: Annotated[
-        str | None, typer.Option("--run", metavar="RUN", help="Only this run, or the newest run of this session.")
-    ] = None,
+    run: str | None = value_option("--run", "RUN", "Only this run, or the newest run of this session."),
     as_json: JsonOption = False,
 ) -> None:
     """List the decisions on calls, newest first."""

@@ -1,10 +1,8 @@
 """`convo compact`: its arguments, options and help."""
 
-from typing import Annotated
-
 import typer
 
-from convo.cli.app import App, HandleArgument, JsonObjectOption, get_root_options
+from convo.cli.app import App, HandleArgument, JsonObjectOption, flag_option, get_root_options, value_option
 from convo.compaction.planning import CompactionMode
 
 app = App()
@@ -27,27 +25,17 @@ tokens; 0 disables it.
 def compact_command(
     ctx: typer.Context,
     handle: HandleArgument,
-    mode: Annotated[
-        CompactionMode,
-        typer.Option(
-            "--mode",
-            metavar="MODE",
-            help="Compaction input: auto, previous_response_id (the endpoint's chain) or input (the items).",
-        ),
-    ] = CompactionMode.AUTO,
-    preview: Annotated[
-        bool, typer.Option("--preview", help="Send the request and show the compacted history, but save nothing.")
-    ] = False,
-    focus: Annotated[
-        str | None, typer.Option("--focus", metavar="TEXT", help="Topic that the summary covers in most detail.")
-    ] = None,
-    keep: Annotated[int, typer.Option("--keep-last", metavar="N", min=0, help="Keep the last N turns unchanged.")] = 0,
-    model: Annotated[
-        str | None, typer.Option("-m", "--model", metavar="MODEL", help="Model to compact with, as provider/model.")
-    ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Allow a conversation to continue under a new handle.")
-    ] = False,
+    mode: CompactionMode = value_option(
+        "--mode",
+        "MODE",
+        "Compaction input: auto, previous_response_id (the endpoint's chain) or input (the items).",
+        default=CompactionMode.AUTO,
+    ),
+    preview: bool = flag_option("--preview", "Send the request and show the compacted history, but save nothing."),
+    focus: str | None = value_option("--focus", "TEXT", "Topic that the summary covers in most detail."),
+    keep: int = value_option("--keep-last", "N", "Keep the last N turns unchanged.", default=0, min=0),
+    model: str | None = value_option("-m --model", "MODEL", "Model to compact with, as provider/model."),
+    yes: bool = flag_option("--yes -y", "Allow a conversation to continue under a new handle."),
     as_json: JsonObjectOption = False,
 ) -> None:
     """Compact a conversation to fit a smaller context."""

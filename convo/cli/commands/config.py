@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.app import App, JsonOption, get_root_options
+from convo.cli.app import App, JsonOption, flag_option, get_root_options
 
 app = App()
 key_app = App()
@@ -119,7 +119,7 @@ def config_path_command(ctx: typer.Context, project: ProjectOption = False) -> N
 def config_trust_command(
     ctx: typer.Context,
     path: ProjectFileArgument = None,
-    list_all: Annotated[bool, typer.Option("--list", help="List the trusted files.")] = False,
+    list_all: bool = flag_option("--list", "List the trusted files."),
 ) -> None:
     """Trust a project's current .convo.toml, and show its settings."""
     from convo.cli import config
@@ -147,9 +147,7 @@ def config_key_command() -> None:
 def config_key_set_command(
     ctx: typer.Context,
     provider: KeyProviderArgument,
-    file: Annotated[
-        bool, typer.Option("--file", help="Store the key in a file that only you can read, not in the keyring.")
-    ] = False,
+    file: bool = flag_option("--file", "Store the key in a file that only you can read, not in the keyring."),
 ) -> None:
     """Prompt for an API key, or read it from a pipe, and store it."""
     from convo.cli.config import save_provider_key

@@ -4,7 +4,15 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.app import App, JsonObjectOption, ProviderOption, TurnHandleArgument, get_root_options
+from convo.cli.app import (
+    App,
+    JsonObjectOption,
+    ProviderOption,
+    TurnHandleArgument,
+    flag_option,
+    get_root_options,
+    value_option,
+)
 from convo.history.records import Strategy
 
 app = App()
@@ -28,22 +36,14 @@ def convert_command(
     to: Annotated[
         Strategy, typer.Option("--to", metavar="STRATEGY", help="New strategy: replay, session, conversation or chain.")
     ],
-    name: Annotated[
-        str | None, typer.Option("--as", metavar="NAME", help="Name of the new session; for replay also its file.")
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option("-m", "--model", metavar="MODEL", help="Model of the new session; it also selects the endpoint."),
-    ] = None,
+    name: str | None = value_option("--as", "NAME", "Name of the new session; for replay also its file."),
+    model: str | None = value_option("-m --model", "MODEL", "Model of the new session; it also selects the endpoint."),
     provider: ProviderOption = None,
-    redact: Annotated[
-        bool, typer.Option("--redact", help="Redact keys, passwords, addresses, card numbers ..., and report them.")
-    ] = False,
-    pattern: Annotated[
-        list[str] | None,
-        typer.Option("--redact-pattern", metavar="REGEX", help="Also redact matches of this pattern; can be repeated."),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report what would be lost.")] = False,
+    redact: bool = flag_option("--redact", "Redact keys, passwords, addresses, card numbers ..., and report them."),
+    pattern: list[str] | None = value_option(
+        "--redact-pattern", "REGEX", "Also redact matches of this pattern; can be repeated."
+    ),
+    dry_run: bool = flag_option("--dry-run", "Only report what would be lost."),
     as_json: JsonObjectOption = False,
 ) -> None:
     """Convert a conversation to another strategy."""

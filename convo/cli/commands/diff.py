@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.app import App, ProviderOption, get_root_options
+from convo.cli.app import App, ProviderOption, flag_option, get_root_options
 from convo.errors import InvalidUsage
 
 app = App()
@@ -27,21 +27,13 @@ def diff_command(
     ctx: typer.Context,
     a: Annotated[str, typer.Argument(metavar="A", help=HANDLE_HELP)],
     b: Annotated[str | None, typer.Argument(metavar="[B]", help="As for A; omit it with --server.")] = None,
-    wire: Annotated[
-        bool,
-        typer.Option(
-            "--wire", help="Compare two requests as sent; @N is the N-th request.", rich_help_panel=COMPARISON_PANEL
-        ),
-    ] = False,
-    server: Annotated[
-        bool,
-        typer.Option(
-            "--server", "--drift", help="Compare the local history with its owner's.", rich_help_panel=COMPARISON_PANEL
-        ),
-    ] = False,
+    wire: bool = flag_option("--wire", "Compare two requests as sent; @N is the N-th request.", panel=COMPARISON_PANEL),
+    server: bool = flag_option(
+        "--server --drift", "Compare the local history with its owner's.", panel=COMPARISON_PANEL
+    ),
     provider: ProviderOption = None,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if there are differences.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    exit_code: bool = flag_option("--exit-code", "Exit with 1 if there are differences."),
+    as_json: bool = flag_option("--json", "Print one JSON object."),
 ) -> None:
     """Find where two histories or two requests diverge."""
     if wire and server:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.app import App, JsonOption, StoreOption, get_root_options
+from convo.cli.app import App, JsonOption, StoreOption, flag_option, get_root_options
 from convo.config.loader import SettingFlags
 
 app = App()
@@ -36,9 +36,7 @@ def doctor_command(
         ),
     ] = None,
     store: StoreOption = None,
-    network: Annotated[
-        bool, typer.Option("--network", help="Also check that the providers' servers can be reached; no key is sent.")
-    ] = False,
+    network: bool = flag_option("--network", "Also check that the providers' servers can be reached; no key is sent."),
     as_json: JsonOption = False,
 ) -> None:
     """Diagnose problems and suggest fixes."""

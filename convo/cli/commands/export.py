@@ -90,7 +90,7 @@ def export_command(
     run: Annotated[ExportRunFlags, "Agent run"],
     redaction: Annotated[RedactionFlags, "Redaction"],
     provider: ProviderOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="With -o: print a report as JSON.")] = False,
+    as_json: bool = flag_option("--json", "With -o: print a report as JSON."),
 ) -> None:
     """Export a conversation to a file."""
     import asyncio

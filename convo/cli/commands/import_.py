@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.app import App, get_root_options
+from convo.cli.app import App, flag_option, get_root_options, value_option
 
 app = App()
 
@@ -32,19 +32,13 @@ def import_command(
             metavar="FILE", help="Exported conversation, list of items, or database of llm or the Agents SDK."
         ),
     ],
-    name: Annotated[
-        str | None,
-        typer.Option("--as", metavar="NAME", help="Name of the new session; for a file with one conversation."),
-    ] = None,
-    only: Annotated[
-        str | None, typer.Option("--only", metavar="NAME", help="Import only the conversation with this name.")
-    ] = None,
-    skip_incomplete: Annotated[
-        bool,
-        typer.Option("--skip-incomplete", help="Leave out a last line of JSON Lines that is cut off, and report it."),
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the conversations of the file.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per conversation.")] = False,
+    name: str | None = value_option("--as", "NAME", "Name of the new session; for a file with one conversation."),
+    only: str | None = value_option("--only", "NAME", "Import only the conversation with this name."),
+    skip_incomplete: bool = flag_option(
+        "--skip-incomplete", "Leave out a last line of JSON Lines that is cut off, and report it."
+    ),
+    dry_run: bool = flag_option("--dry-run", "Only list the conversations of the file."),
+    as_json: bool = flag_option("--json", "Print one JSON object per conversation."),
 ) -> None:
     """Import conversations from a file."""
     import asyncio

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.app import App, ProviderOption, RemoteOption, get_root_options
+from convo.cli.app import App, ProviderOption, RemoteOption, flag_option, get_root_options, value_option
 from convo.errors import InvalidUsage
 
 app = App()
@@ -38,11 +38,9 @@ def lint_command(
             metavar="HANDLE...", help="Session, resp_..., conv_..., @last, @recorded, file, or - for stdin."
         ),
     ] = None,
-    explain: Annotated[
-        str | None, typer.Option("--explain", metavar="CODE", help="Explain a rule; `all` lists the rules.")
-    ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings, too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per handle.")] = False,
+    explain: str | None = value_option("--explain", "CODE", "Explain a rule; `all` lists the rules."),
+    strict: bool = flag_option("--strict", "Fail on warnings, too."),
+    as_json: bool = flag_option("--json", "Print one JSON object per handle."),
     output_format: Annotated[LintFormat, typer.Option("--format", help="Output format.")] = LintFormat.text,
     remote: RemoteOption = False,
     provider: ProviderOption = None,

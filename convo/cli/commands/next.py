@@ -15,7 +15,7 @@ from convo.cli.app import (
     get_root_options,
     value_option,
 )
-from convo.cli.run_options import CONTEXT_OPTION, INPUT_FILTER_OPTION, SESSION_LIMIT_OPTION, TOOL_OPTION, RunFlags
+from convo.cli.run_options import RunFlags
 from convo.errors import InvalidUsage
 
 app = App()
@@ -30,6 +30,8 @@ Examples:
   convo next desk "hi" --agent support.py:triage
                                              with the instructions and tools of the agent that runs next
 """
+
+NEXT_RUN_OPTIONS = dict.fromkeys(("agent", "tool", "context", "session_limit", "input_filter"))
 
 COUNT_CHOICES = ("auto", "endpoint", "offline")
 
@@ -76,31 +78,6 @@ class NextRequestFlags:
     store_remotely: bool = flag_option("--store", "Also store the response at the endpoint.")
 
 
-@dataclass(frozen=True)
-class NextAgentFlags:
-    """Options of agent runs: the agents and their input."""
-
-    agent: OptionalText = value_option(
-        "--agent", "FILE:NAME", "Agents to use: support.py:triage, or a .toml file; none disables agents and tools."
-    )
-    tool: OptionalTexts = value_option(*TOOL_OPTION)
-    context: OptionalText = value_option(*CONTEXT_OPTION)
-    session_limit: int | None = value_option(*SESSION_LIMIT_OPTION, min=0)
-    input_filter: OptionalText = value_option(*INPUT_FILTER_OPTION)
-
-    def to_run_flags(self, system: str | None) -> RunFlags:
-        """Return the options as RunFlags. Raises InvalidUsage for options that cannot be used together."""
-        flags = RunFlags(
-            agent=self.agent,
-            tool=self.tool,
-            context=self.context,
-            session_limit=self.session_limit,
-            input_filter=self.input_filter,
-        )
-        flags.validate(instructions=system, is_continued=True)
-        return flags
-
-
 @app.command("next", epilog=EXAMPLES)
 def next_command(
     ctx: typer.Context,
@@ -109,7 +86,7 @@ def next_command(
     *,
     output: Annotated[NextFormatFlags, "Output (at most one of these)"],
     request: Annotated[NextRequestFlags, "Request"],
-    agents: Annotated[NextAgentFlags, "Agent runs"],
+    run: Annotated[RunFlags, "Agent runs", NEXT_RUN_OPTIONS],
     provider: ProviderOption = None,
     count: CountOption = "auto",
     url: UrlOption = None,
@@ -123,7 +100,8 @@ def next_command(
     from convo.cli.input import read_message
     from convo.cli.next import NextOptions, prepare_next_request, print_next_request
 
-    files = (handle, *(request.attachments or ()), agents.context)
+    run.validate(instructions=request.instructions, is_continued=True)
+    files = (handle, *(request.attachments or ()), run.context)
     options = NextOptions(
         handle=handle,
         prompt=read_message(prompt or [], files, example='convo next HANDLE "..."') or "",
@@ -134,6 +112,6 @@ def next_command(
         provider=provider,
         count_by="offline" if output.curl else count,
         config=get_root_options(ctx).config,
-        run_flags=agents.to_run_flags(request.instructions),
+        run_flags=run,
     )
     print_next_request(*asyncio.run(prepare_next_request(options)), output_format=output_format, base_url=url)

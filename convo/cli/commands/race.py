@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.app import App, JsonObjectOption, get_root_options
+from convo.cli.app import App, JsonObjectOption, flag_option, get_root_options, value_option
 from convo.errors import InvalidUsage
 
 app = App()
@@ -33,20 +33,12 @@ def race_command(
             help="Messages, one per turn. Piped input is appended to the first, or inserted as the turn -.",
         ),
     ] = None,
-    script: Annotated[
-        Path | None, typer.Option("-f", "--file", metavar="FILE", help="Text file with one turn per line.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("-m", "--model", metavar="MODEL", help="Model to use, as provider/model.")
-    ] = None,
-    system: Annotated[
-        str | None, typer.Option("-s", "--system", metavar="TEXT", help="Instructions for the model, in every turn.")
-    ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the four sessions.")] = False,
+    script: Path | None = value_option("-f --file", "FILE", "Text file with one turn per line."),
+    model: str | None = value_option("-m --model", "MODEL", "Model to use, as provider/model."),
+    system: str | None = value_option("-s --system", "TEXT", "Instructions for the model, in every turn."),
+    keep: bool = flag_option("--keep", "Keep the four sessions."),
     as_json: JsonObjectOption = False,
-    as_jsonl: Annotated[
-        bool, typer.Option("--jsonl", help="Print each turn and each strategy as JSON, one per line.")
-    ] = False,
+    as_jsonl: bool = flag_option("--jsonl", "Print each turn and each strategy as JSON, one per line."),
 ) -> None:
     """Run the same turns with all four strategies; compare tokens, cost and time."""
     import asyncio

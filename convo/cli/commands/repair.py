@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.app import App, JsonObjectOption, ProviderOption, RemoteOption, get_root_options
+from convo.cli.app import App, JsonObjectOption, ProviderOption, RemoteOption, flag_option, get_root_options
 
 app = App()
 
@@ -27,7 +27,7 @@ def repair_command(
     name: Annotated[
         str, typer.Option("--as", metavar="NAME", help="Name of the new session, or a new file: other.json.")
     ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the changes.")] = False,
+    dry_run: bool = flag_option("--dry-run", "Only show the changes."),
     as_json: JsonObjectOption = False,
     remote: RemoteOption = False,
     provider: ProviderOption = None,

@@ -1,20 +1,13 @@
 """`convo resume`: its arguments, options and help."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from convo.cli.app import App, OptionalText, OptionalTexts, flag_option, get_root_options, value_option
-from convo.cli.run_options import (
-    HISTORY_MAPPER_OPTION,
-    HISTORY_MARKERS_OPTION,
-    INPUT_FILTER_OPTION,
-    NEST_HISTORY_OPTION,
-    TOOL_OPTION,
-    RunFlags,
-)
+from convo.cli.run_options import RunFlags
 from convo.errors import InvalidUsage
 
 if TYPE_CHECKING:
@@ -60,29 +53,14 @@ class ApprovalFlags:
     abort: bool = flag_option("--abort", "End the run; it cannot be resumed.")
 
 
-@dataclass(frozen=True)
-class ResumeRunFlags:
-    """How the run is continued."""
+RESUMED_RUN_PANEL = "Resumed run"
 
-    agent: OptionalText = value_option(
-        "--agent", "FILE:NAME", "Agents of the run: support.py:triage, or a .toml file; default: as before."
-    )
-    tool: OptionalTexts = value_option(*TOOL_OPTION)
-    model: OptionalText = value_option("-m --model", "MODEL", "Model to use for all agents, as provider/model.")
-    context: OptionalText = value_option(
-        "--context", "FILE", "Context values that replace those of the run: a JSON file, or FILE.py:NAME."
-    )
-    max_turns: int | None = value_option(
-        "--max-turns", "N", "Maximum number of model calls, including those before the pause."
-    )
-    input_filter: OptionalText = value_option(*INPUT_FILTER_OPTION)
-    nest_history: bool | None = flag_option(*NEST_HISTORY_OPTION, default=None)
-    history_mapper: OptionalText = value_option(*HISTORY_MAPPER_OPTION)
-    history_markers: tuple[str, str] | None = value_option(*HISTORY_MARKERS_OPTION)
-
-    def to_run_flags(self, state: OptionalText) -> RunFlags:
-        """Return the options as RunFlags; `state` is the file for the state of a paused run."""
-        return RunFlags(**{name: value for name, value in asdict(self).items() if name != "model"}, state=state)
+RESUMED_RUN_OPTIONS = {
+    "agent": "Agents of the run: support.py:triage, or a .toml file; default: as before.",
+    "context": "Context values that replace those of the run: a JSON file, or FILE.py:NAME.",
+    "max_turns": "Maximum number of model calls, including those before the pause.",
+    **dict.fromkeys(("tool", "input_filter", "nest_history", "history_mapper", "history_markers")),
+}
 
 
 @dataclass(frozen=True)
@@ -107,32 +85,31 @@ def resume_command(
     state: StateArgument,
     *,
     decisions: Annotated[ApprovalFlags, "Decisions"],
-    run_flags: Annotated[ResumeRunFlags, "Resumed run"],
+    model: OptionalText = value_option(
+        "-m --model", "MODEL", "Model to use for all agents, as provider/model.", panel=RESUMED_RUN_PANEL
+    ),
+    run: Annotated[RunFlags, RESUMED_RUN_PANEL, RESUMED_RUN_OPTIONS],
     state_file: Annotated[StateFileFlags, "State file"],
-    quiet: Annotated[
-        bool, typer.Option("-q", "--quiet", help="Print only the response, without token counts and notices.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-    as_jsonl: Annotated[
-        bool, typer.Option("--jsonl", help="Print the events of the run as JSON, one per line.")
-    ] = False,
+    quiet: bool = flag_option("-q --quiet", "Print only the response, without token counts and notices."),
+    as_json: bool = flag_option("--json", "Print the result as JSON."),
+    as_jsonl: bool = flag_option("--jsonl", "Print the events of the run as JSON, one per line."),
 ) -> None:
     """Approve or reject the pending calls of a paused run, and resume it."""
     if decisions.always and not (decisions.approve or decisions.reject or decisions.edit):
         raise InvalidUsage("--always requires --approve, --reject or --edit", hint="--approve CALL --always")
     if state_file.decide_only:
-        raise typer.Exit(_decide_without_resuming(state, decisions, run_flags, state_file, as_json=as_json))
+        raise typer.Exit(_decide_without_resuming(state, decisions, run, state_file, as_json=as_json))
     config = get_root_options(ctx).config
     if state_file.out == "-" or state_file.schema or state_file.sign:
         raise InvalidUsage("-o -, --schema and --sign require --decide-only", hint="add --decide-only, or use -o FILE")
     from convo.cli.context import ChatOutput
 
     out = ChatOutput(quiet=quiet, as_json=as_json, as_jsonl=as_jsonl)
-    raise typer.Exit(_resume_here(state, decisions, run_flags, state_file, config, out))
+    raise typer.Exit(_resume_here(state, decisions, replace(run, state=state_file.out), model, state_file, config, out))
 
 
 def _decide_without_resuming(
-    state: str, decisions: ApprovalFlags, run_flags: ResumeRunFlags, output: StateFileFlags, *, as_json: bool
+    state: str, decisions: ApprovalFlags, run: RunFlags, output: StateFileFlags, *, as_json: bool
 ) -> int:
     """Write the decided state; do not resume the run.
 
@@ -140,8 +117,8 @@ def _decide_without_resuming(
     """
     from convo.cli import resume
 
-    if run_flags.agent or run_flags.tool:
-        option = "--agent" if run_flags.agent else "--tool"
+    if run.agent or run.tool:
+        option = "--agent" if run.agent else "--tool"
         raise InvalidUsage(
             f"--decide-only and {option} cannot be used together: no agent runs", hint="omit one of them"
         )
@@ -166,7 +143,8 @@ def _decide_without_resuming(
 def _resume_here(
     state: str,
     decisions: ApprovalFlags,
-    run_flags: ResumeRunFlags,
+    run: RunFlags,
+    model: str | None,
     output: StateFileFlags,
     config: Path | None,
     out: "ChatOutput",
@@ -192,7 +170,5 @@ def _resume_here(
     if output.out is not None:
         check_state_path(output.out)
     document = load_verified_state(state, config, SigningOptions(output.key_env, output.verify))
-    request = resumed_run.ResumeRequest(
-        state, document, requested, run_flags.to_run_flags(output.out), run_flags.model, config
-    )
+    request = resumed_run.ResumeRequest(state, document, requested, run, model, config)
     return asyncio.run(run_until_terminated(resumed_run.resume_paused_run(request, out)))

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.app import App
+from convo.cli.app import App, flag_option
 from convo.errors import NotFound
 
 app = App()
@@ -93,7 +93,7 @@ def schema_command(
             show_default=False,
         ),
     ] = None,
-    jsonl: Annotated[bool, typer.Option("--jsonl", help="Describe one line of its --jsonl output.")] = False,
+    jsonl: bool = flag_option("--jsonl", "Describe one line of its --jsonl output."),
 ) -> None:
     """Print the JSON Schema of a command's JSON output."""
     if command:

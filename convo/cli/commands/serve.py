@@ -1,11 +1,10 @@
 """`convo serve`: its arguments, options and help."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from convo.cli.app import App, get_root_options
+from convo.cli.app import App, flag_option, get_root_options, value_option
 from convo.config.loader import SettingFlags
 
 app = App()
@@ -38,56 +37,28 @@ RECORDING_PANEL = "Recording"
 @app.command(epilog=EXAMPLES)
 def serve_command(
     ctx: typer.Context,
-    host: Annotated[
-        str | None, typer.Option("--host", metavar="HOST", help="Address to listen on.", rich_help_panel=LISTEN_PANEL)
-    ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port", metavar="N", help="Port to listen on; 0 for any free port.", rich_help_panel=LISTEN_PANEL
-        ),
-    ] = None,
-    keys: Annotated[
-        str | None,
-        typer.Option(
-            "--keys",
-            metavar="FILE",
-            help="File with the names and hashes of API keys; each name is a tenant with its own data.",
-            rich_help_panel=ACCESS_PANEL,
-        ),
-    ] = None,
-    new_key: Annotated[
-        str | None,
-        typer.Option(
-            "--new-key",
-            metavar="NAME",
-            help="Print a new API key, store its hash, and exit.",
-            rich_help_panel=ACCESS_PANEL,
-        ),
-    ] = None,
-    store: Annotated[
-        str | None,
-        typer.Option("--store", metavar="STORE", help="Store to use: none, memory, sqlite:PATH or postgresql://..."),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", metavar="FILE", help="Settings file to use: TOML, or a configuration of Plano."),
-    ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Reject requests that OpenAI rejects, even if the model accepts them.")
-    ] = False,
-    record: Annotated[
-        bool | None,
-        typer.Option(
-            "--record/--no-record",
-            help="Record requests with store=false, chat completions and Anthropic Messages too, but no embeddings; "
-            "see serve.record_keys and serve.record_ttl_s.",
-            rich_help_panel=RECORDING_PANEL,
-        ),
-    ] = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="Log each request on stderr, without message text and keys.")
-    ] = False,
+    host: str | None = value_option("--host", "HOST", "Address to listen on.", panel=LISTEN_PANEL),
+    port: int | None = value_option("--port", "N", "Port to listen on; 0 for any free port.", panel=LISTEN_PANEL),
+    keys: str | None = value_option(
+        "--keys",
+        "FILE",
+        "File with the names and hashes of API keys; each name is a tenant with its own data.",
+        panel=ACCESS_PANEL,
+    ),
+    new_key: str | None = value_option(
+        "--new-key", "NAME", "Print a new API key, store its hash, and exit.", panel=ACCESS_PANEL
+    ),
+    store: str | None = value_option("--store", "STORE", "Store to use: none, memory, sqlite:PATH or postgresql://..."),
+    config: Path | None = value_option("--config", "FILE", "Settings file to use: TOML, or a configuration of Plano."),
+    strict: bool = flag_option("--strict", "Reject requests that OpenAI rejects, even if the model accepts them."),
+    record: bool | None = flag_option(
+        "--record/--no-record",
+        "Record requests with store=false, chat completions and Anthropic Messages too, but no embeddings; "
+        "see serve.record_keys and serve.record_ttl_s.",
+        default=None,
+        panel=RECORDING_PANEL,
+    ),
+    verbose: bool = flag_option("--verbose", "Log each request on stderr, without message text and keys."),
 ) -> None:
     """Serve the Responses API over HTTP, in front of any model."""
     from convo.cli import serve

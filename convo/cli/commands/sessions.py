@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.app import App, JsonOption, get_root_options
+from convo.cli.app import App, JsonOption, flag_option, get_root_options
 
 app = App()
 
@@ -90,7 +90,7 @@ def sessions_rm_command(
     handles: Annotated[
         list[str], typer.Argument(metavar="HANDLE...", help="Session names or ids in full, @last or @recorded.")
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: bool = flag_option("--yes -y", "Do not ask for confirmation."),
 ) -> None:
     """Remove sessions, and the data that only they use."""
     import asyncio

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.app import App, JsonOption, StoreOption, get_root_options
+from convo.cli.app import App, JsonOption, StoreOption, flag_option, get_root_options, value_option
 from convo.config.loader import SettingFlags
 
 app = App()
@@ -33,22 +33,18 @@ def store_command() -> None:
 def store_migrate_command(
     ctx: typer.Context,
     store: StoreOption = None,
-    print_sql: Annotated[
-        bool, typer.Option("--print-sql", help="Print the SQL statements of the schema; change nothing.")
-    ] = False,
-    partitions: Annotated[
-        int,
-        typer.Option(
-            "--partitions",
-            metavar="N",
-            min=0,
-            max=1024,
-            help="With --print-sql: split the tables of tenants' data into N partitions.",
-        ),
-    ] = 0,
-    after_migration: Annotated[
-        int, typer.Option("--above", metavar="N", min=0, help="With --print-sql: only migrations after number N.")
-    ] = 0,
+    print_sql: bool = flag_option("--print-sql", "Print the SQL statements of the schema; change nothing."),
+    partitions: int = value_option(
+        "--partitions",
+        "N",
+        "With --print-sql: split the tables of tenants' data into N partitions.",
+        default=0,
+        min=0,
+        max=1024,
+    ),
+    after_migration: int = value_option(
+        "--above", "N", "With --print-sql: only migrations after number N.", default=0, min=0
+    ),
     as_json: JsonOption = False,
 ) -> None:
     """Migrate the schema to this version of convo."""
@@ -127,12 +123,8 @@ def store_prune_command(
             "--older-than", metavar="TIME", help="Time without use: a number with s, m, h, d or w, such as 30d."
         ),
     ],
-    tenant: Annotated[
-        str | None, typer.Option("--tenant", metavar="NAME", help="Only the data of this tenant.")
-    ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Delete the data; without this option it is only counted.")
-    ] = False,
+    tenant: str | None = value_option("--tenant", "NAME", "Only the data of this tenant."),
+    yes: bool = flag_option("--yes -y", "Delete the data; without this option it is only counted."),
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:

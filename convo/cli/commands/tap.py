@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.app import App, StoreOption, get_root_options
+from convo.cli.app import App, StoreOption, get_root_options, value_option
 from convo.config.loader import SettingFlags
 
 app = App()
@@ -38,17 +38,11 @@ def tap_command(
             metavar="COMMAND ...", help="Program to run, with its arguments. Its exit code is that of convo."
         ),
     ] = None,
-    port: Annotated[int, typer.Option("--port", metavar="N", help="Port to listen on; 0 for any free port.")] = 0,
-    provider: Annotated[
-        str | None,
-        typer.Option(
-            "--provider", metavar="NAME", help="Relay to this provider of the settings.", rich_help_panel=UPSTREAM_PANEL
-        ),
-    ] = None,
-    upstream: Annotated[
-        str | None,
-        typer.Option("--upstream", metavar="URL", help="Relay to this base URL.", rich_help_panel=UPSTREAM_PANEL),
-    ] = None,
+    port: int = value_option("--port", "N", "Port to listen on; 0 for any free port.", default=0),
+    provider: str | None = value_option(
+        "--provider", "NAME", "Relay to this provider of the settings.", panel=UPSTREAM_PANEL
+    ),
+    upstream: str | None = value_option("--upstream", "URL", "Relay to this base URL.", panel=UPSTREAM_PANEL),
     store: StoreOption = None,
 ) -> None:
     """Record what another program sends to a model, with a relay on this machine."""
