@@ -14,7 +14,6 @@ from typing import Annotated, NamedTuple
 
 from convo.chat.files import resolve_links, write_atomic
 from convo.chat.lookup import to_absolute_path
-from convo.cli.commands.export import ExportFormat
 from convo.cli.convert import owner_endpoint
 from convo.cli.deps import open_configured_store
 from convo.cli.output import print_json, print_notice
@@ -28,7 +27,7 @@ from convo.history.records import EMBEDDED_SCOPE
 from convo.inspect.redaction import RedactionResult
 from convo.inspect.serialize import ConversationDocument
 from convo.inspect.view import ConversationView
-from convo.report import FLAT, OMITTED, Count
+from convo.report import FLAT, OMITTED, Count, Keywords
 from convo.stores.base import Store
 from convo.terminal.terminal import format_count
 from convo.transfer.convert import ConversationSource, load_source
@@ -158,7 +157,7 @@ async def _export_run(options: ExportOptions, settings: Settings) -> None:
     )
     write_export(text, options.file)
     if options.as_json:
-        print_json(ExportReport(str(options.file), ExportFormat.RUNSTATE))
+        print_json(ExportReport(str(options.file), RUNSTATE_FORMAT))
 
 
 def write_export(text: str, file: Path | None) -> None:
@@ -216,7 +215,7 @@ class ExportReport(NamedTuple):
     """
 
     file: str
-    format: ExportFormat
+    format: Annotated[str, Keywords(enum=[*EXPORT_RENDERERS, RUNSTATE_FORMAT])]
     items: Annotated[Count | None, OMITTED] = None
     redactions: Annotated[RedactionResult | None, FLAT] = None
 
@@ -229,6 +228,6 @@ def report_export(
 ) -> None:
     """Print the file and the number of its items."""
     if options.as_json:
-        print_json(ExportReport(str(options.file), ExportFormat(export_format), len(document.items), redactions))
+        print_json(ExportReport(str(options.file), export_format, len(document.items), redactions))
     else:
         print_notice(f"exported {format_count(len(document.items))} to {options.file}")
