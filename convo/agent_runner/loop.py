@@ -36,6 +36,7 @@ from convo.chat.session_record import RunUpdate
 from convo.chat.turn import ChatTurn
 from convo.errors import ConvoError, RunFailed
 from convo.history.items import Item, Json, StreamEvent
+from convo.history.records import AgentCall, AgentRun
 from convo.inspect.run_timeline import TimelineEntry, append_timeline_entry
 from convo.runs.machine import step_run
 from convo.runs.serialize import pause_interrupted_run, recover_run
@@ -66,7 +67,6 @@ from convo.runs.state import (
     ToolReturned,
 )
 from convo.runtime import shielded
-from convo.stores.base import AgentCall, AgentRun
 from convo.strategies.strategy import ConversationState
 from convo.tools.tool import Context, read_arguments
 

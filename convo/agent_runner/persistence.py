@@ -20,7 +20,7 @@ from convo.chat.session_record import RunUpdate
 from convo.chat.view_loader import OPEN_RUN_STATUSES, RERUN_CALLS_KEY, load_open_run, make_call_key
 from convo.errors import DamagedRow, InvalidRunState, InvalidUsage, NotFound
 from convo.history.items import Item, Json, is_client_call, is_item
-from convo.history.records import Session
+from convo.history.records import AgentCall, AgentRun, AgentRunStatus, Session
 from convo.history.tree import Key, Path
 from convo.inspect.run_timeline import read_timeline_members
 from convo.runs.machine import build_missing_outputs
@@ -44,7 +44,7 @@ from convo.runs.state import (
     ToolReturned,
 )
 from convo.runs.stored_approvals import PendingApproval, format_lookup
-from convo.stores.base import UNCHANGED_DOCUMENT, AgentCall, AgentRun, AgentRunStatus, Store
+from convo.stores.base import UNCHANGED_DOCUMENT, Store
 from convo.strategies.strategy import ConversationState
 
 

@@ -12,13 +12,13 @@ from dataclasses import replace
 from convo.agent_runner.persistence import load_run_checkpoint
 from convo.agents.graph import Graph
 from convo.history.items import Item, Json
-from convo.history.records import Link, Session
+from convo.history.records import AgentRun, Link, Session
 from convo.runs.state import Phase, Run
 from convo.runstate.export import export_run_state
 from convo.runstate.import_ import import_run_state
 from convo.runstate.run_items import ModelCall, RunTranscript, split_model_calls, split_responses
 from convo.runstate.run_state import RunState
-from convo.stores.base import AgentRun, Store
+from convo.stores.base import Store
 from convo.strategies.instructions import ENDED_INSTRUCTIONS, drop_instruction_messages
 from convo.strategies.strategy import STRATEGIES
 

@@ -49,7 +49,7 @@ from convo.chat.session_record import ChatDeps
 from convo.chat.turn import trim_to_last_input
 from convo.errors import Conflict, ConvoError, RunFailed, StateFault
 from convo.history.items import Item, Json, StreamEvent, user_message
-from convo.history.records import Strategy
+from convo.history.records import AgentRun, ApprovalDecision, Strategy
 from convo.history.tree import Path
 from convo.runs.machine import build_function_call_output, build_model_call, step_run
 from convo.runs.state import (
@@ -71,7 +71,6 @@ from convo.runs.state import (
     create_run,
 )
 from convo.runtime import shielded
-from convo.stores.base import AgentRun, ApprovalDecision
 from convo.strategies.requests import build_open_call_outputs
 from convo.strategies.selection import OwnerSelection
 from convo.strategies.strategy import ConversationState

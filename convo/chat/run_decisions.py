@@ -15,6 +15,7 @@ from hashlib import sha256
 from typing import Literal, NamedTuple
 
 from convo.errors import AlreadyDecided, Conflict, ConvoError, NotFound
+from convo.history.records import AgentRun, ApprovalDecision
 from convo.report import to_json
 from convo.runs.state import ApprovalDecided, ToolOutputSupplied
 from convo.runs.stored_approvals import (
@@ -25,7 +26,7 @@ from convo.runs.stored_approvals import (
     match_decisions,
 )
 from convo.runtime import Clock
-from convo.stores.base import AgentRun, ApprovalDecision, Store, Transaction
+from convo.stores.base import Store, Transaction
 
 DECISION_POLL_INTERVAL_S = 0.5
 """Seconds between two reads of the log while a chat waits for a decision."""

@@ -14,19 +14,10 @@ from typing import NamedTuple
 from convo.endpoints.base import Endpoint
 from convo.errors import Busy, DamagedRow, InvalidUsage, NotFound
 from convo.history.items import Item, conversation_title
-from convo.history.records import SCRATCH_PREFIX, Link, Session
+from convo.history.records import SCRATCH_PREFIX, AgentCall, AgentRun, ApprovalDecision, Link, Session
 from convo.history.tree import Path
 from convo.runtime import Clock, NewId, describe_process, is_process_dead, process_identity, shielded
-from convo.stores.base import (
-    AgentCall,
-    AgentRun,
-    AppendItems,
-    ApprovalDecision,
-    Store,
-    Transaction,
-    load_session_path,
-    session_name_taken_error,
-)
+from convo.stores.base import AppendItems, Store, Transaction, load_session_path, session_name_taken_error
 from convo.stores.lease import LeaseGuard
 from convo.strategies.selection import is_session_handle, parse_turn_handle
 from convo.strategies.strategy import STRATEGIES, ConversationState

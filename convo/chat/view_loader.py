@@ -24,13 +24,13 @@ from convo.chat.lookup import (
 )
 from convo.errors import AmbiguousHandle, ConvoError, InvalidRunState, ItemDeleted, NotFound, Unreadable
 from convo.history.items import Json, Response
-from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, Link, Session, Strategy
+from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, AgentRun, Link, Session, Strategy
 from convo.history.tree import Key, Path, root_key
 from convo.inspect.run_timeline import RunTimeline, build_run_timeline
 from convo.inspect.tree import ancestor_ids, build_remote_chain, order_by_conversation
 from convo.inspect.view import ConversationView, OpenRun, PathIndex
 from convo.runtime import report_progress
-from convo.stores.base import AgentRun, Store, load_conversation
+from convo.stores.base import Store, load_conversation
 from convo.strategies.selection import owner_of_handle
 from convo.strategies.strategy import STRATEGIES
 

@@ -45,9 +45,10 @@ from convo.config.values import find_closest_word
 from convo.errors import ConvoError, InputFault, InvalidSettings, InvalidUsage, NotFound, StoreFault, Unreadable
 from convo.history.canonical import describe_json_error
 from convo.history.items import Json
+from convo.history.records import AgentRun
 from convo.runs.state import RunLimits
 from convo.runtime import open_temporary_file, random_id
-from convo.stores.base import AgentRun, Store
+from convo.stores.base import Store
 from convo.tools.tool import NO_VALUES, Hosted, Tool, tool, toolbox
 
 

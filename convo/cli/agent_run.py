@@ -41,12 +41,11 @@ from convo.errors import (
     Unsupported,
 )
 from convo.history.items import Item, Json, StreamEvent, item_text, item_type
-from convo.history.records import Link, Strategy
+from convo.history.records import AgentRun, Link, Strategy
 from convo.report import Wire
 from convo.runs.state import Run, RunLimits, Stage
 from convo.runstate.run_items import read_context_values
 from convo.runstate.run_state import RunState
-from convo.stores.base import AgentRun
 from convo.terminal.answer import consume_interruptibly
 from convo.terminal.run_printer import RunPrinter
 from convo.terminal.status_line import combine_links

@@ -19,6 +19,7 @@ from convo.cli.deps import open_configured_store, read_from_store
 from convo.cli.output import print_json, print_line
 from convo.config.loader import load_settings
 from convo.errors import AmbiguousHandle, DamagedRow, InvalidRunState, NotFound, UnknownSchema
+from convo.history.records import AgentRun, ApprovalDecision
 from convo.report import Wire
 from convo.runs.state import ApprovalDecided
 from convo.runs.stored_approvals import (
@@ -27,7 +28,7 @@ from convo.runs.stored_approvals import (
     list_pending_approvals,
 )
 from convo.runtime import SystemClock
-from convo.stores.base import AgentRun, ApprovalDecision, Store
+from convo.stores.base import Store
 from convo.terminal.approval_prompt import (
     PausedRun,
     edit_arguments_in_editor,

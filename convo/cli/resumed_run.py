@@ -40,7 +40,7 @@ from convo.errors import Busy, InvalidUsage, StateFault
 from convo.history.canonical import item_hash
 from convo.history.items import Item, get_call_id, item_type
 from convo.history.pairing import output_index_by_call
-from convo.history.records import Strategy
+from convo.history.records import AgentRun, Strategy
 from convo.runs.machine import step_run
 from convo.runs.serialize import PHASE_WORDS
 from convo.runs.state import TERMINAL_PHASES, ApprovalDecided, Phase, Run, Stage, ToolOutputSupplied
@@ -51,7 +51,7 @@ from convo.runstate.format import iter_actions, iter_interruptions
 from convo.runstate.import_ import import_run_state
 from convo.runstate.run_items import read_context_description
 from convo.runstate.run_state import RunState
-from convo.stores.base import AgentRun, Store
+from convo.stores.base import Store
 
 ENDED_STATUSES = ("done", "failed", "stopped")
 

@@ -1,4 +1,4 @@
-"""Stored records: `Session` (a chat), `Link` (one model call), `Strategy` and `Scope`.
+"""Stored records: `Session` (a chat), `Link` (one model call), `AgentRun` with its calls and decisions.
 
 A link does not copy its input: `input_head` and `head` name the nodes at which input and output end, and `sent_count`
 is how many of the last input items were in the request. Items after a session's `confirmed_head` are unconfirmed.
@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, NamedTuple, NotRequired, TypedDict, get_args
+from typing import Literal, NamedTuple, NotRequired, TypeAlias, TypedDict, get_args
 
 from convo.history.items import Item, Json
 from convo.history.tree import Key
@@ -326,3 +326,70 @@ COMPACTION_CONTEXT_MANAGEMENT: Sequence[Json] = [{"type": "compaction"}]
 def is_compaction_link(link: Link) -> bool:
     """Whether a link is a compaction and not a response."""
     return link.parameters.get("context_management") == COMPACTION_CONTEXT_MANAGEMENT
+
+
+AgentRunStatus: TypeAlias = Literal["running", "paused", "done", "failed", "stopped"]
+AGENT_RUN_STATUSES: tuple[AgentRunStatus, ...] = get_args(AgentRunStatus)
+
+
+class AgentRun(NamedTuple):
+    """The stored state of an agent run, between two effects.
+
+    id:          "run_...", unique
+    session_id:  the session whose conversation it works on; it is deleted with that session
+    revision:    1 when first written, one more with each write
+    status:      "running" also when no process performs it any more; "paused" needs a person
+    document:    the state of the run; only the run machine reads it. A transaction with `UNCHANGED_DOCUMENT` of
+                 `stores.base` in its place keeps the stored one
+    source_state_hash:  the content hash of the RunState that it was resumed from; None if it started here
+    created_at, changed_at:  seconds since 1970
+    """
+
+    id: str
+    session_id: str
+    revision: int
+    status: AgentRunStatus
+    document: Mapping[str, Json]
+    created_at: float
+    changed_at: float
+    source_state_hash: str | None = None
+
+
+class AgentCall(NamedTuple):
+    """One tool call of an agent run, as stored.
+
+    has_ended:  it has an output; a call without one is running, or its process died
+    output:     the tool output for the model, once the call has ended
+    """
+
+    run_id: str
+    call_id: str
+    started_at: float
+    has_ended: bool = False
+    output: Json = None
+
+
+class ApprovalDecision(NamedTuple):
+    """One decision on a tool call of an agent run, as logged. The log is append-only; it is deleted with the run.
+
+    agent:       the identity of the agent that made the call
+    tool:        the name shown to a person: `refund`, `crm.refund`
+    arguments:   as decided: as the model wrote them, or as they were edited
+    is_sticky:   the decision holds for every later call of the tool in the run, too
+    reason:      of a rejection, for the model
+    decided_at:  seconds since 1970
+    decided_by:  the name of the API key that decided; None: a process with access to the store
+    source:      "page": the inspector page; "command": `convo approvals`; "run": the process of the run, such as a chat
+    """
+
+    run_id: str
+    call_id: str
+    agent: str
+    tool: str
+    arguments: str
+    approved: bool
+    decided_at: float
+    decided_by: str | None = None
+    source: str = "command"
+    is_sticky: bool = False
+    reason: str | None = None

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from convo.history.items import Item, Json, item_type
 from convo.history.pairing import output_index_by_call
+from convo.history.records import AgentCall, AgentRun, AgentRunStatus
 from convo.report import Count, Wire
-from convo.stores.base import AgentCall, AgentRun, AgentRunStatus
 
 TIMELINE_KEY, OMITTED_COUNT_KEY = "timeline", "timeline_omitted"
 """The members of a run's document: the entries, and the number of later ones that were left out."""

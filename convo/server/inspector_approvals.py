@@ -58,12 +58,13 @@ from convo.chat.run_decisions import build_decision_report, hash_arguments, hash
 from convo.chat.session_record import describe_session_writer
 from convo.errors import AlreadyDecided, Conflict, IllegalTransition, NotFound
 from convo.history.items import Json
+from convo.history.records import AgentRun, ApprovalDecision
 from convo.report import to_json
 from convo.runs.state import ApprovalDecided
 from convo.runs.stored_approvals import PendingApproval, list_decidable_approvals, list_pending_approvals
 from convo.server import errors, http
 from convo.server.handlers import HandlerContext
-from convo.stores.base import AgentRun, ApprovalDecision, Store
+from convo.stores.base import Store
 
 MAX_REASON_CHARACTERS = 10_000
 MAX_LISTED_ARGUMENT_CHARACTERS = 1000

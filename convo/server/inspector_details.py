@@ -22,7 +22,7 @@ from convo.config.sections import Price
 from convo.config.settings import LOCAL_TENANT
 from convo.errors import InvalidUsage, ItemDeleted, NotFound
 from convo.history.items import Item, Json, item_preview, item_type
-from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE
+from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, AgentCall, AgentRun
 from convo.history.tree import Key
 from convo.inspect.diff import (
     HistoryDiff,
@@ -39,7 +39,6 @@ from convo.report import to_json
 from convo.server import errors, http
 from convo.server.handlers import HandlerContext
 from convo.server.inspector_data import MAX_LINKS, store_for_tenant
-from convo.stores.base import AgentCall, AgentRun
 from convo.transfer.convert import load_links_on_path
 from convo.usage.cost import TOKENS_PER_PRICE
 from convo.usage.counting import count_item_tokens, count_tokens

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from convo.config.settings import expand_built_in_name
 from convo.errors import Conflict, DamagedRow, InputFault, NotCanonical, NotFound, StoreFull
 from convo.history.canonical import is_utf8_encodable
 from convo.history.items import Item, Json, StreamEvent
-from convo.history.records import UNFINISHED_STATUSES, Link, Session
+from convo.history.records import UNFINISHED_STATUSES, AgentCall, AgentRun, ApprovalDecision, Link, Session
 from convo.history.tree import Key, Path
 from convo.report import HIDDEN, Count, Keywords, Wire
 
@@ -325,74 +325,8 @@ class Conversation:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
-AgentRunStatus: TypeAlias = Literal["running", "paused", "done", "failed", "stopped"]
-AGENT_RUN_STATUSES: tuple[AgentRunStatus, ...] = get_args(AgentRunStatus)
-
 UNCHANGED_DOCUMENT: Final[Mapping[str, Json]] = MappingProxyType({})
 """Placeholder in a transaction: the stored document of a run is kept as it is."""
-
-
-class AgentRun(NamedTuple):
-    """The stored state of an agent run, between two effects.
-
-    id:          "run_...", unique
-    session_id:  the session whose conversation it works on; it is deleted with that session
-    revision:    1 when first written, one more with each write
-    status:      "running" also when no process performs it any more; "paused" needs a person
-    document:    the state of the run; only the run machine reads it. A transaction with `UNCHANGED_DOCUMENT` in its
-                 place keeps the stored one
-    source_state_hash:  the content hash of the RunState that it was resumed from; None if it started here
-    created_at, changed_at:  seconds since 1970
-    """
-
-    id: str
-    session_id: str
-    revision: int
-    status: AgentRunStatus
-    document: Mapping[str, Json]
-    created_at: float
-    changed_at: float
-    source_state_hash: str | None = None
-
-
-class AgentCall(NamedTuple):
-    """One tool call of an agent run, as stored.
-
-    has_ended:  it has an output; a call without one is running, or its process died
-    output:     the tool output for the model, once the call has ended
-    """
-
-    run_id: str
-    call_id: str
-    started_at: float
-    has_ended: bool = False
-    output: Json = None
-
-
-class ApprovalDecision(NamedTuple):
-    """One decision on a tool call of an agent run, as logged. The log is append-only; it is deleted with the run.
-
-    agent:       the identity of the agent that made the call
-    tool:        the name shown to a person: `refund`, `crm.refund`
-    arguments:   as decided: as the model wrote them, or as they were edited
-    is_sticky:   the decision holds for every later call of the tool in the run, too
-    reason:      of a rejection, for the model
-    decided_at:  seconds since 1970
-    decided_by:  the name of the API key that decided; None: a process with access to the store
-    source:      "page": the inspector page; "command": `convo approvals`; "run": the process of the run, such as a chat
-    """
-
-    run_id: str
-    call_id: str
-    agent: str
-    tool: str
-    arguments: str
-    approved: bool
-    decided_at: float
-    decided_by: str | None = None
-    source: str = "command"
-    is_sticky: bool = False
-    reason: str | None = None
 
 
 class AnyHead:

@@ -15,9 +15,18 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeGuard, TypeVar
 from convo.errors import DamagedRow, NotCanonical, RowKind
 from convo.history.canonical import is_utf8_encodable, refuse_json_constant
 from convo.history.items import Item, Json, StreamEvent, searchable_text
-from convo.history.records import LINK_STATUSES, Link, Scope, Session, Strategy
+from convo.history.records import (
+    AGENT_RUN_STATUSES,
+    LINK_STATUSES,
+    AgentCall,
+    AgentRun,
+    ApprovalDecision,
+    Link,
+    Scope,
+    Session,
+    Strategy,
+)
 from convo.history.tree import Key
-from convo.stores.base import AGENT_RUN_STATUSES, AgentCall, AgentRun, ApprovalDecision, DamagedRowObserver
 from convo.usage.cost import Usage
 
 SAME_AS_PARENT = ""
@@ -50,7 +59,7 @@ class ReadRows(NamedTuple, Generic[RowResult]):
     rows: list[RowResult]
     damaged: list[DamagedRow]
 
-    def report(self, observer: DamagedRowObserver, *, strict: bool = False) -> list[RowResult]:
+    def report(self, observer: Callable[[DamagedRow], None], *, strict: bool = False) -> list[RowResult]:
         """Return the decoded rows, and report the others; raise the first of them instead if `strict`."""
         for error in self.damaged:
             if strict:

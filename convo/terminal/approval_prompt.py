@@ -22,10 +22,10 @@ from convo.chat.files import format_os_error
 from convo.chat.run_decisions import describe_decision, wait_for_decisions
 from convo.errors import AlreadyDecided, Conflict, ConvoError, Interrupted, InvalidUsage
 from convo.history.items import decode_json_escapes
+from convo.history.records import ApprovalDecision
 from convo.runs.state import ApprovalDecided, ToolOutputSupplied
 from convo.runs.stored_approvals import PendingApproval, pending_approval_from_call
 from convo.runtime import temporary_folder
-from convo.stores.base import ApprovalDecision
 from convo.terminal.signals import ignore_signal, on_signal
 from convo.terminal.statuses import CANCELLED, DONE, PAUSED, WARNING, Status, status_column
 from convo.terminal.tables import Column, render_table

@@ -19,9 +19,9 @@ from convo.chat.open import fork_session
 from convo.chat.session_record import RunUpdate
 from convo.errors import NotFound, RequestRefused, StoreFull, Unreadable
 from convo.history.items import Item, assistant_message, user_message
-from convo.history.records import Link, Strategy
+from convo.history.records import AgentCall, AgentRun, Link, Strategy
 from convo.history.tree import Path, root_key
-from convo.stores.base import AgentCall, AgentRun, Store, Transaction
+from convo.stores.base import Store, Transaction
 from convo.stores.memory import MemoryStore
 from convo.strategies.strategy import ConversationState
 from tests.chat.conftest import ChatHarness, send

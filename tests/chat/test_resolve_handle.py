@@ -28,11 +28,11 @@ from convo.chat.session_record import (
 )
 from convo.errors import AmbiguousHandle, Busy, Conflict, InvalidUsage, NotFound
 from convo.history.items import Item, assistant_message, user_message
-from convo.history.records import Link, Session, Strategy
+from convo.history.records import AgentRun, Link, Session, Strategy
 from convo.history.tree import Path as History
 from convo.history.tree import root_key
 from convo.runtime import describe_process, process_identity
-from convo.stores.base import AgentRun, AppendItems, HandleMatch, Store, Transaction, load_conversation
+from convo.stores.base import AppendItems, HandleMatch, Store, Transaction, load_conversation
 from tests.chat.conftest import ChatHarness, message_and_hint, send
 
 ROOT = root_key("local")

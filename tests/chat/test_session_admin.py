@@ -16,11 +16,11 @@ from convo.chat.session_admin import (
 )
 from convo.errors import Busy, Conflict, InvalidUsage, NotFound
 from convo.history.items import Item, assistant_message, user_message
-from convo.history.records import EMBEDDED_SCOPE, Link, Scope, Session, Strategy
+from convo.history.records import EMBEDDED_SCOPE, AgentRun, Link, Scope, Session, Strategy
 from convo.history.tree import Path as History
 from convo.history.tree import root_key
 from convo.lint.model import LintView, OutputSpan
-from convo.stores.base import AgentRun, Store, Transaction
+from convo.stores.base import Store, Transaction
 from tests.chat.conftest import ChatHarness, send
 from tests.clock import FixedClock, counting_ids
 

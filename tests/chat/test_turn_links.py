@@ -33,9 +33,9 @@ from convo.errors import (
     Unreachable,
 )
 from convo.history.items import Item, Json, StreamEvent, assistant_message, item_text, user_message
-from convo.history.records import Link, Scope, Strategy
+from convo.history.records import AgentRun, Link, Scope, Strategy
 from convo.history.tree import Path, root_key
-from convo.stores.base import AgentRun, AppendItems, Store, Transaction
+from convo.stores.base import AppendItems, Store, Transaction
 from convo.stores.memory import MemoryStore
 from convo.stores.sqlite.admin import SqliteAdmin
 from convo.strategies.requests import NOT_RUN_MESSAGE

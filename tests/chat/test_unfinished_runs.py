@@ -10,12 +10,12 @@ from convo.chat.session_record import acquire_session_lease
 from convo.chat.view_loader import load_handle_view, load_open_run
 from convo.errors import AmbiguousHandle, NotFound
 from convo.history.items import assistant_message
-from convo.history.records import Session, Strategy
+from convo.history.records import AgentCall, AgentRun, Session, Strategy
 from convo.inspect.view import OpenRun
 from convo.runs.serialize import run_to_json
 from convo.runs.state import Run, RunStarted
 from convo.runtime import process_identity
-from convo.stores.base import AgentCall, AgentRun, Lease, Store, Transaction
+from convo.stores.base import Lease, Store, Transaction
 from tests.chat.conftest import ChatHarness, send
 from tests.runs.run_steps import FREE, apply_events, call, make_run, model_response
 from tests.runs.test_stored_approvals import paused

@@ -18,12 +18,12 @@ from convo.chat.watch import (
     watch_conversation,
 )
 from convo.history.items import assistant_message, user_message
-from convo.history.records import LinkStatus, Strategy
+from convo.history.records import AgentRun, LinkStatus, Strategy
 from convo.history.tree import Key
 from convo.history.tree import Path as History
 from convo.inspect.view import OpenRun
 from convo.runs.serialize import run_to_json
-from convo.stores.base import AgentRun, AppendItems, Transaction
+from convo.stores.base import AppendItems, Transaction
 from convo.stores.memory import MemoryStore
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore

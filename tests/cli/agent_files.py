@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from convo.stores.base import AgentRun, Store
+from convo.history.records import AgentRun
+from convo.stores.base import Store
 from convo.stores.factory import open_store
 from tests.cli.chat_commands import scripted_flags
 from tests.cli.stored_chats import DATABASE

@@ -31,8 +31,8 @@ from convo.cli.agent_options import (
 from convo.cli.run_options import AgentSource, RunFlags
 from convo.errors import ConvoError, InputFault, InvalidSettings, InvalidUsage, NotFound, Unreadable
 from convo.history.items import Json
+from convo.history.records import AgentRun
 from convo.runs.state import RunLimits
-from convo.stores.base import AgentRun
 from tests.command_runner import Convo
 from tests.source_modules import modules
 

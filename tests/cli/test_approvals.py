@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from convo.history.records import Strategy
+from convo.history.records import AgentRun, Strategy
 from convo.runs.serialize import run_from_json, run_to_json
 from convo.runs.state import Run
 from convo.runs.stored_approvals import list_pending_approvals
 from convo.runtime import SystemClock
-from convo.stores.base import AgentRun, Store, Transaction
+from convo.stores.base import Store, Transaction
 from convo.stores.factory import open_store
 from tests.cli.agent_files import read_from_store
 from tests.cli.stored_chats import DATABASE, ChatScript, ChatWriter, write_chats

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from convo.cli.completion import list_completions
-from convo.history.records import Strategy
-from convo.stores.base import AgentRun, Transaction
+from convo.history.records import AgentRun, Strategy
+from convo.stores.base import Transaction
 from tests.cli.chat_commands import ECHO
 from tests.cli.serve_process import run_serve
 from tests.cli.stored_chats import DATABASE, ChatWriter, write_chats

@@ -7,9 +7,9 @@ from typing import Literal
 import pytest
 
 from convo.errors import RequestRefused
-from convo.history.records import Strategy
+from convo.history.records import AgentRun, Strategy
 from convo.lint.rules import LINT_RULES
-from convo.stores.base import AgentRun, Transaction
+from convo.stores.base import Transaction
 from tests.cli.broken_histories import ANSWER, BROKEN, CALL, HI, ORPHAN, broken_session, unanswered_call, write_items
 from tests.cli.chat_commands import stored_sessions
 from tests.cli.stored_chats import ChatWriter, chat_of, write_chats

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from convo.history.records import AgentRun
 from convo.runs.serialize import PHASE_WORDS, STAGE_WORDS
 from convo.runs.state import Phase, Stage
-from convo.stores.base import AgentRun, Store, Transaction
+from convo.stores.base import Store, Transaction
 from tests.cli.agent_files import (
     AGENTS,
     ASK_DESK,

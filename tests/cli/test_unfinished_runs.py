@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from convo.agents.agent import Agent
-from convo.history.records import Strategy
+from convo.history.records import AgentRun, Strategy
 from convo.runs.serialize import run_to_json
 from convo.runs.state import RunStarted
-from convo.stores.base import AgentRun, Transaction
+from convo.stores.base import Transaction
 from tests.cli.agent_files import AGENTS, LOOK_UP, PAID_BACK, REFUND, agent_flags, tool_runs
 from tests.cli.chat_commands import scripted_flags
 from tests.cli.stored_chats import ChatWriter, write_chats

@@ -22,12 +22,12 @@ from urllib.parse import quote
 from playwright.sync_api import Page
 
 from convo.history.items import Item, assistant_message, user_message
-from convo.history.records import Link, Strategy
+from convo.history.records import AgentCall, AgentRun, Link, Strategy
 from convo.history.tree import Path as ItemPath
 from convo.history.tree import root_key
 from convo.runs.serialize import run_to_json
 from convo.server.auth import KeysFile, create_api_key
-from convo.stores.base import AgentCall, AgentRun, AppendItems, Transaction
+from convo.stores.base import AppendItems, Transaction
 from tests.runs.run_steps import call
 from tests.runs.test_stored_approvals import paused
 from tests.server.browser import chromium

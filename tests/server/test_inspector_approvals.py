@@ -10,12 +10,13 @@ import pytest
 
 from convo.chat.run_decisions import hash_arguments, save_decisions
 from convo.errors import Conflict
+from convo.history.records import AgentRun
 from convo.history.tree import root_key
 from convo.runs.serialize import run_to_json
 from convo.runs.state import ApprovalDecided, Run
 from convo.runs.stored_approvals import apply_decisions, list_pending_approvals
 from convo.server.auth import KeysFile, create_api_key
-from convo.stores.base import AgentRun, Store, Transaction
+from convo.stores.base import Store, Transaction
 from tests.clock import FixedClock
 from tests.runs.run_steps import call
 from tests.runs.test_nested_runs import paused_with_two_clerks

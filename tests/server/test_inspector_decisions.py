@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from convo.history.records import AgentRun
 from convo.runs.serialize import run_to_json
 from convo.server.auth import KeysFile, create_api_key
-from convo.stores.base import AgentRun, Transaction
+from convo.stores.base import Transaction
 from tests.cli.agent_files import LOOK_UP, PAID_BACK, REFUND, agent_flags, tool_runs
 from tests.cli.chat_commands import scripted_flags
 from tests.cli.stored_chats import DATABASE

@@ -7,10 +7,10 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from convo.history.items import Item, assistant_message, user_message
-from convo.history.records import RECORDING_PARAMETER, Strategy
+from convo.history.records import RECORDING_PARAMETER, AgentCall, AgentRun, Strategy
 from convo.history.tree import Path, root_key
 from convo.runs.serialize import run_to_json
-from convo.stores.base import AgentCall, AgentRun, AppendItems, Transaction
+from convo.stores.base import AppendItems, Transaction
 from tests.runs.run_steps import call
 from tests.runs.test_stored_approvals import paused
 from tests.server.browser import HOSTILE_TEXT, MARKUP, accessibility, horizontal_overflow, open_page

@@ -9,13 +9,13 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 
 from convo.history.items import assistant_message, user_message
-from convo.history.records import Strategy
+from convo.history.records import AgentCall, AgentRun, Strategy
 from convo.history.tree import Path, root_key
 from convo.runs.serialize import run_to_json
 from convo.server import pages
 from convo.server.auth import KeysFile, create_api_key
 from convo.server.routes import load_openapi_document
-from convo.stores.base import AgentCall, AgentRun, AppendItems, Transaction
+from convo.stores.base import AppendItems, Transaction
 from tests.cli.stored_chats import ChatWriter
 from tests.runs.test_stored_approvals import paused
 from tests.server.api_keys import bearer

@@ -3,8 +3,9 @@
 import asyncio
 
 from convo.history.items import user_message
+from convo.history.records import AgentCall, AgentRun, ApprovalDecision
 from convo.history.tree import Path, root_key
-from convo.stores.base import AgentCall, AgentRun, AppendItems, ApprovalDecision, Conversation, Store, Transaction
+from convo.stores.base import AppendItems, Conversation, Store, Transaction
 from convo.stores.factory import open_store
 from tests.stores.chat_transactions import NOW, link, session
 

@@ -7,18 +7,9 @@ import pytest
 
 from convo.errors import Conflict, ConvoError, NotCanonical, NotFound
 from convo.history.items import Json, user_message
+from convo.history.records import AgentCall, AgentRun, ApprovalDecision
 from convo.history.tree import root_key
-from convo.stores.base import (
-    UNCHANGED_DOCUMENT,
-    AgentCall,
-    AgentRun,
-    AppendItems,
-    ApprovalDecision,
-    HandleMatch,
-    PruneResult,
-    Store,
-    Transaction,
-)
+from convo.stores.base import UNCHANGED_DOCUMENT, AppendItems, HandleMatch, PruneResult, Store, Transaction
 from tests.stores.chat_transactions import NOW, link, prose, session
 
 ODD: Json = {"text": "half \ud83d, whole \U0001f333 and \x00", "n": 2**70, "f": 1.0, "z": [None, {}], "a": "last"}

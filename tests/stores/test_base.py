@@ -6,19 +6,10 @@ import pytest
 
 from convo.errors import Conflict, InputFault, NotCanonical, NotFound
 from convo.history.items import user_message
-from convo.history.records import Link
+from convo.history.records import AgentCall, AgentRun, Link
 from convo.history.tree import Key, Path, root_key
 from convo.stores import base
-from convo.stores.base import (
-    ANY_HEAD,
-    AgentCall,
-    AgentRun,
-    Conversation,
-    ExpectedHead,
-    ProblemCounter,
-    StoreProblem,
-    Transaction,
-)
+from convo.stores.base import ANY_HEAD, Conversation, ExpectedHead, ProblemCounter, StoreProblem, Transaction
 from tests.stores.chat_transactions import NOW, link, session
 
 ROOT = root_key("local")

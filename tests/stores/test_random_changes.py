@@ -21,9 +21,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from convo.errors import ConvoError
 from convo.history.items import Item, Json
-from convo.history.records import Link, Session
+from convo.history.records import AgentCall, AgentRun, Link, Session
 from convo.history.tree import Path, root_key
-from convo.stores.base import AgentCall, AgentRun, AppendItems, Conversation, Store, Transaction
+from convo.stores.base import AppendItems, Conversation, Store, Transaction
 from convo.stores.memory import MemoryStore
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore

@@ -9,12 +9,13 @@ import pytest
 
 from convo.chat.run_decisions import describe_decision, load_new_decisions, save_decisions, wait_for_decisions
 from convo.errors import AlreadyDecided, Conflict, NotFound
+from convo.history.records import AgentRun, ApprovalDecision
 from convo.history.tree import root_key
 from convo.runs.serialize import run_to_json
 from convo.runs.state import ApprovalDecided
 from convo.runs.stored_approvals import list_pending_approvals
 from convo.runtime import SystemClock
-from convo.stores.base import AgentRun, ApprovalDecision, Store, Transaction
+from convo.stores.base import Store, Transaction
 from tests.runs.test_stored_approvals import paused
 from tests.stores.chat_transactions import NOW, session
 

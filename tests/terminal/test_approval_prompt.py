@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from convo.history.records import ApprovalDecision
 from convo.runs.stored_approvals import PendingApproval
-from convo.stores.base import ApprovalDecision
 from convo.terminal.approval_prompt import render_decision_log, render_pending_call
 from convo.terminal.terminal import LINK_SEQUENCE, DisplayOptions
 from tests.cli.agent_files import PAID_BACK, REFUND, agent_flags, paused_files, stored_runs, tool_runs, two_refund_calls

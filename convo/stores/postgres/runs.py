@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from convo.errors import Conflict, InputFault, NotFound
 from convo.history.items import StreamEvent
+from convo.history.records import AgentCall, AgentRun, ApprovalDecision
 from convo.stores import base
-from convo.stores.base import UNCHANGED_DOCUMENT, AgentCall, AgentRun, ApprovalDecision, Transaction
+from convo.stores.base import UNCHANGED_DOCUMENT, Transaction
 from convo.stores.codec import (
     ReadRows,
     decode_agent_call,

@@ -14,12 +14,9 @@ from typing import Concatenate, ParamSpec, TypeVar
 from convo.config.settings import LOCAL_TENANT, expand_built_in_name
 from convo.errors import ConvoError, DamagedRow
 from convo.history.items import Item, StreamEvent
-from convo.history.records import Link, Session
+from convo.history.records import AgentCall, AgentRun, ApprovalDecision, Link, Session
 from convo.history.tree import Key, Path
 from convo.stores.base import (
-    AgentCall,
-    AgentRun,
-    ApprovalDecision,
     Conversation,
     FileQuota,
     HandleMatch,

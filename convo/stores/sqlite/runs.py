@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from convo.errors import NotFound
 from convo.history.items import StreamEvent
+from convo.history.records import AgentCall, AgentRun, ApprovalDecision
 from convo.stores import base
-from convo.stores.base import UNCHANGED_DOCUMENT, AgentCall, AgentRun, ApprovalDecision
+from convo.stores.base import UNCHANGED_DOCUMENT
 from convo.stores.codec import (
     ReadRows,
     decode_agent_call,

@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from convo.config.settings import expand_built_in_name
 from convo.errors import DamagedRow, NotFound
 from convo.history.items import Item, StreamEvent
-from convo.history.records import Link, Session
+from convo.history.records import AgentCall, AgentRun, ApprovalDecision, Link, Session
 from convo.history.tree import Key, Path
 from convo.stores import base
 from convo.stores.base import (
-    AgentCall,
-    AgentRun,
-    ApprovalDecision,
     Conversation,
     FileQuota,
     HandleMatch,

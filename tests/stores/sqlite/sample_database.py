@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path as File
 
 from convo.history.items import user_message
+from convo.history.records import AgentCall, AgentRun
 from convo.history.tree import Path, root_key
-from convo.stores.base import AgentCall, AgentRun, AppendItems, Conversation, FileQuota, StoredFile, Transaction
+from convo.stores.base import AppendItems, Conversation, FileQuota, StoredFile, Transaction
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chat_transactions import NOW, answer, link, prose, session

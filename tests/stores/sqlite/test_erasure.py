@@ -18,8 +18,9 @@ from pathlib import Path as File
 import pytest
 
 from convo.history.items import Item, user_message
+from convo.history.records import AgentCall, AgentRun
 from convo.history.tree import Path, root_key
-from convo.stores.base import AgentCall, AgentRun, AppendItems, Conversation, Transaction
+from convo.stores.base import AppendItems, Conversation, Transaction
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chat_transactions import NOW, link, session

@@ -7,9 +7,9 @@ from pathlib import Path as File
 import pytest
 
 from convo.history.items import Item, user_message
-from convo.history.records import Link
+from convo.history.records import AgentCall, Link
 from convo.history.tree import Path, root_key
-from convo.stores.base import AgentCall, AppendItems, Transaction
+from convo.stores.base import AppendItems, Transaction
 from convo.stores.request_list import RequestQuery
 from convo.stores.sqlite.connection import PAGE_SIZE_BYTES, SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
