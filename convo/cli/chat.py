@@ -191,7 +191,7 @@ async def run_interactive_chat(
     presenter: "RunPresenter | None" = None,
 ) -> int:
     """Run the prompt, and print at the end how to continue the conversation."""
-    from convo.cli.repl import Repl
+    from convo.cli.repl import AgentChat, Repl
     from convo.cli.slash_commands import run_command
     from convo.terminal.prompt import PlainReader, PromptOptions, PromptReader, Suggestion, can_draw_prompt
     from convo.terminal.status_line import StatusLine
@@ -224,8 +224,6 @@ async def run_interactive_chat(
     saved_text = "not saved" if is_in_store and context.is_store_ephemeral else owner.storage_description
     repl.print_first_message(f"{chat.options.model}, {saved_text}. Type /help for commands.")
     if presenter:
-        from convo.cli.agent_chat import AgentChat
-
         presenter.omit_pending_calls()
         repl.agent_chat = AgentChat(repl, presenter, detect_display(sys.stderr, os.environ))
     code = await repl.run()
