@@ -8,6 +8,7 @@ files are in `tests/test_files.py`.
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
@@ -286,3 +287,20 @@ def test_a_line_that_a_rule_allows_keeps_it(rule: Rule, name: str, source: str) 
 def test_every_module_that_may_read_the_clock_does() -> None:
     clocks = {module.name for module in modules() for found in module.imports if found.target.split(".")[0] in CLOCKS}
     assert clocks == set(READS_CLOCK)
+
+
+def find_circle(sources: Iterable[Module]) -> list[str]:
+    """Return modules that import each other in a circle, also in functions or for types; empty without one."""
+    try:
+        TopologicalSorter(
+            {module.name: [found.target for found in own_imports(module)] for module in sources}
+        ).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert find_circle(modules()) == []
+    circle = [Module("convo.a", "import convo.b"), Module("convo.b", "def f():\n    from convo.a import g")]
+    assert set(find_circle(circle)) == {"convo.a", "convo.b"}
