@@ -35,20 +35,9 @@ NEXT_RUN_OPTIONS = dict.fromkeys(("agent", "tool", "context", "session_limit", "
 
 COUNT_CHOICES = ("auto", "endpoint", "offline")
 
-CountOption = Annotated[
-    str,
-    typer.Option(
-        "--count",
-        metavar="METHOD",
-        help="Token count: endpoint (ask it), offline (estimate), or auto (ask only an endpoint on this machine).",
-    ),
-]
 PromptArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="[PROMPT]...", help="Next message. Piped input is appended, or inserted at -."),
-]
-UrlOption = Annotated[
-    OptionalText, typer.Option("--url", metavar="URL", help="Base URL of the API that --curl sends to.")
 ]
 
 
@@ -88,8 +77,13 @@ def next_command(
     request: Annotated[NextRequestFlags, "Request"],
     run: Annotated[RunFlags, "Agent runs", NEXT_RUN_OPTIONS],
     provider: ProviderOption = None,
-    count: CountOption = "auto",
-    url: UrlOption = None,
+    count: str = value_option(
+        "--count",
+        "METHOD",
+        "Token count: endpoint (ask it), offline (estimate), or auto (ask only an endpoint on this machine).",
+        default="auto",
+    ),
+    url: OptionalText = value_option("--url", "URL", "Base URL of the API that --curl sends to."),
 ) -> None:
     """Show the exact next request, and the context that the server prepends."""
     output_format = output.selected_format()
