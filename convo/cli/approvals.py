@@ -6,7 +6,7 @@ Nothing runs until the run is resumed, by `convo resume` or by that chat.
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, NamedTuple, TypeAlias
@@ -14,7 +14,16 @@ from typing import Annotated, NamedTuple, TypeAlias
 from convo.agent_runner.persistence import AGENTS_SOURCE_KEY, OrphanedRun, list_orphaned_runs, load_run_row
 from convo.chat.lookup import read_or_report
 from convo.chat.run_decisions import build_decision_report, save_decisions
-from convo.cli.decision_flags import ALL_CALLS_WORD, format_decision, format_unchanged_decision
+from convo.cli.decision_flags import (
+    ALL_CALLS_WORD,
+    CallDecision,
+    RequestedDecisions,
+    choose_decisions,
+    describe_decision,
+    iter_unchanged_decision_notes,
+    make_decision,
+    split_flag_value,
+)
 from convo.cli.deps import open_configured_store, read_from_store
 from convo.cli.output import print_json, print_line
 from convo.config.loader import load_settings
@@ -31,7 +40,6 @@ from convo.runtime import SystemClock
 from convo.stores.base import Store
 from convo.terminal.approval_prompt import (
     PausedRun,
-    edit_arguments_in_editor,
     render_decision_log,
     render_paused_runs,
     render_pending_call,
@@ -47,22 +55,6 @@ MAX_PAUSED_RUNS = 10_000
 
 MAX_NAMED_CALLS = 10
 """Pending calls that the error for an unknown one names."""
-
-
-class InboxDecision(NamedTuple):
-    """A decision on calls; `edit_arguments` lets the user change the arguments first."""
-
-    approve: bool
-    is_sticky: bool = False
-    edit_arguments: bool = False
-
-
-class SelectedCall(NamedTuple):
-    """A selected call and its run; `reason` is that of a rejection."""
-
-    run: AgentRun
-    call: PendingApproval
-    reason: str | None = None
 
 
 class UnreadableRun(NamedTuple):
@@ -97,7 +89,7 @@ def print_pending_calls(config: ConfigPath, *, as_json: bool) -> int:
 
     (paused_runs, unreadable), orphaned = read_from_store(load_settings(config), read)
     if as_json:
-        reports = [report for run, paused in paused_runs for report in _report_pending_calls(run, paused)]
+        reports = [_report_pending_call(*listed) for listed in _list_calls(paused_runs)]
         print_json(reports + [report for orphan in orphaned for report in _report_orphaned_calls(orphan)])
     elif paused_runs:
         print_line(_render_paused_and_decided_runs(paused_runs, detect_display(sys.stdout, os.environ)))
@@ -127,27 +119,19 @@ def _render_paused_and_decided_runs(paused_runs: Sequence[tuple[AgentRun, Paused
 def print_call_details(config: ConfigPath, selectors: Sequence[str], run: str | None, *, as_json: bool) -> None:
     """Print calls in full. Raises NotFound or AmbiguousHandle."""
     paused_runs = read_from_store(load_settings(config), lambda store: _load_paused_runs(store, run)).paused
-    selected = _select_calls(selectors, paused_runs, approve=True)
-    paused_by_id = {run.id: paused for run, paused in paused_runs}
-    display = detect_display(sys.stdout, os.environ)
+    calls = _list_calls(paused_runs)
+    selected = [
+        calls[index] for index in _choose(RequestedDecisions(approve=tuple(selectors), can_approve_unknown=True), calls)
+    ]
     if as_json:
-        print_json(
-            [
-                _report_pending_call(selected_call.run, paused_by_id[selected_call.run.id], selected_call.call)
-                for selected_call in selected
-            ]
-        )
+        print_json([_report_pending_call(*listed) for listed in selected])
         return
-    lines = (
-        render_pending_call(
-            selected_call.call,
-            display,
-            ("session", paused_by_id[selected_call.run.id].session_name),
-            ("run", selected_call.run.id),
-        )
-        for selected_call in selected
+    display = detect_display(sys.stdout, os.environ)
+    details = (
+        render_pending_call(call, display, ("session", paused.session_name), ("run", run.id))
+        for run, paused, call in selected
     )
-    print_line("\n\n".join(lines))
+    print_line("\n\n".join(details))
 
 
 MAX_LISTED_DECISIONS = 1000
@@ -171,69 +155,39 @@ def print_decision_log(config: ConfigPath, run: str | None, *, as_json: bool) ->
 
 
 async def decide_calls(
-    config: ConfigPath, selectors: Sequence[str], run_filter: str | None, decision: InboxDecision, *, as_json: bool
+    config: ConfigPath, requested: RequestedDecisions, run_filter: str | None, *, as_json: bool
 ) -> int:
-    """Store one decision for several calls: in each run for all of them or for none. Return the exit code.
+    """Store decisions: in each run for all of its selected calls or for none. Return the exit code.
 
     An unreadable run changes the exit code only if all calls were selected.
 
-    selectors:  CALL, or CALL=REASON for a rejection
-
-    Raises NotFound or AmbiguousHandle, AlreadyDecided for a call that was decided meanwhile, and Conflict for a run
-    that was resumed meanwhile.
+    Raises NotFound or AmbiguousHandle, InvalidUsage for two different decisions on a call, AlreadyDecided for a call
+    that was decided meanwhile, and Conflict for a run that was resumed meanwhile.
     """
     async with open_configured_store(load_settings(config)) as store:
         paused_runs, unreadable = await _load_paused_runs(store, run_filter, include_decided=True)
-        selected = _select_calls(selectors, paused_runs, approve=decision.approve)
-        for run in {selected_call.run.id: selected_call.run for selected_call in selected}.values():
-            await _save_decisions(
-                store, run, [selected_call for selected_call in selected if selected_call.run.id == run.id], decision
-            )
-        remaining = [
-            pair
-            for pair in (await _load_paused_runs(store, run_filter)).paused
-            if pair[0].id in {selected_call.run.id for selected_call in selected}
-        ]
+        calls = _list_calls(paused_runs)
+        choices = _choose(requested, calls)
+        decided: list[tuple[PendingApproval, ApprovalDecided]] = []
+        runs = {calls[index].run.id: calls[index].run for index in choices}
+        for run in runs.values():
+            chosen = [(calls[index].call, choices[index]) for index in choices if calls[index].run.id == run.id]
+            events = [make_decision(call, choice, requested) for call, choice in chosen]
+            await save_decisions(store, run, events, now=SystemClock().now())
+            decided += [(call, event) for (call, _), event in zip(chosen, events, strict=True)]
+        remaining = [pair for pair in (await _load_paused_runs(store, run_filter)).paused if pair[0].id in runs]
     if as_json:
-        print_json([report for run, paused in remaining for report in _report_pending_calls(run, paused)])
+        print_json([_report_pending_call(*listed) for listed in _list_calls(remaining)])
     else:
-        _report_decisions(selected, remaining, decision)
-    for note in _iter_unchanged_decision_notes(selectors, paused_runs, selected, decision):
+        for call, event in decided:
+            _write_stderr_line(describe_decision(call, event))
+        _report_remaining_calls(remaining)
+    for note in iter_unchanged_decision_notes(requested, [listed.call for listed in calls], choices):
         _write_stderr_line(note)
-    if ALL_CALLS_WORD not in {selector.partition("=")[0] for selector in selectors}:
+    if ALL_CALLS_WORD not in {value.partition("=")[0] for value in requested.call_values}:
         return 0
     _write_unreadable_runs(unreadable)
     return _get_exit_code(unreadable)
-
-
-async def _save_decisions(
-    store: Store, run: AgentRun, selected_calls: Sequence[SelectedCall], decision: InboxDecision
-) -> None:
-    events = [_build_decision(selected_call, decision) for selected_call in selected_calls]
-    await save_decisions(store, run, events, now=SystemClock().now())
-
-
-def _iter_unchanged_decision_notes(
-    selectors: Sequence[str],
-    paused_runs: Sequence[tuple[AgentRun, PausedRun]],
-    selected_calls: Sequence[SelectedCall],
-    decision: InboxDecision,
-) -> Iterator[str]:
-    """Yield notes on earlier decisions that differ from a name or `all`, and stay unchanged."""
-    names = {word if decision.approve else word.partition("=")[0] for word in selectors}
-    selected_ids = {id(selected_call.call) for selected_call in selected_calls}
-    for _, paused in paused_runs:
-        for call in paused.calls:
-            differs = call.approved is not None and call.approved != decision.approve and id(call) not in selected_ids
-            if differs and names & {ALL_CALLS_WORD, call.tool}:
-                yield format_unchanged_decision(call.tool, call.call_id, bool(call.approved))
-
-
-def _build_decision(selected_call: SelectedCall, decision: InboxDecision) -> ApprovalDecided:
-    arguments = edit_arguments_in_editor(selected_call.call.arguments) if decision.edit_arguments else None
-    return ApprovalDecided(
-        selected_call.call.call_id, decision.approve, selected_call.reason, decision.is_sticky, arguments
-    )
 
 
 # -- selection ------------------------------------------------------------------------------------
@@ -276,46 +230,40 @@ def _waiting_time_s(run: AgentRun) -> float:
     return max(0.0, SystemClock().now() - run.changed_at)
 
 
-def _select_calls(
-    selectors: Sequence[str], paused_runs: Sequence[tuple[AgentRun, PausedRun]], *, approve: bool
-) -> list[SelectedCall]:
-    """Return the calls that the selectors name, each once. Raises NotFound or AmbiguousHandle."""
-    selected: dict[int, SelectedCall] = {}
-    for selector in selectors:
-        for match in _match_calls(selector, paused_runs, approve=approve):
-            selected.setdefault(id(match.call), match)  # calls of two nested runs may have the same id
-    return list(selected.values())
+class ListedCall(NamedTuple):
+    """A call of the inbox, with its run."""
+
+    run: AgentRun
+    paused: PausedRun
+    call: PendingApproval
 
 
-def _match_calls(
-    selector: str, paused_runs: Sequence[tuple[AgentRun, PausedRun]], *, approve: bool
-) -> list[SelectedCall]:
-    """Match an id before a tool's name; a tool's name matches undecided calls only.
+def _list_calls(paused_runs: Sequence[tuple[AgentRun, PausedRun]]) -> list[ListedCall]:
+    return [ListedCall(run, paused, call) for run, paused in paused_runs for call in paused.calls]
 
-    Raises AmbiguousHandle for an id that two runs have, NotFound for a selector that matches no call.
+
+def _choose(requested: RequestedDecisions, calls: Sequence[ListedCall]) -> dict[int, CallDecision]:
+    """Return the decisions by the index of their call.
+
+    Raises AmbiguousHandle for an id that two runs have, and the errors of `choose_decisions`.
     """
-    all_calls = [(run, call) for run, paused in paused_runs for call in paused.calls]
-    undecided = [pair for pair in all_calls if pair[1].approved is None]
-    name, _, reason = (
-        (selector, "", "")
-        if approve or any(selector == call.call_id for _, call in all_calls)
-        else selector.partition("=")
-    )
-    by_id = [pair for pair in all_calls if pair[1].call_id == name]
-    if len({run.id for run, _ in by_id}) > 1:
-        candidates = [(f"--run {run.id}", call.tool) for run, call in by_id]
-        raise AmbiguousHandle(name, candidates, hint="add --run RUN to select one run")
-    matches = by_id or (undecided if name == ALL_CALLS_WORD else [pair for pair in undecided if pair[1].tool == name])
-    if not matches and not (
-        all_calls if name == ALL_CALLS_WORD else [pair for pair in all_calls if pair[1].tool == name]
-    ):
-        ids = list(dict.fromkeys(call.call_id for _, call in undecided))
-        if ids and not approve and " " in name:
+    pending = [listed.call for listed in calls]
+    for value, flag in requested.iter_flags():
+        name, _ = split_flag_value(value, flag, pending)
+        by_id = [listed for listed in calls if listed.call.call_id == name]
+        if len({listed.run.id for listed in by_id}) > 1:
+            candidates = [(f"--run {listed.run.id}", listed.call.tool) for listed in by_id]
+            raise AmbiguousHandle(name, candidates, hint="add --run RUN to select one run")
+
+    def make_not_found(name: str, pending: Sequence[PendingApproval]) -> NotFound:
+        ids = list(dict.fromkeys(call.call_id for call in pending if call.approved is None))
+        if ids and requested.reject and " " in name:
             hint = f"a reason belongs to its call: convo approvals reject {quote(f'{ids[0]}={name}')}"
-            raise NotFound("pending call", name, hint=hint)
+            return NotFound("pending call", name, hint=hint)
         note = f"; pending: {', '.join(ids[:MAX_NAMED_CALLS])}{', ...' if len(ids) > MAX_NAMED_CALLS else ''}"
-        raise NotFound("pending call", name, note=note if ids else "", hint="convo approvals")
-    return [SelectedCall(run, call, reason or None) for run, call in matches]
+        return NotFound("pending call", name, note=note if ids else "", hint="convo approvals")
+
+    return choose_decisions(requested, pending, make_not_found)
 
 
 # -- output ---------------------------------------------------------------------------------
@@ -345,16 +293,15 @@ class PendingCallReport(NamedTuple):
     is_interrupted: Annotated[bool, Wire("left")] = False
 
 
-def _report_pending_calls(run: AgentRun, paused_run: PausedRun) -> list[PendingCallReport]:
-    return [_report_pending_call(run, paused_run, call) for call in paused_run.calls]
-
-
 def _report_orphaned_calls(orphaned_run: OrphanedRun) -> list[PendingCallReport]:
     """Return the calls of an interrupted run, as they will be pending once it is resumed."""
     paused = PausedRun(
         orphaned_run.run.id, orphaned_run.session.name, _waiting_time_s(orphaned_run.run), orphaned_run.calls
     )
-    return [report._replace(is_interrupted=True) for report in _report_pending_calls(orphaned_run.run, paused)]
+    return [
+        _report_pending_call(*listed)._replace(is_interrupted=True)
+        for listed in _list_calls([(orphaned_run.run, paused)])
+    ]
 
 
 def _report_pending_call(run: AgentRun, paused_run: PausedRun, call: PendingApproval) -> PendingCallReport:
@@ -372,18 +319,7 @@ def _report_pending_call(run: AgentRun, paused_run: PausedRun, call: PendingAppr
     )
 
 
-def _report_decisions(
-    selected_calls: Sequence[SelectedCall],
-    remaining_runs: Sequence[tuple[AgentRun, PausedRun]],
-    decision: InboxDecision,
-) -> None:
-    for selected_call in selected_calls:
-        call = selected_call.call
-        _write_stderr_line(
-            format_decision(
-                call.tool, call.call_id, approve=decision.approve, previous=call.approved, always=decision.is_sticky
-            )
-        )
+def _report_remaining_calls(remaining_runs: Sequence[tuple[AgentRun, PausedRun]]) -> None:
     for run, paused in remaining_runs:
         ids = ", ".join(call.call_id for call in paused.calls)
         _write_stderr_line(

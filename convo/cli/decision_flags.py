@@ -1,72 +1,33 @@
-"""Match the flags of `convo resume` and `convo approvals` to calls.
+"""Decisions on pending calls from the command line: `convo resume`, `--decide-only` and `convo approvals`.
+
+The values of flags and arguments are matched to calls here, and become the `ApprovalDecided` that the approval prompt
+and the page make, too: `step_run` applies it to a run in this process, `stored_approvals` to a stored one, and
+`chat.run_decisions` logs it.
 
 A call id wins over a tool name, a tool name over `all`. A name and `all` select undecided calls only; a
-decision is changed by the call's id. Two equally exact flags that differ are an error, and then nothing is
+decision is changed by the call's id. Two equally exact values that differ are an error, and then nothing is
 decided.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias
 
 from convo.errors import InvalidUsage, NotFound
-from convo.runs.state import ApprovalDecided, ToolOutputSupplied
+from convo.runs.state import ApprovalDecided
 from convo.runs.stored_approvals import PendingApproval
 from convo.terminal.approval_prompt import edit_arguments_in_editor
 
-ChoiceT = TypeVar("ChoiceT")
-
 ALL_CALLS_WORD = "all"
-
-
-def rank_match(selector: str, call_id: str) -> int:
-    """Return how exactly a matching selector names a call: 2 for its id, 1 for its tool, 0 for `all`."""
-    return 2 if selector == call_id else 0 if selector == ALL_CALLS_WORD else 1
-
-
-def select_best_matches(candidates: Iterable[tuple[str, int, ChoiceT]]) -> dict[str, ChoiceT]:
-    """Return the decision on each call, from tuples of call id, rank and decision.
-
-    Raises InvalidUsage for two different decisions of the same rank.
-    """
-    best: dict[str, tuple[int, ChoiceT]] = {}
-    for call_id, rank, decision in candidates:
-        other = best.get(call_id)
-        if other and other[0] == rank and other[1] != decision:
-            raise InvalidUsage(f"two flags give different decisions on {call_id}", hint="name it in one flag only")
-        if other is None or other[0] < rank:
-            best[call_id] = (rank, decision)
-    return {call_id: decision for call_id, (_, decision) in best.items()}
-
-
-def format_decision(
-    tool: str, call_id: str, *, approve: bool, previous: bool | None, is_edited: bool = False, always: bool = False
-) -> str:
-    """Format the effect of a decision on one call; `previous` is the earlier decision, None if there was none."""
-    word = format_verdict(approve)
-    change = f", was {format_verdict(previous)}" if previous is not None and previous != approve else ""
-    edits = ", with other arguments" if is_edited else ""
-    sticky = ", always" if always else ""
-    return f"{word} {tool} ({call_id}){edits}{sticky}{change}"
-
-
-def format_unchanged_decision(tool: str, call_id: str, previous: bool) -> str:
-    """Format a note that a name or `all` left an earlier decision on one call unchanged."""
-    flag = "--reject" if previous else "--approve"
-    return f"{tool} ({call_id}) remains {format_verdict(previous)}; to change it: {flag} {call_id}"
-
-
-def format_verdict(approve: bool) -> str:
-    """Return the word for a decision."""
-    return "approved" if approve else "rejected"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedDecisions:
     """The values of the decision flags: each names a call's id, a tool or `all`.
 
-    rerun, output:  for calls whose outcome is unknown; output is CALL=TEXT
-    abort:          end the run
+    rerun, output:        for calls whose outcome is unknown; output is CALL=TEXT
+    abort:                end the run
+    can_approve_unknown:  `approve` and `edit` apply to calls whose outcome is unknown, too: they run again
     """
 
     approve: tuple[str, ...] = ()
@@ -76,15 +37,18 @@ class RequestedDecisions:
     output: tuple[str, ...] = ()
     always: bool = False
     abort: bool = False
+    can_approve_unknown: bool = False
 
     @property
     def call_values(self) -> tuple[str, ...]:
         """The values of all flags that name calls."""
-        return (*self.approve, *self.reject, *self.edit, *self.rerun, *self.output)
+        return tuple(value for value, _ in self.iter_flags())
 
-    @property
-    def has_any(self) -> bool:
-        return bool(self.call_values)
+    def iter_flags(self) -> Iterator[tuple[str, str]]:
+        """Iterate over the values, each with the name of its flag."""
+        for flag in ("approve", "reject", "edit", "rerun", "output"):
+            for value in getattr(self, flag):
+                yield value, flag
 
 
 class CallDecision(NamedTuple):
@@ -94,69 +58,68 @@ class CallDecision(NamedTuple):
     text: str | None = None
 
 
-def build_decision_events(
-    requested: RequestedDecisions, pending: Sequence[PendingApproval]
-) -> list[ApprovalDecided | ToolOutputSupplied]:
-    """Build the decisions, in the order of the calls; an editor opens for each call to edit.
+MakeNotFound: TypeAlias = Callable[[str, Sequence[PendingApproval]], NotFound | None]
+"""Makes the error for a name of no call; None if the name selects no call, which is no error."""
 
-    Raises NotFound or InvalidUsage.
+
+def make_run_not_found(name: str, pending: Sequence[PendingApproval]) -> NotFound:
+    if not pending:
+        return NotFound("pending call", name, note=": this run has no pending calls", hint="convo approvals")
+    return NotFound("pending call", name, hint=f"one of {', '.join(call.call_id for call in pending)}")
+
+
+def choose_decisions(
+    requested: RequestedDecisions,
+    pending: Sequence[PendingApproval],
+    make_not_found: MakeNotFound = make_run_not_found,
+) -> dict[int, CallDecision]:
+    """Return the decisions by the index of their call, in the order of the values: several calls may have one id.
+
+    Raises InvalidUsage for two different values that name a call equally exactly or for a flag that does not apply to
+    the state of its call, and the error of `make_not_found`.
     """
-    return list(_iter_events(requested, choose_decisions(requested, pending), pending))
+    best: dict[int, tuple[int, CallDecision]] = {}
+    for value, flag in requested.iter_flags():
+        name, text = split_flag_value(value, flag, pending)
+        decision = CallDecision(flag, text or ("" if flag == "output" else None))
+        indexes = _match_calls(name, flag, requested, pending)
+        is_unknown = not indexes and not any(_is_named(call, name) for call in pending)
+        if is_unknown and (error := make_not_found(name, pending)):
+            raise error
+        for index in indexes:
+            call_id = pending[index].call_id
+            if not requested.can_approve_unknown:
+                _check_applicable(pending[index], flag)
+            rank = 2 if name == call_id else 0 if name == ALL_CALLS_WORD else 1
+            other_rank, other = best.get(index, (-1, decision))
+            if other_rank == rank and other != decision:
+                raise InvalidUsage(f"{call_id} is given two different decisions", hint="name it once")
+            if other_rank < rank:
+                best[index] = rank, decision
+    return {index: decision for index, (_, decision) in best.items()}
 
 
-def choose_decisions(requested: RequestedDecisions, pending: Sequence[PendingApproval]) -> dict[str, CallDecision]:
-    """Return the decision on each call, by call id. Raises NotFound or InvalidUsage."""
-    return select_best_matches(
-        match for word, flag in _iter_flags(requested) for match in _match_calls(word, flag, pending)
-    )
+def _match_calls(
+    name: str, flag: str, requested: RequestedDecisions, pending: Sequence[PendingApproval]
+) -> Sequence[int]:
+    """Return the calls of this id, decided or not; otherwise the undecided calls of a tool, or all of them.
+
+    Of the latter those to which the flag applies, if there are any.
+    """
+    if by_id := [index for index, call in enumerate(pending) if call.call_id == name]:
+        return by_id
+    undecided = [index for index, call in enumerate(pending) if call.approved is None and _is_named(call, name)]
+    if flag == "reject" or requested.can_approve_unknown:
+        return undecided
+    is_for_unknown = flag in ("rerun", "output")
+    return [index for index in undecided if pending[index].outcome_unknown == is_for_unknown] or undecided
 
 
-def iter_unchanged_decision_notes(requested: RequestedDecisions, pending: Sequence[PendingApproval]) -> Iterator[str]:
-    """Yield notes on earlier decisions that differ from a name or `all`, and stay unchanged."""
-    choices = choose_decisions(requested, pending)
-    for call in pending:
-        if call.approved is None or call.call_id in choices:
-            continue
-        verdicts = {
-            flag != "reject"
-            for word, flag in _iter_flags(requested)
-            if _split_flag_value(word, flag, pending)[0] in (ALL_CALLS_WORD, call.tool)
-        }
-        if verdicts - {call.approved}:
-            yield format_unchanged_decision(call.tool, call.call_id, call.approved)
+def _is_named(call: PendingApproval, name: str) -> bool:
+    return name in (ALL_CALLS_WORD, call.tool, *call.aliases)
 
 
-def _iter_flags(requested: RequestedDecisions) -> Iterator[tuple[str, str]]:
-    for flag in ("approve", "reject", "edit", "rerun", "output"):
-        for word in getattr(requested, flag):
-            yield word, flag
-
-
-def _match_calls(value: str, flag: str, pending: Sequence[PendingApproval]) -> Iterator[tuple[str, int, CallDecision]]:
-    name, text = _split_flag_value(value, flag, pending)
-    undecided = [call for call in pending if call.approved is None]
-    applicable = [
-        call for call in undecided if flag == "reject" or call.outcome_unknown == (flag in ("rerun", "output"))
-    ]
-    matches = [call for call in pending if call.call_id == name] or [
-        call for call in applicable if name in (ALL_CALLS_WORD, call.tool)
-    ]
-    matches = matches or [call for call in undecided if name in (ALL_CALLS_WORD, call.tool)]
-    if not matches and not any(name in (ALL_CALLS_WORD, call.tool) for call in pending):
-        ids = ", ".join(call.call_id for call in pending)
-        if not ids:
-            raise NotFound("pending call", name, note=": this run has no pending calls", hint="convo approvals")
-        raise NotFound("pending call", name, hint=f"one of {ids}")
-    for call in matches:
-        _check_applicable(call, flag)
-        yield (
-            call.call_id,
-            rank_match(name, call.call_id),
-            CallDecision(flag, text or ("" if flag == "output" else None)),
-        )
-
-
-def _split_flag_value(value: str, flag: str, pending: Sequence[PendingApproval]) -> tuple[str, str | None]:
+def split_flag_value(value: str, flag: str, pending: Sequence[PendingApproval]) -> tuple[str, str | None]:
     """Split `CALL=TEXT`; a call id that contains an equals sign is not split."""
     ids = [call.call_id for call in pending]
     if flag not in ("reject", "output") or (flag == "reject" and value in ids):
@@ -182,16 +145,35 @@ def _check_applicable(call: PendingApproval, flag: str) -> None:
         )
 
 
-def _iter_events(
-    requested: RequestedDecisions, choices: dict[str, CallDecision], pending: Sequence[PendingApproval]
-) -> Iterator[ApprovalDecided | ToolOutputSupplied]:
-    for call in pending:
-        choice = choices.get(call.call_id)
-        if choice is None:
+def make_decision(call: PendingApproval, decision: CallDecision, requested: RequestedDecisions) -> ApprovalDecided:
+    """Make the decision on one call; for `edit` an editor opens. Raises InvalidUsage if it fails."""
+    arguments = edit_arguments_in_editor(call.arguments) if decision.flag == "edit" else None
+    always = requested.always and (requested.can_approve_unknown or not call.outcome_unknown)
+    return ApprovalDecided(call.call_id, decision.flag != "reject", decision.text, always, arguments)
+
+
+def describe_decision(call: PendingApproval, event: ApprovalDecided) -> str:
+    """Describe a decision on a call as it was before: "approved refund (call_1), was rejected"."""
+    edits = ", with other arguments" if event.arguments is not None else ""
+    sticky = ", always" if event.always else ""
+    is_changed = call.approved is not None and call.approved != event.approve
+    change = f", was {format_verdict(not event.approve)}" if is_changed else ""
+    return f"{format_verdict(event.approve)} {call.tool} ({call.call_id}){edits}{sticky}{change}"
+
+
+def iter_unchanged_decision_notes(
+    requested: RequestedDecisions, pending: Sequence[PendingApproval], choices: dict[int, CallDecision]
+) -> Iterator[str]:
+    """Yield notes on earlier decisions that differ from a name or `all`, and stay unchanged."""
+    flags = [(split_flag_value(value, flag, pending)[0], flag != "reject") for value, flag in requested.iter_flags()]
+    for index, call in enumerate(pending):
+        if call.approved is None or index in choices:
             continue
-        if choice.flag == "output":
-            yield ToolOutputSupplied(call.call_id, choice.text)
-            continue
-        arguments = edit_arguments_in_editor(call.arguments) if choice.flag == "edit" else None
-        always = requested.always and not call.outcome_unknown
-        yield ApprovalDecided(call.call_id, choice.flag != "reject", choice.text, always, arguments)
+        if any(approve != call.approved and _is_named(call, name) for name, approve in flags):
+            verdict, flag = format_verdict(call.approved), "--reject" if call.approved else "--approve"
+            yield f"{call.tool} ({call.call_id}) remains {verdict}; to change it: {flag} {call.call_id}"
+
+
+def format_verdict(approve: bool) -> str:
+    """Return the word for a decision."""
+    return "approved" if approve else "rejected"

@@ -7,7 +7,7 @@ The signing key comes from a variable, else the keyring; it is never an argument
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -15,38 +15,31 @@ from typing import NamedTuple
 from convo.chat.state_file import load_state_file, save_state_file
 from convo.cli.decision_flags import (
     ALL_CALLS_WORD,
-    format_decision,
-    format_unchanged_decision,
-    rank_match,
-    select_best_matches,
+    RequestedDecisions,
+    choose_decisions,
+    describe_decision,
+    iter_unchanged_decision_notes,
+    make_decision,
+    make_run_not_found,
 )
 from convo.cli.output import PAUSED_EXIT_CODE, print_json
 from convo.cli.state_input import STDIN_HANDLE, find_run_state, read_piped_state
 from convo.config.credentials import has_keyring, read_keyring
-from convo.errors import InvalidSettings, InvalidUsage
-from convo.runstate.approvals import apply_verdict, edit_arguments, select_pending_calls
+from convo.errors import InvalidSettings, InvalidUsage, NotFound
+from convo.runs.stored_approvals import PendingApproval
+from convo.runstate.approvals import apply_verdict, edit_arguments
 from convo.runstate.format import ApprovalVerdict, RelabelLoss
 from convo.runstate.reader import StateCallReport, StateDecisionReport, build_state_report, report_state_calls
 from convo.runstate.relabel import relabel_state
-from convo.runstate.run_state import RunState
+from convo.runstate.run_state import PendingCall, RunState
 from convo.runstate.signature import remove_signature, sign_state, verify_signature
 from convo.runstate.versions import LABELS, VERSIONS
 from convo.runstate.writer import serialize_run_state
-from convo.terminal.approval_prompt import edit_arguments_in_editor
 from convo.terminal.run_state_view import loss_lines
 from convo.terminal.terminal import escape_control_chars, format_count
 
 (AGENT_STICKY_VERSION,) = (version for version in VERSIONS if version.label == "1.18")
 """From this label on a sticky decision on a function belongs to an agent; newer readers ignore older ones."""
-
-
-class StateDecisions(NamedTuple):
-    """The values of the decision flags: each names a call's id, a tool or "all"."""
-
-    approve: tuple[str, ...]
-    reject: tuple[str, ...]
-    edit: tuple[str, ...]
-    always: bool
 
 
 class DecidedStateOutput(NamedTuple):
@@ -75,13 +68,6 @@ class DecidedStateReport(NamedTuple):
     losses: Sequence[RelabelLoss]
 
 
-class StateCallDecision(NamedTuple):
-    """The decision of one flag on the calls that it names."""
-
-    verdict: ApprovalVerdict
-    is_edited: bool = False
-
-
 class SigningOptions(NamedTuple):
     """The name of the key, and whether a state without a signature is rejected."""
 
@@ -104,7 +90,7 @@ def load_verified_state(handle: str, config: Path | None, signing: SigningOption
     return remove_signature(state)
 
 
-def write_decided_state(handle: str, requested: StateDecisions, output: DecidedStateOutput) -> int:
+def write_decided_state(handle: str, requested: RequestedDecisions, output: DecidedStateOutput) -> int:
     """Decide on the calls of a state, write it and return the exit code.
 
     Raises InvalidUsage, NotFound, InvalidRunState, NotSigned or StoreFault; then nothing was written.
@@ -138,7 +124,7 @@ class DecidedState(NamedTuple):
     is_sticky: bool = False
 
 
-def _decide_and_relabel(state: RunState, requested: StateDecisions, label: str | None) -> DecidedState:
+def _decide_and_relabel(state: RunState, requested: RequestedDecisions, label: str | None) -> DecidedState:
     """Return the decided state under the requested label.
 
     The decisions are applied under the newer of the two labels, which can express more of them.
@@ -153,53 +139,47 @@ def _decide_and_relabel(state: RunState, requested: StateDecisions, label: str |
     return decided._replace(state=state, losses=losses)
 
 
-def _apply_flags(state: RunState, requested: StateDecisions) -> DecidedState:
-    choices, previous_verdicts = _choose_by_call(state, requested), state.verdicts
-    notes = [] if state.pending else ["this state has no pending calls"]
-    call_choices = [
-        (pending_call, choices[pending_call.id]) for pending_call in state.pending if pending_call.id in choices
-    ]
-    notes += _iter_unchanged_notes(state, requested, choices)
-    for pending_call, choice in call_choices:
-        state = (
-            edit_arguments(state, pending_call, edit_arguments_in_editor(str(pending_call.call.arguments)))
-            if choice.is_edited
-            else state
-        )
-    pending_by_id = {pending_call.id: pending_call for pending_call in state.pending}
-    for verdict, group in groupby(call_choices, lambda pair: pair[1].verdict):
-        state = apply_verdict(state, [pending_by_id[pending_call.id] for pending_call, _ in group], verdict)
-    for pending_call, (verdict, is_edited) in call_choices:
-        approve, previous = verdict.approve, previous_verdicts.get(pending_call.id)
-        notes.append(
-            format_decision(
-                pending_call.call.tool_name,
-                pending_call.id,
-                approve=approve,
-                previous=previous,
-                is_edited=is_edited,
-                always=verdict.always,
-            )
-        )
-    is_sticky = any(choice.verdict.always and pending_call.call.is_function for pending_call, choice in call_choices)
+def _apply_flags(state: RunState, requested: RequestedDecisions) -> DecidedState:
+    pending = [_describe_pending_call(state, call) for call in state.pending]
+    choices = choose_decisions(requested, pending, _make_not_found)
+    notes = [] if pending else ["this state has no pending calls"]
+    notes += iter_unchanged_decision_notes(requested, pending, choices)
+    decided = [(index, make_decision(pending[index], choice, requested)) for index, choice in sorted(choices.items())]
+    for index, event in decided:
+        if event.arguments is not None:
+            state = edit_arguments(state, state.pending[index], event.arguments)
+    calls = state.pending
+    for verdict, group in groupby(
+        decided, lambda pair: ApprovalVerdict(pair[1].approve, pair[1].message, pair[1].always)
+    ):
+        state = apply_verdict(state, [calls[index] for index, _ in group], verdict)
+    notes += [describe_decision(pending[index], event) for index, event in decided]
+    is_sticky = any(event.always and calls[index].call.is_function for index, event in decided)
     return DecidedState(state, tuple(notes), is_sticky=is_sticky)
 
 
-def _iter_unchanged_notes(
-    state: RunState, requested: StateDecisions, choices: Mapping[str, StateCallDecision]
-) -> Iterator[str]:
-    """Yield notes on earlier decisions that differ from a name or `all`, and stay unchanged."""
-    flags = [(value, True) for value in (*requested.approve, *requested.edit)]
-    flags += [(value.partition("=")[0], False) for value in requested.reject]
-    for pending_call in state.pending:
-        previous = state.verdicts.get(pending_call.id)
-        names = (ALL_CALLS_WORD, pending_call.call.tool_name, *pending_call.call.record_keys)
-        if (
-            previous is not None
-            and pending_call.id not in choices
-            and any(word in names and approve != previous for word, approve in flags)
-        ):
-            yield format_unchanged_decision(pending_call.call.tool_name, pending_call.id, previous)
+def _describe_pending_call(state: RunState, call: PendingCall) -> PendingApproval:
+    return PendingApproval(
+        call.id,
+        call.call.tool_name,
+        str(call.call.arguments),
+        call.agent,
+        outcome_unknown=False,
+        is_hosted=call.call.is_hosted,
+        approved=state.verdicts.get(call.id),
+        aliases=call.call.record_keys,
+    )
+
+
+def _make_not_found(name: str, pending: Sequence[PendingApproval]) -> NotFound | None:
+    if pending:
+        return make_run_not_found(name, pending)
+    note = ": the state has no pending calls"
+    return (
+        None
+        if name == ALL_CALLS_WORD
+        else NotFound("pending call", name, note=note, hint="resume it without a decision")
+    )
 
 
 def _format_not_sticky(label: str) -> str:
@@ -208,28 +188,6 @@ def _format_not_sticky(label: str) -> str:
         f"openai-agents {AGENT_STICKY_VERSION.release} and later ignore --always in a state of schema version {label}"
         f" and ask again, for these calls too; --schema {AGENT_STICKY_VERSION.label} keeps it"
     )
-
-
-def _choose_by_call(state: RunState, requested: StateDecisions) -> dict[str, StateCallDecision]:
-    """Return the decision on each call. Raises InvalidUsage for two flags that differ on one, and NotFound."""
-    flags = [
-        *((value, ApprovalVerdict(True, None, requested.always), False) for value in requested.approve),
-        *((value, ApprovalVerdict(True, None, requested.always), True) for value in requested.edit),
-        *((*_parse_rejection(state, value, requested), False) for value in requested.reject),
-    ]
-    return select_best_matches(
-        (pending_call.id, rank_match(value, pending_call.id), StateCallDecision(verdict, is_edited))
-        for value, verdict, is_edited in flags
-        for pending_call in select_pending_calls(state, value)
-    )
-
-
-def _parse_rejection(state: RunState, value: str, requested: StateDecisions) -> tuple[str, ApprovalVerdict]:
-    """Split `CALL=REASON`; a call id that contains an equals sign is not split."""
-    if any(value == pending_call.id for pending_call in state.pending):
-        return value, ApprovalVerdict(False, None, requested.always)
-    call_id, _, reason = value.partition("=")
-    return call_id, ApprovalVerdict(False, reason or None, requested.always)
 
 
 def _write_state(state: RunState, out: str) -> None:

@@ -24,11 +24,11 @@ from convo.cli.context import ChatContext, ChatOptions, ChatOutput
 from convo.cli.decision_flags import (
     ALL_CALLS_WORD,
     RequestedDecisions,
-    build_decision_events,
     choose_decisions,
-    format_decision,
+    describe_decision,
     format_verdict,
     iter_unchanged_decision_notes,
+    make_decision,
 )
 from convo.cli.deps import open_configured_store
 from convo.cli.paused_files import get_marked_run_id
@@ -338,14 +338,26 @@ async def _decide_and_resume(presenter: RunPresenter, request: ResumeRequest, ou
     if request.decisions.abort:
         return await _abort_run(presenter, out, start_count)
     is_paused = runner.run.phase is Phase.PAUSED
-    if not is_paused and request.decisions.has_any and await _will_pause(runner, request.decisions, out):
+    if not is_paused and request.decisions.call_values and await _will_pause(runner, request.decisions, out):
         await presenter.show_events(runner.resume())
     if runner.run.phase is Phase.PAUSED and (is_paused or runner.pending_calls):
         pending = _list_decidable_calls(runner.run)
-        events = build_decision_events(request.decisions, pending)
+        choices = choose_decisions(request.decisions, pending)
+        events: list[ApprovalDecided | ToolOutputSupplied] = []
+        sentences = []
+        for index, choice in sorted(choices.items()):
+            call = pending[index]
+            if choice.flag == "output":
+                events.append(ToolOutputSupplied(call.call_id, choice.text))
+                sentences.append(f"supplied the output of {call.tool} ({call.call_id})")
+            else:
+                decision = make_decision(call, choice, request.decisions)
+                events.append(decision)
+                sentences.append(describe_decision(call, decision))
         await runner.apply_decisions(*events)
-        _print_decisions(events, pending, out)
-        for note in iter_unchanged_decision_notes(request.decisions, pending):
+        for sentence in sentences:
+            out.note(sentence)
+        for note in iter_unchanged_decision_notes(request.decisions, pending, choices):
             out.note(note)
     if not (out.as_json or out.as_jsonl) and sys.stdin.isatty() and sys.stderr.isatty():
         return await _resume_interactively(presenter, out)
@@ -409,26 +421,6 @@ async def _abort_run(presenter: RunPresenter, out: ChatOutput, start_count: int)
     if out.as_json:
         presenter.print_outcome(start_count)
     return 0
-
-
-def _print_decisions(
-    events: Sequence[ApprovalDecided | ToolOutputSupplied],
-    pending: Sequence[PendingApproval],
-    out: ChatOutput,
-) -> None:
-    calls = {call.call_id: call for call in pending}
-    for event in events:
-        call = calls[event.call_id]
-        if isinstance(event, ToolOutputSupplied):
-            out.note(f"supplied the output of {call.tool} ({event.call_id})")
-            continue
-        is_edited = event.arguments is not None
-        approve, previous = event.approve, call.approved
-        out.note(
-            format_decision(
-                call.tool, event.call_id, approve=approve, previous=previous, is_edited=is_edited, always=event.always
-            )
-        )
 
 
 def _list_pending_calls(run: Run) -> list[PendingApproval]:

@@ -47,6 +47,7 @@ class PendingApproval:
     approved:         decided at this pause and not performed yet: True or False; None: undecided
     turns:            of a stored run: the current turns of the runs that contain the call, outermost first. A model
                       may use the id of a call again in a later turn
+    aliases:          of a RunState: other names of the tool that a decision may use
     """
 
     call_id: str
@@ -57,6 +58,7 @@ class PendingApproval:
     is_hosted: bool
     approved: bool | None = None
     turns: tuple[int, ...] = field(default=(), compare=False)
+    aliases: tuple[str, ...] = field(default=(), compare=False)
 
 
 def list_pending_approvals(document: RunDocument) -> tuple[PendingApproval, ...]:

@@ -8,7 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from convo.errors import InvalidRunState, InvalidUsage, NotFound
+from convo.errors import InvalidRunState, InvalidUsage
 from convo.history.items import Item, Json
 from convo.runstate.document import (
     PathSteps,
@@ -35,8 +35,6 @@ from convo.runstate.versions.v1_15 import build_ledger_entry
 CALL_APPROVAL_WINS_SINCE = VERSION_BY_LABEL["1.16"]
 """The first label in which approving one call overrides the sticky rejection of its tool."""
 
-ALL_CALLS = "all"
-
 
 def apply_verdict(state: RunState, calls: Iterable[PendingCall], verdict: ApprovalVerdict) -> RunState:
     """Return `state` with one verdict on each of `calls`, which are pending in it.
@@ -54,28 +52,6 @@ def apply_verdict(state: RunState, calls: Iterable[PendingCall], verdict: Approv
             document, state_path, _apply_in_document(state, get_path(document, state_path), state_calls, verdict)
         )
     return RunState(document, state.version)
-
-
-def select_pending_calls(state: RunState, selector: str) -> tuple[PendingCall, ...]:
-    """Return the pending calls that `selector` names: an id, a tool or "all".
-
-    An id selects its call, decided or not. A tool's name and "all" select undecided calls only, so they never override
-    an earlier decision. Raises NotFound if no pending call has this id or tool.
-    """
-    by_id = tuple(call for call in state.pending if call.id == selector)
-    if by_id:
-        return by_id
-    if selector == ALL_CALLS:
-        return state.list_undecided()
-    of_tool = tuple(call for call in state.pending if selector in (call.call.tool_name, *call.call.record_keys))
-    undecided = tuple(call for call in of_tool if call.id not in state.verdicts)
-    if not of_tool:
-        ids = ", ".join(call.id for call in state.pending)
-        if not ids:
-            note, hint = ": the state has no pending calls", "resume it without a decision"
-            raise NotFound("pending call", selector, note=note, hint=hint)
-        raise NotFound("pending call", selector, hint=f"choose one of {ids}")
-    return undecided
 
 
 def _apply_in_document(state: RunState, document: Json, calls: Sequence[PendingCall], verdict: ApprovalVerdict) -> Json:

@@ -224,8 +224,9 @@ def test_an_id_with_an_equals_sign_is_not_split(convo: Convo, home: Path) -> Non
     write_chats(home, paused_session("shop", paused(call("g=1", "guarded"), call("g", "guarded"))))
     assert convo("approvals", "reject", "g=1").err.splitlines()[0] == "rejected guarded (g=1)"
     assert convo("approvals", "reject", "g=2").err.splitlines()[0] == "rejected guarded (g)"
+    assert convo("approvals", "reject", "g=1=late", "guarded=no").exit == 0
     outputs = [one["output"]["output"] for one in stored_run(home).document["batch"]]
-    assert (len(outputs), outputs[1]) == (2, "2")
+    assert outputs == ["late", "2"]
 
 
 def test_a_run_without_undecided_calls_is_listed_until_it_is_resumed(convo: Convo, home: Path) -> None:
@@ -322,7 +323,7 @@ def test_arguments_are_edited_in_the_editor(
     write_chats(home, paused_session("shop", paused()))
     (tmp_path / "editor.py").write_text("import sys; open(sys.argv[1], 'w').write('{\"text\": \"y\"}')")
     monkeypatch.setenv("EDITOR", f"{sys.executable} {tmp_path / 'editor.py'}")
-    assert convo("approvals", "edit", "g1").exit == 0
+    assert convo("approvals", "edit", "g1").err.startswith("approved guarded (g1), with other arguments\n")
     first = stored_run(home).document["batch"][0]
     assert (first["stage"], first["arguments"]) == ("READY", '{"text": "y"}')
 
@@ -337,6 +338,7 @@ def test_arguments_are_edited_in_the_editor(
         (["show", "nobody"], 5, "no pending call 'nobody'"),
         (["approve", "g1", "--run", "other"], 5, "no paused run 'other'\n  try: convo approvals"),
         (["approve", "g1", "nobody"], 5, "no pending call 'nobody'"),
+        (["reject", "g1=a", "g1=b"], 2, "g1 is given two different decisions\n  try: name it once\n"),
     ],
 )
 def test_an_invalid_selection_is_refused_and_nothing_changes(

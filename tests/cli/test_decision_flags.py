@@ -1,6 +1,8 @@
 """The decisions that flags make: precedence, conflicts, calls with an unknown outcome, and the notes about them."""
 
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,16 +10,13 @@ import pytest
 from convo.cli.decision_flags import (
     CallDecision,
     RequestedDecisions,
-    build_decision_events,
     choose_decisions,
-    format_decision,
-    format_unchanged_decision,
+    describe_decision,
     iter_unchanged_decision_notes,
-    rank_match,
-    select_best_matches,
+    make_decision,
 )
 from convo.errors import ConvoError, InvalidUsage, NotFound
-from convo.runs.state import ApprovalDecided, ToolOutputSupplied
+from convo.runs.state import ApprovalDecided
 from convo.runs.stored_approvals import PendingApproval
 
 
@@ -38,24 +37,8 @@ CALLS = [
 APPROVE, REJECT = CallDecision("approve"), CallDecision("reject")
 
 
-def test_an_id_is_more_exact_than_a_tool_and_a_tool_than_all() -> None:
-    assert [rank_match(selector, "c1") for selector in ("c1", "refund", "all")] == [2, 1, 0]
-    assert rank_match("all", "all") == 2
-
-
-def test_the_most_exact_match_of_a_call_wins_in_any_order() -> None:
-    matches = [("c1", 1, "tool"), ("c1", 2, "id"), ("c1", 0, "all"), ("c1", 2, "id"), ("c2", 0, "all")]
-    assert select_best_matches(matches) == {"c1": "id", "c2": "all"}
-    assert select_best_matches(reversed(matches)) == {"c1": "id", "c2": "all"}
-
-
-def test_two_equally_exact_matches_that_differ_are_refused() -> None:
-    with pytest.raises(InvalidUsage) as excinfo:
-        select_best_matches([("c1", 1, "yes"), ("c1", 1, "no")])
-    assert (excinfo.value.message, excinfo.value.hint) == (
-        "two flags give different decisions on c1",
-        "name it in one flag only",
-    )
+def decisions_by_id(requested: RequestedDecisions, calls: Sequence[PendingApproval]) -> dict[str, CallDecision]:
+    return {calls[index].call_id: decision for index, decision in choose_decisions(requested, calls).items()}
 
 
 @pytest.mark.parametrize(
@@ -84,11 +67,16 @@ def test_two_equally_exact_matches_that_differ_are_refused() -> None:
         ),
         (RequestedDecisions(approve=("all",), reject=("c2",)), {"c1": APPROVE, "c2": REJECT, "m1": APPROVE}),
         (RequestedDecisions(approve=("c2",), reject=("refund",)), {"c1": REJECT, "c2": APPROVE}),
+        (
+            RequestedDecisions(approve=("all",), reject=("refund=no", "c1", "c2")),
+            {"c1": REJECT, "c2": REJECT, "m1": APPROVE},
+        ),
+        (RequestedDecisions(approve=("mail",), can_approve_unknown=True), {"m1": APPROVE, "u1": APPROVE}),
         (RequestedDecisions(approve=("c1", "c1")), {"c1": APPROVE}),
     ],
 )
 def test_flags_select_calls(requested: RequestedDecisions, decisions: dict[str, CallDecision]) -> None:
-    assert choose_decisions(requested, CALLS) == decisions
+    assert decisions_by_id(requested, CALLS) == decisions
 
 
 @pytest.mark.parametrize(
@@ -103,14 +91,14 @@ def test_flags_select_calls(requested: RequestedDecisions, decisions: dict[str, 
         (
             RequestedDecisions(approve=("c1",), reject=("c1",)),
             InvalidUsage,
-            "two flags give different decisions on c1",
-            "name it in one flag only",
+            "c1 is given two different decisions",
+            "name it once",
         ),
         (
             RequestedDecisions(reject=("c1=a", "c1=b")),
             InvalidUsage,
-            "two flags give different decisions on c1",
-            "name it in one flag only",
+            "c1 is given two different decisions",
+            "name it once",
         ),
         *(
             (
@@ -174,34 +162,48 @@ def test_an_id_with_an_equals_sign_is_not_split(
     requested: RequestedDecisions, decisions: dict[str, CallDecision]
 ) -> None:
     calls = [pending_call("a", unknown=bool(requested.output)), pending_call("a=b", unknown=bool(requested.output))]
-    assert choose_decisions(requested, calls) == decisions
+    assert decisions_by_id(requested, calls) == decisions
+
+
+def test_calls_of_two_nested_runs_with_one_id_are_decided_each_for_itself() -> None:
+    calls = [pending_call("c1", approved=True), pending_call("c1", "mail"), pending_call("all", "pay")]
+    assert choose_decisions(RequestedDecisions(reject=("c1",)), calls) == {0: REJECT, 1: REJECT}
+    assert choose_decisions(RequestedDecisions(reject=("mail",)), calls) == {1: REJECT}
+    assert choose_decisions(RequestedDecisions(reject=("all",)), calls) == {2: REJECT}
+
+
+def test_a_tool_has_several_names_in_a_run_state() -> None:
+    calls = [replace(pending_call("c1"), aliases=("crm.refund",))]
+    assert choose_decisions(RequestedDecisions(approve=("crm.refund",)), calls) == {0: APPROVE}
 
 
 def test_an_alternative_is_checked_against_the_undecided_calls_only() -> None:
     decided = [pending_call("c1", approved=True), pending_call("c2")]
-    assert choose_decisions(RequestedDecisions(reject=("refund",)), decided) == {"c2": REJECT}
+    assert choose_decisions(RequestedDecisions(reject=("refund",)), decided) == {1: REJECT}
     assert choose_decisions(RequestedDecisions(reject=("refund",)), decided[:1]) == {}
 
 
-def test_the_events_are_in_the_order_of_the_calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def made_decisions(requested: RequestedDecisions) -> list[ApprovalDecided]:
+    choices = choose_decisions(requested, CALLS)
+    return [make_decision(CALLS[index], choice, requested) for index, choice in sorted(choices.items())]
+
+
+def test_the_decisions_are_in_the_order_of_the_calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "editor.py").write_text("import sys; open(sys.argv[1], 'w').write('{\"n\": 2}')")
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("EDITOR", f"{sys.executable} {tmp_path / 'editor.py'}")
-    requested = RequestedDecisions(
-        approve=("c2", "no"), edit=("c1",), reject=("m1=later", "yes"), output=("u1=sent",), always=True
-    )
-    assert build_decision_events(requested, CALLS) == [
+    requested = RequestedDecisions(approve=("c2", "no"), edit=("c1",), reject=("m1=later", "yes"), always=True)
+    assert made_decisions(requested) == [
         ApprovalDecided("c1", True, None, always=True, arguments='{"n": 2}'),
         ApprovalDecided("c2", True, None, always=True),
         ApprovalDecided("m1", False, "later", always=True),
-        ToolOutputSupplied("u1", "sent"),
         ApprovalDecided("yes", False, None, always=True),
         ApprovalDecided("no", True, None, always=True),
     ]
 
 
 @pytest.mark.parametrize(
-    ("requested", "event"),
+    ("requested", "decision"),
     [
         (RequestedDecisions(rerun=("u1",), always=True), ApprovalDecided("u1", True)),
         (RequestedDecisions(reject=("u1",), always=True), ApprovalDecided("u1", False)),
@@ -209,9 +211,9 @@ def test_the_events_are_in_the_order_of_the_calls(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_a_decision_on_a_call_with_an_unknown_outcome_is_for_that_call_only(
-    requested: RequestedDecisions, event: ApprovalDecided
+    requested: RequestedDecisions, decision: ApprovalDecided
 ) -> None:
-    assert build_decision_events(requested, CALLS) == [event]
+    assert made_decisions(requested) == [decision]
 
 
 REMAINS_APPROVED = "pay (yes) remains approved; to change it: --reject yes"
@@ -236,35 +238,28 @@ REMAINS_REJECTED = "pay (no) remains rejected; to change it: --approve no"
 def test_a_name_notes_the_earlier_decisions_that_it_leaves_unchanged(
     requested: RequestedDecisions, notes: list[str]
 ) -> None:
-    assert list(iter_unchanged_decision_notes(requested, CALLS)) == notes
+    assert list(iter_unchanged_decision_notes(requested, CALLS, choose_decisions(requested, CALLS))) == notes
 
 
 @pytest.mark.parametrize(
-    ("approve", "previous", "is_edited", "always", "text"),
+    ("previous", "decision", "text"),
     [
-        (True, None, False, False, "approved refund (c1)"),
-        (True, True, False, False, "approved refund (c1)"),
-        (True, False, True, True, "approved refund (c1), with other arguments, always, was rejected"),
-        (False, True, False, False, "rejected refund (c1), was approved"),
-        (False, None, False, True, "rejected refund (c1), always"),
+        (None, ApprovalDecided("c1", True), "approved refund (c1)"),
+        (True, ApprovalDecided("c1", True), "approved refund (c1)"),
+        (
+            False,
+            ApprovalDecided("c1", True, always=True, arguments="{}"),
+            "approved refund (c1), with other arguments, always, was rejected",
+        ),
+        (True, ApprovalDecided("c1", False), "rejected refund (c1), was approved"),
+        (None, ApprovalDecided("c1", False, always=True), "rejected refund (c1), always"),
     ],
 )
-def test_a_decision_is_one_line(approve: bool, previous: bool | None, is_edited: bool, always: bool, text: str) -> None:
-    assert (
-        format_decision("refund", "c1", approve=approve, previous=previous, is_edited=is_edited, always=always) == text
-    )
-    assert format_decision("refund", "c1", approve=True, previous=None) == "approved refund (c1)"
-
-
-def test_an_unchanged_decision_names_the_flag_that_changes_it() -> None:
-    assert format_unchanged_decision("pay", "yes", previous=True) == REMAINS_APPROVED
-    assert format_unchanged_decision("pay", "no", previous=False) == REMAINS_REJECTED
+def test_a_decision_is_one_line(previous: bool | None, decision: ApprovalDecided, text: str) -> None:
+    assert describe_decision(pending_call("c1", approved=previous), decision) == text
 
 
 def test_the_values_of_all_flags_name_calls() -> None:
     requested = RequestedDecisions(("a",), ("r",), ("e",), ("again",), ("o=x",))
-    assert (requested.call_values, requested.has_any) == (("a", "r", "e", "again", "o=x"), True)
-    assert (RequestedDecisions(always=True, abort=True).call_values, RequestedDecisions(abort=True).has_any) == (
-        (),
-        False,
-    )
+    assert requested.call_values == ("a", "r", "e", "again", "o=x")
+    assert RequestedDecisions(always=True, abort=True).call_values == ()

@@ -518,7 +518,7 @@ OTHER_SCHEMA = AGENTS.replace("def refund(order: str, cents: int)", "def refund(
         ("desk", OTHER_SCHEMA, ["--approve", "c1"], 2, "whose schema has changed"),
         ("desk", AGENTS, ["--approve", "nobody"], 5, "no pending call 'nobody'\n  try: one of c1, c2"),
         ("desk", AGENTS, ["--approve", "cc1"], 5, "  try: one of c1, c2\n"),
-        ("desk", AGENTS, ["--approve", "c1", "--reject", "c1"], 2, "two flags give different decisions on c1"),
+        ("desk", AGENTS, ["--approve", "c1", "--reject", "c1"], 2, "c1 is given two different decisions"),
         ("desk", AGENTS, ["--rerun", "c1"], 2, "c1 was not started"),
         ("desk", AGENTS, ["--output", "c1"], 2, "does not contain the output of the call"),
     ],

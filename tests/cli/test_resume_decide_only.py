@@ -383,7 +383,7 @@ REFUSED_DECISIONS = [
     (
         ["state.json", "--decide-only", "-o", "out.json", "--approve", FIRST, "--reject", FIRST],
         2,
-        "two flags give different decisions on",
+        "is given two different decisions",
     ),
     (["nope.json", "--decide-only", "-o", "out.json"], 5, "no file 'nope.json'"),
     ([".", "--decide-only", "-o", "out.json"], 2, ". is a folder, not a state"),

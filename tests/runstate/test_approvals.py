@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from convo.errors import InvalidRunState, InvalidUsage, NotFound
-from convo.runstate.approvals import apply_verdict, select_pending_calls
+from convo.errors import InvalidRunState, InvalidUsage
+from convo.runstate.approvals import apply_verdict
 from convo.runstate.format import ApprovalVerdict
 from convo.runstate.reader import build_state_report, parse_run_state, run_state_from_json
 from convo.runstate.run_state import PendingCall, RunState
@@ -228,30 +228,6 @@ def _objects(value: Any) -> Any:
 
 
 # -- selection of calls --------------------------------------------------------------------------------
-
-
-def test_a_call_is_named_by_its_id_its_tool_or_all() -> None:
-    found = state("parallel_mixed_decided")
-    first, second = found.pending
-    assert (select_pending_calls(found, second.id), select_pending_calls(found, first.id)) == ((second,), (first,))
-    assert (select_pending_calls(found, "all"), select_pending_calls(found, first.call.tool_name)) == ((), ())
-    (pending_call,) = state().pending
-    assert (
-        select_pending_calls(state(), "all")
-        == select_pending_calls(state(), pending_call.id)
-        == select_pending_calls(state(), pending_call.call.tool_name)
-        == (pending_call,)
-    )
-
-
-def test_an_unknown_call_is_not_found() -> None:
-    with pytest.raises(NotFound, match="no pending call 'nope'") as error:
-        select_pending_calls(state(), "nope")
-    assert error.value.hint == f"choose one of {one(state()).id}"
-    with pytest.raises(NotFound, match="no pending call 'nope'") as error:
-        select_pending_calls(state("completed_terminal"), "nope")
-    assert error.value.message.endswith(": the state has no pending calls")
-    assert error.value.hint == "resume it without a decision"
 
 
 def test_a_call_that_cannot_be_bound_is_not_decided() -> None:

@@ -1,6 +1,6 @@
 """`convo approvals`: its arguments, options and help."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -73,7 +73,7 @@ def approvals_approve_command(
     as_json: JsonOption = False,
 ) -> None:
     """Approve calls; they run when the run is resumed."""
-    _decide_from_options(ctx, calls, run, as_json, approve=True, is_sticky=always)
+    _decide_from_options(ctx, run, as_json, approve=tuple(calls), always=always)
 
 
 @app.command("reject")
@@ -87,7 +87,7 @@ def approvals_reject_command(
     as_json: JsonOption = False,
 ) -> None:
     """Reject calls, with an optional reason for the model."""
-    _decide_from_options(ctx, calls, run, as_json, approve=False, is_sticky=always)
+    _decide_from_options(ctx, run, as_json, reject=tuple(calls), always=always)
 
 
 @app.command("edit")
@@ -95,22 +95,15 @@ def approvals_edit_command(
     ctx: typer.Context, calls: CallsArgument, run: RunOption = None, as_json: JsonOption = False
 ) -> None:
     """Edit the arguments of calls in $EDITOR, then approve them."""
-    _decide_from_options(ctx, calls, run, as_json, approve=True, edit_arguments=True)
+    _decide_from_options(ctx, run, as_json, edit=tuple(calls))
 
 
-def _decide_from_options(
-    ctx: typer.Context,
-    calls: list[str],
-    run: str | None,
-    as_json: bool,
-    *,
-    approve: bool,
-    is_sticky: bool = False,
-    edit_arguments: bool = False,
-) -> None:
+def _decide_from_options(ctx: typer.Context, run: str | None, as_json: bool, **decisions: Any) -> None:
+    """Store decisions; `decisions` are the members of a `RequestedDecisions`."""
     import asyncio
 
-    from convo.cli.approvals import InboxDecision, decide_calls
+    from convo.cli.approvals import decide_calls
+    from convo.cli.decision_flags import RequestedDecisions
 
-    decision = InboxDecision(approve, is_sticky, edit_arguments)
-    raise typer.Exit(asyncio.run(decide_calls(get_root_options(ctx).config, calls, run, decision, as_json=as_json)))
+    requested = RequestedDecisions(can_approve_unknown=True, **decisions)
+    raise typer.Exit(asyncio.run(decide_calls(get_root_options(ctx).config, requested, run, as_json=as_json)))

@@ -12,6 +12,7 @@ from convo.errors import InvalidUsage
 
 if TYPE_CHECKING:
     from convo.cli.context import ChatOutput
+    from convo.cli.decision_flags import RequestedDecisions
 
 
 app = App()
@@ -51,6 +52,20 @@ class ApprovalFlags:
     rerun: OptionalTexts = value_option("--rerun", "CALL", "Outcome unknown: run the call again.")
     output: OptionalTexts = value_option("--output", "CALL=TEXT", "Outcome unknown: TEXT is the output of the call.")
     abort: bool = flag_option("--abort", "End the run; it cannot be resumed.")
+
+    def to_request(self) -> "RequestedDecisions":
+        """Return the options as RequestedDecisions."""
+        from convo.cli.decision_flags import RequestedDecisions
+
+        return RequestedDecisions(
+            approve=tuple(self.approve or ()),
+            reject=tuple(self.reject or ()),
+            edit=tuple(self.edit or ()),
+            rerun=tuple(self.rerun or ()),
+            output=tuple(self.output or ()),
+            always=self.always,
+            abort=self.abort,
+        )
 
 
 RESUMED_RUN_PANEL = "Resumed run"
@@ -131,13 +146,10 @@ def _decide_without_resuming(
         raise InvalidUsage("--decide-only requires -o", hint="-o decided.json, or -o -")
     if output.out == "-" and as_json:
         raise InvalidUsage("--json and -o - would both write to stdout", hint="use -o FILE")
-    approve, reject, edit = (tuple(values or ()) for values in (decisions.approve, decisions.reject, decisions.edit))
     destination = resume.DecidedStateOutput(
         output.out, output.schema, output.sign, output.verify, output.key_env, as_json
     )
-    return resume.write_decided_state(
-        state, resume.StateDecisions(approve, reject, edit, decisions.always), destination
-    )
+    return resume.write_decided_state(state, decisions.to_request(), destination)
 
 
 def _resume_here(
@@ -154,21 +166,11 @@ def _resume_here(
 
     from convo.chat.state_file import check_state_path
     from convo.cli import resumed_run
-    from convo.cli.decision_flags import RequestedDecisions
     from convo.cli.resume import SigningOptions, load_verified_state
     from convo.terminal.signals import run_until_terminated
 
-    requested = RequestedDecisions(
-        approve=tuple(decisions.approve or ()),
-        reject=tuple(decisions.reject or ()),
-        edit=tuple(decisions.edit or ()),
-        rerun=tuple(decisions.rerun or ()),
-        output=tuple(decisions.output or ()),
-        always=decisions.always,
-        abort=decisions.abort,
-    )
     if output.out is not None:
         check_state_path(output.out)
     document = load_verified_state(state, config, SigningOptions(output.key_env, output.verify))
-    request = resumed_run.ResumeRequest(state, document, requested, run, model, config)
+    request = resumed_run.ResumeRequest(state, document, decisions.to_request(), run, model, config)
     return asyncio.run(run_until_terminated(resumed_run.resume_paused_run(request, out)))
