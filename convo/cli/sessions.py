@@ -106,13 +106,7 @@ async def _load_open_runs(store: Store, sessions: Sequence[Session]) -> "dict[st
 
 async def _load_last_statuses(store: Store, sessions: Sequence[Session]) -> "dict[str, LinkStatus]":
     """Return the status of the last request of each session that has one, by session id."""
-    from convo.stores.request_list import RequestQuery
-
-    statuses: dict[str, LinkStatus] = {}
-    for session in sessions:
-        page = await store.list_requests(RequestQuery(session=session.id, limit=1))
-        statuses.update((session.id, listed.link.status) for listed in page.requests)
-    return statuses
+    return {session.id: link.status for session in sessions for link in await store.links(session.id, limit=1)}
 
 
 def print_session(config: ConfigPath, handle: str, *, as_json: bool) -> None:

@@ -125,16 +125,13 @@ class RequestPage(NamedTuple):
     damaged: Sequence[DamagedRow] = ()
 
 
-def iter_batches(location: str, total: int) -> range:
-    """Return how many links are done before each batch of `total` links; a long wait is logged."""
+def warn_of_wait(location: str, total: int) -> None:
+    """Log that a list waits until the columns of `total` links are computed, unless they are few."""
     if total > LINKS_PER_BATCH:
         import logging
 
-        text = (
-            "convo computes the titles of %d responses in %s, once after the upgrade; convo store migrate does it, too"
-        )
+        text = "convo computes the titles of %d responses in %s, once after the upgrade, as convo store migrate does"
         logging.getLogger("convo.stores").warning(text, total, location)
-    return range(0, total, LINKS_PER_BATCH)
 
 
 # -- the orders that a database does not have --------------------------------------------------------

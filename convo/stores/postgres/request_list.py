@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import NamedTuple
 from uuid import UUID
 
-from convo.errors import DamagedRow, StoreFull, StoreReadOnly
+from convo.errors import DamagedRow, StoreFault
 from convo.history.items import MAX_TITLE_ITEMS, Item, called_tools, request_title, typed_text
 from convo.history.records import Link
 from convo.runtime import report_progress
@@ -48,10 +48,10 @@ from convo.stores.request_list import (
     RequestPage,
     RequestQuery,
     choose_page,
-    iter_batches,
     list_models,
     list_tools,
     sort_expression,
+    warn_of_wait,
 )
 
 SELECT_OPTIONS = """
@@ -142,13 +142,15 @@ MAX_OUTPUT_ITEMS = 1000
 async def complete_links(database: PostgresDatabase, tenant: str, *, list_incomplete: bool = False) -> None:
     """Compute the columns of links without a title, in batches of which each is a transaction.
 
-    list_incomplete:  go on with the links as they are if this role cannot write
+    list_incomplete:  go on with the links as they are if this role cannot write now
     """
     total: int = await database.run(
         lambda db: TenantConnection.from_name(db, tenant).fetch_value(COUNT_INCOMPLETE_LINKS)
     )
-    with suppress(StoreReadOnly, StoreFull) if list_incomplete else nullcontext():
-        for done in iter_batches(database.location, total):
+    if list_incomplete:
+        warn_of_wait(database.location, total)
+    with suppress(StoreFault) if list_incomplete else nullcontext():
+        for done in range(0, total, LINKS_PER_BATCH):
             report_progress("responses", done, total)
             await database.run(lambda db: _complete_batch(TenantConnection.from_name(db, tenant)))
 

@@ -8,7 +8,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from convo.errors import DamagedRow, StoreFull, StoreReadOnly
+from convo.errors import DamagedRow, StoreFault
 from convo.history.items import MAX_TITLE_ITEMS, Item, called_tools, request_title
 from convo.runtime import report_progress
 from convo.stores.codec import (
@@ -34,10 +34,10 @@ from convo.stores.request_list import (
     RequestPage,
     RequestQuery,
     choose_page,
-    iter_batches,
     list_models,
     list_tools,
     sort_expression,
+    warn_of_wait,
 )
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.records import SELECT_LINKS
@@ -108,11 +108,13 @@ MAX_OUTPUT_ITEMS = 1000
 async def complete_links(database: SqliteDatabase, tenant: str, *, list_incomplete: bool = False) -> None:
     """Compute the columns of links without a title, in batches of which each is a transaction.
 
-    list_incomplete:  go on with the links as they are if the file cannot be written
+    list_incomplete:  go on with the links as they are if the file cannot be written now
     """
     total = await database.read(lambda db: _count_incomplete(TenantConnection.find(db, tenant)))
-    with suppress(StoreReadOnly, StoreFull) if list_incomplete else nullcontext():
-        for done in iter_batches(str(database.file), total):
+    if list_incomplete:
+        warn_of_wait(str(database.file), total)
+    with suppress(StoreFault) if list_incomplete else nullcontext():
+        for done in range(0, total, LINKS_PER_BATCH):
             report_progress("responses", done, total)
             await database.write(lambda db: _complete_batch(TenantConnection.find(db, tenant)), create=False)
 
