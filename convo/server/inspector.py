@@ -13,8 +13,8 @@ The files are public; the data needs the same key as the API. The calls are in t
      "next": "WzE3...",            the value of `after` for the next page; null on the last one
      "running": [...],             rows of responses in progress that are not stored yet, with their "text" so far
      "paused": [{"run_id": "run_...", "session": "refunds", "pending": [{"call_id", "name", "arguments"}]}],
-     "models": [...], "sessions": [...], "tools": [...],    values of the filters: all models by full name, the newest
-                                                           sessions, and tools that requests offered
+     "models": [...], "sessions": [...], "tools": [...],    values of the filters: models by full name and tools of the
+                                                           newest 10,000 requests, and the newest sessions
      "is_search_limited": false,   whether `q` or `tool` matches more items than the search considers: 1,000, 20,000
      "is_recording": false}        whether this server records requests that are not stored
 
@@ -189,8 +189,7 @@ FILTER_PARAMETERS = (
         "tool",
         parse_text_value,
         {"type": "string"},
-        "Only requests with a call of this function in their own input or output, or that offer a hosted tool of this"
-        " type or server label.",
+        "Only requests whose response calls this tool, or that offer a hosted tool of this type or server label.",
     ),
     QueryParameter(
         "from",
