@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path as File
 from tempfile import TemporaryDirectory
 
-from convo.history.items import assistant_message, user_message
+from convo.history.items import assistant_message, called_tools, request_title, user_message
 from convo.history.records import Link
 from convo.history.tree import Path, root_key
 from convo.stores.base import AppendItems, Store, Transaction
@@ -41,7 +41,8 @@ async def fill_store(store: Store, count: int) -> None:
         for chain in range(first, first + REQUESTS_PER_TRANSACTION, CHAIN):
             path = Path(root)
             for number in range(chain, chain + CHAIN):
-                input_path = path.append([user_message(f"{prose(rng, 80)} question{number}")])
+                message = user_message(f"{prose(rng, 80)} question{number}")
+                input_path = path.append([message])
                 call = {
                     "type": "function_call",
                     "name": TOOLS[number % 50 > 0],
@@ -49,7 +50,8 @@ async def fill_store(store: Store, count: int) -> None:
                     "arguments": "{}",
                 }
                 answer = assistant_message(prose(rng, 200))
-                path = input_path.append([answer, call] if number % 5 == 0 else [answer])
+                output = [answer, call] if number % 5 == 0 else [answer]
+                path = input_path.append(output)
                 tokens = rng.randrange(100, 100_000)
                 usage = {
                     "input_tokens": tokens,
@@ -70,6 +72,8 @@ async def fill_store(store: Store, count: int) -> None:
                         parent_id=links[-1].id if number > chain else None,
                         usage=usage,
                         parameters={"tools": [{"type": "web_search"}]} if number % 7 == 0 else {},
+                        title=request_title([message]),
+                        tools=called_tools(output),
                     )
                 )
             appends.append(AppendItems(root, path.items))
