@@ -27,7 +27,6 @@ from convo.history.records import (
     Strategy,
 )
 from convo.history.tree import Key
-from convo.usage.cost import Usage
 
 SAME_AS_PARENT = ""
 """Value of the column `previous` for the parent's own id, the usual case in a chain."""
@@ -238,6 +237,8 @@ MAX_LISTED_TOOLS, MAX_TOOL_CHARS = 200, 100
 
 def encode_listed_columns(link: Link) -> tuple[str | int | None, ...]:
     """Return the values of `LISTED_COLUMNS`. The cost is none: a price can change, in the settings or in a release."""
+    from convo.usage.cost import Usage  # a command that writes no link does not need it
+
     usage = Usage.from_json(link.usage)
     counts = usage and (
         *(usage.input_tokens, usage.cached_tokens, usage.output_tokens),
