@@ -101,25 +101,6 @@ async def test_an_unrelated_failed_request_keeps_the_previous_response(store: St
     assert (await connection_events(connection, "b", previous_response_id="resp_1"))[-1]["type"] == "response.completed"
 
 
-HTTP_PARAMETERS: list[tuple[dict[str, Any], str]] = [
-    ({"background": True}, "background"),
-    ({"stream_options": {"include_obfuscation": False}}, "stream_options"),
-    ({"stream": False}, "stream"),
-]
-
-
-@pytest.mark.parametrize(("body", "param"), HTTP_PARAMETERS, ids=[param for _, param in HTTP_PARAMETERS])
-async def test_a_parameter_of_http_is_refused_over_a_connection(store: Store, body: dict[str, Any], param: str) -> None:
-    error = await connection_error(endpoint_over(store, open_gated_model()).connect(), "a", **body)
-    assert error_fields(error) == ("unsupported_parameter", 400, param)
-
-
-async def test_stream_true_is_accepted_over_a_connection(store: Store) -> None:
-    assert (await connection_events(endpoint_over(store, open_gated_model()).connect(), "a", stream=True))[-1][
-        "type"
-    ] == "response.completed"
-
-
 async def test_generate_is_an_unknown_parameter_outside_of_a_connection(store: Store) -> None:
     error = await refusal(endpoint_over(store, open_gated_model()), "a", generate=False)
     assert error_fields(error) == ("unknown_parameter", 400, "generate")

@@ -63,18 +63,6 @@ INVALID_FIELDS: list[tuple[dict[str, Any], str, str, str]] = [
     ({"stop": 1}, "invalid_type", "stop", "Invalid type for 'stop'"),
     ({"model": None}, "missing_required_parameter", "model", "Missing required parameter: 'model'"),
     (
-        {"temperature": "hot"},
-        "invalid_type",
-        "temperature",
-        "Invalid type for 'temperature': expected a decimal, but got a string instead",
-    ),
-    (
-        {"temperature": 3},
-        "decimal_above_max_value",
-        "temperature",
-        "Invalid 'temperature': decimal above maximum value. Expected a value <= 2, but got 3 instead",
-    ),
-    (
         {"temperature": 10**400},
         "decimal_above_max_value",
         "temperature",
@@ -93,30 +81,6 @@ INVALID_FIELDS: list[tuple[dict[str, Any], str, str, str]] = [
         "top_p",
         "Invalid 'top_p': decimal below minimum value. Expected a value >= 0, but got -0.5 instead",
     ),
-    (
-        {"max_output_tokens": True},
-        "invalid_type",
-        "max_output_tokens",
-        "Invalid type for 'max_output_tokens': expected an integer, but got a boolean instead",
-    ),
-    (
-        {"max_output_tokens": 0},
-        "integer_below_min_value",
-        "max_output_tokens",
-        "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 1, but got 0 instead",
-    ),
-    (
-        {"truncation": "never"},
-        "invalid_value",
-        "truncation",
-        "Invalid value: 'never'. Supported values are: 'auto' and 'disabled'",
-    ),
-    (
-        {"text": {"verbosity": "x"}},
-        "invalid_value",
-        "text.verbosity",
-        "Invalid value: 'x'. Supported values are: 'low', 'medium', and 'high'",
-    ),
     ({"include": ["x"]}, "invalid_value", "include[0]", "Invalid value: 'x'. Supported values are: "),
     ({"tools": [{"name": "f"}]}, "missing_required_parameter", "tools[0].type", "Missing required parameter: "),
     ({"tools": [{"type": "function"}]}, "missing_required_parameter", "tools[0].name", "Missing required parameter: "),
@@ -133,12 +97,6 @@ INVALID_FIELDS: list[tuple[dict[str, Any], str, str, str]] = [
         "context_management[0].type",
         "Invalid value: 'clear_tool_uses'.",
     ),
-    (
-        {"stream_options": {"include_obfuscation": 1}},
-        "invalid_type",
-        "stream_options.include_obfuscation",
-        "Invalid type for ",
-    ),
     ({"conversation": ""}, "invalid_value", "conversation", "Invalid 'conversation': ''. Expected an id"),
     ({"conversation": {"id": ""}}, "invalid_value", "conversation.id", "Invalid 'conversation.id': ''. Expected an id"),
     (
@@ -147,22 +105,10 @@ INVALID_FIELDS: list[tuple[dict[str, Any], str, str, str]] = [
         "input[0].id",
         "Invalid 'input[0].id': 'msg_1\\nforged'. Expected an id",
     ),
-    *(
-        ({"reasoning": {name: "bogus"}}, "invalid_value", f"reasoning.{name}", "Invalid value: 'bogus'.")
-        for name in ("effort", "summary", "generate_summary")
-    ),
     ({"stream_options": {"other": 1}}, "unknown_parameter", "stream_options.other", "Unknown parameter: "),
     ({"conversation": {}}, "missing_required_parameter", "conversation.id", "Missing required parameter: "),
-    (
-        {"input": 7},
-        "invalid_type",
-        "input",
-        "Invalid type for 'input': expected one of an array of objects or string, but got an integer instead",
-    ),
-    ({"input": [7]}, "invalid_type", "input[0]", "Invalid type for 'input[0]': expected an object"),
     ({"input": [{"type": ["message"], "role": "user", "content": "hi"}]}, "invalid_type", "input[0].type", "Invalid"),
     ({"input": [{}]}, "missing_required_parameter", "input[0].type", "Missing required parameter: 'input[0].type'"),
-    ({"input": [{"role": "king", "content": ""}]}, "invalid_value", "input[0].role", "Invalid value: 'king'. "),
     *(
         (
             {"input": [{**owner, field: [{"type": "input_image", "image_url": {"url": "https://x"}}]}]},
@@ -175,24 +121,11 @@ INVALID_FIELDS: list[tuple[dict[str, Any], str, str, str]] = [
             ({"type": "function_call_output", "call_id": "c1"}, "output"),
         )
     ),
-    ({"input": [{"role": "user"}]}, "missing_required_parameter", "input[0].content", "Missing required parameter: "),
     (
         {"input": [user_item("a"), {"role": "user", "content": [{"text": "b"}]}]},
         "missing_required_parameter",
         "input[1].content[0].type",
         "Missing required parameter: 'input[1].content[0].type'",
-    ),
-    (
-        {"input": [{"type": "function_call", "call_id": "c", "name": "f"}]},
-        "missing_required_parameter",
-        "input[0].arguments",
-        "Missing required parameter: ",
-    ),
-    (
-        {"input": [{"type": "function_call_output", "call_id": "c"}]},
-        "missing_required_parameter",
-        "input[0].output",
-        "Missing required parameter: 'input[0].output'",
     ),
     ({"input": None}, "missing_required_parameter", "input", 'One of "input" or "previous_response_id" or '),
 ]

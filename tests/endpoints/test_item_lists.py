@@ -184,15 +184,17 @@ def test_an_item_that_the_history_has_is_not_added_and_one_that_it_repeats_is_re
     [
         ([call("c1"), call("c2"), output("c2"), output("c1")], None),
         ([call(), output(), call(), output()], None),
+        ([*[call()] * 3, *[output()] * 3], None),
         ([call(status="incomplete"), call(), output()], None),
         ([call(status="completed"), output()], None),
-        ([{"type": "web_search_call", "call_id": "c1"}], None),
+        ([{"type": "web_search_call", "call_id": "c1"}, {"type": "mcp_call", "id": "mcp_1"}], None),
         ([call(call_id=None)], None),  # type: ignore[arg-type]  # as another server stored it
         ([call(), output(), call()], "No tool output found for function call c1"),
         ([call(), call(), output()], "No tool output found for function call c1"),
         ([call("c1"), call("c2"), output("c1")], "No tool output found for function call c2"),
         ([call(), output(), output()], "Duplicate function call output for call_id c1."),
         ([output()], "No tool call found for function call output with call_id c1"),
+        ([output(), call()], "No tool call found for function call output with call_id c1"),
         ([{"type": "tool_search_call", "call_id": "c1", "execution": "client"}, output()], None),
         ([{"type": "tool_search_call", "call_id": "c2"}, output()], "No tool call found for function call output"),
         (

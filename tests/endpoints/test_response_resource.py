@@ -118,6 +118,8 @@ def test_a_tool_and_a_text_format_show_their_absent_fields() -> None:
     }
     plain = build_response(replace(LINK, parameters={"text": {"format": {"type": "json_object"}}}), ())
     assert plain["text"] == {"format": {"type": "json_object"}}
+    effort = build_response(replace(LINK, parameters={"reasoning": {"effort": "low"}}), ())
+    assert effort["reasoning"] == {"effort": "low", "summary": None}
 
 
 def test_a_response_without_a_duration_ended_when_it_began() -> None:
@@ -131,21 +133,6 @@ def test_a_failed_response_hides_the_limit_that_ended_it() -> None:
         "code": "server_error",
         "message": "slow",
     }
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        *("server_error", "rate_limit_exceeded", "invalid_prompt", "data_residency_mismatch", "bio_policy"),
-        *("misalignment_policy_violation", "vector_store_timeout", "invalid_image", "invalid_image_format"),
-        *("invalid_base64_image", "invalid_image_url", "image_too_large", "image_too_small", "image_parse_error"),
-        *("image_content_policy_violation", "invalid_image_mode", "image_file_too_large", "empty_image_file"),
-        *("unsupported_image_media_type", "failed_to_download_image", "image_file_not_found"),
-    ],
-)
-def test_a_failed_response_keeps_a_code_of_the_api(code: str) -> None:
-    error = {"code": code, "message": "no"}
-    assert build_response(replace(LINK, status="failed", error=error), ())["error"] == error
 
 
 # -- usage ----------------------------------------------------------------------------------------

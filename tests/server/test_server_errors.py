@@ -8,27 +8,11 @@ from convo.server import errors, websocket
 REFUSED = "invalid_request_error"
 
 ERRORS: list[tuple[ConvoError, str, str, int, str | None]] = [
-    (errors.unknown_url_error("GET", "/v1"), "Invalid URL (GET /v1)", REFUSED, 404, None),
-    (errors.unknown_url_error("GET", "/v1/x"), "Invalid URL (GET /v1/x)", REFUSED, 404, None),
     (
         errors.unknown_url_error("GET", "/v12"),
         "Invalid URL (GET /v12); the paths of this API begin with /v1",
         REFUSED,
         404,
-        None,
-    ),
-    (
-        errors.method_not_allowed_error("PUT", "/v1/x", "GET, HEAD"),
-        "Not allowed to PUT on /v1/x; allowed are GET, HEAD",
-        "method_not_supported",
-        405,
-        None,
-    ),
-    (
-        errors.unsupported_encoding_error("gzip"),
-        "Unsupported content encoding 'gzip': send the body as it is",
-        "unsupported_encoding",
-        415,
         None,
     ),
     (
@@ -52,13 +36,6 @@ ERRORS: list[tuple[ConvoError, str, str, int, str | None]] = [
         "and at most 128 headers of 8,192 bytes",
         "invalid_handshake",
         400,
-        None,
-    ),
-    (
-        errors.overloaded_error(),
-        "Too many concurrent requests. Please retry in a moment",
-        "overloaded",
-        503,
         None,
     ),
     (
