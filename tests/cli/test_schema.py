@@ -82,6 +82,8 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         keywords = next((mark.keywords for mark in parts if isinstance(mark, Keywords)), {})
         if "minimum" in keywords:
             return st.integers(min_value=keywords["minimum"])
+        if "enum" in keywords:
+            return st.sampled_from(keywords["enum"])
         return st.just([]) if "maxItems" in keywords else values_of(parts[0])
     if kind is Any:
         return st.sampled_from([None, "text", {"a": [1.5, True]}])
