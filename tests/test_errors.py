@@ -135,7 +135,7 @@ MESSAGES: dict[str, tuple[ConvoError, str, str]] = {
     "window": (
         WindowExceeded("a/b", 128_001, 128_000),
         "a/b accepts 128,000 input tokens; this request has 128,001",
-        "convo compact HANDLE, shorten the message, or choose a model with a larger context window",
+        "shorten the message, compact the conversation, or choose a model with a larger context window",
     ),
 }
 
@@ -150,7 +150,7 @@ def test_an_error_of_an_endpoint_has_its_own_code_and_status_or_those_of_its_cla
     assert (own.code, own.status, own.param, own.retry_after_s, own.hint) == ("rate_limit", 429, "input", 2.0, "wait")
     default = TryLater("slow down")
     assert (default.code, default.status, default.param, default.retry_after_s) == ("try_later", 503, None, None)
-    assert default.hint == "wait a moment, then /retry"
+    assert default.hint == "wait a moment, then repeat the command"
     assert (EndpointFault("no").status, EndpointFault("no").hint) == (502, "")
 
 
@@ -205,7 +205,7 @@ FIELDS: dict[str, tuple[str, int, int, str]] = {
         "convo store check lists the damaged rows; convo store recover NEW.db copies all others into a new file",
     ),
     "EndpointFault": ("endpoint_fault", 1, 502, ""),
-    "RequestRefused": ("invalid_request_error", 1, 400, "/next shows the next request"),
+    "RequestRefused": ("invalid_request_error", 1, 400, "correct the request, then repeat the command"),
     "AlreadyDecided": ("approval_decided", 1, 409, "convo approvals log shows the decisions"),
     "KeyRefused": (
         "invalid_api_key",
@@ -213,10 +213,10 @@ FIELDS: dict[str, tuple[str, int, int, str]] = {
         401,
         "set the key in the variable that convo models lists, or choose another model with -m",
     ),
-    "TryLater": ("try_later", 1, 503, "wait a moment, then /retry"),
+    "TryLater": ("try_later", 1, 503, "wait a moment, then repeat the command"),
     "Unreachable": ("unreachable", 1, 502, "check the network and the base URL; -m local needs neither"),
-    "StreamBroken": ("stream_broken", 1, 502, "try again with /retry"),
-    "StreamCut": ("stream_broken", 1, 502, "try again with /retry"),
+    "StreamBroken": ("stream_broken", 1, 502, "repeat the command"),
+    "StreamCut": ("stream_broken", 1, 502, "repeat the command"),
     "LimitReached": ("limit_reached", 1, 502, "raise the limit with convo config set"),
     "StateIgnored": ("state_ignored", 1, 502, "this endpoint stores no state: use --session or --replay"),
     "ModelFault": ("model_fault", 1, 400, "choose another model with -m"),
@@ -226,7 +226,7 @@ FIELDS: dict[str, tuple[str, int, int, str]] = {
         "context_length_exceeded",
         1,
         400,
-        "convo compact HANDLE, shorten the message, or choose a model with a larger context window",
+        "shorten the message, compact the conversation, or choose a model with a larger context window",
     ),
     "RunFailed": ("failed", 1, 500, "the conversation is kept; send another message, or change the agents"),
     "Interrupted": ("interrupted", 130, 499, ""),
