@@ -19,7 +19,7 @@ from convo.cli.decision_flags import (
     CallDecision,
     RequestedDecisions,
     choose_decisions,
-    describe_decision,
+    format_decision,
     iter_unchanged_decision_notes,
     make_decision,
     split_flag_value,
@@ -180,7 +180,7 @@ async def decide_calls(
         print_json([_report_pending_call(*listed) for listed in _list_calls(remaining)])
     else:
         for call, event in decided:
-            _write_stderr_line(describe_decision(call, event))
+            _write_stderr_line(format_decision(call, event))
         _report_remaining_calls(remaining)
     for note in iter_unchanged_decision_notes(requested, [listed.call for listed in calls], choices):
         _write_stderr_line(note)

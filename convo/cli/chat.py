@@ -192,7 +192,7 @@ async def run_interactive_chat(
 ) -> int:
     """Run the prompt, and print at the end how to continue the conversation."""
     from convo.cli.repl import AgentChat, Repl
-    from convo.cli.slash_commands import run_command
+    from convo.cli.slash_commands import run_prompt_command
     from convo.terminal.prompt import PlainReader, PromptOptions, PromptReader, Suggestion, can_draw_prompt
     from convo.terminal.status_line import StatusLine
 
@@ -218,7 +218,7 @@ async def run_interactive_chat(
     output.waiting_line.footer.render = reader.queue.render
     output.waiting_line.is_enabled &= not reader.has_echo  # a frame would erase typed text
     output.waiting_line.stop_key = "Esc"
-    repl = Repl(chat, reader, context, run_command, attachments=attachments, status_line=status_line)
+    repl = Repl(chat, reader, context, run_prompt_command, attachments=attachments, status_line=status_line)
     owner = chat.state.owner
     is_in_store = not owner.uses_file and (not owner.is_server_side or chat.session.scope == EMBEDDED_SCOPE)
     saved_text = "not saved" if is_in_store and context.is_store_ephemeral else owner.storage_description

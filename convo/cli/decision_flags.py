@@ -152,7 +152,7 @@ def make_decision(call: PendingApproval, decision: CallDecision, requested: Requ
     return ApprovalDecided(call.call_id, decision.flag != "reject", decision.text, always, arguments)
 
 
-def describe_decision(call: PendingApproval, event: ApprovalDecided) -> str:
+def format_decision(call: PendingApproval, event: ApprovalDecided) -> str:
     """Describe a decision on a call as it was before: "approved refund (call_1), was rejected"."""
     edits = ", with other arguments" if event.arguments is not None else ""
     sticky = ", always" if event.always else ""

@@ -78,7 +78,7 @@ WARM_UP_DELAY_S = 0.05
 """Seconds for the prompt to appear; slow loading starts after that."""
 
 RunCommand: TypeAlias = Callable[["Repl", str], Coroutine[Any, Any, None]]
-"""Runs a slash command or a shell command, as typed: `convo.cli.slash_commands.run_command`."""
+"""Runs a slash command or a shell command, as typed: `convo.cli.slash_commands.run_prompt_command`."""
 
 
 class Repl:

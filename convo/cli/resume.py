@@ -17,7 +17,7 @@ from convo.cli.decision_flags import (
     ALL_CALLS_WORD,
     RequestedDecisions,
     choose_decisions,
-    describe_decision,
+    format_decision,
     iter_unchanged_decision_notes,
     make_decision,
     make_run_not_found,
@@ -153,7 +153,7 @@ def _apply_flags(state: RunState, requested: RequestedDecisions) -> DecidedState
         decided, lambda pair: ApprovalVerdict(pair[1].approve, pair[1].message, pair[1].always)
     ):
         state = apply_verdict(state, [calls[index] for index, _ in group], verdict)
-    notes += [describe_decision(pending[index], event) for index, event in decided]
+    notes += [format_decision(pending[index], event) for index, event in decided]
     is_sticky = any(event.always and calls[index].call.is_function for index, event in decided)
     return DecidedState(state, tuple(notes), is_sticky=is_sticky)
 

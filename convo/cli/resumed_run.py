@@ -25,7 +25,7 @@ from convo.cli.decision_flags import (
     ALL_CALLS_WORD,
     RequestedDecisions,
     choose_decisions,
-    describe_decision,
+    format_decision,
     format_verdict,
     iter_unchanged_decision_notes,
     make_decision,
@@ -353,7 +353,7 @@ async def _decide_and_resume(presenter: RunPresenter, request: ResumeRequest, ou
             else:
                 decision = make_decision(call, choice, request.decisions)
                 events.append(decision)
-                sentences.append(describe_decision(call, decision))
+                sentences.append(format_decision(call, decision))
         await runner.apply_decisions(*events)
         for sentence in sentences:
             out.note(sentence)

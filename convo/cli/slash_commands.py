@@ -671,7 +671,7 @@ def parse_slash_command(line: str) -> tuple[str, str]:
     return name, arguments.strip()
 
 
-async def run_command(repl: Repl, line: str) -> None:
+async def run_prompt_command(repl: Repl, line: str) -> None:
     """Run a slash command or, after "!", a shell command.
 
     Raises the errors of `parse_slash_command` and of the command.

@@ -1,7 +1,7 @@
 """Invalid command lines: what is wrong, the most similar name, and the help of the command as the next step.
 
-Typer exports only the base of its errors. The others are told apart by their attributes: an unknown option has
-`possibilities`, an invalid value has `param`, and a missing parameter has `param_type`, too.
+Of its errors, Typer exports only the base class, so their attributes tell which one it is: an unknown option has
+`possibilities`, an invalid value `param`, a missing parameter also `param_type`.
 """
 
 from collections.abc import Mapping, Sequence

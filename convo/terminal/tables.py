@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 PANEL_COLUMNS = 4
-"""Columns of the borders of a panel and of the blanks beside them."""
+"""Width of the two borders of a panel, each with a blank."""
 
 PANEL_TITLE_COLUMNS = 6
-"""Columns of the border beside the title; a longer title is cut."""
+"""Width of the border beside the title; a longer title is cut."""
 
 
 COLUMN_GAP = 2

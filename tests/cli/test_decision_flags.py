@@ -11,7 +11,7 @@ from convo.cli.decision_flags import (
     CallDecision,
     RequestedDecisions,
     choose_decisions,
-    describe_decision,
+    format_decision,
     iter_unchanged_decision_notes,
     make_decision,
 )
@@ -256,7 +256,7 @@ def test_a_name_notes_the_earlier_decisions_that_it_leaves_unchanged(
     ],
 )
 def test_a_decision_is_one_line(previous: bool | None, decision: ApprovalDecided, text: str) -> None:
-    assert describe_decision(pending_call("c1", approved=previous), decision) == text
+    assert format_decision(pending_call("c1", approved=previous), decision) == text
 
 
 def test_the_values_of_all_flags_name_calls() -> None:

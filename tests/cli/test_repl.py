@@ -10,7 +10,7 @@ import pytest
 from convo.cli.context import ChatContext, ChatOptions, ChatOutput
 from convo.cli.deps import open_configured_store
 from convo.cli.repl import Repl
-from convo.cli.slash_commands import run_command
+from convo.cli.slash_commands import run_prompt_command
 from convo.config.loader import SettingFlags, load_settings
 from convo.history.items import user_message
 from convo.history.records import Strategy
@@ -35,7 +35,7 @@ async def open_repl(options: ChatOptions, model: str | None) -> AsyncGenerator[R
     settings = load_settings(None, SettingFlags(model=model))
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
         context = ChatContext(settings, store, exit_stack, options, ChatOutput())
-        yield Repl(await context.open(), PlainReader(), context, run_command)
+        yield Repl(await context.open(), PlainReader(), context, run_prompt_command)
 
 
 async def status_line_of(options: ChatOptions) -> StatusLineState:
@@ -77,7 +77,7 @@ async def contexts_after_compaction(*, is_compacted_here: bool) -> list[int | No
     """Return the tokens of the status line at the first prompt, after /context, and those that /context shows."""
     async with open_repl(ChatOptions(handle="talk"), None) as repl:
         if is_compacted_here:
-            await run_command(repl, "/compact")
+            await run_prompt_command(repl, "/compact")
         first = (await repl.load_status_line_state()).used_tokens
         _, usage = await repl.measure_context()
         repl.counts_tokens = True

@@ -137,7 +137,7 @@ def _write_copy(file: Path, copy: sqlite3.Connection, descriptor: int) -> int:
 
 
 def _copy_with_log(file: Path, copy: sqlite3.Connection) -> bool:
-    """Copy the pages of a file as its last complete transaction left them; no file is written or created beside it."""
+    """Copy the pages as of the last complete transaction. Nothing is written to the file or created beside it."""
     uri = f"{file.absolute().as_uri()}?mode=ro&vfs=unix-none"
     with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as source:
         source.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()  # else the log needs a file of shared memory
