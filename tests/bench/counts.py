@@ -16,8 +16,10 @@ uv installs both into a new one. To take new releases, in a commit that records 
 
     POST      POST /v1/responses: the eighth response of a chain, of eight text deltas. `native`: the upstream
               has the Responses API, `chat`: chat completions. `streamed`: the response is streamed, and the
-              upstream sends each delta when the client has the one before it. `each event`: a further delta,
-              from the same request with 100 more. The store is SQLite's, unless the row says PostgreSQL
+              upstream sends each delta when the client has the one before it, else eight at once and then four
+              each 10 ms: more at once would be read in slices of time, and a slower machine would count more.
+              `each event`: a further delta, from the same request with 96 more. The store is SQLite's, unless
+              the row says PostgreSQL
     chat      convo chat -q --session hi, in a new store
     resume    convo resume state.json --agent ... --approve all, of a run that paused before a tool call
     inspect   convo inspect @last, of a stored chain
@@ -39,6 +41,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TextIO, TypeAlias, cast
@@ -56,7 +59,7 @@ RECORD, REQUIREMENTS, COUNTER = (FOLDER / name for name in ("counts.json", "requ
 PYTHON = "3.11"
 
 MAX_RISE = 1.05
-EARLIER, DELTAS, MORE = 7, 8, 100
+EARLIER, DELTAS, PIECE, MORE = 7, 8, 4, 96
 IDLE_S, SETTLE_S = 0.6, 0.1
 """How long an idle server is counted, and how long a server may still work on a request after its response."""
 
@@ -145,8 +148,26 @@ class CountedUpstream:
             if message["type"] == "http.response.start":
                 await asyncio.sleep(PAUSE_S)
 
-        permits = self.permits
-        await serve(scope, counted_receive, send_head_alone, permits.acquire if permits else None)
+        held, most = list[bytes](), DELTAS
+
+        async def send_in_pieces(message: Any) -> None:
+            nonlocal most
+            if message["type"] == "http.response.start":
+                await send_head_alone(message)
+            elif not message.get("more_body"):
+                await send({**message, "body": b"".join((*held, message["body"]))})
+            else:
+                if len(held) == most:
+                    await send({**message, "body": b"".join(held)})
+                    await asyncio.sleep(PAUSE_S)
+                    held.clear()
+                    most = PIECE
+                held.append(message["body"])
+
+        if permits := self.permits:
+            await serve(scope, counted_receive, send_head_alone, permits.acquire)
+        else:
+            await serve(scope, counted_receive, send_in_pieces, partial(asyncio.sleep, 0))
 
 
 def write_settings(home: Path, upstream: int) -> None:
