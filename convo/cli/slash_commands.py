@@ -794,9 +794,14 @@ def render_help(rows: Sequence[tuple[str, str]], aliases: Mapping[str, str], wid
         if width is None:
             yield f"  {name:<{name_width}}  {description}"
         else:
-            first, *rest = textwrap.wrap(description, max(MIN_DESCRIPTION_COLUMNS, width - name_width - 5))
-            yield f"  {name:<{name_width}}  {first}"
-            yield from (" " * (name_width + 4) + line for line in rest)
+            is_narrow = width < name_width + 5 + MIN_DESCRIPTION_COLUMNS
+            indent = " " * (6 if is_narrow else name_width + 4)
+            lines = textwrap.wrap(description, width - 1, initial_indent=indent, subsequent_indent=indent)
+            if is_narrow:  # the terminal would break a table inside words
+                yield f"  {name}"
+            else:
+                lines[0] = f"  {name:<{name_width}}  {lines[0].strip()}"
+            yield from lines
     yield from textwrap.wrap(
         f"aliases: {'; '.join(_format_aliases(aliases))}",
         (width or 10_000) - 1,

@@ -21,6 +21,7 @@ from tests.runs.test_stored_approvals import paused
 from tests.server.api_keys import bearer
 from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway, run_gateway_with_chats
+from tests.server.test_recording import wait_for_rows
 from tests.stores.chat_transactions import NOW, link, session
 
 DOCUMENT: dict[str, Any] = json.loads(json.dumps(load_openapi_document()))
@@ -199,8 +200,8 @@ def test_responses_in_progress_have_the_documented_members(gateway: RunningGatew
 def test_a_recorded_request_has_the_documented_members(serve: Serve) -> None:
     gateway = serve("memory", record=True)
     gateway.create_response({"model": "echo", "input": "hi", "store": False})
-    listed = check_response(gateway.http.get("/inspect/api/requests"), "/inspect/api/requests")
-    (row,) = listed["data"]
+    (row,) = wait_for_rows(gateway, lambda data: [row["status"] for row in data] == ["completed"])
+    check_response(gateway.http.get("/inspect/api/requests"), "/inspect/api/requests")
     path = "/inspect/api/requests/{id}"
     assert check_response(gateway.http.get(path.format(id=row["id"])), path)["sent"]["path"]
 
