@@ -6,8 +6,7 @@ Response schemas are open.
 
 from collections.abc import Collection, Mapping
 
-from convo.history.accumulator import STREAMED_TEXT_DIFFERS
-from convo.history.records import LINK_STATUSES, Strategy
+from convo.history.records import LINK_STATUSES
 from convo.models.request_fields import (
     ADDED_ITEMS_SCHEMA,
     BOOLEAN_SCHEMA,
@@ -32,7 +31,6 @@ from convo.models.request_fields import (
 )
 
 COUNT_SCHEMA: Schema = {"type": "integer", "minimum": 0}
-NUMBER_SCHEMA: Schema = {"type": "number"}
 
 
 def schema_ref(name: str) -> Schema:
@@ -222,305 +220,7 @@ ERROR_PROPERTIES = {
     "code": nullable_schema(STRING_SCHEMA),
 }
 
-# -- the data of the inspector page ------------------------------------------------------------------
-
-
-def nullable_properties(schema: Schema, *names: str) -> dict[str, Schema]:
-    """Build the schemas of fields that are always present, and null if they are unknown."""
-    return dict.fromkeys(names, nullable_schema(schema))
-
-
-TOKEN_COUNTS = ("input_tokens", "cached_tokens", "output_tokens")
-STRATEGY_SCHEMA = enum_schema(*map(str, Strategy))
-
-PATH_KEYS_SCHEMA: Schema = {
-    **any_of_schema(array_schema(STRING_SCHEMA), object_schema({"through": STRING_SCHEMA})),
-    "description": "The keys of items in order; `through` is the last key of a long path, which `parents` has.",
-}
-
-CHART_FIGURES = {
-    **dict.fromkeys(("requests", "errors", *TOKEN_COUNTS), COUNT_SCHEMA),
-    **nullable_properties(NUMBER_SCHEMA, "cache_hit_rate"),
-}
-
-COST_FIGURES = {
-    **dict.fromkeys(("requests", "unpriced"), COUNT_SCHEMA),
-    **nullable_properties(NUMBER_SCHEMA, "cost_usd"),
-}
-
-COST_GROUPS_SCHEMA = object_schema(
-    {
-        "top": array_schema(object_schema({**nullable_properties(STRING_SCHEMA, "name"), **COST_FIGURES})),
-        "other": nullable_schema(object_schema({"groups": COUNT_SCHEMA, **COST_FIGURES})),
-    }
-)
-
-LISTED_CONVERSATION_FIELDS = {
-    **dict.fromkeys(("id", "name", "first_words"), STRING_SCHEMA),
-    "strategy": STRATEGY_SCHEMA,
-    "used_at": NUMBER_SCHEMA,
-}
-
-USAGE_TOTALS_SCHEMA = object_schema(
-    {
-        **dict.fromkeys(
-            ("requests", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "resent_tokens"),
-            COUNT_SCHEMA,
-        ),
-        **COST_FIGURES,
-        **nullable_properties(NUMBER_SCHEMA, "known_cost_usd"),
-    }
-)
-
-INSPECTED_LINK_SCHEMA = object_schema(
-    {
-        "response_id": STRING_SCHEMA,
-        "model": STRING_SCHEMA,
-        "status": enum_schema(*LINK_STATUSES),
-        "strategy": STRATEGY_SCHEMA,
-        "created_at": NUMBER_SCHEMA,
-        "sent": PATH_KEYS_SCHEMA,
-        "saw": PATH_KEYS_SCHEMA,
-        "output": array_schema(STRING_SCHEMA),
-        **nullable_properties(
-            STRING_SCHEMA, "previous_response_id", "conversation_id", "provider", "parent", "session", "client"
-        ),
-        **nullable_properties(OBJECT_SCHEMA, "usage", "error"),
-        **nullable_properties(NUMBER_SCHEMA, "cost_usd", "seconds"),
-        "children": nullable_schema(array_schema(STRING_SCHEMA)),
-        "ignored": array_schema(STRING_SCHEMA),
-        "reported": OBJECT_SCHEMA,
-        **dict.fromkeys(("items_sent", "items_saw", "sent_tokens", "request", "depth"), COUNT_SCHEMA),
-        **dict.fromkeys(("full", "begins"), BOOLEAN_SCHEMA),
-        **dict.fromkeys(("said", "answered"), STRING_SCHEMA),
-    },
-    {
-        "resent_tokens": COUNT_SCHEMA,
-        "first_token_s": NUMBER_SCHEMA,
-        "recording": OBJECT_SCHEMA,
-        "limit": {},
-        STREAMED_TEXT_DIFFERS: const_schema(True),
-    },
-)
-
-CONVERSATION_TOTALS = dict.fromkeys(("total", "other_requests"), USAGE_TOTALS_SCHEMA)
-
-INSPECTED_CONVERSATION_FIELDS = {
-    **dict.fromkeys(("handle", "head", "version", "name", "owner"), STRING_SCHEMA),
-    "strategy": STRATEGY_SCHEMA,
-    **nullable_properties(STRING_SCHEMA, "endpoint", "model", "at"),
-    "is_session": BOOLEAN_SCHEMA,
-    "owners": OBJECT_SCHEMA,
-    "items": OBJECT_SCHEMA,
-    "parents": OBJECT_SCHEMA,
-    "path": PATH_KEYS_SCHEMA,
-    "items_at_head": COUNT_SCHEMA,
-    **dict.fromkeys(("unacknowledged", "notes", "rows"), array_schema(STRING_SCHEMA)),
-    "links": array_schema(INSPECTED_LINK_SCHEMA),
-    "requests": array_schema(OBJECT_SCHEMA),
-    "run": nullable_schema(
-        object_schema(
-            {
-                "id": STRING_SCHEMA,
-                "is_paused": BOOLEAN_SCHEMA,
-                **nullable_properties(STRING_SCHEMA, "process"),
-                "pending": array_schema(schema_ref("PendingCall")),
-            }
-        )
-    ),
-}
-
-INSPECTOR_SCHEMAS: Mapping[str, Schema] = {
-    "AgentRunList": object_schema(
-        {
-            "data": array_schema(
-                object_schema(
-                    {
-                        **dict.fromkeys(("id", "status"), STRING_SCHEMA),
-                        **dict.fromkeys(("created_at", "changed_at"), NUMBER_SCHEMA),
-                        **nullable_properties(INTEGER_SCHEMA, "turn"),
-                        **nullable_properties(STRING_SCHEMA, "agent", "failure"),
-                        "agents": array_schema(
-                            object_schema({"name": STRING_SCHEMA, "tools": array_schema(STRING_SCHEMA)})
-                        ),
-                        "open_guardrails": array_schema(nullable_schema(STRING_SCHEMA)),
-                        "timeline": array_schema(
-                            object_schema(
-                                {
-                                    "kind": STRING_SCHEMA,
-                                    "started_at": NUMBER_SCHEMA,
-                                    **nullable_properties(NUMBER_SCHEMA, "duration_s"),
-                                    **nullable_properties(
-                                        STRING_SCHEMA, "agent", "name", "side", "outcome", "reason", "target"
-                                    ),
-                                }
-                            )
-                        ),
-                        "timeline_omitted": COUNT_SCHEMA,
-                        "calls": array_schema(
-                            object_schema(
-                                {
-                                    "call_id": STRING_SCHEMA,
-                                    **nullable_properties(COUNT_SCHEMA, "turn"),
-                                    **nullable_properties(STRING_SCHEMA, "name", "arguments", "output"),
-                                    **nullable_properties(NUMBER_SCHEMA, "started_at"),
-                                    "has_ended": BOOLEAN_SCHEMA,
-                                }
-                            ),
-                            500,
-                        ),
-                    }
-                ),
-                20,
-            )
-        }
-    ),
-    "Charts": object_schema(
-        {
-            **nullable_properties(INTEGER_SCHEMA, "bucket_s"),
-            "buckets": array_schema(
-                object_schema(
-                    {
-                        "start": NUMBER_SCHEMA,
-                        **CHART_FIGURES,
-                        **nullable_properties(NUMBER_SCHEMA, "latency_p50_s", "latency_p95_s"),
-                    }
-                ),
-                60,
-            ),
-            "total": object_schema({**CHART_FIGURES, **COST_FIGURES}),
-            "models": COST_GROUPS_SCHEMA,
-            "sessions": COST_GROUPS_SCHEMA,
-            "damaged": COUNT_SCHEMA,
-            "is_search_limited": BOOLEAN_SCHEMA,
-        }
-    ),
-    "CompactionPreview": object_schema(
-        {
-            "method": STRING_SCHEMA,
-            **dict.fromkeys(
-                (
-                    *("items_before", "items_replaced", "items_kept"),
-                    *("tokens_before", "tokens_replaced", "tokens_after_without_summary"),
-                ),
-                COUNT_SCHEMA,
-            ),
-            "is_estimate": BOOLEAN_SCHEMA,
-            "replaced": array_schema(
-                object_schema({"type": STRING_SCHEMA, "tokens": COUNT_SCHEMA, "preview": STRING_SCHEMA}), 200
-            ),
-        }
-    ),
-    "InspectedConversation": any_of_schema(
-        object_schema(
-            {**INSPECTED_CONVERSATION_FIELDS, "running": array_schema(schema_ref("RunningResponse"))},
-            CONVERSATION_TOTALS,
-        ),
-        {
-            **object_schema({"version": STRING_SCHEMA, "running": array_schema(schema_ref("RunningResponse"))}),
-            "maxProperties": 2,
-            "description": "Only the responses in progress: the conversation has the version `seen`.",
-        },
-    ),
-    "InspectedRequest": object_schema(
-        {
-            **INSPECTED_CONVERSATION_FIELDS,
-            "continued": array_schema(STRING_SCHEMA, 20),
-            "sent": nullable_schema(
-                object_schema(
-                    {
-                        **dict.fromkeys(("protocol", "path"), STRING_SCHEMA),
-                        **dict.fromkeys(("headers", "body"), OBJECT_SCHEMA),
-                    }
-                )
-            ),
-        },
-        CONVERSATION_TOTALS,
-    ),
-    "MarkdownBody": closed_object_schema({}, {"texts": array_schema(STRING_SCHEMA, 20)}),
-    "MarkdownNode": any_of_schema(
-        STRING_SCHEMA,
-        object_schema(
-            {"tag": STRING_SCHEMA, "children": array_schema(schema_ref("MarkdownNode"))},
-            {"href": STRING_SCHEMA, "start": INTEGER_SCHEMA},
-        ),
-    ),
-    "MarkdownResult": object_schema(
-        {
-            "data": array_schema(
-                object_schema(
-                    {
-                        "nodes": nullable_schema(array_schema(schema_ref("MarkdownNode"))),
-                        "note": STRING_SCHEMA,
-                    }
-                ),
-                20,
-            )
-        }
-    ),
-    "PendingCall": object_schema(
-        {
-            **dict.fromkeys(("call_id", "arguments"), STRING_SCHEMA),
-            **nullable_properties(STRING_SCHEMA, "name"),
-        }
-    ),
-    "RequestList": object_schema(
-        {
-            "data": array_schema(schema_ref("RequestRow"), 200),
-            "running": array_schema(schema_ref("RequestRow")),
-            **nullable_properties(STRING_SCHEMA, "next"),
-            "paused": array_schema(
-                object_schema(
-                    {
-                        **dict.fromkeys(("run_id", "session"), STRING_SCHEMA),
-                        "pending": array_schema(schema_ref("PendingCall")),
-                    }
-                )
-            ),
-            **dict.fromkeys(("models", "sessions", "tools"), array_schema(STRING_SCHEMA)),
-            **dict.fromkeys(("is_search_limited", "is_recording"), BOOLEAN_SCHEMA),
-        },
-        {"continued": array_schema(STRING_SCHEMA)},
-    ),
-    "RequestRow": object_schema(
-        {
-            **dict.fromkeys(("id", "title"), STRING_SCHEMA),
-            "status": enum_schema(*LINK_STATUSES),
-            **nullable_properties(STRING_SCHEMA, "parent", "model", "session", "client"),
-            **nullable_properties(NUMBER_SCHEMA, "created_at", "latency_s", "cost_usd"),
-            **nullable_properties(COUNT_SCHEMA, *TOKEN_COUNTS),
-        },
-        {"text": STRING_SCHEMA, "previous_response_id": STRING_SCHEMA},
-    ),
-    "RunningResponse": object_schema(
-        {
-            **dict.fromkeys(("response_id", "status", "text"), STRING_SCHEMA),
-            **nullable_properties(STRING_SCHEMA, "previous_response_id", "model"),
-        }
-    ),
-    "SessionList": object_schema(
-        {
-            "sessions": array_schema(
-                object_schema(
-                    {
-                        **LISTED_CONVERSATION_FIELDS,
-                        **dict.fromkeys(("endpoint", "head", "mark"), STRING_SCHEMA),
-                        **nullable_properties(STRING_SCHEMA, "handle", "model", "response_id", "instructions"),
-                        **dict.fromkeys(("items", "unacknowledged", "turns"), COUNT_SCHEMA),
-                        "created_at": NUMBER_SCHEMA,
-                    }
-                )
-            ),
-            "others": array_schema(object_schema({**LISTED_CONVERSATION_FIELDS, "status": STRING_SCHEMA})),
-            "more": BOOLEAN_SCHEMA,
-            "running": array_schema(schema_ref("RunningResponse")),
-        }
-    ),
-}
-"""The schemas of the calls of the inspector page, except approvals and comparisons."""
-
 SCHEMAS: Mapping[str, Schema] = {
-    **INSPECTOR_SCHEMAS,
     "AddItemsBody": closed_object_schema({"items": ADDED_ITEMS_SCHEMA}, {}),
     "AnthropicError": object_schema(
         {"type": const_schema("error"), "error": object_schema({"type": STRING_SCHEMA, "message": STRING_SCHEMA})},
@@ -568,6 +268,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "InputTokens": object_schema({"object": const_schema("response.input_tokens"), "input_tokens": COUNT_SCHEMA}),
     "Item": object_schema({"type": STRING_SCHEMA}, {"id": STRING_SCHEMA}),
     "ItemList": list_schema(schema_ref("Item")),
+    "MarkdownBody": closed_object_schema({}, {"texts": array_schema(STRING_SCHEMA, 20)}),
     "MessagesBody": passed_body_schema(),
     "Model": object_schema(
         {
@@ -611,61 +312,10 @@ SCHEMAS: Mapping[str, Schema] = {
         {"decisions": array_schema(schema_ref("Decision")), "pending": COUNT_SCHEMA, "resume": STRING_SCHEMA},
         {"open_in": STRING_SCHEMA},
     ),
-    "ComparedBranch": object_schema(
-        {
-            "handle": STRING_SCHEMA,
-            "name": STRING_SCHEMA,
-            **dict.fromkeys(("items", "requests", "own_requests"), COUNT_SCHEMA),
-        },
-        {
-            "head": STRING_SCHEMA,
-            "model": STRING_SCHEMA,
-            "own_usage": object_schema(dict.fromkeys(("input_tokens", "cached_tokens", "output_tokens"), COUNT_SCHEMA)),
-            "own_cost_usd": {"type": "number"},
-            "own_known_cost_usd": {"type": "number"},
-            "own_unpriced": COUNT_SCHEMA,
-            "is_partial": BOOLEAN_SCHEMA,
-        },
-    ),
-    "Comparison": object_schema(
-        {
-            "a": schema_ref("ComparedBranch"),
-            "b": schema_ref("ComparedBranch"),
-            "same": COUNT_SCHEMA,
-            "rest": array_schema(
-                object_schema(
-                    {"mark": enum_schema("same", "changed", "only a", "only b")}, {"a": COUNT_SCHEMA, "b": COUNT_SCHEMA}
-                ),
-                200,
-            ),
-            "omitted": COUNT_SCHEMA,
-            "items": object_schema({"a": OBJECT_SCHEMA, "b": OBJECT_SCHEMA}),
-            "tokens": object_schema({**dict.fromkeys(("same", "a", "b"), COUNT_SCHEMA), "estimated": BOOLEAN_SCHEMA}),
-        },
-        {
-            "first": object_schema(
-                {"at": COUNT_SCHEMA}, {"path": STRING_SCHEMA, "a": OBJECT_SCHEMA, "b": OBJECT_SCHEMA}
-            ),
-            "request": object_schema(
-                {
-                    "requests": array_schema(STRING_SCHEMA, 2),
-                    "a": STRING_SCHEMA,
-                    "b": STRING_SCHEMA,
-                    "bytes": array_schema(COUNT_SCHEMA, 2),
-                    "prefix_tokens": COUNT_SCHEMA,
-                    "estimated": BOOLEAN_SCHEMA,
-                    "expected_cached_tokens": COUNT_SCHEMA,
-                },
-                {
-                    "byte": COUNT_SCHEMA,
-                    "path": STRING_SCHEMA,
-                    "reported_cached_tokens": COUNT_SCHEMA,
-                    "reported_input_tokens": COUNT_SCHEMA,
-                    "missed_cost_usd": {"type": "number"},
-                },
-            ),
-        },
-    ),
+    "PageData": {
+        "type": "object",
+        "description": "The data of the inspector page, which are private: another version may have other members.",
+    },
     "Part": request_schema(PART_SCHEMA),
     "ProviderResponse": {"type": "object", "description": "The provider's response, unchanged."},
     "ResponseResource": RESPONSE_SCHEMA,

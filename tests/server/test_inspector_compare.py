@@ -4,13 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from openapi_schema_validator import OAS31Validator
 from playwright.sync_api import Page, expect
 
 from convo.history.items import assistant_message, user_message
 from convo.history.records import Link, Strategy
 from convo.history.tree import Path, root_key
-from convo.server.schemas import SCHEMAS
 from convo.stores.base import AppendItems, Transaction
 from tests.server.browser import HOSTILE_TEXT, accessibility, horizontal_overflow
 from tests.server.gateway import RunningGateway, run_gateway
@@ -78,8 +76,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
 def compare(gateway: RunningGateway, a: str, b: str) -> Any:
     got = gateway.http.get(COMPARE, params={"a": a, "b": b})
     assert got.status_code == 200, got.text
-    schema = {**SCHEMAS["Comparison"], "components": {"schemas": SCHEMAS}}
-    OAS31Validator(schema).validate(got.json())
     return got.json()
 
 
