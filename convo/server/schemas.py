@@ -28,6 +28,7 @@ from convo.models.request_fields import (
     Schema,
     array_schema,
     enum_schema,
+    object_schema,
 )
 
 COUNT_SCHEMA: Schema = {"type": "integer", "minimum": 0}
@@ -53,12 +54,6 @@ def const_schema(value: str | bool) -> Schema:
     return {"const": value}
 
 
-def object_schema(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> Schema:
-    """Build the schema of an object with these fields, and possibly others."""
-    optional_properties = {name: nullable_schema(schema) for name, schema in (optional or {}).items()}
-    return {"type": "object", "required": list(required), "properties": {**required, **optional_properties}}
-
-
 def closed_object_schema(required: Mapping[str, Schema], optional: Mapping[str, Schema]) -> Schema:
     """Build the schema of an object without other fields."""
     return {**object_schema(required, optional), "additionalProperties": False}
@@ -67,33 +62,10 @@ def closed_object_schema(required: Mapping[str, Schema], optional: Mapping[str, 
 DIGEST_SCHEMA: Schema = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
 
 
-def request_schema(schema: Schema) -> Schema:
-    """Return a schema of `convo.models.request_fields` in the form of the document, which mentions null."""
-    documented = dict(schema)
-    if "anyOf" in schema:
-        documented["anyOf"] = [request_schema(branch) for branch in schema["anyOf"]]
-    if "items" in schema:
-        documented["items"] = request_schema(schema["items"])
-    if "properties" in schema:
-        documented["properties"] = {
-            name: request_schema(member)
-            if name in schema.get("required", ())
-            else nullable_schema(request_schema(member))
-            for name, member in schema["properties"].items()
-        }
-    return documented
-
-
 def request_body_schema(names: Collection[str], *required: str) -> Schema:
     """Build the schema of a request body with these fields."""
-    return request_schema(
-        {
-            "type": "object",
-            "required": list(required),
-            "properties": {name: field.schema for name, field in REQUEST_FIELDS.items() if name in names},
-            "additionalProperties": False,
-        }
-    )
+    fields = {name: field.schema for name, field in REQUEST_FIELDS.items() if name in names}
+    return closed_object_schema({name: fields.pop(name) for name in required}, fields)
 
 
 CREATE_SCHEMA = request_body_schema(REQUEST_FIELDS, "model")
@@ -102,7 +74,7 @@ CREATE_SCHEMA = request_body_schema(REQUEST_FIELDS, "model")
 def typed_schema(*others: Schema, known: Mapping[str, Schema]) -> Schema:
     """Build the schema of an object whose `type` selects a schema; of an unknown type only the type is checked."""
     unknown = object_schema({"type": {"type": "string", "not": {"enum": list(known)}}})
-    return any_of_schema(*map(request_schema, (*others, *known.values())), unknown)
+    return any_of_schema(*others, *known.values(), unknown)
 
 
 def passed_body_schema() -> Schema:
@@ -149,7 +121,7 @@ USAGE_SCHEMA = object_schema(
     }
 )
 
-REPEATED_SCHEMAS = {name: request_schema(REQUEST_FIELDS[name].schema) for name in REPEATED_FIELDS}
+REPEATED_SCHEMAS = {name: REQUEST_FIELDS[name].schema for name in REPEATED_FIELDS}
 
 RESPONSE_SCHEMA = object_schema(
     {
@@ -220,7 +192,7 @@ ERROR_PROPERTIES = {
     "code": nullable_schema(STRING_SCHEMA),
 }
 
-SCHEMAS: Mapping[str, Schema] = {
+NAMED_SCHEMAS: Mapping[str, Schema] = {
     "AddItemsBody": closed_object_schema({"items": ADDED_ITEMS_SCHEMA}, {}),
     "AnthropicError": object_schema(
         {"type": const_schema("error"), "error": object_schema({"type": STRING_SCHEMA, "message": STRING_SCHEMA})},
@@ -316,7 +288,7 @@ SCHEMAS: Mapping[str, Schema] = {
         "type": "object",
         "description": "The data of the inspector page, which are private: another version may have other members.",
     },
-    "Part": request_schema(PART_SCHEMA),
+    "Part": PART_SCHEMA,
     "ProviderResponse": {"type": "object", "description": "The provider's response, unchanged."},
     "ResponseResource": RESPONSE_SCHEMA,
     "Status": object_schema({"status": STRING_SCHEMA}),
@@ -329,8 +301,8 @@ SCHEMAS: Mapping[str, Schema] = {
         "properties": {
             "type": const_schema("response.create"),
             **CREATE_SCHEMA["properties"],
-            "generate": nullable_schema(BOOLEAN_SCHEMA),
-            "stream_id": nullable_schema({"type": "string", "pattern": "^[A-Za-z0-9_.-]{1,256}$"}),
+            "generate": BOOLEAN_SCHEMA,
+            "stream_id": {"type": "string", "pattern": "^[A-Za-z0-9_.-]{1,256}$"},
         },
     },
     "WebSocketError": object_schema(
@@ -384,4 +356,24 @@ SCHEMAS: Mapping[str, Schema] = {
         ),
     },
 }
+
+
+def document_schema(schema: Schema) -> Schema:
+    """Return a schema in the form of the document, which mentions null for each member that is not required."""
+    documented = dict(schema)
+    if "anyOf" in schema:
+        documented["anyOf"] = [document_schema(branch) for branch in schema["anyOf"]]
+    if "items" in schema:
+        documented["items"] = document_schema(schema["items"])
+    if "properties" in schema:
+        documented["properties"] = {
+            name: document_schema(member)
+            if name in schema.get("required", ())
+            else nullable_schema(document_schema(member))
+            for name, member in schema["properties"].items()
+        }
+    return documented
+
+
+SCHEMAS = {name: document_schema(schema) for name, schema in NAMED_SCHEMAS.items()}
 """Every schema that a route names, and the schemas that those use."""
