@@ -87,11 +87,6 @@ class Tool:
     serialize: Callable[[Any], Json] | None = None
 
     @property
-    def is_async(self) -> bool:
-        """Whether `run` is a coroutine function; any other function runs on its own thread."""
-        return inspect.iscoroutinefunction(self.run)
-
-    @property
     def title(self) -> str:
         """The name shown to a person, with the namespace."""
         return f"{self.namespace.name}.{self.name}" if self.namespace else self.name

@@ -311,14 +311,6 @@ def test_a_tool_has_the_defaults_of_the_agents_sdk() -> None:
     assert definition.failure(ValueError("x")) == "An error occurred while running the tool. Please try again."
 
 
-def test_sync_and_async_functions_are_distinguished() -> None:
-    async def later(a: int) -> int:
-        return a
-
-    assert tool(later).is_async
-    assert not tool(plain).is_async
-
-
 def test_an_invalid_timeout_is_refused() -> None:
     with pytest.raises(InputFault, match=r"^tool 'plain' has a timeout of 0 seconds$") as error:
         tool(timeout_s=0)(plain)
