@@ -152,10 +152,12 @@ class ActiveRuns:
         if match is None or handle is None:
             return False
         with suppress(TimeoutError):
-            await asyncio.wait_for(match.end_event.wait(), SETTLE_TIMEOUT_S)
+            async with asyncio.timeout(SETTLE_TIMEOUT_S):  # `wait_for` of Python 3.11 may lose a cancellation
+                await match.end_event.wait()
         if match.is_closing:
             with suppress(TimeoutError):
-                await asyncio.wait_for(match.end_event.wait(), STORE_TIMEOUT_S)
+                async with asyncio.timeout(STORE_TIMEOUT_S):
+                    await match.end_event.wait()
         return match.end_event.is_set()
 
     def close(self) -> None:
