@@ -149,15 +149,11 @@ class HttpExchange:
 
     # -- request ----------------------------------------------------------------------------------
 
-    async def read_json_object(self, serve: ServeSettings, *, optional: bool) -> dict[str, Json]:
-        """Read the JSON object in the body; {} for an empty body if `optional`.
+    async def read_json_body(self, serve: ServeSettings, *, optional: bool) -> tuple[bytes, dict[str, Json]]:
+        """Read the JSON object in the body; {} for an empty body if `optional`. Return its bytes too.
 
         Raises RequestRefused and ClientDisconnected.
         """
-        return (await self.read_json_body(serve, optional=optional))[1]
-
-    async def read_json_body(self, serve: ServeSettings, *, optional: bool) -> tuple[bytes, dict[str, Json]]:
-        """Read the body as `read_json_object` does; return its bytes too."""
         raw = await self._read_body(serve, serve.max_body_bytes)
         if not raw and optional:
             return raw, {}

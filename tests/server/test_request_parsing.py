@@ -216,7 +216,7 @@ JSON_HEADERS = {"content-type": "application/json"}
 
 async def body_error(wire: Wire, **limits: Any) -> RequestRefused:
     with pytest.raises(RequestRefused) as caught:
-        await wire.exchange.read_json_object(SERVE._replace(**limits), optional=False)
+        await wire.exchange.read_json_body(SERVE._replace(**limits), optional=False)
     return caught.value
 
 
@@ -234,7 +234,7 @@ async def body_error(wire: Wire, **limits: Any) -> RequestRefused:
 )
 async def test_a_body_is_json_in_utf_8(content_type: str) -> None:
     wire = Wire(b'{"a"', b": 1}", headers={"content-type": content_type, "content-encoding": "Identity"})
-    assert await wire.exchange.read_json_object(SERVE, optional=False) == {"a": 1}
+    assert (await wire.exchange.read_json_body(SERVE, optional=False))[1] == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -256,9 +256,9 @@ async def test_a_compressed_body_is_refused() -> None:
 
 
 async def test_an_optional_body_may_be_empty_and_needs_no_type_then() -> None:
-    assert await Wire(b"").exchange.read_json_object(SERVE, optional=True) == {}
+    assert (await Wire(b"").exchange.read_json_body(SERVE, optional=True))[1] == {}
     with pytest.raises(RequestRefused):
-        await Wire(b"{}").exchange.read_json_object(SERVE, optional=True)
+        await Wire(b"{}").exchange.read_json_body(SERVE, optional=True)
     assert (await body_error(Wire(b"", headers=JSON_HEADERS))).message.endswith("Expecting value at line 1, column 1")
 
 
@@ -269,7 +269,7 @@ async def test_a_body_is_limited_by_its_announced_and_by_its_real_size() -> None
         ({}, (b'{"a": 1}', b"")),
     ):
         wire = Wire(*chunks, headers={**JSON_HEADERS, **headers})
-        assert await wire.exchange.read_json_object(SERVE._replace(max_body_bytes=8), optional=False) == {"a": 1}
+        assert (await wire.exchange.read_json_body(SERVE._replace(max_body_bytes=8), optional=False))[1] == {"a": 1}
     for announced in ("9", "9" * 5000):
         wire = Wire(b"{}", headers={**JSON_HEADERS, "content-length": announced})
         assert (await body_error(wire, max_body_bytes=8)).status == 413
@@ -280,12 +280,12 @@ async def test_a_large_body_is_read_as_a_small_one() -> None:
     """A large body is parsed in a thread."""
     document = {"a": "x" * 300_000}
     wire = Wire(json.dumps(document).encode(), headers=JSON_HEADERS)
-    assert await wire.exchange.read_json_object(SERVE, optional=False) == document
+    assert (await wire.exchange.read_json_body(SERVE, optional=False))[1] == document
 
 
 async def test_a_client_that_disconnects_before_its_body_is_complete_gets_no_response() -> None:
     with pytest.raises(ClientDisconnected):
-        await Wire(b"{", None, headers=JSON_HEADERS).exchange.read_json_object(SERVE, optional=False)
+        await Wire(b"{", None, headers=JSON_HEADERS).exchange.read_json_body(SERVE, optional=False)
 
 
 async def test_a_response_has_its_id_its_duration_and_its_length() -> None:
