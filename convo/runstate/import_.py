@@ -53,7 +53,6 @@ class ImportedRun:
     items:            the history with the last response, without outputs of its calls
     confirmed_count:  how many of `items` the server has; 0 if the client owns the history
     handle:           `conv_...` or `resp_...`; None if the client owns the history
-    response_ids:     the ids of the model's responses, oldest first
     context_values:   context values of the application
     source_hash:      the content hash of the document
     """
@@ -63,7 +62,6 @@ class ImportedRun:
     strategy: Strategy
     handle: str | None
     confirmed_count: int
-    response_ids: tuple[str, ...]
     context_values: Mapping[str, Json]
     source_hash: Hash
 
@@ -90,7 +88,6 @@ def import_run_state(state: RunState, graph: Graph, values: Mapping[str, Json] |
         strategy,
         handle,
         confirmed_count if handle else 0,
-        tuple(_iter_response_ids(document)),
         read_context_values(document) if values is None else values,
         item_hash(document),
     )

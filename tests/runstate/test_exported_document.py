@@ -306,7 +306,7 @@ def test_an_imported_run_without_changes_is_written_as_it_was_read() -> None:
     base = run_state_from_json(base_document())
     found = import_run_state(base, paused_run().graph)
     assert (found.strategy, found.handle, found.confirmed_count) == (Strategy.CHAIN, "resp_2", 7)
-    assert (found.response_ids, dict(found.context_values)) == (("resp_1", "resp_2"), {"user": "kim"})
+    assert dict(found.context_values) == {"user": "kim"}
     again = export_run_state(found.run, continued_transcript(found, (), base))
     assert changed_members(base.document, again.document) == {
         "session_items": [*SESSION_ITEMS, *INTERRUPTIONS],

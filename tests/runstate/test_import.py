@@ -230,8 +230,10 @@ def test_existing_outputs_wait_for_the_others_of_their_batch() -> None:
 
 def test_a_chain_continues_from_the_last_response_that_has_an_id() -> None:
     for scenario in ("auto_previous_response_id", "previous_response_id"):
-        found = import_run_state(*import_newest(scenario))
-        assert (found.strategy, found.handle) == (Strategy.CHAIN, found.response_ids[-1])
+        state, graph = import_newest(scenario)
+        found = import_run_state(state, graph)
+        last_id = state.document["model_responses"][-1]["response_id"]
+        assert (found.strategy, found.handle) == (Strategy.CHAIN, last_id)
 
 
 def test_decisions_in_the_state_are_imported() -> None:

@@ -204,7 +204,7 @@ async def pause_in_sdk(spec: Spec) -> tuple[ScenarioRun, Any]:
     (*_, last) = base.document["model_responses"]
     confirmed = imported.confirmed_count if imported.handle else None
     scenario_run = ScenarioRun(
-        imported.run, list(imported.items), Model(spec["script"], len(imported.response_ids)), confirmed
+        imported.run, list(imported.items), Model(spec["script"], len(base.document["model_responses"])), confirmed
     )
     scenario_run.turns.append(ModelCall(imported.run.agent, last["output"]))
     return scenario_run, base
