@@ -50,6 +50,7 @@ class Call:
             return self.is_stopped
         text = self._rest + self._unscanned.getvalue()
         self._unscanned = StringIO(newline="")
+        # An odd number of backslashes at the end begins an escape that the next piece completes.
         self._rest = "\\" if (len(text) - len(text.rstrip("\\"))) % 2 else ""
         for sign in _JSON_SIGNS.findall(text.removesuffix(self._rest) if self._rest else text):
             if sign == '"':
@@ -113,6 +114,7 @@ class AnswerTranslator:
             return
         part = self._parts[-1] if self._parts else None
         if part is None or part.kind != kind or part.source is not source:
+            # Recorded servers alternate between the pieces of several calls.
             part = next((part for part in self._parts if source is not None and part.source is source), None)
         if part is None:
             part = _Part(kind, source)
@@ -164,6 +166,7 @@ class AnswerTranslator:
         """Write the held parts whose turn has come; at the end of the answer all of them."""
         while self._parts:
             part = self._parts[0]
+            # Some servers send the name of a call after its first arguments.
             if not part.is_started and (part.call is None or part.call.name):
                 part.is_started = True
                 yield from self._write_encrypted(self._encrypted_before(part.kind, part.source))

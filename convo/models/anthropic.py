@@ -75,6 +75,7 @@ class AnthropicModel(Model):
         hosted_tools: HostedTools = "refuse",
         prefix_mismatch_behavior: PrefixMismatchBehavior = "drop_block",
     ) -> None:
+        # The paths of requests have /v1 themselves; a base URL may be given with or without it.
         self._provider, self._base_url, self._key = provider, base_url.removesuffix("/v1"), key
         self._new_id, self._is_served, self._limits = new_id, is_served, limits
         self._client: SSEClient | None = None
@@ -126,6 +127,7 @@ class AnthropicModel(Model):
         return parse_token_count(response)
 
     async def list_models(self) -> ListedModels:
+        # A page has 20 models by default and 1,000 at most.
         response = await self._get_client().request_json("/v1/models", None, self._error_context({}), {"limit": 1000})
         return parse_models(response, self._provider)
 
@@ -148,6 +150,7 @@ class AnthropicModel(Model):
         """Build the header with the betas of `body`, and with those of the client's own headers, which it replaces."""
         if "block_binding" not in (body.get("thinking") or {}):
             return {}
+        # ANTHROPIC_CUSTOM_HEADERS may set betas, and a request's header replaces the client's.
         own_betas = self._get_client().headers.get(_BETA_HEADER)
         return {_BETA_HEADER: ",".join(filter(None, [own_betas, _BLOCK_BINDING_BETA]))}
 
@@ -356,8 +359,10 @@ def _build_body(
     }
     system_blocks = build_system_blocks(request.input, model_label, request.instructions)
     message_blocks = [block for message in body["messages"] for block in message["content"]]
+    # Also if it is null: Claude compares only with a message that asked for diagnostics, so the first one asks, too.
     if "comparison_response_id" in (parameters.get("prompt_cache_options") or {}):
         body["diagnostics"] = {"previous_message_id": request.comparison_id}
+    # System blocks come first in the prompt; the last breakpoints are those that are kept.
     limit_cache_breakpoints([*system_blocks, *message_blocks], cache_control, _max_breakpoints(parameters))
     for fields in (
         {"system": system_blocks} if system_blocks else {},
@@ -439,6 +444,7 @@ def _drop_refused_thinking(body: dict[str, Json]) -> dict[str, Json]:
         and last_messages[0]["content"]
     )
     lacks_thinking = first_content and first_content[0]["type"] not in THINKING_BLOCK_TYPES
+    # Models with adaptive thinking accept such a turn.
     if lacks_thinking and _get_thinking_mode(body["model"]) == "budget":
         body.pop("thinking", None)
     return body
@@ -475,6 +481,7 @@ def _add_block_binding(body: dict[str, Json], behavior: PrefixMismatchBehavior) 
 
 def _make_sampling_translator(name: str) -> Callable[[Json, _TranslationContext], dict[str, Json]]:
     def translate(value: Json, context: _TranslationContext) -> dict[str, Json]:
+        # The Responses API allows up to 2, the Messages API up to 1.
         if value > 1:
             raise Unsupported(context.model_label, f"a {name} of {value}", param=name)
         return {name: value}
@@ -488,6 +495,7 @@ def _translate_tools(tools: Json, context: _TranslationContext) -> dict[str, Jso
 
 
 def _translate_tool(tool: Json) -> Json:
+    # The API requires an input schema; a function without parameters has none.
     schema = {"type": "object", "properties": {}} | (tool.get("parameters") or {})
     description = {"description": tool["description"]} if tool.get("description") else {}
     return {

@@ -65,6 +65,7 @@ def build_anthropic_messages(items: Iterable[Item], model_label: str, issuer: Is
         build_blocks = _assistant_blocks if is_assistant else _user_blocks
         content = _strip_trailing_thinking([block for item in group for block in build_blocks(item, model_label)])
         role = "assistant" if is_assistant else "user"
+        # The group between two groups of one role may have no content.
         if content and messages and messages[-1]["role"] == role:
             messages[-1]["content"] += content
         elif content:
@@ -91,6 +92,7 @@ def find_reasoning_id(
         encrypted = item.get(ENCRYPTED_CONTENT)
         if isinstance(encrypted, str) and item_type(item) == "reasoning":
             untagged = untag_item(item, issuer, "")
+            # Compared by content: items and blocks are not in the same positions.
             if untagged is not None and _decode_thinking_block(untagged) == [block]:
                 return str(item["id"]) if item.get("id") else None
     return None
@@ -111,6 +113,7 @@ def limit_cache_breakpoints(blocks: Iterable[AnthropicBlock], cache_control: Jso
 
 def list_dropped_breakpoints(items: Iterable[Item], limit: int) -> Iterator[str]:
     """List the breakpoints that `limit_cache_breakpoints` removes from a request with these items, by type of part."""
+    # System messages are sent before all others, wherever they are in the history.
     ordered = sorted(items, key=lambda item: item.get("role") not in _SYSTEM_ROLES)
     part_types = [
         part.get("type")

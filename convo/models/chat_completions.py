@@ -91,6 +91,7 @@ class ChatModel(Model):
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         mapped = self._map_request(request)
+        # Chat completions streams send no usage unless it is asked for.
         body = {**self._build_mapped_body(mapped), "stream": True, "stream_options": {"include_usage": True}}
         writer = ResponseEventWriter(self._new_id, request.model, summarized=request.wants_summary, tools=mapped.tools)
         translator = ChatChunkTranslator(
@@ -119,6 +120,7 @@ class ChatModel(Model):
         return parse_models(await self.request_json("/models"), self._provider)
 
     async def aclose(self) -> None:
+        # A transport that was passed in is open before the first request.
         if client := self._client or self._transport:
             await client.aclose()
 
@@ -359,6 +361,7 @@ def _build_body(request: ModelRequest, model_label: str, dialect: ChatDialect, i
         elif name == "reasoning":
             body |= _translate_reasoning(value, dialect)
         elif name in PROVIDER_EXTRA_FIELDS:
+            # `list_ignored_chat_fields` reports those that are left out.
             body |= {name: value} if name in dialect.extra_fields else {}
         elif name not in _OMITTED_PARAMETERS and _NO_OP_VALUES.get(name) != value:
             raise Unsupported(model_label, f"the parameter {name!r}", param=name)
@@ -395,6 +398,7 @@ def _translate_tool_choice(choice: Json, parameters: Mapping[str, Json], model_l
 
 
 def _translate_parallel_tool_calls(value: Json, parameters: Mapping[str, Json], model_label: str) -> dict[str, Json]:
+    # OpenAI refuses the parameter in a request without tools.
     return {"parallel_tool_calls": value} if parameters.get("tools") else {}
 
 

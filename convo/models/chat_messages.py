@@ -68,6 +68,7 @@ def build_chat_messages(
     that lacks a required field.
     """
     system = [{"role": "system", "content": instructions}] if instructions else []
+    # Such an output moves to its call in an earlier turn, so the turns cannot be converted one by one.
     if derive(items, _make_late_output_step):
         return [*system, *_convert(items, model_label, issuer, needs_reasoning=needs_reasoning)]
     starts = derive(items, _make_turn_start_step)
@@ -173,6 +174,7 @@ def encode_returned_fields(*, message: Mapping[str, Json] | None = None, call: M
         text = message[REASONING_CONTENT]
     else:
         text = "\0" + json.dumps({"call": call} if message is None else {"message": message})
+    # A text may hold half of a surrogate pair, which UTF-8 refuses.
     return b64encode(text.encode("utf-8", "surrogatepass")).decode()
 
 
@@ -204,6 +206,7 @@ def _assistant_messages(
     """
     texts: list[str] = []
     calls: list[Json] = []
+    # DeepSeek refuses a turn with calls in which a message of the assistant lacks the field.
     fields: dict[str, Json] = {REASONING_CONTENT: ""} if has_calls and needs_reasoning else {}
     call_fields: dict[str, Json] = {}
     for item in items:
@@ -261,6 +264,7 @@ def _tool_and_user_messages(items: Sequence[Item], model_label: str) -> list[Cha
             raise Unsupported(model_label, f"{kind} items", param="input")
         content = _translate_content(item.get("output"), model_label)
         if not isinstance(content, str):
+            # A tool message holds text only, so its media go into a user message.
             if media_parts := [part for part in content if part["type"] != "text"]:
                 media += [{"type": "text", "text": f"{_MEDIA_CAPTION} {item.get('call_id')}:"}, *media_parts]
             content = "\n".join(part["text"] for part in content if part["type"] == "text") or _MEDIA_PLACEHOLDER

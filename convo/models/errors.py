@@ -105,6 +105,7 @@ class ErrorContext(NamedTuple):
         """Return the message on one line, with keys masked and without a final full stop."""
         if self.key is not None:
             message = message.replace(self.key.reveal(), "***")
+        # A message of a megabyte was searched for keys as a whole.
         message = message[:_MAX_SCANNED_CHARS]
         return " ".join(mask_key_remains(message).split())[:_MAX_MESSAGE_CHARS].rstrip(". ")
 
@@ -214,6 +215,7 @@ def fault_from_status(
     if status == 400 and _RETURNED_FIELD_MESSAGE.search(message):
         hint = "a client that keeps the history must send the reasoning items of each response back"
         return RequestRefused(message, hint=hint, **fields)
+    # OpenAI sends insufficient_quota with 429, which a retry cannot help.
     if status == 402 or "insufficient_quota" in (error.get("code"), error.get("type")):
         message = message or f"{context.provider} returned HTTP {status}"
         return RequestRefused(message, hint="the account needs credit: see the provider's billing page", **fields)
@@ -295,6 +297,7 @@ def _to_error_status(status: int) -> int:
 def _error_code(error: Mapping[str, Json]) -> str | None:
     """Return the error's code or type; a code that only repeats the HTTP status is skipped."""
     candidates = (error.get("code"), error.get("type"))
+    # vLLM and OpenRouter repeat the HTTP status as the code.
     return next((name for name in candidates if isinstance(name, str) and name and not name.isdigit()), None)
 
 
@@ -358,6 +361,7 @@ def _find_system_error(error: BaseException) -> BaseException:
     while cause is not None and not getattr(found, "errno", None):
         if isinstance(cause, BaseExceptionGroup):  # one for each address of the host
             cause = cause.exceptions[0]
+        # aiohttp keeps the error of the system in this attribute.
         cause = getattr(cause, "os_error", cause)
         found = cause if isinstance(cause, OSError) else found
         cause = cause.__cause__ or cause.__context__  # httpcore2 raises its errors without a cause

@@ -105,6 +105,7 @@ def encode_request_body(body: Mapping[str, Json]) -> bytes:
 
 def _make_encode_step() -> Callable[[Sequence[Json]], list[memoryview]]:
     """Return a step of `derive`: each part of a list is encoded at once, without brackets."""
+    # A slice of bytes would copy the megabytes of a long history; a slice of a memoryview does not.
     return lambda values: [memoryview(_ENCODER.encode(values).encode())[1:-1]] if values else []
 
 
@@ -162,6 +163,8 @@ class SSEClient:
             waits_from = clock()
             async for piece in pieces:
                 if len(piece) <= SMALL_READ_BYTES:
+                    # Else an event that arrives alone takes one more pass of the event loop: its wait counted as used
+                    # time.
                     time_slice.end += clock() - waits_from
                 if is_first and piece.strip():
                     is_first = False
@@ -173,6 +176,7 @@ class SSEClient:
                     if clock() > time_slice.end:
                         await time_slice.checkpoint()
                     for data in events:
+                        # The openai package compares the start as well.
                         if data.startswith(DONE_MARKER):
                             await _drain_response(pieces, context)
                             yield DONE_MARKER
@@ -288,6 +292,7 @@ def fault_from_response(response: HttpResponse, context: ErrorContext) -> Endpoi
     """Build the error for a response that has been read and has an error status."""
     try:
         body = response.json()
+    # RecursionError: an error body that was nested too deep once ended in an internal error.
     except (ValueError, RecursionError):
         body = response.text
     return fault_from_status(response.status_code, body, context, **_retry_options(response.headers))
@@ -295,6 +300,7 @@ def fault_from_response(response: HttpResponse, context: ErrorContext) -> Endpoi
 
 def _retry_options(headers: Mapping[str, str]) -> dict[str, Any]:
     """Read from the headers whether and when to retry."""
+    # OpenAI's header, which its package reads before it looks at the status.
     header = headers.get("x-should-retry")
     should_retry = None if header not in ("true", "false") else header == "true"
     return {"retry_after_s": _retry_after_s(headers), "should_retry": should_retry}
@@ -303,11 +309,13 @@ def _retry_options(headers: Mapping[str, str]) -> dict[str, Any]:
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Return the seconds of any form of Retry-After; None without one, or if the wait is too long."""
     wait_s = _parse_retry_after_s(headers)
+    # The comparison is false for nan, too: a Retry-After of nan or inf once ended in an internal error.
     return max(0.0, wait_s) if wait_s is not None and wait_s <= _MAX_RETRY_AFTER_S else None
 
 
 def _parse_retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Parse Retry-After without limits; a date is relative to the server's own Date."""
+    # The order of the openai package: OpenAI's own header in milliseconds comes first.
     for name, per_second in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
             return float(headers[name]) / per_second
@@ -342,6 +350,7 @@ class SSEDecoder:
             chunk = chunk[1:]
         self._ended_with_cr = chunk.endswith(b"\r")
         events, partial_line, event_data = [], self._partial_line, self._data
+        # bytes end lines at CR and LF only; str.splitlines would also split a text at U+2028.
         for line in chunk.splitlines(keepends=True):
             if not line.endswith((b"\n", b"\r")):
                 partial_line += line
@@ -350,12 +359,15 @@ class SSEDecoder:
                 line = bytes(partial_line) + line
                 partial_line.clear()
             if self._is_first_line:
+                # The event stream format allows one byte order mark at the start of the stream.
                 line, self._is_first_line = line.removeprefix(BOM_UTF8), False
             line = line.rstrip(b"\r\n")
             if line.startswith(b"data:"):
                 event_data += line[5:].removeprefix(b" ") + b"\n"
             elif not line and event_data:
+                # Each line of data added a newline; the format drops the last one.
                 del event_data[-1]
+                # Decoded only here: a chunk may end within a character.
                 events.append(event_data.decode())
                 event_data.clear()
         if len(partial_line) + len(event_data) > self._max_event_bytes:
@@ -414,6 +426,7 @@ class RoundRobin:
     def _wake_next(self, loop: asyncio.AbstractEventLoop) -> None:
         while self._waiters:
             turn = self._waiters.popleft()
+            # It is done if its task was cancelled while it waited.
             if not turn.done():
                 turn.set_result(None)
                 break
@@ -427,6 +440,7 @@ _ROUND_ROBINS: WeakKeyDictionary[asyncio.AbstractEventLoop, RoundRobin] = WeakKe
 
 # -- large events ---------------------------------------------------------------------------------
 
+# \s would also match characters that JSON refuses between values.
 _WHITESPACE = re.compile(r"[ \t\n\r]*")
 JSON_DECODER = json.JSONDecoder()
 _CLOSING_BRACKETS = {"[": "]", "{": "}"}
@@ -620,6 +634,7 @@ class AiohttpTransport:
         self._limits, self._proxy = limits, find_proxy(base_url, getproxies())
         self._errors = (aiohttp.ClientError, OSError)
         self._session = aiohttp.ClientSession(
+            # `limit_body` decompresses: aiohttp would do so without a limit.
             auto_decompress=False,
             connector=aiohttp.TCPConnector(
                 keepalive_timeout=KEEPALIVE_S, limit=MAX_CONNECTIONS, ssl=_make_tls_context(base_url)
@@ -855,6 +870,7 @@ def _limit_stream(response: "Response", limits: ResponseLimits) -> "AsyncByteStr
     close = source.aclose
     pieces = limit_body(
         source,
+        # Removed, else httpx2 would decompress the body once more.
         response.headers.pop("content-encoding", ""),
         limits,
         is_success=response.is_success,
@@ -1019,7 +1035,9 @@ def _open_decompression(coding: str, head: bytes) -> tuple[Any, tuple[type[Excep
     if coding in ("gzip", "x-gzip"):
         return zlib.decompressobj(zlib.MAX_WBITS | 16), (zlib.error,)
     if coding == "deflate":  # servers send it with and without zlib's header, or gzip
+        # RFC 1950: the method is 8, and the two bytes of the header are a multiple of 31.
         has_header = head[:2] == b"\x1f\x8b" or (head[0] & 15 == 8 and int.from_bytes(head[:2]) % 31 == 0)
+        # 32 accepts the headers of zlib and gzip; a negative size is raw deflate without a header.
         return zlib.decompressobj(zlib.MAX_WBITS | 32 if has_header else -zlib.MAX_WBITS), (zlib.error,)
     try:
         if coding == "zstd":

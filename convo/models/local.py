@@ -68,6 +68,7 @@ _ENGINE_ERROR = re.compile(r"^[\d.]+ E \S+\s+(.+)", re.MULTILINE)
 
 def count_engine_threads() -> int:
     """Return the number of compute threads. One core stays free: with all cores in use it is 20 times slower."""
+    # The process may be limited to fewer cores than the machine has.
     cpu_count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(4, cpu_count - 1))
 
@@ -85,6 +86,7 @@ class EngineProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr_file,
+            # Ctrl-C at the terminal must reach convo only, which stops the process itself.
             start_new_session=True,
         )
 
@@ -95,6 +97,7 @@ class EngineProcess:
         """
         assert self.process.stdout is not None
         with self._read_lock:
+            # `stop` may have run between the start and this thread.
             if self.process.stdout.closed:
                 raise ModelFault("the local engine was stopped while it started")
             line = self.process.stdout.readline()
@@ -176,6 +179,7 @@ class LocalEngine:
             self.process = EngineProcess(self.name, self._weights, loopback=self._loopback)
             self._starting = asyncio.create_task(self._start(self.process))
             self._starting.add_done_callback(_retrieve_exception)
+        # Several requests wait for one start; a cancelled one must not end it for the others.
         return await asyncio.shield(self._starting)
 
     async def stop(self) -> None:
@@ -185,6 +189,7 @@ class LocalEngine:
         if chat is not None:
             await chat.aclose()
         if process is not None:
+            # A process that still loads does not read its standard input.
             await asyncio.to_thread(process.stop, kill=chat is None)
         if starting is not None:
             await asyncio.wait([starting])
@@ -228,8 +233,10 @@ def _make_http_client(address: dict[str, str]) -> "AsyncClient":
 
     limits = httpx2.Limits(max_keepalive_connections=0)
     if "socket" in address:
+        # Loading the certificates takes 20 ms, and a unix socket uses no TLS.
         transport = httpx2.AsyncHTTPTransport(uds=address["socket"], verify=False, limits=limits)
         return httpx2.AsyncClient(transport=transport, timeout=None)
+    # A proxy of the environment must not get the requests to loopback.
     return httpx2.AsyncClient(trust_env=False, timeout=None, limits=limits)
 
 
@@ -274,6 +281,7 @@ def check_local_request(request: ModelRequest, model_label: str, hosted_tools: H
     for item in request.input:
         if is_client_call(item) or is_client_output(item):
             raise Unsupported(model_label, "tool calls", param="input")
+    # The engine ignores tools without an error.
     if request.parameters.get("tools"):
         raise Unsupported(model_label, "tools", param="tools")
     if (request.parameters.get("reasoning") or {}).get("effort") not in (None, "none"):
@@ -332,6 +340,7 @@ class LocalModel(Model):
                 async for event in events:
                     yield event
         except (StreamBroken, Unreachable) as error:
+            # A crash and a broken connection look alike; the process tells them apart.
             exit_reason = await engine.wait_for_exit_reason()
             if exit_reason is None:
                 raise

@@ -24,11 +24,13 @@ _CACHE_MIB = 256
 
 def run_engine() -> None:
     options = json.loads(sys.argv[1])
+    # A copy, because the next line replaces the descriptor.
     output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # the engine's own output must not mix with the address
     try:
         server = start_engine_server(options)
         print(json.dumps(server["address"]), file=output, flush=True)
+        # Returns at the end of the parent, also if that was killed.
         sys.stdin.buffer.read()
     except BrokenPipeError:
         pass  # the parent process ended during the load
@@ -54,12 +56,14 @@ def start_engine_server(options: dict[str, Any]) -> dict[str, Any]:
         _CACHE_MIB,
     )
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options["threads"]
+    # The slots show the texts of all requests to whoever can connect.
     params.ui = params.endpoint_slots = params.prefill_assistant = False
     params.verbosity = 1  # errors only: the parent reads them if the start fails
     if options["folder"]:
         path = os.path.join(options["folder"], "engine.sock")
         params.hostnames = [path]
         return {"server": xllamacpp.Server(params), "address": {"socket": path}}
+    # The engine's port is open to every user of the machine, with CORS for every page.
     key = secrets.token_urlsafe(32)
     params.api_keys = [key]
     server = xllamacpp.Server(params)

