@@ -32,6 +32,7 @@ class LeaseGuard:
         except Busy as busy:
             if not is_process_dead(busy.process):
                 raise
+            # The store takes it over only from this holder: another process may have been faster.
             lease = await store.acquire_lease(name, holder, ttl_s, dead_holder=busy.process)
         return cls(store, lease, ttl_s)
 
@@ -45,6 +46,8 @@ class LeaseGuard:
 
     async def _renew(self) -> None:
         while True:
+            # Two renewals may fail before the lease expires.
             await asyncio.sleep(self._ttl_s / 3)
+            # The next renewal tries again.
             with suppress(Busy, StoreFault):
                 self._lease = await self._store.acquire_lease(self._lease.name, self._lease.holder, self._ttl_s)

@@ -314,6 +314,7 @@ def _build_reads(t: TenantConnection, plan: CommitPlan) -> dict[str, Statement]:
     """Return the queries of a commit, in the order in which rows are locked."""
     change = plan.transaction
     session, conversation = change.session, change.conversation
+    # Sorted, as all rows are locked in the order of their ids.
     ids = sorted({*(link.id for link in change.links), *filter(None, (change.started_run_id, change.required_link_id))})
     links = [tenant_rows.escape_name(link_id) for link_id in ids]
     statements = {"places": t.statement(SELECT_NODES, [tenant_rows.node_id(key) for key in plan.keys_to_read])}
@@ -423,6 +424,7 @@ async def apply_transaction(t: TenantConnection, plan: CommitPlan, *, exclusive:
     Raises the errors of `Store.commit`.
     """
     reads = await begin_commit(t, plan, exclusive=exclusive, tenant_exists=tenant_exists)
+    # Only a transaction that alone writes for the tenant can tell that nothing references a node.
     if reads.detached_nodes and not exclusive:
         return False
     writes = [*_build_writes(t, plan, reads)]
@@ -494,6 +496,7 @@ def _build_node_inserts(t: TenantConnection, plan: CommitPlan, reads: CommitRead
                 planned.item_id,
                 plan.depth(key, reads.existing_nodes),
             )
+            # Sorted: two writers that insert the same rows in another order deadlock.
             for key, planned in sorted(new.items())
         ]
         yield t.statement(INSERT_NODES, *to_columns(rows, 5))
@@ -508,6 +511,7 @@ def _build_item_inserts(t: TenantConnection, planned_nodes: Iterable[PlannedNode
         (planned.item_id, _own_id_hash(planned.item), planned.body, position)
         for position, planned in enumerate(items.values())
     ]
+    # Sorted: two writers that insert the same rows in another order deadlock.
     yield t.statement(INSERT_ITEMS, *to_columns(sorted(rows), 4))
     term_rows = [
         (item_id, len(terms), _format_term_array(t, terms))
@@ -534,6 +538,7 @@ def hash_terms(t: TenantConnection, terms: str) -> set[int]:
     terms:  from `tokenize`; different terms may have the same hash, so matches must be verified
     """
     salt = t.tenant_number & 0xFFFFFFFF
+    # crc32 is unsigned; PostgreSQL's integer is signed.
     return {crc32(term.encode(), salt) - 2**31 for term in set(terms.split())}
 
 
@@ -692,6 +697,7 @@ async def _delete_unreferenced_nodes(t: TenantConnection, nodes: Iterable[UUID],
     candidates, candidate_items = set(nodes), set(items)
     while candidates:
         rows = await t.fetch_all(DELETE_UNREFERENCED_PATHS, sorted(candidates))
+        # Where two paths met, both stopped; their common node may be unreferenced now.
         candidates = {parent for _, parent, _ in rows} - {node for node, _, _ in rows}
         candidate_items |= {item for _, _, item in rows if item}
     if candidate_items:

@@ -69,6 +69,7 @@ class PostgresDatabase:
         self.has_plano_table: bool | None = None  # not known yet
         self.observer: TransactionObserver = ignore_transaction
         self.damaged_row_observer: DamagedRowObserver = warn_of_damaged_row
+        # libpq takes a timeout of 1 second as 2.
         self.options: dict[str, Any] = {"connect_timeout": max(2, round(connect_timeout_s)), **options}
         self._pool_size, self._connect_timeout_s, self._transaction_timeout_s = (
             pool_size,
@@ -172,6 +173,7 @@ class PostgresDatabase:
     async def _check_out(self, pool: AsyncConnectionPool[DatabaseConnection]) -> DatabaseConnection:
         """Return an open connection of the pool; those that the server has closed meanwhile are replaced."""
         try:
+            # The pool itself replaced one dead connection a second.
             while not _is_connection_open(db := await pool.getconn(self._connect_timeout_s)):
                 await db.close()
                 await pool.putconn(db)
@@ -239,6 +241,7 @@ def _parse_url(url: str) -> dict[str, Any]:
             "the PostgreSQL URL cannot be parsed", hint=f"if it has a password, {URL_ENCODING_HINT}"
         ) from None
     host, port = str(options.get("host", "")), str(options.get("port", ""))
+    # An @ or a / in a password that is not percent-encoded moves a part of it into the host or the port.
     if "@" in host or not all(part.isdigit() for part in port.split(",") if part):
         raise InvalidSettings(
             "the PostgreSQL URL has a host or port that cannot be parsed", hint=f"in a password, {URL_ENCODING_HINT}"
@@ -283,6 +286,7 @@ def _to_convo_error(error: psycopg.Error, location: str) -> ConvoError:
         return unmigrated_error(location)
     if isinstance(error, NO_WRITE_ERRORS):
         return StoreReadOnly(f"{location} cannot be written: {summary}", hint="ask for the privilege to write")
+    # PostgreSQL limits an entry of a B-tree index to a third of a page.
     if isinstance(error, errors.ProgramLimitExceeded):
         return InputFault("a name or an id is too long for an index")
     return _to_store_fault(error, location, summary)
@@ -425,6 +429,7 @@ async def migrate_schema(db: DatabaseConnection, location: str) -> Sequence[int]
     New tables get as many partitions as the existing ones have.
     """
     async with db.transaction():
+        # Transaction poolers break locks of a session; before the version is read, so that only one caller migrates.
         await db.execute(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK_ID})")
         version = await read_schema_version(db)
         if version > SCHEMA_VERSION:

@@ -113,8 +113,10 @@ def _publish_file(descriptor: int, target: Path) -> None:
     """Give the bytes of an open file the name `target`, durably. Raises InvalidUsage and OSError."""
     folder = target.absolute().parent
     try:
+        # A file without a name: nothing is left of it after a kill.
         copy, name = os.open(folder, os.O_TMPFILE | os.O_RDWR, PRIVATE_FILE_MODE), None
     except (AttributeError, OSError) as error:
+        # AttributeError: macOS has no O_TMPFILE. The numbers are those of file systems that lack it.
         if isinstance(error, OSError) and error.errno not in NO_TMPFILE_ERRNOS:
             raise
         copy, name = open_temporary_file(folder)
@@ -122,6 +124,7 @@ def _publish_file(descriptor: int, target: Path) -> None:
         copy_file_bytes(descriptor, copy)
         os.fsync(copy)
         if name:
+            # link fails if the target exists; rename would replace it.
             os.link(name, target)
         else:
             _link_unnamed_file(copy, target)
@@ -139,6 +142,7 @@ def _link_unnamed_file(descriptor: int, target: Path) -> None:
     """Give an open file without a name the name `target`. Raises FileExistsError."""
     fd_folder = os.open("/proc/self/fd", os.O_RDONLY)
     try:
+        # linkat follows the symbolic link in /proc to the open file; with AT_EMPTY_PATH it would need a privilege.
         os.link(str(descriptor), target, src_dir_fd=fd_folder, follow_symlinks=True)
     finally:
         os.close(fd_folder)

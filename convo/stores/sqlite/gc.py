@@ -58,6 +58,7 @@ def remove_session(t: TenantConnection, session_id: str) -> None:
     if row is None:
         raise NotFound("session", session_id)
     _clear_session(t, row[0])
+    # After the session is cleared, which the query reads; fetched before the rows that it walks are changed.
     unneeded = t.db.execute(SELECT_UNNEEDED_LINKS, {"tenant": t.tenant_number}).fetchall()
     for link, *_ in unneeded:
         _clear_link(t, link)

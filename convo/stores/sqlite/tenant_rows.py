@@ -117,6 +117,7 @@ class TenantConnection(NamedTuple):
 
     def execute_delete(self, sql: str, *values: object) -> None:
         """Delete rows whose rowids may be cached."""
+        # SQLite may give the rowid of a deleted row to a new one.
         if self.execute(sql, *values).rowcount:
             self.rowids.clear()
 
@@ -130,6 +131,7 @@ def fetch_records(db: sqlite3.Connection, sql: str, parameters: Sequence[object]
     try:
         return db.execute(sql, parameters).fetchall()
     except (sqlite3.OperationalError, UnicodeDecodeError) as error:
+        # The error has no code of SQLite, so it is told by its message.
         if isinstance(error, sqlite3.Error) and not str(error).startswith(INVALID_UTF8_MESSAGE):
             raise
         with invalid_text_as_bytes(db):
@@ -159,6 +161,7 @@ def database_time_s(db: sqlite3.Connection) -> float:
 
     Each statement of a job may see another time, so call it once in a job.
     """
+    # 2440587.5 is the Julian day of 1970; the clock of a store in memory replaces julianday (see `MemoryDatabase`).
     return float(db.execute("SELECT (julianday('now') - 2440587.5) * 86400.0").fetchone()[0])
 
 
@@ -168,6 +171,7 @@ def key_to_blob(key: Key) -> bytes:
         blob = bytes.fromhex(key)
     except ValueError:
         return b""
+    # fromhex also accepts upper case and spaces, which no key has.
     return blob if blob.hex() == key else b""
 
 
@@ -321,6 +325,7 @@ def _delete_hash(t: TenantConnection, hashed: int, n: int) -> None:
 
 
 def _hash_item_id(name: str) -> int:
+    # The prefix keeps an item and a conversation of one name apart.
     return _hash_bytes(b"item " + name.encode("utf-8", "surrogatepass"))
 
 

@@ -251,6 +251,7 @@ def _delete_unreferenced_item(t: TenantConnection, n: int) -> None:
     ((body,),) = t.fetch_records("SELECT body FROM items WHERE n = ?", n)
     item = decode_item(str(n), body)
     if terms := tokenize_item(item):
+        # A contentless FTS5 table deletes a row only with the terms that were inserted.
         t.execute("INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)", n, terms)
     tenant_rows.unindex_item_id(t, base.own_item_id(item), n)
     t.execute("DELETE FROM hashes WHERE tenant = ? AND hash = ?", t.tenant_number, short_hash(item_hash(item)))
