@@ -181,6 +181,7 @@ class Gateway:
 
     def _report_fault(self, fault: ConvoError, tenant: str) -> None:
         """Count and report a store error, even if the client does not see it."""
+        # A fault of the store can be the cause of an error that names no details to the client.
         for error in (fault, fault.__cause__):
             if isinstance(error, StoreFault):
                 self._metrics_for(tenant).record_store_fault()
@@ -195,6 +196,7 @@ class Gateway:
 
     def _tenant_metrics(self, tenant: str) -> Metrics:
         if tenant not in self._metrics_by_tenant:
+            # The memory and the CPU time of the process are those of all tenants.
             self._metrics_by_tenant[tenant] = Metrics(process=False)
         return self._metrics_by_tenant[tenant]
 
@@ -266,6 +268,7 @@ class Gateway:
         if self._is_local_only:
             is_api = exchange.scope["path"].startswith(API_PATH_PREFIX)
             auth.check_local_caller(exchange.scope["headers"], self._serve.cors_origins if is_api else ())
+        # The dictionary of headers has only the last value of a name.
         names = [name.lower() for name, _ in exchange.scope["headers"]]
         for header in KEY_HEADERS:
             if names.count(header) > 1:
@@ -319,6 +322,7 @@ class Gateway:
         result: HandlerResult | None = None
         async with CancelOnDisconnect(exchange) if route.calls_model else nullcontext():
             result = await route.handler(context)
+        # `CancelOnDisconnect` has suppressed the cancellation.
         if result is None:
             raise ClientDisconnected
         if isinstance(result, EventsResult):
@@ -361,6 +365,7 @@ class PathHandler:
 
     def __init__(self, gateway: Gateway, path: str, routes: dict[str, ApiRoute]) -> None:
         self._gateway, self._path, self._routes = gateway, path, routes
+        # HTTP requires HEAD where there is GET; uvicorn leaves out the body.
         if "GET" in routes:
             routes["HEAD"] = routes["GET"]
 

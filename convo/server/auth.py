@@ -86,6 +86,7 @@ class KeysFile:
         stamp = read_file_stamp(self._path)
         if stamp != self._stamp:
             self._stamp = stamp
+            # An invalid line that is added while the server runs locks out no other key.
             entries = list(read_key_entries(self._path, strict=False)) if stamp else []
             shared_hashes = find_shared_hashes(entries)
             self._names_by_hash = group_by_hash_prefix([entry for entry in entries if entry[1] not in shared_hashes])
@@ -176,6 +177,7 @@ def create_api_key(path: Path, name: str) -> str:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, PRIVATE_FILE_MODE)
         with os.fdopen(descriptor, "r+b") as file:
             content = file.read()
+            # An editor may leave the last line without its end: the new key would be appended to it.
             is_line_complete = not content or content.endswith(b"\n")
             file.write(b"%b%b %b\n" % (b"" if is_line_complete else b"\n", name.encode(), _hash_api_key(key).encode()))
     except OSError as error:
@@ -195,6 +197,7 @@ def check_local_caller(headers: Sequence[tuple[bytes, bytes]], allowed_origins: 
 
     allowed_origins:  other origins that are accepted
     """
+    # All of them: of two Host headers only the last one was checked.
     hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
     for host in filter(None, hosts):
         name = strip_port(host)

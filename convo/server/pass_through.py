@@ -139,6 +139,7 @@ class PassThroughTracker:
         with suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
                 await self._wait_until_ended()
+        # Before the timeouts are set, for requests that begin from now on.
         self._is_grace_over = True
         for timeout in self._timeouts:
             timeout.reschedule(asyncio.get_running_loop().time())
@@ -147,6 +148,7 @@ class PassThroughTracker:
                 await self._wait_until_ended()
 
     async def _wait_until_ended(self) -> None:
+        # A copy: each request removes its own when it ends.
         for end_event in tuple(self._end_events):
             await end_event.wait()
 

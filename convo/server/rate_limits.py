@@ -39,6 +39,7 @@ class RateLimits:
         if 0 < max_concurrent <= running:
             raise _rate_limit_error(f"{max_concurrent} concurrent requests", running, CONCURRENCY_RETRY_S)
         window = self._windows.setdefault(name, MinuteWindow())
+        # Both windows are checked before either counts the request: a refused one must not use up the other.
         window.check(max_per_minute, now, "requests per minute (RPM)")
         self._process_window.check(self._limits.process_per_minute, now, "requests per minute (RPM) of this server")
         for minute_window, limit in ((window, max_per_minute), (self._process_window, self._limits.process_per_minute)):

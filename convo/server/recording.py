@@ -142,6 +142,8 @@ class GatewayRecording:
                         response_id, raw = event["response"]["id"], json.dumps(body).encode()
                         request = _make_request(response_id, "responses", headers, raw, received_at)
                         recorded = self._begin(tenant, request, take_text)
+                        # A kill loses what waits to be written, 58 of 189 exchanges in one run: a long queue holds
+                        # responses back.
                         await self.queue.wait_for_room()
                     elif event["type"] in TERMINAL_EVENTS:
                         last_event = event

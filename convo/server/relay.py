@@ -190,12 +190,16 @@ class Relay:
         import aiohttp
 
         self._session = aiohttp.ClientSession(
+            # The client must get the bytes of the upstream, with their Content-Encoding.
             auto_decompress=False,
+            # No limit here: `max_requests` is checked before.
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=UPSTREAM_KEEPALIVE_S),
+            # One session serves all clients: a cookie for one of them must not be sent for another.
             cookie_jar=aiohttp.DummyCookieJar(),
             max_field_size=self._serve.max_header_bytes,
             max_headers=MAX_RESPONSE_HEADERS,
             max_line_size=self._serve.max_header_bytes,
+            # aiohttp would add its own where the client sends none.
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=self._idle_s),
         )
@@ -249,6 +253,7 @@ class Relay:
             rest = path.removeprefix(upstream.local_path)
             if not path.startswith(upstream.local_path) or (rest and not rest.startswith("/")):
                 continue
+            # /up/v1/../x reached the upstream with its key, outside of the base URL.
             if DOT_SEGMENT.search(rest):
                 break
             if (
@@ -312,9 +317,11 @@ class Relay:
         try:
             async with self._session.request(
                 exchange.method,
+                # Without it yarl decodes and encodes the path anew.
                 URL(target.url, encoded=True),
                 headers=headers,
                 data=await request_body.open(),
+                # A redirect would carry the conversation and the key to another host.
                 allow_redirects=False,
                 proxy=find_proxy(target.upstream.origin, self._proxies),
             ) as response:
@@ -479,6 +486,7 @@ class BodyReader:
 
         Raises RequestRefused and ClientDisconnected, as the iterator does.
         """
+        # "gzip, chunked" was passed on as if the body was not compressed.
         if self._exchange.headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
             raise errors.invalid_http_error()  # the other codings of a connection are not decoded
         if not self._exchange.headers.keys() & {b"content-length", b"transfer-encoding"}:

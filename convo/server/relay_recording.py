@@ -284,6 +284,7 @@ class WebSocketCopies:
 
     def add_client_message(self, text: str) -> bool:
         """Begin an exchange if the message is a `response.create`; return whether it is one."""
+        # Most messages are not parsed: their type is read from their start.
         message = _parse_message(text) if '"stream_id"' in text or not LEADING_TYPE.match(text) else None
         if _read_type(text, message) != CREATE_TYPE:
             return False
@@ -297,6 +298,7 @@ class WebSocketCopies:
         """Add an event to its exchange, and finish the exchange with its last event."""
         if not self._open:
             return
+        # With one open request an event needs no stream id, and is not parsed.
         message = _parse_message(text) if len(self._open) > 1 or not LEADING_TYPE.match(text) else None
         stream_id = (message or {}).get("stream_id")
         entry = next((entry for entry in self._open if entry[0] == stream_id), self._open[0])

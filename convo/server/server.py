@@ -137,6 +137,7 @@ class GatewayServer(uvicorn.Server):
             task.cancel()
         if await self._end_requests_within(http.FINAL_SEND_TIMEOUT_S):
             return
+        # A client that does not read would keep its cancelled request: it then ended after the store was closed.
         for connection in self.server_state.connections:
             connection.transport.abort()
         await self._wait_until_idle()  # cancelled requests still store their results
@@ -173,6 +174,7 @@ def open_listening_socket(host: str, port: int) -> socket.socket:
     )
     try:
         if os.name == "posix":  # on Windows it would let two servers use one port
+            # A server that starts again can bind its port while connections of the last one are in TIME_WAIT.
             listening_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening_socket.bind((host.strip("[]"), port))
         listening_socket.listen(LISTEN_BACKLOG)
@@ -230,8 +232,10 @@ async def run_gateway(
     with report_unexpected_errors(report):
         serve_task = await serve_until(server, listening_socket, stop_event)
         gateway.begin_shutdown()
+        # Before WebSockets are closed, which takes a part of the grace time.
         cancel_at = asyncio.get_running_loop().time() + serve.grace_s + http.FINAL_SEND_TIMEOUT_S
         delay_timer = asyncio.get_running_loop().call_later(SHUTDOWN_NOTICE_S, report_delay)
+        # Beside the WebSockets and HTTP: one grace time counts for all of them, from the signal on.
         close_task = asyncio.create_task(_close_service(gateway, service, serve.grace_s))
         await gateway.sockets.aclose(serve.grace_s)
         server.request_end(max(0.0, cancel_at - asyncio.get_running_loop().time()))
@@ -255,13 +259,16 @@ def build_uvicorn_config(
     return uvicorn.Config(
         application,
         http=make_http_protocol(serve, get_max_connections()),
+        # asyncio accepts as many connections in one pass; with more it would overtake their count.
         backlog=ACCEPT_BATCH,
         ws=partial(make_websocket_protocol, serve.write_s, body_budget),  # type: ignore[arg-type]  # a factory works like the class
         ws_max_size=serve.max_body_bytes,
         ws_ping_interval=WEBSOCKET_PING_S,
         ws_ping_timeout=WEBSOCKET_PING_S,
         ws_per_message_deflate=False,
+        # The gateway is started and closed by `run_gateway`, not by uvicorn.
         lifespan="off",
+        # Errors go to `report_unexpected_errors`, access to the gateway's own log.
         log_config=None,
         access_log=False,
         server_header=False,
@@ -280,6 +287,7 @@ def prepare_process() -> None:
         import resource
 
         soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        # With more connections than file descriptors asyncio tried, and logged, each accept 2,048 times a second.
         limit = max(soft_limit, min(hard_limit, MACOS_MAX_FILES)) if platform.system() == "Darwin" else hard_limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard_limit))
     with suppress(AttributeError, OSError, TypeError):  # another C library; TypeError: on Windows
@@ -329,6 +337,7 @@ def report_unexpected_errors(report: Callable[[BaseException], None]) -> Iterato
         yield
     finally:
         log.removeHandler(handler)
+        # Several servers may run in one process.
         if not any(isinstance(other, _ErrorReporter) for other in log.handlers):
             log.propagate = True
             log.setLevel(logging.NOTSET)
@@ -361,6 +370,7 @@ class BufferedTransport:
 
     def write(self, data: bytes) -> None:
         if not self._buffer:
+            # An answer of nine events takes three writes, and a third less CPU.
             self._loop.call_soon(self.flush)
         self._buffer.append(data)
         self._size_bytes += len(data)
@@ -479,6 +489,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._stop_head_timer()
         previous_cycle = self.cycle
         super().on_headers_complete()
+        # uvicorn starts no request for an upgrade to a WebSocket.
         if self.cycle is previous_cycle:
             return
         connection = ClientConnection()

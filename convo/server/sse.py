@@ -124,11 +124,13 @@ class SSEWriter:
         if self._next_sequence_number == 0:
             self._metrics.record_first_event(self._exchange.route, self._exchange.duration_s)
         self._next_sequence_number, self._is_quiet = event["sequence_number"] + 1, False
+        # An ASGI server discards what is sent after a disconnect, without an error.
         if self._exchange.connection.closed:
             raise ClientDisconnected
         is_last = event["type"] in TERMINAL_EVENTS
         if is_last:
             for name, limit in self._exchange.record_limit(event):
+                # The headers are sent already; a comment is ignored by every client.
                 await self._exchange.send_chunk(b": %b %b\n\n" % (name, limit))
             event = to_api_event(event)
         await self._exchange.send_chunk(encode_sse_event(event))
@@ -242,6 +244,7 @@ class CancelOnDisconnect:
                 await asyncio.sleep(0)  # receive a cancellation that arrived after the end of the block
         if kind in (asyncio.CancelledError, ClientDisconnected):
             self._exchange.status = self._exchange.status or CLIENT_CLOSED_STATUS
+        # Only this object's own cancellation is suppressed, not one of the server's shutdown.
         remaining = self._block.uncancel()
         return kind is ClientDisconnected or (kind is asyncio.CancelledError and remaining == 0)
 

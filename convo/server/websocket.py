@@ -215,6 +215,7 @@ class WebSocketConnection:
 
     def close_after_turn(self, reason: CloseReason) -> None:
         """Start no further turn. The first reason stays, unless the client disconnects afterwards."""
+        # Nothing can be sent any more then, not even the first reason.
         if self._close_reason is None or reason is CLIENT_DISCONNECTED:
             self._close_reason = reason
         self._changed.set()
@@ -346,6 +347,7 @@ class WebSocketConnection:
     def _parse_turn(self, message: dict[str, Json]) -> TurnMessage:
         """Parse a turn. Raises RequestRefused for another message, or for one stream id too many."""
         turn, max_streams = parse_turn_message(message), self._deps.limits.max_streams
+        # Queued turns count: their connections exist only once they run.
         stream_ids = {*self._connections, *(queued.stream_id for queued in self._queue), turn.stream_id} - {None}
         if len(stream_ids) > max_streams:
             raise too_many_streams_error(max_streams)
@@ -411,6 +413,7 @@ class WebSocketConnections:
             socket.close_after_turn(SERVER_STOPPING)
         if close_tasks:
             await asyncio.wait(close_tasks, timeout=grace_s + FINAL_SEND_TIMEOUT_S)  # the service ends running turns
+        # A copy: each connection removes itself when it ends.
         for socket in list(self._close_events):
             socket.cancel_turn()
         if close_tasks:
@@ -423,6 +426,7 @@ async def accept_websocket(
     receive: "Receive", send: "Send", request_id: str, headers: Sequence[http.Header] = ()
 ) -> None:
     """Accept a connection that is being opened; `headers` are added to the response."""
+    # The ASGI message websocket.connect must be received before the connection is accepted.
     await receive()
     await send({"type": "websocket.accept", "headers": [(b"x-request-id", request_id.encode()), *headers]})
 
