@@ -66,6 +66,7 @@ class BackgroundRun:
 
     async def stop(self) -> None:
         assert self._task is not None  # it is registered only by `start`
+        # Without a call of `stop`, as at a shutdown, the run ends as abandoned.
         self._make_stop_result = response.cancelled_result
         self._stop_requested.set()
         await asyncio.wait({self._task})
@@ -90,6 +91,7 @@ class BackgroundRun:
         done = [task for task in tasks if task.done()]
         for task in tasks:
             task.cancel()
+        # Before the result is built: the tasks may still append events.
         await asyncio.gather(*tasks, return_exceptions=True)
         if model_task in done:
             return model_task.result()
@@ -145,6 +147,7 @@ class BackgroundRun:
         with suppress(Conflict, NotFound):  # if the run is over, the commit below fails as well
             await self._event_log.flush()
         try:
+            # The store refuses the end of a run that has ended: of several processes one writes the result.
             await self._deps.store.commit(replace(change, ended_run_id=link.id))
         except (Conflict, NotFound) as error:
             current_link = await self._deps.store.link(link.id)
@@ -168,6 +171,7 @@ async def start_background_run(request: ResponseRequest, deps: EndpointDeps) -> 
         await commit_turn(deps.store, replace(change, started_run_id=response_id), turn, UNFINISHED_RESULT)
         if not request.store:
             deps.runs.unstored[response_id] = deps.store.tenant, deps.clock.now() + UNSTORED_RETENTION_S
+        # The run keeps the locks that were acquired here until it ends.
         run = BackgroundRun(turn, link, deps, exit_stack.pop_all())
         run.start()
     return run
@@ -240,7 +244,9 @@ class EventLog:
                 await self._drop_stored_events()
             if not self._unflushed:
                 return
+            # A copy: events are appended while the store writes.
             batch = tuple(self._unflushed)
+            # Set before the write: a connection that breaks does not tell whether the events were stored.
             self._is_last_append_unknown = True
             await self._store.append_events(self._response_id, batch)
             self._is_last_append_unknown = False
@@ -290,7 +296,9 @@ async def follow_response(
         validate_value("starting_after", after, {"type": "integer", "minimum": 0})
     while True:
         run = deps.runs.find_background(response_id)
+        # Before the events are read, so that one that is stored meanwhile is not missed.
         update = run.next_update() if run else None
+        # Before the events: a link that has ended has all of them.
         link = await load_response_link(deps.store, response_id, deps.clock.now())
         if not link.parameters.get("background"):
             raise errors.not_streamable_error(response_id)

@@ -91,6 +91,7 @@ async def compact_to_window(compaction: CompactionInput) -> tuple[Sequence[Item]
             keep_user_items=True,
         )
         return (*compacted.user_items, compacted.item), compacted.usage
+    # Codex and others fail unless there is exactly one compaction item.
     if [item_type(item) for item in provider_items].count("compaction") == 1:
         return provider_items, None
     return [(await _build_result(compaction, before=tuple(provider_items))).item], None
@@ -125,6 +126,7 @@ async def _compact_by_provider(compaction: CompactionInput, items: Sequence[Item
     """Return the provider's own compacted input; None if it does not support compaction for this model."""
     try:
         return await compaction.model.compact(replace(compaction.request, input=items)) if items else None
+    # Some servers have the path, and refuse it for a model that cannot compact.
     except RequestRefused:
         return None
 
@@ -139,6 +141,7 @@ async def _compact_by_summary(
     input_tokens = sum(count_item_tokens(compaction.request.input))
     for user_messages in (split.user_messages, ()) if summary else ():
         remaining = (*split.instructions, *user_messages, summary_message(summary), *split.kept_items)
+        # A summary can be longer than what it replaces; the first try keeps the user's own words, too.
         if sum(count_item_tokens(remaining)) < input_tokens:
             before = split.instructions if keep_user_items else (*split.instructions, *user_messages)
             user_items = user_messages if keep_user_items else ()
@@ -164,6 +167,7 @@ async def _build_result(
     deps, decrypt = compaction.deps, await load_item_decryptor(compaction.history, compaction.deps)
     covered = covered_message_digests(compaction.history, decrypt, kept_messages=user_items)
     content = CompactionContent(deps.store.tenant, before, summary, tuple(after), covered)
+    # The model still gets the credentials of this request's tools; the stored item must have none.
     stored = content._replace(before=strip_item_secrets(content.before), after=strip_item_secrets(content.after))
     item = {
         "id": deps.new_id("cmp"),
@@ -322,6 +326,7 @@ async def _compact_if_requested(compaction: CompactionInput, request: ResponseRe
 
 def _exceeds_threshold(request: ModelRequest, threshold_tokens: int) -> bool:
     counted = request.input, request.instructions, request.parameters.get("tools")
+    # The upper bound is cheap; counting a megabyte takes 30 to 60 ms.
     return max_token_count(*counted) > threshold_tokens and count_tokens(*counted).tokens > threshold_tokens
 
 

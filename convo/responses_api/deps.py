@@ -67,6 +67,7 @@ class ForegroundRun:
     async def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Await `coroutine` of the model until `stop`. Raises TryLater if it was stopped."""
         if self.is_stopped:
+            # Python warns of a coroutine that was never awaited.
             coroutine.close()
             raise _shutting_down_error()
         self._task, self.is_suspended = asyncio.current_task(self._loop), False
@@ -174,6 +175,7 @@ class ActiveRuns:
             with suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
                     await asyncio.gather(
+                        # The timeout must not cancel them: `stop` lets a background run store how far it came.
                         *(asyncio.shield(task) for task in self._tasks),
                         *(run.end_event.wait() for run in self._foreground),
                         return_exceptions=True,
@@ -181,6 +183,7 @@ class ActiveRuns:
         self._is_grace_over = True
         for run in tuple(self._foreground):
             run.stop()
+        # A response whose reader asks for no further event cannot end, so it is not waited for.
         while (unfinished := self._unfinished_tasks()) or any(not run.is_suspended for run in self._foreground):
             for stop in unfinished.values():
                 stop()
@@ -290,6 +293,7 @@ async def _acquire_lease(store: Store, name: str, holder: str) -> LeaseGuard:
     try:
         return await asyncio.shield(acquisition)
     except asyncio.CancelledError:
+        # The store may have given the lease although the caller was cancelled; it would renew itself.
         await shielded(_release_acquired(acquisition))
         raise
 

@@ -66,6 +66,8 @@ class CompactionCipher:
                 DATABASE_KEY_NAME, secrets.token_bytes(KEY_SIZE_BYTES)
             )
             passphrases = [self._passphrase.reveal().encode()] if self._passphrase else []
+            # In a thread, because scrypt takes about 50 ms. The database's key opens what was encrypted before the
+            # setting.
             self._fernet = await asyncio.to_thread(_build_fernet, [*passphrases, database_key])
         return self._fernet
 
@@ -79,6 +81,7 @@ def _decrypt_item(item: Item, fernet: "MultiFernet", tenant: str) -> CompactionC
         )
     except (InvalidToken, InputFault) as error:
         raise errors.invalid_encrypted_content_error(item) from error
+    # All tenants of a database share its key.
     if content.tenant != tenant:
         raise errors.invalid_encrypted_content_error(item)
     return content

@@ -424,6 +424,7 @@ class EmbeddedService:
         )
 
     async def list_models(self) -> Sequence[Mapping[str, Json]]:
+        # Clients that ask at the same time wait for one fetch from the providers.
         async with self._model_list_lock:
             if self._model_list is None or self._clock.monotonic() - self._model_list[0] > MODEL_LIST_MAX_AGE_S:
                 self._model_list = self._clock.monotonic(), await self._fetch_models()
@@ -447,6 +448,7 @@ class EmbeddedService:
             if self._runs.find_background(response_id) is None:
                 try:
                     await self.endpoint_for(tenant).mark_abandoned(response_id)
+                # One row that could not be read ended each sweep: responses with a later id stayed in_progress.
                 except DamagedRow as error:
                     self._store.report_damaged_row(error)
         if number % SWEEPS_PER_EVENT_EXPIRY == 0:
@@ -479,6 +481,7 @@ class EmbeddedService:
             ttl_s = ttl(tenant)
             if ttl_s is None or now - self._pruned_at.get(tenant, -math.inf) < prune_interval_s(ttl_s):
                 continue
+            # Before pruning: a store that fails is not pruned again in each sweep.
             self._pruned_at[tenant] = now
             if any(await self._store.admin.prune(tenant, self._clock.now() - ttl_s, dry_run=False)):
                 self._histories.clear()

@@ -83,10 +83,12 @@ class HistoryCache:
 
     def add(self, tenant: str, handle: str, history: LoadedHistory) -> None:
         """Keep a history, and drop the least recently added ones above the limit."""
+        # Removed first: a dictionary keeps the position of a key that is set again.
         self.take(tenant, handle)
         path = history.path
         size = sum(path.items.derive(_make_size_step))
         if len(path) <= MAX_BARE_ITEMS:
+            # 6,000 histories with what was derived made a full garbage collection take 1.0 s; without it 0.04 s.
             history = replace(history, path=Path(path.root, path.nodes))
         if size > MAX_CACHED_BYTES:
             return

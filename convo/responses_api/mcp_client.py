@@ -229,6 +229,7 @@ class McpConnection:
             log = exit_stack.enter_context(os.fdopen(report_out, "w", encoding="utf-8"))
             parameters = StdioServerParameters(
                 command=sys.executable,
+                # -I and -S: no modules of the current folder, of the user or of site-packages.
                 args=["-I", "-S", mcp_process.__file__, *target.command],
                 env=environ,
                 encoding_error_handler="replace",  # with "strict" a byte of a startup message ends the reader unseen
@@ -356,6 +357,7 @@ def _make_http_client(target: McpTarget) -> "httpx2.AsyncClient":
         async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
             if target.address_check is not None:
                 host, addresses = await target.address_check.resolve_public(str(request.url), "tools")
+                # The URL gets the checked address below; TLS still verifies the certificate of the host.
                 request.extensions = {**request.extensions, "sni_hostname": host}
                 request.url = request.url.copy_with(host=addresses[0])
             response = await super().handle_async_request(request)

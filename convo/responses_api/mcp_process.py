@@ -40,6 +40,7 @@ def run_program(command: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda number, _: received_signals.append(number))
     signal.signal(signal.SIGCHLD, lambda *_: None)
     try:
+        # A group of its own, so that processes which it started are ended with it.
         server = subprocess.Popen(  # noqa: S603  a command from the settings
             command, stderr=subprocess.DEVNULL, start_new_session=True
         )

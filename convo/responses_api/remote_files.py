@@ -86,6 +86,7 @@ ResolveHost = Callable[[str, int], Sequence[str]]
 
 def is_public_address(address: Address, blocked_networks: Sequence[Network] = ()) -> bool:
     """Whether an address is in none of `BLOCKED_NETWORKS` and of the networks that the operator adds."""
+    # ::ffff:127.0.0.1 is loopback.
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return is_public_address(address.ipv4_mapped, blocked_networks)
     return not any(address in network for network in (*BLOCKED_NETWORKS, *blocked_networks))
@@ -161,6 +162,7 @@ class RemoteFiles:
 
         for _ in range(MAX_REDIRECTS + 1):
             host, addresses = await self.resolve_public(url, param)
+            # Resolved once: a second look-up could lead to another address than the one that was checked.
             connector = TCPConnector(resolver=_make_fixed_resolver(host, addresses), use_dns_cache=False)
             async with (
                 ClientSession(

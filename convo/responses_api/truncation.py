@@ -51,6 +51,7 @@ def respond_within_window(
     max_tokens = max_token_count(request.input, request.instructions, _request_tools(request))
     if max_tokens <= (_input_limit_tokens(request, window) if auto else window.context):
         return _respond(model, request, auto=auto)
+    # A megabyte of text takes 30 to 60 ms to count, and all other requests would wait.
     if max_tokens > COUNT_IN_THREAD_TOKENS:
         return _respond_fitted_in_thread(model, request, model_name, window, auto=auto)
     return _respond(model, _fit_request(request, model_name, window, auto=auto), auto=auto)
@@ -128,6 +129,7 @@ async def _respond_truncating(model: Model, request: ModelRequest) -> AsyncGener
     while True:
         async with aclosing(model.respond(request)) as events:
             try:
+                # A refusal comes before the first event; after it nothing can be retried unnoticed.
                 first = await anext(events, None)
             except ConvoError as error:
                 request = _truncate_further(request, error)
@@ -146,6 +148,7 @@ def _truncate_further(request: ModelRequest, error: ConvoError) -> ModelRequest:
         raise error
     sizes = count_item_tokens(request.input)
     fraction = error.limit_tokens / error.needed_tokens if isinstance(error, WindowExceeded) else RETRY_FRACTION
+    # At least one token less, so that each retry drops something and the loop ends.
     kept_items = truncate_to_fit(request.input, sizes, min(int(sum(sizes) * fraction), sum(sizes) - 1))
     kept_items = keep_last_turn(request.input) if kept_items is None else kept_items
     if len(kept_items) == len(request.input):

@@ -317,6 +317,7 @@ class ResponseTurn:
                 yield self._sequencer(created_event)
                 yield self._sequencer({"type": "response.in_progress", "response": created_event["response"]})
                 while event["type"] not in TERMINAL_EVENTS:
+                    # A chat of this process has the event as soon as it is yielded.
                     if not is_server:
                         stream.add(event)
                     yield self._sequencer(event)
@@ -330,10 +331,12 @@ class ResponseTurn:
                 commit = self._commit_or_report(turn, link, result)
                 link, result = await (shielded(commit) if is_stored else commit)  # else nothing is awaited there
             except (asyncio.CancelledError, GeneratorExit, TryLater) as error:
+                # TryLater is also an error of the provider; only that of a shutdown stores a partial response.
                 if isinstance(error, TryLater) and not foreground.is_stopped:
                     raise
                 foreground.begin_close()
                 if result is None and (link is not None or (is_server and not foreground.is_stopped)):
+                    # A generator is closed at its yield: the event there did not reach the client.
                     unsent = event if isinstance(error, GeneratorExit) and is_server else None
                     link = link or self._build_link(turn, has_answered=False)
                     await self._cancel(
@@ -358,6 +361,7 @@ class ResponseTurn:
         return build_link(
             turn,
             response_id=self._deps.new_id("resp"),
+            # The time of the request: the link is built with the first event.
             created_at=self._deps.clock.now() - elapsed_s,
             first_token_s=elapsed_s if has_answered else None,
         )
