@@ -193,6 +193,7 @@ async def run_interruptibly(coroutine: Coroutine[Any, Any, WorkResult]) -> WorkR
     is_stopped = False
 
     def stop() -> None:
+        # A second Ctrl-C must not break off the storing of the partial output.
         nonlocal is_stopped
         if not is_stopped:
             is_stopped = True

@@ -336,6 +336,7 @@ class _DecisionDialog:
             if name not in choices:
                 self._print_message(f"enter {', '.join(choices[:-1])} or {choices[-1]} (no decision)")
                 continue
+            # An answer typed for a replaced question decided the next call.
             if self._has_replaced:
                 self._has_replaced = False
                 self._print_message(f"this question is about {call.tool} ({call.call_id}): enter {name} again")
@@ -362,6 +363,7 @@ class _DecisionDialog:
 
         Raises the errors of the reader, and Conflict if another process continued the run.
         """
+        # A decision on the page or by `convo approvals` needs no lease, so it may arrive while the user types.
         reading = asyncio.ensure_future(self._reader.read_line(question))
         try:
             while not await self._is_read_or_decided(reading):
@@ -494,6 +496,8 @@ def _parse_without_loss(arguments: str) -> Any:
 def _build_unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
+        # The provider of a hosted tool gets the text of the model, and may read the first member where Python reads the
+        # last.
         raise ValueError("two members have the same name")
     return members
 

@@ -24,12 +24,15 @@ NON_FILE_CHARS = re.compile(r"[@(){}\[\]<>=|;:]")
 
 def _find_mentioned_files(text: str, pasted: Iterable[str], is_file: Callable[[str], bool]) -> list[str]:
     """Find the files that a message mentions outside pasted text, each once, in order."""
+    # Compared whole: "@notes.md" is a part of a pasted "@notes.md.orig". A search in the paste for each mention took 30
+    # s for 100,000 of them.
     pasted_mentions = {mention[0] for pasted_text in pasted for mention in FILE_MENTION.finditer(pasted_text)}
     files: dict[str, None] = {}
     for mention in FILE_MENTION.finditer(text):
         if mention[0] in pasted_mentions:
             continue
         bare = mention["bare"] or ""
+        # The mark of "what is @dot.png?" is not a part of the name, unless a file has it.
         names = [mention["quoted"]] if mention["quoted"] else [bare, bare.rstrip(TRAILING_PUNCTUATION)]
         files |= dict.fromkeys([name for name in names if name and is_file(name)][:1])
     return list(files)
@@ -78,6 +81,7 @@ def is_existing_file(name: str) -> bool:
 def format_attachment(name: str, part: Json) -> str:
     """Format an attachment as one line: name, type of content part, size."""
     kind = {"input_image": "image", "input_file": "file"}.get(part.get("type"), "text")
+    # Images and files are base64: four characters for three bytes.
     size = len(part.get("image_url") or part.get("file_data") or part.get("text") or "")
     return f"  + {name} ({kind}, {_format_attachment_size(size if kind == 'text' else size * 3 // 4)})"
 

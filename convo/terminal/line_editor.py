@@ -137,6 +137,8 @@ class LineEditor:
 
     def _accept(self, buffer: Buffer) -> bool:
         """Accept a message; one with a word that the editor has split is erased, and `read_line` prints it again."""
+        # The editor wraps at the edge of the terminal, within words; a tab, whose columns depend on its place, stays as
+        # drawn.
         columns = self._output.get_size().columns - len(PROMPT)
         is_cut = "\t" not in buffer.text and any(text_width(line) > columns for line in buffer.text.split("\n"))
         self._session.app.erase_when_done = self._wraps_accepted and is_cut
@@ -157,6 +159,7 @@ class LineEditor:
     async def withdraw_line(self) -> str | None:
         app = self._session.app
         if self._editor_tasks:
+            # The user's editor has the terminal: nothing can be drawn or erased before it ends.
             await asyncio.wait(self._editor_tasks)
         if not app.is_running or app.is_done:
             return None
@@ -313,6 +316,7 @@ QUEUE_KEYS: Mapping[str, Callable[[MessageQueue, str], None]] = MappingProxyType
         Keys.BracketedPaste: lambda queue, data: queue.paste(normalize_paste(data)),
         Keys.ControlM: lambda queue, _: queue.enter(),
         Keys.ControlJ: lambda queue, _: queue.type_text("\n"),
+        # prompt_toolkit reports Backspace as Ctrl-H.
         Keys.ControlH: lambda queue, _: queue.delete_char(),
         Keys.ControlW: lambda queue, _: queue.delete_word(),
         Keys.ControlU: lambda queue, _: queue.clear_draft(),
@@ -365,6 +369,7 @@ def make_editor_output() -> EditorOutput:
 
 def replace_surrogates(line: str) -> str:
     """Replace surrogates (undecodable bytes of the input) by the replacement character."""
+    # UTF-16 joins a pair of surrogates to its character, so only a lone one is replaced.
     return line.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -430,6 +435,7 @@ class PasteDetectingInput(Vt100Input):
 
     def _feed_keys(self, data: str) -> str:
         """Parse keys up to the start of a paste, and return the rest."""
+        # The mark may be split over two reads.
         start = (self._last_chars + data).find(PASTE_START)
         if start < 0:
             self._last_chars = (self._last_chars + data)[1 - len(PASTE_START) :]
@@ -566,10 +572,12 @@ def build_key_bindings(
     bindings.add("escape", "escape", filter=PROMPT_HAS_FOCUS & emacs_mode & is_prompt_empty)(edit_last_message)
     bindings.add("escape", filter=PROMPT_HAS_FOCUS & vi_navigation_mode & is_prompt_empty)(edit_last_message)
     bindings.add("c-r", filter=PROMPT_HAS_FOCUS & is_prompt_empty)(search_history)
+    # Eager: otherwise Esc waits for a second key, because "escape", "enter" is a binding, too.
     bindings.add("escape", filter=PROMPT_HAS_FOCUS & has_completions, eager=True)(close_menu)
     bindings.add("backspace", filter=PROMPT_HAS_FOCUS & is_command_name)(delete_char_of_command)
     bindings.add("escape", "/", filter=PROMPT_HAS_FOCUS & emacs_mode & is_prompt_empty)(insert_slash)
     bindings.add(Keys.Vt100MouseEvent)(ignore_key)
+    # In raw mode Ctrl-C is a key; "<sigint>" is a SIGINT that another process sent.
     for interrupt in ("c-c", "<sigint>"):
         bindings.add(interrupt, filter=~is_searching)(interrupt_prompt)
         bindings.add(interrupt, filter=is_searching)(exit_search)
@@ -703,6 +711,7 @@ class PromptHistory(History):
             file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX)
+                # If another terminal has written since, its entries are not loaded yet: -1 makes the history stale.
                 is_current = os.fstat(file).st_size == self._loaded_size_bytes
                 os.write(file, _format_history_entry(string).encode("utf-8", "replace"))
                 self._loaded_size_bytes = os.fstat(file).st_size if is_current else -1
@@ -777,6 +786,7 @@ class EditorCompleter(Completer):
         self._suggest, self._measure_columns = suggest, measure_columns
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        # Abstract in prompt_toolkit; the prompt calls the asynchronous one.
         return ()
 
     async def get_completions_async(

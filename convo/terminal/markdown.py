@@ -195,6 +195,7 @@ def limit_nesting(line: str) -> str:
 @lru_cache(2)
 def _make_parser(*, has_links: bool = True) -> MarkdownIt:
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    # A reference may be defined after its link was printed, and HTML would be hidden: both stay source.
     parser.disable(["reference", "lheading", "html_block", "html_inline", *([] if has_links else ["link", "image"])])
     parser.options["maxNesting"] = MAX_NESTING
     parser.inline.ruler.before("escape", "math", _math_rule)
@@ -447,6 +448,7 @@ def _highlight(lines: Sequence[str], language: str, theme: SyntaxTheme) -> tuple
         text.append(value, theme.get_style_for_token(token_type))
         number += value.count("\n")
         is_line_start = value.endswith("\n")
+    # The line break that was added for the lexer.
     text.right_crop()
     return (text, restart) if text.plain == code else (Text(code), len(lines))  # some lexers lose characters
 
@@ -544,9 +546,11 @@ def _encode_segments(segments: Iterable[Segment], options: MarkdownOptions) -> s
     """Encode a row for the terminal. Styles are reset at its end; blanks without a style are removed there."""
     color_system = COLOR_SYSTEMS[options.color_system] if options.has_color else None
     parts = []
+    # rich ends and begins a style at each piece: a heading of nine columns had nine sequences more than needed.
     for text, style, control in Segment.simplify(segments):
         if control or text == "\n":
             continue
+        # legacy_windows leaves out rich's own link, whose id is random: equal rows would differ, and be drawn again.
         rendered = style.render(text, color_system=color_system, legacy_windows=True) if style else text
         if style and style.link and options.has_links:
             rendered = f"\x1b]8;;{style.link}\x1b\\{rendered}\x1b]8;;\x1b\\"
@@ -573,6 +577,7 @@ def _get_block_renderer(options: MarkdownOptions) -> _BlockRenderer:
 class _Element:
     """The start of every element: its renderer and the token from which it was created."""
 
+    # rich prints an empty line before an element that sets it; here the gaps are those of the source.
     new_line: ClassVar[bool] = False
     renderer: _BlockRenderer
     token: Token

@@ -97,6 +97,7 @@ class MessageQueue:
     def render(self, columns: int) -> str:
         """Render the number of messages and the end of the draft in one line; "" if there are neither."""
         queued = f"queued: {len(self.messages)}" if self.messages else ""
+        # Drawn at each key: all of a pasted draft of megabytes would be laid out again each time.
         draft = " ".join(escape_control_chars(self.draft.text[-MAX_RENDERED_CHARS:]).split("\n"))
         hint = FORWARDING_HINT if self.is_forwarding else "Up to edit" if queued and not draft else ""
         free_columns = columns - sum(len(part + SEPARATOR) for part in (queued, hint) if part)

@@ -305,6 +305,7 @@ PICKER_KEYS: Mapping[Keys, Callable[[_Picker, KeyPressEvent], None]] = MappingPr
         **dict.fromkeys(
             (Keys.Escape, Keys.ControlC, Keys.ControlD, Keys.SIGINT), lambda _, event: event.app.exit(result=None)
         ),
+        # The search has one line.
         Keys.BracketedPaste: lambda _, event: event.current_buffer.insert_text(" ".join(event.data.split())),
         Keys.Vt100MouseEvent: lambda _, event: None,  # the library's binding fails on a color sequence
     }

@@ -218,6 +218,7 @@ class PlainReader:
         self._was_withdrawn = False
 
     async def read_line(self, prompt: str = PROMPT, default: TypedMessage = EMPTY_MESSAGE) -> str:
+        # It may be an answer to the question that was withdrawn, and must not decide the next call.
         if self._was_withdrawn and (typed := read_typed_text()):
             write_to_terminal(f"not sent, because it was typed before the prompt: {typed}\n")
         self._was_withdrawn = False

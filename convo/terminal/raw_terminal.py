@@ -29,6 +29,7 @@ def disable_echo(fd: int) -> Iterator[None]:
         yield
         return
     mode = termios.tcgetattr(fd)
+    # Enter stays Ctrl-M: translated to Ctrl-J it would be a line break in a draft, and not send it.
     mode[0] &= ~NEWLINE_FLAGS
     mode[3] &= ~ECHO_FLAGS
     mode[6][termios.VMIN] = 1
@@ -66,6 +67,7 @@ def read_pending_input(fd: int) -> bytes:
     Reads nothing where the process is in the background.
     """
     try:
+        # A process in the background that changes the terminal's mode is stopped by SIGTTOU.
         if os.tcgetpgrp(fd) != os.getpgrp():
             return b""
         old_mode = termios.tcgetattr(fd)
@@ -96,6 +98,7 @@ def on_key(keys: bytes, callback: Callable[[], None]) -> Iterator[None]:
     def read_keys() -> None:
         pressed_keys = os.read(fd, KEY_READ_BYTES)
         if not pressed_keys:
+            # A terminal that hung up is readable for ever: the loop would call this function again at once.
             loop.remove_reader(fd)
         if any(key in keys for key in pressed_keys):
             callback()

@@ -95,6 +95,7 @@ class RunPrinter(AnswerPrinter):
 
     def _print_final_output(self, output: Json) -> None:
         """Print the final output unless the last message is its text."""
+        # Unless `after_tools` is "ask again", the output is that of a tool, and no message has it.
         if self._last_text is None or (isinstance(output, str) and output != self._last_text):
             self._write(value_to_text(output))
             self.finish()

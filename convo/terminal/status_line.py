@@ -72,6 +72,7 @@ def _iter_variants(state: StatusLineState, columns: int) -> Iterator[tuple[str, 
     owner, model = state.owner, state.model
     short_model, attachments = model.rpartition("/")[2], f"+{state.attachment_count}" if state.attachment_count else ""
     used_share = _format_used_share(state)
+    # One request of a model without a price (the built-in one, after /model) must not hide the cost of all others.
     cost = "".join(("at least " if state.is_cost_partial else "") + text for text in format_cost(state.cost_usd))
     short_owner = owner if len(owner) <= SHORT_OWNER_COLUMNS else truncate_text(owner, SHORT_OWNER_COLUMNS)
     yield owner, model, _format_used_window(state), cost, attachments
@@ -271,6 +272,7 @@ def _format_duration(link: Link, loading: LoadingTime | None = None) -> list[str
 
 
 def _shown_id(link: Link) -> str:
+    # A request that failed before the server gave it an id; no handle leads to it.
     return "" if link.id.startswith("try_") else link.id
 
 

@@ -315,6 +315,7 @@ def _render(renderable: object, display: DisplayOptions) -> list[str]:
     console = _make_console(display)
     with console.capture() as capture:
         console.print(renderable)
+    # rich's ids of links are random: the output of one table would differ from run to run.
     lines = LINK_ID.sub("\x1b]8;;", capture.get()).rstrip("\n").split("\n")
     return [_merge_styles(BLANK_END.sub(r"\1", line)) for line in lines]
 

@@ -120,6 +120,7 @@ def detect_display_without_color(stream: TextIO) -> DisplayOptions:
 
 def text_width(text: str) -> int:
     """Return the terminal columns of `text`."""
+    # Not a lookup for each character: that was measurable in histories of 10,000 items.
     return (
         len(text)
         if text.isascii()
@@ -395,6 +396,7 @@ def format_count(number: int, noun: str = "item") -> str:
 CONTROL_CHARS = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069"
 """Control characters of terminals, and characters that override the direction of text."""
 
+# With U+2028 and U+2029: some programs behind a terminal begin a new line at them.
 INVISIBLE_CHARS = (
     r"\u00ad\u115f\u1160\u180e\u200b\u2028\u2029\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
     r"\U000e0000-\U000e007f\U000e0100-\U000e01ef"

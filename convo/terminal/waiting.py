@@ -64,10 +64,12 @@ class Footer:
 
     def draw(self) -> str:
         """Return the output that draws the line, and leaves the cursor where it is."""
+        # The last column stays free: some terminals wrap there.
         columns = get_terminal_size().columns - 1
         text = truncate_text(self.render(columns), columns) if self.is_active else ""
         self.is_shown = bool(text)
         line = self._display.apply_style(self._display.translate_box_chars(text), "dim")
+        # Down and up first: in the last row this scrolls, which must happen before the position is saved.
         return f"{INDEX}{CURSOR_UP}{SAVE_CURSOR}{INDEX}{ERASE_LINE}{line}{RESTORE_CURSOR}" if text else ""
 
 
