@@ -104,6 +104,8 @@ class RunLoop:
         self._tasks = RunTasks(self._on_guardrail_passed)
         self._check_tail = False
         self._started_call_ids: frozenset[str] = frozenset()
+        # Also outputs that the store could not take: their tools must not run again. The key has the turn because
+        # models reuse ids.
         self._outputs: dict[tuple[str, int, str], Json] = {}
         self._cause: ConvoError | None = None
 
@@ -240,6 +242,7 @@ class RunLoop:
         except USER_CODE_ERRORS as error:
             await self.dispatch(EffectFailed(error.code, error.message), error)
             return
+        # Filled before the transaction of the response; the run moves only if that was committed (`finally` below).
         committed_step: list[tuple[Run, Sequence[RunEffect], AgentRun, RunCheckpoint]] = []
 
         async def build_update(state: ConversationState, output: tuple[Item, ...], cut_reason: str | None) -> Any:
@@ -247,6 +250,8 @@ class RunLoop:
                 return None
             self._config.test_hook("before ModelResponded")
             event: RunEvent = agent_request.make_response_event(output)
+            # A call in an answer cut off by "length" or "content_filter" was run, and the server refused the next
+            # request.
             if cut_reason:
                 event = EffectFailed(cut_reason, f"The response was cut ({cut_reason}), so no tool of it was run")
             run, effects = step_run(self.run, event)
@@ -400,6 +405,8 @@ class RunLoop:
                 message = f"the function of the handoff to {effect.target} may have run before; it is not called again"
                 self._pending_events.append(make_warning_event(message))
             elif handoff.taken:
+                # Stored before the function is called: after a kill it counts as perhaps called, and is not called
+                # again.
                 await repository.save(self.run, repository.make_call_entry(self.run, effect.call.id))
                 await prepare.call_on_handoff(handoff, effect, self._make_call_context(effect.call))
             view = await prepare.build_handoff_view(plan, handoff_defaults, repository.checkpoint, state.path)

@@ -122,6 +122,7 @@ async def load_run_checkpoint(document: Mapping[str, Any] | None, path: Path, st
     """
     if document is None:
         return RunCheckpoint(path.head, path.head)
+    # Checked whole at once: damaged members ended in internal errors, some of them after a tool had run.
     if not _is_checkpoint(document):
         raise InvalidRunState("$.standing", "is not a complete checkpoint", hint=CHANGED_CODE_HINT)
     view, filtered = document["view"], document["filtered"]
@@ -250,6 +251,7 @@ class RunRepository:
         """Commit the consequences of `event`: nothing, a tool output, or the run with the items that it appends."""
         end_entries = self._make_end_entries(previous_run, event)
         is_repeatable = all(isinstance(effect, IDEMPOTENT_EFFECTS) for effect in effects)
+        # A nested run is stored in its call alone, so its pause is always committed.
         if is_repeatable and run.phase not in TERMINAL_PHASES and not isinstance(event, NestedRunPaused):
             if end_entries:
                 await self.chat.record.commit_run(RunUpdate(calls=end_entries))
@@ -261,6 +263,7 @@ class RunRepository:
                 state, path=state.path.append(build_missing_outputs(run, self._get_items_since_request(state.path)))
             )
         checkpoint = self._advance_checkpoint(state.path, effects, self.checkpoint)
+        # The whole document for each start took 16 s of CPU for 1,000 approved calls; the call log alone takes 2 s.
         row = (
             self._build_next_revision()
             if self._has_only_new_starts(event, run, effects)
@@ -431,6 +434,7 @@ async def load_run(store: Store, row: AgentRun, graph: Graph) -> Run:
         return run
     batch_calls = _select_batch_calls(run, await store.agent_calls(row.id))
     rerun_ids = row.document.get(RERUN_CALLS_KEY, ())
+    # A call that a user lets run again has its first start in the log.
     started_ids = {call_id for call_id in batch_calls if call_id not in rerun_ids}
     return apply_call_log(
         run, started_ids, {call_id: call.output for call_id, call in batch_calls.items() if call.has_ended}

@@ -208,6 +208,7 @@ async def prepare_agent_request(
     input_override = _make_input_override(agent_request, state, view)
     if config.input_filter is None:
         return agent_request, input_override
+    # The request failed, or the process was killed, after the filter: these items are its output already.
     if repository.checkpoint.filtered_input and repository.checkpoint.filtered_input[0] == state.path.head:
         return _set_instructions(agent_request, repository.checkpoint.filtered_input[1]), input_override
     request_input = input_override.request_input if input_override else agent_request.options.build_input(state)
@@ -323,6 +324,7 @@ def _select_new_items(
     """Return the new items in a callback's result: the input itself, and items that equal no stored one."""
     unmatched, selected = list(stored_items), []
     for item in returned_items:
+        # By identity first: a new message may equal a stored one, and is new all the same.
         if not any(item is new_item for new_item in new_items) and item in unmatched:
             unmatched.remove(item)
         else:

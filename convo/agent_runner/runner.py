@@ -326,6 +326,7 @@ class AgentRunner:
     async def _load_decisions(self, row: AgentRun, decisions: Sequence[ApprovalDecision]) -> Sequence[ApprovalDecision]:
         run = await load_run(self.chat.deps.store, row, self._graph)
         self._repository.run_row = row
+        # The limits of this command, not those that the run began with.
         self._loop.load(replace(run, limits=self.run.limits))
         return decisions
 
@@ -370,6 +371,7 @@ class AgentRunner:
             try:
                 await agent_request.endpoint.check_request(body)
             except ConvoError as error:
+                # A state whose history no server accepts had its approved tool run first, and was refused then.
                 error.args = (f"{error.message}; no tool was run",)
                 raise
 

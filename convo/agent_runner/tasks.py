@@ -98,6 +98,7 @@ class RunTasks:
         next_event: asyncio.Task[StreamEvent | None] | None = None
         try:
             while (self._guardrail_tasks or next_event) and not turn.is_rejected:
+                # Kept when a guardrail ends first: a cancelled `anext` would end the stream.
                 next_event = next_event or asyncio.ensure_future(_next_event(events))
                 waiting: set[asyncio.Task[Any]] = {next_event, *self._guardrail_tasks}
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -110,6 +111,7 @@ class RunTasks:
                     yield event
         finally:
             if next_event is not None:
+                # Waited for: a generator cannot be closed while it runs.
                 next_event.cancel()
                 await asyncio.wait([next_event])
 

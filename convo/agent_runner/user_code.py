@@ -159,6 +159,7 @@ MAX_IDLE_THREADS = 8
 _idle_queues: deque[SimpleQueue[ThreadJob]] = deque()
 """The queue of each idle thread; the thread that became idle last is at the end."""
 
+# A fork copies no threads: the child would give its job to a worker that does not exist.
 os.register_at_fork(after_in_child=_idle_queues.clear)
 
 
@@ -182,6 +183,7 @@ def _run_worker(queue: SimpleQueue[ThreadJob]) -> None:
         if is_kept:
             _idle_queues.append(queue)
         on_done(result)
+        # An idle thread would keep the last result in memory.
         del work, on_done, result
 
 
@@ -228,6 +230,7 @@ def make_failure_output(tool: Tool, error: BaseException) -> Json:
     """Return the tool's own message for a failure. Raises RunFailed when it has none or making it raised."""
     message = f"tool {tool.title!r} raised {format_exception(error)}"
     failure_function = tool.failure
+    # SystemExit and a cancellation are no failure that a model could correct.
     if failure_function is None or not isinstance(error, Exception):
         raise RunFailed(message, code=TOOL_FAILED_CODE) from error
     outcome = capture(lambda: output_text(failure_function(error)))
