@@ -252,6 +252,7 @@ def _convert_function_tool(tool: Any, agent: Any, enclosing: tuple[Any, ...]) ->
         deferred=getattr(tool, "defer_loading", False),
         timeout_s=getattr(tool, "timeout_seconds", None),
         on_timeout="fail" if getattr(tool, "timeout_behavior", "") == "raise_exception" else "tell",
+        # The SDK's wrapper of the function has turned failures into text already, or raises on purpose.
         failure=None,
         enabled=_convert_enabled(tool, agent),
         serialize=_serialize_tool_output,

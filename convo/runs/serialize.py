@@ -115,6 +115,7 @@ def _is_optional_text(value: Json) -> bool:
 
 
 def _is_count(value: Json) -> bool:
+    # Not isinstance: True and False are integers, too.
     return type(value) is int and value >= 0
 
 
@@ -187,6 +188,7 @@ def _check_members(document: Mapping[str, Any], checks: MemberChecks, path: str)
 def _parse_run(document: Mapping[str, Any], graph: Graph) -> Run:
     _check_members(document, RUN_MEMBERS, "$")
     agent, failure = document["agent"], document["failure"]
+    # Raises NotFound for an agent that the graph lacks.
     for identity in (agent, *document["used"]):
         graph[identity]
     run = Run(
@@ -270,6 +272,7 @@ def _parse_call(document: Mapping[str, Any], graph: Graph, agent: str, path: str
     if not (document.get("verdict") is None or _is_flag(document["verdict"])):
         raise InvalidRunState(f"{path}.verdict", "must be true or false", hint=CHANGED_CODE_HINT)
     lookup = tuple(document["lookup"])
+    # Raises NotFound for an agent that the graph lacks.
     if document["to"] is not None:
         graph[document["to"]]
     tool = _require_tool(graph, agent, lookup, document["tool"], path)
@@ -283,6 +286,7 @@ def _parse_call(document: Mapping[str, Any], graph: Graph, agent: str, path: str
         document["arguments"],
         document["output"],
         document["ran"],
+        # Documents of earlier versions have no nested runs and no verdicts.
         _parse_nested_run(tool, document.get("inner"), path),
         document.get("verdict"),
     )

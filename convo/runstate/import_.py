@@ -172,6 +172,7 @@ def _import_paused_run(state: RunState, run: Run, decisions: tuple[StateDecision
         call_decisions = [decision for decision in by_call[pending.id] if not decision.always] or by_call[pending.id]
         # approving a call does not approve running it again
         if call_decisions and call.stage is not Stage.OUTCOME_UNKNOWN:
+            # Several records may decide on one call; it is approved only if all of them approve.
             message = next((decision.message for decision in call_decisions if decision.message), None)
             run, _ = step_run(
                 run, ApprovalDecided(pending.id, all(decision.approve for decision in call_decisions), message)
