@@ -236,6 +236,7 @@ class Chat:
             is_unused = is_unsent_request(failure) or (
                 snapshot is not None and not snapshot.is_saved and _is_parameter_refusal(failure)
             )
+            # A request that was sent twice may have reached the endpoint the first time.
             if snapshot and turn.request_count < 2 and is_unused:
                 await self._discard_input(snapshot, turn.link)
                 is_discarded = True
@@ -343,8 +344,11 @@ async def find_adjacent_links(path: Path, last_link: Link | None, store: Store) 
     """
     keys = {path.root, *path.keys}
     link_after: Link | None = None
+    # In a damaged store two compactions may name each other as parent.
     seen_ids: set[str] = set()
     while last_link is not None and last_link.head not in keys and last_link.id not in seen_ids:
+        # Its head is past the end of `path`; without it the session had no last link, and its next request began
+        # another tree.
         if is_compaction_link(last_link) and await _is_part_of_compacted_history(path, last_link, store):
             break
         seen_ids.add(last_link.id)

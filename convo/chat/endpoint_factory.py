@@ -73,6 +73,7 @@ def _make_embedded(provider: Provider, settings: Settings, store: Store, clock: 
             store, ModelsByName(settings, clock, new_id), clock, new_id, seal_key=_read_seal_key(settings)
         )
 
+    # Its thirty modules are needed for a request, not for a prompt.
     return cast(Endpoint, LazyEndpoint(EMBEDDED_SCOPE, make))
 
 

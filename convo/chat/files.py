@@ -45,6 +45,7 @@ class ReplayFile:
         try:
             if not _is_existing_file(self.path):
                 return []
+            # Editors on Windows begin a file with a byte order mark.
             text = self.path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise Unreadable(f"{self.path} cannot be read: {format_os_error(error)}") from error
@@ -314,6 +315,7 @@ def read_whole_stream(stream: BinaryIO) -> bytes:
 def _read_limited(path: str) -> bytes | None:
     """Read at most one byte more than a file may have; None for a pipe without a writer. Raises OSError."""
     with open(os.path.expanduser(path), "rb", opener=open_nonblocking) as file:
+        # b"" from a pipe: nobody writes to it; None: a writer, such as <(...) of a shell, has not written yet.
         first_byte = file.raw.read(1)
         if first_byte == b"" and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
             return None
@@ -379,6 +381,7 @@ def _replace_file(target: Path, text: str, mode: int | None) -> None:
         with suppress(OSError):
             os.unlink(temporary_path)
         raise
+    # The new name is durable once the folder is, too.
     folder_descriptor = os.open(target.parent, os.O_RDONLY)
     try:
         os.fsync(folder_descriptor)

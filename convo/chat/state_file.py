@@ -75,6 +75,7 @@ def is_state_like(data: bytes) -> bool:
 
     Only the fields of the document count: a message, or `reasoning.context` of a request, may contain the same words.
     """
+    # UTF-16 and UTF-32 have zero bytes beside ASCII.
     plain = data.replace(b"\0", b"")
     if re.match(STATE_START, plain):
         return True

@@ -241,6 +241,7 @@ async def _load_local_chain(state: ConversationState, store: Store) -> OwnerTail
     for depth in range(len(input_path), max(len(confirmed_path), answered_depth), -1):
         for link in await store.responses_to(input_path.first(depth).head):
             if (
+                # No session: nobody has recorded this response yet.
                 link.session_id is None
                 and link.status in ANSWERED_STATUSES
                 and link.previous_response_id == state.handle
@@ -268,6 +269,7 @@ async def _fetch_remote_conversation(state: ConversationState, endpoint: Endpoin
     )
     async with aclosing(pages):
         async for page in pages:
+            # From the end: the last confirmed item is near it, and a conversation may be long.
             newest_first += page.items
             has_more = page.has_more and bool(page.items)
             tail = items_after_confirmed(state, newest_first)
@@ -565,6 +567,7 @@ class ChatTurn:
         if diagnostics is None or not self._comparison or not names_field:
             return False
         _REFUSING_MODELS.add((diagnostics.server, self._options.model))
+        # The refused request does not count: if this one is not sent, the input can be discarded still.
         self.request_count = 0
         return True
 
@@ -579,6 +582,7 @@ class ChatTurn:
 
     async def _send_request(self) -> AsyncGenerator[StreamEvent, None] | None:
         record = self._record
+        # Before the request: a response that cannot be stored would be paid for all the same.
         await self._deps.store.admin.check_disk_space()
         if record.state.owner.uses_conversation and not record.state.handle:
             conversation = await self._deps.endpoint.create_conversation()
@@ -699,6 +703,7 @@ class ChatTurn:
         )
         link = self._make_link(response, await self._choose_link_id(response), input_path, input_path.append(output))
         cut_reason = _find_cut_reason(output, link)
+        # A conversation has stored the call already; there the next turn adds an output for it.
         is_cut_off = cut_reason is not None and not owner.uses_conversation
         if is_cut_off:
             state = apply_cancellation(self._requested_state, output)

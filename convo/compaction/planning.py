@@ -191,6 +191,7 @@ def _choose_method(
     if options.mode is CompactionMode.AUTO and strategy.uses_response and previous:
         return CompactionMethod.PREVIOUS
     return (
+        # A summary needs text, and an earlier compaction item is encrypted: only its endpoint reads it.
         CompactionMethod.SUMMARY
         if snapshot.is_embedded and not _has_compaction_item(compacted_items)
         else CompactionMethod.INPUT

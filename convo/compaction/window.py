@@ -208,6 +208,7 @@ def build_summary_request(
 
 def extract_summary(output: Iterable[Item]) -> str:
     """Return the summary in a model's output, without refusals."""
+    # A refusal to summarize took the place of the history.
     return "\n".join(item_text(_without_refusals(item)) for item in output if is_assistant_message(item)).strip()
 
 
@@ -298,6 +299,7 @@ def _crossing_pair_counts(items: Sequence[Item]) -> list[int]:
     """Return for each index the number of pairs with one half before it and the other after it."""
     changes = [0] * (len(items) + 2)
     for index, item in enumerate(items[:-1]):
+        # A server refuses reasoning without the item that it led to.
         if item_type(item) == "reasoning":
             _add_span(changes, index, index + 1)
     for index, call_index in call_index_by_output(items).items():

@@ -330,6 +330,7 @@ async def iter_pages(fetch_page: Callable[[str | None], Awaitable[ItemPage]]) ->
         page = await fetch_page(last_id)
         size += len(json.dumps(list(page.items)))
         ids = [item.get("id") for item in page.items]
+        # A server that ignores `after` sends its first page again and again.
         if not seen_ids.isdisjoint(ids) or len(seen_ids) + len(ids) > MAX_LIST_ITEMS or size > MAX_LIST_BYTES:
             raise StreamBroken("the server's list of items does not end", hint="check the provider's base_url")
         seen_ids.update(str(item_id) for item_id in ids)

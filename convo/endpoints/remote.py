@@ -425,6 +425,7 @@ def is_state_honoured(body: Mapping[str, Json], event: StreamEvent) -> bool:
     another state, or responds without naming one.
     """
     previous, conversation = body.get("previous_response_id"), parse_conversation_id(body.get("conversation"))
+    # Gateways that keep no state answer a continuation with 200, and without the history.
     if not previous and not conversation:
         return True
     response = event.get("response")

@@ -142,6 +142,7 @@ def decide_retry(strategy: Strategy, failure: ConvoError) -> RetryDecision:
     """Decide whether to retry after an attempt that failed before the first output event."""
     if not isinstance(failure, TryLater | Unreachable):
         return RetryDecision(RetryAction.NO, "the same request would be rejected again")
+    # Four tries against a closed port kept a person waiting for seven seconds.
     if failure.code == NO_CONNECTION:
         return RetryDecision(RetryAction.NO, "there is no connection")
     if failure.code == "conversation_locked" or failure.status == 429:
