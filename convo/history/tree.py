@@ -228,6 +228,7 @@ class Path:
 
     def contains(self, key: Key) -> bool:
         """Return whether `key` is the root or a node of this path."""
+        # From the end, as `depth` does.
         return key == self.root or any(node.key == key for node in reversed(self.nodes))
 
     def up_to(self, key: Key) -> "Path":

@@ -89,6 +89,7 @@ class DecodedResponse:
 
 def decode_request(request: ExchangeRequest) -> DecodedRequest:
     """Decode a request. A body that is cut off or damaged gives a request without items, and a note."""
+    # A body of 32 MB with eleven million empty objects took 165 s and 3.7 GB.
     if has_too_many_values(request.body):
         return DecodedRequest(UNKNOWN_MODEL, notes=("the request has too many values",))
     document = _parse_json(request.body)
@@ -158,6 +159,7 @@ class StreamedText:
         text = line.removeprefix(b"data:")
         if len(text) == len(line) and not line.startswith(b"{"):
             return ""
+        # Only events with text are parsed here; the whole response is decoded at its end.
         event = _parse_json(text) if b'"delta"' in text else None
         try:
             if self._reader is not None:
@@ -232,6 +234,7 @@ def _as_list(value: Json) -> list[Json]:
 
 def _as_text(value: Json) -> str:
     """Return a text that can be stored; "" for any other value."""
+    # Half a surrogate pair cannot be stored.
     return value[:MAX_ERROR_CHARS].encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
@@ -271,6 +274,7 @@ def _to_items(values: Iterable[Json]) -> tuple[Item, ...]:
 def _finish_parameters(parameters: dict[str, Json]) -> dict[str, Json]:
     """Return parameters in the form in which they may be stored."""
     stripped = strip_tool_secrets({name: value for name, value in parameters.items() if value is not None})
+    # Not the tools again: a property of their schemas may be named like a secret.
     return {**strip_secret_fields(stripped), **({"tools": stripped["tools"]} if "tools" in stripped else {})}
 
 
@@ -295,6 +299,7 @@ def _decode_responses_request(body: dict[str, Json]) -> DecodedRequest:
         parameters=_finish_parameters(_without(body, *_REQUEST_STATE)),
         previous_response_id=_as_id(body.get("previous_response_id")),
         conversation_id=_as_id(conversation if isinstance(conversation, str) else _as_dict(conversation).get("id")),
+        # The Responses API stores unless it is told not to; Chat Completions only if it is told to.
         is_stored=body.get("store") is not False,
     )
 
@@ -349,6 +354,7 @@ def _decode_chat_request(body: dict[str, Json]) -> DecodedRequest:
         "functions", "response_format", "reasoning_effort", "verbosity", "store",
     )  # fmt: skip
     tools = [_decode_chat_tool(tool) for tool in _as_list(body.get("tools"))]
+    # The form of OpenAI's first function calls, before `tools`: their calls and outputs have a name and no id.
     tools += [{"type": "function", **tool} for tool in _as_dicts(body.get("functions"))]
     text = {"verbosity": body["verbosity"]} if body.get("verbosity") is not None else {}
     response_format = body.get("response_format")

@@ -38,6 +38,7 @@ MIN_SUMMARY_CHARS = 40
 MAX_BODY_PATHS = 4
 """Bodies of requests whose nodes are known to be stored: the latest ones, of an agent and of its subagents."""
 
+# A search for each answer in all texts took 16 s for 19,000 messages of 1 MB.
 RECENT_REQUESTS, RECENT_OUTPUTS = 8, 16
 """Requests whose answers, and the last items of each of them that, are compared with the items of a new branch."""
 

@@ -275,6 +275,7 @@ class StoreRecorder:
             try:
                 stored = await self.store.session(session_id)
                 session = await self._build_session(stored, link, index, placement, client, decoded)
+                # A session that was deleted since it was read must not come back.
                 expected_head = ANY_HEAD if is_last_attempt else stored.head if stored else None
                 transaction = Transaction(tuple(appends), (link,), session, expected_session_head=expected_head)
                 await self.store.commit(transaction)
@@ -337,6 +338,7 @@ class StoreRecorder:
         for link in (await self.store.links(session_id))[-MAX_INDEXED_REQUESTS:]:
             if link.status in UNFINISHED_STATUSES or link.id in index.requests:
                 continue
+            # A request that was deleted meanwhile has no path; the others are placed without it.
             with suppress(NotFound, ItemDeleted, Conflict):
                 path = await self._load_path(index, link)
                 input_path, setup = path.up_to(link.input_head), hash_setup(link.parameters)
@@ -511,6 +513,7 @@ class StoreRecorder:
             )
         appends = (AppendItems(started.head, tuple(output)),) if output else ()
         ended_run_id = link.id if exchange.event_count and link.id == started.id else None
+        # In the same transaction: with two, a reader in between found the request twice, and a kill left both.
         removed_link_id = started.id if link.id != started.id else None
         transaction = Transaction(
             appends,

@@ -14,6 +14,7 @@ from convo.report import HIDDEN
 TOKENS_PER_PRICE = 1_000_000
 """The number of tokens that a price is for."""
 
+# A server reported 10**400 tokens, and the cost ended the chat with an OverflowError.
 MAX_TOKEN_COUNT = 10**15
 """No response uses more tokens; a larger count is an error of the server."""
 

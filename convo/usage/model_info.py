@@ -20,6 +20,7 @@ from convo.config.settings import ModelName, Settings
 from convo.report import HIDDEN, Count
 
 REASONING_MODELS = ("gpt-5", "gpt-6", "o1", "o3", "o4", "codex")
+# It is asked for no encrypted reasoning: that is a 400.
 NON_REASONING_MODELS = ("gpt-5-chat",)
 
 
