@@ -150,6 +150,7 @@ class NotFound(ConvoError):
 
     def __init__(self, kind: str, handle: str, *, note: str = "", hint: str | None = None) -> None:
         self.kind, self.handle = kind, handle
+        # A megabyte as a handle was repeated in full.
         shown_handle = handle if len(handle) <= MAX_SHOWN_HANDLE_CHARS else f"{handle[:64]}…"
         super().__init__(f"no {kind} {shown_handle!r}{note}", hint=hint)
 

@@ -126,7 +126,9 @@ def is_process_dead(identity: str) -> bool:
     except ProcessLookupError:
         return True
     except PermissionError:
+        # The process of another user: it is alive.
         return False
+    # The kernel uses pids again: a process that started at another time is another one.
     return bool(start_time) and _start_time_ticks(int(pid)) != start_time
 
 
@@ -187,7 +189,9 @@ def _start_time_ticks(pid: int) -> str:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
+    # The name of the program, in brackets, may contain blanks and brackets itself.
     state, *fields = stat.rpartition(")")[2].split()
+    # Field 22 of proc(5), starttime; `fields` begin with the fourth.
     return "" if state in ("Z", "X") else fields[18]
 
 
@@ -304,6 +308,7 @@ def _remove_leftovers(folder: Path, prefix: str) -> None:
     with suppress(OSError), os.scandir(folder) as entries:
         leftovers = [entry for entry in entries if entry.name.startswith(prefix) and _is_leftover(entry, prefix)]
         for entry in leftovers:
+            # In /tmp another user may place a link here; what it leads to is not removed.
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path, ignore_errors=True)
             else:

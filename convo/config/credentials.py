@@ -70,6 +70,7 @@ def _read_key_file(path: Path, provider: str) -> Secret:
     command = f"convo config key set {provider} --file"
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
+            # Opening a pipe that nobody writes to holds the command up past every signal.
             raise InvalidSettings(f"the key of {provider} cannot be read: {path} is not a file", hint=command)
         with path.open("rb") as file:
             text = file.read(_MAX_KEY_FILE_BYTES).decode().strip()
@@ -127,6 +128,7 @@ def find_keyring() -> KeyringInfo | None:
     if isinstance(backends, list | tuple) and backends:
         backend = backends[0]
     name = f"{type(backend).__module__}.{type(backend).__qualname__}"
+    # keyrings.alt's PlaintextKeyring, the backend of many servers.
     if "plaintext" not in type(backend).__name__.lower():
         return KeyringInfo(name)
     return KeyringInfo(name, str(getattr(backend, "file_path", None) or "a file"))
@@ -167,6 +169,7 @@ def _open_keyring() -> Iterator[ModuleType]:
         yield keyring
     except NoKeyringError as error:
         raise InvalidSettings("this machine has no keyring", hint="set the key in an environment variable") from error
+    # Only its type: the message of a backend may contain a key.
     except (KeyringError, OSError) as error:  # some keyrings are files
         raise InvalidSettings(
             f"the keyring cannot be opened: {type(error).__name__}", hint="unlock the keyring"

@@ -379,6 +379,7 @@ def _iter_variable_settings(environ: Mapping[str, str]) -> Iterator[Setting]:
 def _parse_text_setting(key: SettingKey, value: object, source: SettingSource) -> Setting:
     """Parse the value of a flag or variable. Raises InvalidSettings."""
     try:
+        # Ollama's own variable: an address without a scheme, such as 0.0.0.0:11434.
         if source.name == "OLLAMA_HOST":
             value = parse_ollama_host(str(value))
         return Setting(key, parse_storage_option(value) if key == STORAGE_KEY else get_check(key)(value), source)
