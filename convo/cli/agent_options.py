@@ -476,6 +476,7 @@ class _LibraryFinder:
 
     def install(self) -> None:
         if self not in sys.meta_path:
+            # Before all others: a rich.py or json.py beside the user's file ended the chat with an ImportError.
             sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -536,6 +537,7 @@ def translate_user_code_errors(file: Path) -> Iterator[None]:
             yield
     except KeyboardInterrupt:
         raise
+    # A file may raise SystemExit.
     except BaseException as error:
         hint = error.hint if isinstance(error, ConvoError) and error.hint else _suggest_file_fix(error)
         raise InputFault(_format_user_error(error, file), hint=hint) from error
@@ -634,6 +636,7 @@ class StdoutRouter:
 
 def route_user_output_to_stderr() -> None:
     """Write the output of user code to stderr from now on."""
+    # An agent file that printed put its text in front of the JSON that a script reads.
     if not isinstance(sys.stdout, StdoutRouter):
         sys.stdout = cast(TextIO, StdoutRouter(sys.stdout))
 

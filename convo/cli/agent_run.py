@@ -289,6 +289,7 @@ class RunPresenter:
         Raises the errors of `AgentRunner.open`.
         """
         setup = context.with_agents_record(chat, setup)
+        # Without --max-turns an open run keeps the limits that it began with.
         limits = None if setup.run_config.limits == RunLimits() else setup.run_config.limits
         runner = await AgentRunner.open(chat, setup.graph, setup.run_config, limits=limits)
         state_writer = PausedStateWriter(context.paused_runs_folder, state_file, setup.run_config.values, output.note)

@@ -250,6 +250,7 @@ class App(typer.Typer):
     def __init__(self, *, cls: type[TyperGroup] = PlainHelpGroup, **settings: Any) -> None:
         super().__init__(
             cls=cls,
+            # `convo --completion` prints scripts of its own.
             add_completion=False,
             context_settings={"help_option_names": ["-h", "--help"]},
             pretty_exceptions_enable=False,

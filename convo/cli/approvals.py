@@ -214,6 +214,7 @@ async def _load_paused_runs(store: Store, run_filter: str | None, *, include_dec
         except InvalidRunState as error:
             if run_filter is not None:
                 raise
+            # One run of a newer version made the whole list fail.
             if isinstance(error, UnknownSchema):
                 unreadable.append(UnreadableRun(run.id, name, error))
                 continue

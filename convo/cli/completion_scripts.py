@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from convo.errors import InvalidUsage
 
+# %q, because a session named $(anything) was run by Enter after Tab.
 BASH_SCRIPT = r"""# bash completion for convo
 # Load it with: eval "$(convo --completion bash)"
 _convo() {

@@ -553,6 +553,7 @@ def _prompt_for_key(name: str, command: str) -> str:
     from getpass import GetPassWarning, getpass
 
     with warnings.catch_warnings():
+        # getpass only warns where it cannot hide the key, and reads it all the same.
         warnings.simplefilter("error", GetPassWarning)
         try:
             return getpass(f"key of {name} (input hidden): ", stream=sys.stderr)

@@ -286,6 +286,7 @@ class ChatContext:
                 raise
             chat = await fork_session(session, request_options, deps)
             await self.acquire_lease(chat)
+        # Another process may have continued the session before the lease was acquired.
         await chat.refresh()
         state = chat.load_state()
         last_item: Item = state.path.nodes[-1].item if state.unconfirmed_nodes else {}

@@ -557,6 +557,7 @@ def check_ollama(context: DoctorContext) -> CheckResult:
         is_default = any(choice.source.name != ALIAS_SOURCE for choice in choices)
         make_result = make_error_result if is_default else make_warning_result
         return make_result(error.message, "ollama serve, or set OLLAMA_HOST to its address")
+    # Ollama lists llama3.2, a name without a tag, as llama3.2:latest.
     available = {name.removesuffix(":latest") for name in models}
     names = sorted({choice.name.model for choice in choices})
     if missing := [name for name in names if name.removesuffix(":latest") not in available]:

@@ -94,6 +94,7 @@ def _choose_model(server: "LocalServer") -> str | None:
     """Return the first model whose name can be shown and stored and does not contain "embed"; None without one."""
     for name in server.windows:
         is_plain = name.isprintable() and name == name.strip() and 0 < len(name) <= MAX_MODEL_CHARS
+        # Such as nomic-embed-text: an embedding model answers no message.
         if is_plain and "embed" not in name.lower():
             return name
     return None

@@ -169,6 +169,7 @@ def _redact_failure_text(text: str) -> str:
     if len(text) <= MAX_FAILURE_CHARS:
         return redact_secrets(text)
     kept = MAX_FAILURE_CHARS // 2
+    # More than is printed, so that a secret at the cut is recognized.
     searched = kept + MAX_SECRET_CHARS
     return f"{redact_secrets(text[:searched])[:kept]} … {redact_secrets(text[-searched:])[-kept:]}"
 

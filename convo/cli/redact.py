@@ -81,8 +81,10 @@ def _limit_time(pattern: str) -> Iterator[None]:
 def _compile_pattern(pattern: str) -> re.Pattern[str]:
     try:
         with warnings.catch_warnings():
+            # re warns of "[[" in a pattern, which is valid.
             warnings.simplefilter("ignore", FutureWarning)
             compiled = re.compile(pattern)
+    # OverflowError: a{99999999999}.
     except (re.error, OverflowError, RecursionError) as error:
         raise InvalidUsage(
             f"{pattern!r} is not a regular expression: {error}",

@@ -354,6 +354,7 @@ class Repl:
         text = line.lstrip()
         if text.startswith("//"):  # a message that begins with a slash is typed with two
             work = self._send_message(text.removeprefix("/"))
+        # A blank before "!" sends the line as a message.
         elif text.startswith("/") or line.startswith("!"):
             work = self._run_command(self, line)
         else:

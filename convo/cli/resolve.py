@@ -67,6 +67,7 @@ def load_views(handles: Sequence[str], options: LookupOptions) -> list[Conversat
     """
     settings = load_settings(options.config)
     try:
+        # An event loop imports asyncio, ssl, logging and sockets: a tenth of `convo inspect`.
         return read_from_store(settings, lambda store: _resolve_all(handles, settings, store, options, can_call=False))
     except _EndpointNeeded:
         import asyncio

@@ -136,6 +136,7 @@ class ResumedRunOpener:
         presenter = await self._open_stored(row, setup)
         if presenter.runner.run.phase is Phase.PAUSED:
             run, events = _merge_decisions(presenter.runner.run, state, self._request)
+            # Raises for a flag that names no call, before a decision of the document is stored.
             choose_decisions(self._request.decisions, _list_decidable_calls(run))
             await presenter.runner.apply_decisions(*events)
         return presenter

