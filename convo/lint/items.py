@@ -90,6 +90,7 @@ def check_malformed_item(view: LintView) -> Iterator[LintIssue]:
             yield LintIssue("the item has neither a type nor a role", index)
     for kind, required in REQUIRED_FIELDS.items():
         for index in view.indexes_by_type.get(kind, ()):
+            # Codex sends such outputs, for example the objective of a goal.
             if kind == "function_call_output" and _is_standalone_output(view.items[index]):
                 continue
             yield from _check_required_fields(view, index, required)

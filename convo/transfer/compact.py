@@ -114,6 +114,7 @@ async def prepare_compaction(
     """
     snapshot = await _snapshot_history(chat)
     plan = plan_compaction(snapshot, options)
+    # A summary that cannot be stored would be paid for all the same.
     if not preview:
         await chat.deps.store.admin.check_disk_space()
     if plan.method is CompactionMethod.IN_PLACE and preview:
@@ -131,6 +132,7 @@ async def prepare_compaction(
         plan, chat.options, chat.deps.endpoint, allow_fallback=options.mode is CompactionMode.AUTO
     )
     counts: list[tuple[TokenCount, TokenCount]] = []
+    # Without the kept turns where the history would not be smaller with them.
     for window in output.replacements:
         counts.append(await _count_before_and_after(chat, snapshot.path.items, window))
         before, after = counts[-1]
@@ -446,6 +448,7 @@ async def _summarize(
     body = {"model": options.wire_model, "instructions": request.instructions, "input": list(request.items)}
     try:
         return _parse_summary(await collect_response(endpoint, {**body, "store": False}))
+    # Some servers report a context that is too long in a response with status "failed", not as an HTTP error.
     except (EndpointFault, WindowExceeded) as error:
         middle = middle_cut_point(items)
         if not max_splits or middle is None or error.code != WindowExceeded.code:
@@ -558,6 +561,8 @@ def _branch_replay_file(chat: Chat) -> tuple[str, RemoveBranch | None]:
         if not os.path.lexists(path):
             break
         copied = _read_list(FilePath(path), size)
+        # A kill between the copy and the replacement leaves a copy without the newest items; compared whole, copies
+        # collected.
         if copied and copied == items[: len(copied)]:
             if len(copied) < len(items):
                 ReplayFile(path).write(items)

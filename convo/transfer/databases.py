@@ -104,6 +104,7 @@ class ForeignDatabase:
                 self._report(row, id_column, error)
             except sqlite3.Error as error:
                 self._report(row, id_column, InputFault(f"the database cannot be read: {error}"))
+            # Caught for each row: one that was not JSON made the import refuse every session of the database.
             except (TypeError, ValueError, LookupError, AttributeError, RecursionError):
                 self._report(row, id_column, InputFault("a row of the database has an unknown form"))
         return documents
@@ -141,6 +142,7 @@ DATABASE_READERS: Sequence[tuple[frozenset[str], Callable[[ForeignDatabase], lis
 def _open_read_only(file: Path, report_fault: ReportFault | None) -> Iterator[ForeignDatabase]:
     import sqlite3
 
+    # Without it SQLite creates -wal and -shm beside a file in WAL mode, also with mode=ro.
     immutable_option = "" if os.path.exists(f"{file}-wal") else "&immutable=1"
     try:
         with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro{immutable_option}", uri=True)) as connection:
@@ -172,6 +174,7 @@ def read_llm_threads(database: ForeignDatabase) -> dict[str, ConversationDocumen
 
 def _thread_document(message_count: int, database: ForeignDatabase, thread: DatabaseRow) -> ConversationDocument:
     messages = database.rows(MESSAGES_SQL, thread["tip"], message_count + 1)
+    # Only a cycle has more messages than the table; LIMIT ends it.
     if len(messages) > message_count:
         raise InputFault(f"the messages of thread {thread['id']} have a cycle")
     items = tuple(item for message in messages for item in _message_items(database, message))

@@ -91,6 +91,7 @@ async def _load_compacted_histories(
 ) -> list[_CompactedHistory]:
     """Load the histories that the compactions on the branch of `path` replaced, oldest first, and that of `path`."""
     histories: list[_CompactedHistory] = []
+    # One walk for all compactions: a recursion failed at about 900 of them, and two that name each other never ended.
     compactions = _iter_compactions(store, link_id, session_id)
     while any(map(is_compaction, path.items)):
         compaction = await _find_compaction(store, compactions, path)

@@ -294,6 +294,7 @@ async def _missing_links(
         links = [link_from_json(link_json, path, session_id) for link_json in document.links]
     except InputFault as error:
         raise Unreadable(error.message) from error
+    # One query for the usual case that the store has none of them.
     common = commonprefix([link.id for link in links])  # noqa: RUF071  ids are compared character by character
     if not links or not await writer.store.find_handles(common, limit=1):
         return links

@@ -121,6 +121,7 @@ async def run_race(plan: RacePlan, observer: RaceObserver = RaceObserver()) -> l
 
     Raises StoreFault, and the errors of loading the model before the first turn.
     """
+    # Otherwise the first strategy would have the time in which the model is loaded.
     await plan.deps.endpoint.warm(plan.options.wire_model)
     await _remove_killed_races(plan.deps)
     results = []
