@@ -58,6 +58,7 @@ def _apply_in_document(state: RunState, document: Json, calls: Sequence[PendingC
     """Apply a verdict to the calls of one state, with one change for each record."""
     if state.is_bound:
         document = _add_ledger_entries(document, calls)
+    # Not one call after the other: each decision copied the ledger and all decisions before it.
     calls_by_slot = defaultdict[RecordSlot, list[PendingCall]](list)
     for call in calls:
         document, slots = find_record_slots(state.version, document, call.call, always=verdict.always)

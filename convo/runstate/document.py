@@ -178,6 +178,7 @@ def _decode_utf8(data: bytes) -> str:
 
 def _has_too_many_members(data: bytes) -> bool:
     """Return whether there are more than `MAX_MEMBERS` commas and opening brackets outside strings."""
+    # This also counts in strings; the exact count is needed only above the limit.
     if sum(map(data.count, (b",", b"[", b"{"))) <= MAX_MEMBERS:
         return False
     counted = 0
@@ -218,6 +219,7 @@ def _load_json(text: str) -> Json:
         raise InvalidRunState(locate_offset(text, error.pos), problem) from error
     except _InvalidValue as error:
         raise _invalid_value_error(text, error) from None
+    # Python refuses an integer of more than 4,300 digits.
     except ValueError as error:
         raise InvalidRunState(_locate_token(text, _is_too_long_number), "is a number with too many digits") from error
 

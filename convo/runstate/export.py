@@ -80,6 +80,7 @@ def check_reexportable(run: Run, base: RunState, values: Mapping[str, Json]) -> 
         (), (), Strategy.SESSION, context_values=values, base=base, convo_only=True, allow_unknown_outcomes=True
     )
     runnable = (call for call in run.calls if call.tool and call.stage in (Stage.PENDING, Stage.READY))
+    # The approved tools ran, and then the next state could not be written.
     after_tools = run
     for call in runnable:
         after_tools = after_tools.replace_call(complete_call(call, ""))
