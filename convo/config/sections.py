@@ -234,6 +234,7 @@ def parse_ollama_host(host: str) -> str:
     scheme, separated, rest = host.strip().rpartition("://")
     try:
         parts = urlsplit(f"//{_bracket_ipv6(rest)}")
+        # As in Ollama: an address with a scheme has the port of the scheme.
         port = parts.port or (None if separated else _OLLAMA_PORT)
     except ValueError:
         raise InvalidValue("must be a host, host:port or URL") from None

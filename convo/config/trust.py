@@ -148,6 +148,7 @@ def _postgres_hosts(parts: SplitResult) -> Iterator[str]:
             yield from value.split(",")
         if name in ("service", "servicefile"):
             yield "?"
+        # libpq takes such a value as a whole connection string, with hosts of its own.
         if name == "dbname" and ("=" in value or "://" in value):
             yield "?"
 

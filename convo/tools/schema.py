@@ -169,6 +169,7 @@ def _return_value(value: Json) -> object:
 
 
 def _is_whole_number(value: Json) -> bool:
+    # JSON Schema counts 3.0 as an integer; True is an int in Python only.
     return type(value) is int or (type(value) is float and value.is_integer())
 
 
@@ -189,6 +190,7 @@ def _make_choice_schema(values: Iterable[Json], convert: Callable[[Json], object
     json_types = {JSON_TYPE_NAMES.get(type(value)) for value in allowed}
 
     def read(value: Json, path: str) -> object:
+        # In Python True == 1.
         if not any(type(value) is type(choice) and value == choice for choice in allowed):
             raise Mismatch(_mismatch_message(path, " or ".join(repr(choice) for choice in allowed), value))
         return convert(value)
@@ -421,6 +423,7 @@ def _is_heading(lines: list[str], index: int) -> bool:
 def _heading_style(lines: list[str], index: int) -> str:
     line = lines[index]
     if _is_underlined(lines, index):
+        # An entry below Returns replaced the description of the parameter of that name.
         return "numpy" if line.strip().rstrip(":").lower() in NUMPY_FIELD_SECTIONS else "other"
     return "google" if FIELDS_HEADING.match(line) else "other"
 

@@ -234,6 +234,7 @@ def toolbox(tools: Iterable[Tool]) -> Toolbox:
                 f"tool {tool.title!r} has the name of its namespace", hint="rename one: that form means a deferred tool"
             )
         lookup = tool_lookup(tool)
+        # A call of a deferred tool has the name as its namespace, too, so it may share the name of another tool.
         is_deferred = lookup[0] == "deferred_top_level"
         if lookup in by_lookup or (tool.title in titles and not is_deferred):
             raise InputFault(f"two tools are named {tool.title!r}", hint="rename one, or give it a namespace")
