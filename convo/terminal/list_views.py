@@ -151,6 +151,7 @@ def render_search_results(results: Sequence[SearchResult], query: str, display: 
     if display.width is not None:
         from convo.inspect.view import search_snippet
 
+        # Cut again for the columns that are left: at 80 columns no row showed the word that was found.
         table = fit_box(columns, display)
         if table.columns[-1].heading == "text":
             snippets = [search_snippet(result.snippet, query, table.widths[-1]) for result in results]

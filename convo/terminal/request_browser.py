@@ -411,6 +411,7 @@ class RequestBrowser:
         return None
 
     def _show_curl(self, link_id: str, command: str) -> None:
+        # A command of megabytes took seconds to wrap.
         text = escape_control_chars(command[:MAX_COMMAND_CHARS])
         rest = format_count(len(command) - MAX_COMMAND_CHARS, "more character")
         note = f"{rest}, which a clipboard program can copy" if len(command) > MAX_COMMAND_CHARS else ""
@@ -1022,6 +1023,7 @@ async def browse_requests(browser: RequestBrowser, build_curl: BuildCurl) -> Act
 
     async def compare(a: Link, b: Link) -> None:
         try:
+            # The first comparison loads the tokenizer, which stopped the screen for a second.
             browser.show_difference(await asyncio.to_thread(compare_requests, a, b, browser.view))
         except NotFound as error:
             browser.show_message(error.message)

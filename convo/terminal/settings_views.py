@@ -127,6 +127,7 @@ MAX_MODEL_NAME_CHARS = 200
 
 def _format_model_name(name: str) -> str:
     """Format a name in one line: a server may send any text."""
+    # The second line of a name looked like advice of convo.
     return truncate_text(escape_control_chars(name[: MAX_MODEL_NAME_CHARS + 1]), MAX_MODEL_NAME_CHARS).translate(
         {ord("\n"): r"\n", ord("\t"): r"\t"}
     )

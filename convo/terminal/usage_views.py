@@ -31,6 +31,7 @@ def format_session_usage(
 def _usage_lines(links: Sequence[Link], prices: Mapping[str, Price], path_index: PathIndex | None) -> Iterator[str]:
     last, total = sum_link_usage(links[-1:], prices), sum_link_usage(links, prices, path_index=path_index)
     if links:
+        # A stopped answer has no tokens; without this line /usage said "no requests yet".
         yield f"  last     {_format_totals(last) if last else f'{links[-1].status}, tokens not reported'}"
     if total:
         resent = [f"{total.resent_tokens:,} re-sent"] if total.resent_tokens else []
