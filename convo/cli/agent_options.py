@@ -747,5 +747,6 @@ def _load_user_key(folder: Path, *, create: bool = False) -> bytes | None:
             finally:
                 os.unlink(temporary)
         return path.read_bytes() or None
+    # With PostgreSQL the home folder may be read-only; that must not end a run.
     except (OSError, StoreFault):
         return None

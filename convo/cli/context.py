@@ -367,6 +367,7 @@ class ChatContext:
                 await load()
 
         task = asyncio.create_task(load_without_error())
+        # The event loop has only a weak reference to a task.
         self._loading_tasks.add(task)
         task.add_done_callback(self._loading_tasks.discard)
 

@@ -85,6 +85,7 @@ async def run_and_print_race(options: RaceOptions, turns: Sequence[str]) -> int:
                 options.keep_sessions,
             )
             price = find_price(request_options.model, settings.prices)
+            # Four turns are sixteen requests, each with a history that grows.
             if choice.provider.key_env or choice.provider.token_env:
                 count = format_count(len(turns) * len(RACE_ORDER), "paid request")
                 print_notice(f"sending {count} to {request_options.model}")
