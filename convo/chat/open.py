@@ -221,6 +221,7 @@ def iter_numbered_paths(path: str) -> Iterator[str]:
     """Yield `path`, then `path` with -2, -3, ... before its suffix, endlessly: "a-7", "a-2", "a-3", ..."""
     stem, suffix = os.path.splitext(path)
     stem = re.sub(r"-\d+$", "", stem)
+    # First `path` as it is: the file for a session report-2024 was report.json.
     return chain([path], (f"{stem}-{number}{suffix}" for number in count(2)))
 
 

@@ -248,6 +248,7 @@ def validate_session_name(name: str) -> str:
         raise InvalidUsage(
             f"{name[:NAME_MAX_CHARS]!r}... is longer than {CHOSEN_NAME_MAX_CHARS} characters", hint=NAME_HINT
         )
+    # --fork and inspect took a session a@2 for turn 2 of a.
     is_turn = parse_turn_handle(name)[1] is not None
     if is_turn or name in RESERVED_NAMES or name.startswith(RESERVED_PREFIXES) or not is_session_handle(name):
         raise InvalidUsage(f"{name!r} is not a name: it looks like an option, an id or a file", hint=NAME_HINT)

@@ -143,6 +143,7 @@ async def _retry(
     """Retry after `first_failure`. Most requests succeed at once and never import the library."""
     from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
+    # Raised by the first attempt, so that the library counts it and waits after it.
     unraised_failures = [first_failure]
 
     async def attempt() -> StartedStream | None:
@@ -825,6 +826,7 @@ def _find_cut_reason(output: Sequence[Item], link: Link | None) -> str | None:
 
 def _choose_link_status(response: Response) -> LinkStatus:
     """Return the status of a response's link; one that the API does not have is derived from the other members."""
+    # Stored as it came, a response with another status could not be read again.
     status = next((known for known in LINK_STATUSES if known == response.get("status")), None)
     return status or ("incomplete" if response.get("incomplete_details") else "completed")
 

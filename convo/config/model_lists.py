@@ -116,6 +116,7 @@ def add_reported_windows(
     merged = dict(windows)
     for provider in providers.values() if reported else ():
         table = reported.get(_normalize_url(provider.base_url or ""), {})
+        # A file with 400,000 models delayed the first answer by four seconds.
         for model, tokens in islice(table.items(), _MAX_REPORTED_MODELS):
             name = f"{provider.name}/{model}"
             if is_context_window(tokens) and find_model_entry(windows, name) is None:

@@ -159,6 +159,8 @@ class ResponseAccumulator:
             self._items.setdefault(index, {"type": "function_call"})
         else:
             parts = self._part_list(index, name)
+            # A server may send an answer after its reasoning with one output_index and no new part: it replaced the
+            # reasoning.
             if self._close_list(index, name) or not parts or not isinstance(parts[-1], dict):
                 parts.append({"type": part, field: ""})
         buffer = self._buffers[index, target] = StringIO(newline="")
