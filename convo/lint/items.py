@@ -255,6 +255,7 @@ def _first_json_value(text: str) -> str:
 def close_json_object(text: str) -> str:
     """Close a truncated JSON object after the last complete value in it."""
     open_: list[str] = []
+    # The brackets are joined once, at the end: joined at each of them, repair did not end for a long run of brackets.
     closable_end = 0  # end of the longest prefix that can be closed; its open brackets are still open at the end
     in_string = escaped = False
     for index, char in enumerate(text):

@@ -69,6 +69,7 @@ class RaceResult:
 
     def cost_usd(self, price: Price | None) -> float | None:
         """Return the cost of all turns in USD; None unless every turn's cost is known."""
+        # Call by call: a price may apply up to a number of input tokens only.
         costs = [
             turn.usage.cost_usd(price and price.at_tier(turn.service_tier)) if turn.usage else None
             for turn in self.turns
