@@ -130,6 +130,7 @@ def _parse_export(file_name: str, parse: Callable[[Json], ConversationDocument],
 
 def _load_json_lines(file_name: str, text: str, error: Exception) -> list[Json]:
     """Parse a text that is not JSON as a whole as JSON lines. Raises Unreadable."""
+    # Not splitlines: U+2028 within a text, which JSON allows, would cut an item in two.
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     values = []
     for number, line in lines:

@@ -127,6 +127,7 @@ def _load_agents(options: ChatOptions) -> "AgentSetup | None":
     from convo.chat.state_file import check_state_path
     from convo.cli.agent_options import load_agent_setup
 
+    # Otherwise a chat would reach its pause before it reports a missing folder.
     if options.run_flags.state is not None:
         check_state_path(options.run_flags.state)
     return load_agent_setup(options.run_flags)

@@ -374,6 +374,7 @@ async def _will_pause(runner: AgentRunner, requested: RequestedDecisions, out: C
     Raises NotFound or InvalidUsage for a flag that names neither a pending call nor one that has its output.
     """
     run = await runner.preview_resume()
+    # A run that was killed in this stage continued to its end, and then failed because of the flags.
     if run.calls_at(Stage.CHECKING_APPROVAL):
         out.note("the pending calls are not known yet; resuming the run to find them")
         return False
