@@ -250,8 +250,7 @@ class RunLoop:
                 return None
             self._config.test_hook("before ModelResponded")
             event: RunEvent = agent_request.make_response_event(output)
-            # A call in an answer cut off by "length" or "content_filter" was run, and the server refused the next
-            # request.
+            # Calls of an answer that "length" or "content_filter" cut off were run, and the next request was refused.
             if cut_reason:
                 event = EffectFailed(cut_reason, f"The response was cut ({cut_reason}), so no tool of it was run")
             run, effects = step_run(self.run, event)

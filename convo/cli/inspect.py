@@ -195,7 +195,7 @@ async def _show_until_key(views: AsyncGenerator[ConversationView, None], *, unti
 
     painter, loop = ScreenPainter(), asyncio.get_running_loop()
     try:
-        # Never due by itself: a key makes it due.
+        # Only a key makes this timeout due, which ends the views.
         async with asyncio.timeout(None) as key_timeout:
             with on_key(QUIT_KEYS, lambda: key_timeout.reschedule(loop.time())):
                 await _show_views(views, painter, until_idle=until_idle)

@@ -84,7 +84,7 @@ def _compile_pattern(pattern: str) -> re.Pattern[str]:
             # re warns of "[[" in a pattern, which is valid.
             warnings.simplefilter("ignore", FutureWarning)
             compiled = re.compile(pattern)
-    # OverflowError: a{99999999999}.
+    # OverflowError for a{99999999999}.
     except (re.error, OverflowError, RecursionError) as error:
         raise InvalidUsage(
             f"{pattern!r} is not a regular expression: {error}",

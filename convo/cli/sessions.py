@@ -175,7 +175,6 @@ async def remove_sessions(config: ConfigPath, handles: Sequence[str], *, yes: bo
 
     settings = load_settings(config)
     async with open_configured_store(settings) as store:
-        # Not by a prefix: `convo sessions rm solo --yes`, run twice, removed solo-2.
         sessions = [await load_named_session(store, handle) for handle in handles]
         unique = list({session.id: session for session in sessions}.values())
         if not yes and not _confirm_removal(unique):

@@ -316,7 +316,7 @@ def _continue_command(view: ConversationView) -> str:
     """Return the command that continues from here, or "" where there is none."""
     if view.session:
         command = format_continue_command(view.session, view.open_run)
-        # Recorded from a server without a provider: the model begins with its address, with which --from fails.
+        # Recorded from a server that is no provider: the model begins with its address, and --from alone fails.
         is_server_name = bool(re.search(r"[.:]", view.session.model.partition("/")[0]))
         return f"{command} -m PROVIDER/MODEL" if command and is_server_name else command
     if view.replay_file:
