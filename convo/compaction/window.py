@@ -108,6 +108,7 @@ def items_shown_to_model(items: Sequence[Item], decrypt: DecryptCompaction) -> S
     indexes = derive(items, _COMPACTIONS)
     if not indexes:
         return items
+    # Not a recursion: it was too deep for 1,000 compaction items of a provider.
     known = ((index, content) for index in reversed(indexes) if (content := decrypt(items[index])) is not None)
     start, content = next(known, (-1, None))
     shown: tuple[Item, ...] = ()
