@@ -205,6 +205,9 @@ class LocalEngine:
         importing = asyncio.create_task(import_packages(is_served=False))
         try:
             address = await asyncio.to_thread(process.wait_for_address)
+        except BaseException:
+            await asyncio.to_thread(process.stop, kill=True)
+            raise
         finally:
             await importing
         key = Secret(address["key"]) if "key" in address else None

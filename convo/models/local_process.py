@@ -7,9 +7,11 @@ folder, or on loopback with a random key.
 
 import json
 import os
+import re
 import secrets
 import shutil
 import sys
+import time
 from typing import Any
 
 CONTEXT_TOKENS = 4096
@@ -20,6 +22,12 @@ _BATCH_TOKENS = 128
 
 _CACHE_MIB = 256
 """MiB for the states of idle chats, so that their input is not processed again."""
+
+_LOG_WAIT_S = 10.0
+"""Seconds that the engine's thread for its log may take to write the reason of a failed start."""
+
+_LOG_PAUSE_S = 0.1
+"""Seconds without a new line after which the log of a failed start is complete."""
 
 
 def run_engine() -> None:
@@ -32,6 +40,9 @@ def run_engine() -> None:
         print(json.dumps(server["address"]), file=output, flush=True)
         # Returns at the end of the parent, also if that was killed.
         sys.stdin.buffer.read()
+    except RuntimeError:
+        wait_for_log()
+        raise
     except BrokenPipeError:
         pass  # the parent process ended during the load
     finally:
@@ -68,6 +79,20 @@ def start_engine_server(options: dict[str, Any]) -> dict[str, Any]:
     params.api_keys = [key]
     server = xllamacpp.Server(params)
     return {"server": server, "address": {"url": server.listening_address, "key": key}}
+
+
+def wait_for_log() -> None:
+    """Wait until the log on stderr, a file, has an error line and does not grow any more.
+
+    A thread of the engine writes the log, and the exit of the process stops it: beside other load the reason was lost.
+    """
+    deadline, size = time.monotonic() + _LOG_WAIT_S, -1
+    while time.monotonic() < deadline:
+        log = os.pread(2, os.fstat(2).st_size, 0)
+        if len(log) == size and re.search(rb" E .+\n", log):
+            return
+        size = len(log)
+        time.sleep(_LOG_PAUSE_S)
 
 
 if __name__ == "__main__":

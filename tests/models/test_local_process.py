@@ -133,6 +133,9 @@ async def test_an_engine_that_cannot_start_is_reported_in_one_sentence(
         patched.setattr(engine, "_PROCESS_SCRIPT", broken)
         with pytest.raises(ModelFault, match=r"^the local engine did not start: OSError: no such instruction$"):
             await read_events(local, HELLO)
+        failed = child_of(local)
+        assert failed.process.stdout is not None
+        assert (failed.process.stdout.closed, is_cleaned_up(failed)) == (True, True)
 
     assert "Hello" in output_text(await final_response(local, HELLO))
 
