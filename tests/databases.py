@@ -51,6 +51,7 @@ TABLES = (
         "files",
         "file_contents",
         "approval_decisions",
+        "unstored_requests",
         "agent_calls",
         "agent_runs",
         "events",

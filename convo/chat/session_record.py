@@ -7,18 +7,21 @@ the chat is open and expires when that process has ended.
 
 import os
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from shlex import quote
 from typing import NamedTuple
 
 from convo.endpoints.base import Endpoint
-from convo.errors import Busy, DamagedRow, InvalidUsage, NotFound
+from convo.errors import Busy, DamagedRow, InvalidUsage, ItemDeleted, NotFound
 from convo.history.items import Item, conversation_title
 from convo.history.records import SCRATCH_PREFIX, AgentCall, AgentRun, ApprovalDecision, Link, Session
 from convo.history.tree import Path
 from convo.runtime import Clock, NewId, describe_process, is_process_dead, process_identity, shielded
 from convo.stores.base import AppendItems, Store, Transaction, load_session_path, session_name_taken_error
 from convo.stores.lease import LeaseGuard
+from convo.stores.unstored_requests import DEFAULT_RETENTION, UnstoredRequest
 from convo.strategies.selection import is_session_handle, parse_turn_handle
 from convo.strategies.strategy import STRATEGIES, ConversationState
 
@@ -130,7 +133,10 @@ class SessionRecord:
         return RecordSnapshot(self.session, self.state, self.last_link, self._is_saved, self._stored_path)
 
     async def restore(self, snapshot: "RecordSnapshot", attempt: Link | None) -> None:
-        """Restore the record to before `attempt`, a request that was not sent; delete that link, or a new session."""
+        """Restore the record to before `attempt`, a request that was not sent or refused, and keep a row of it.
+
+        Its link is deleted, or a new session.
+        """
         await shielded(self._restore(snapshot, attempt))
 
     async def _restore(self, snapshot: "RecordSnapshot", attempt: Link | None) -> None:
@@ -146,6 +152,17 @@ class SessionRecord:
             )
         self.session, self.state, self.last_link = snapshot.session, snapshot.state, snapshot.last_link
         self._is_saved, self._stored_path = snapshot.is_saved, snapshot.stored_path
+        if attempt is not None:
+            row = UnstoredRequest(
+                attempt.id,
+                attempt.created_at,
+                "responses",
+                attempt.model,
+                attempt.status,
+                code=(attempt.error or {}).get("code"),
+                latency_s=attempt.duration_s,
+            )
+            await self._store.add_unstored_requests([row], DEFAULT_RETENTION)
 
     async def is_unchanged(self) -> bool:
         """Return whether the head in the store is the one of this process."""
@@ -295,6 +312,25 @@ async def describe_session_writer(store: Store, session: Session) -> str:
     """Describe the process that has that lease; "" when none does or its process has ended."""
     holder = await store.lease_holder(_get_lease_name(session))
     return describe_process(holder) if holder and not is_process_dead(holder) else ""
+
+
+MAX_WAITING_TURNS = 50
+"""The sessions used last of which those are found whose turn waits for its model."""
+
+
+async def list_waiting_turns(store: Store) -> list[tuple[Session, Sequence[Item]]]:
+    """Return sessions whose process has stored input that no request has answered, with that input, newest first.
+
+    The process holds the session's lease; after a failed request there is a link for the input, and nothing waits.
+    """
+    held, found = set(await store.held_leases()), list[tuple[Session, Sequence[Item]]]()
+    for session in await store.sessions(limit=MAX_WAITING_TURNS) if held else ():
+        if session.head == session.confirmed_head or _get_lease_name(session) not in held:
+            continue
+        with suppress(DamagedRow, ItemDeleted):
+            if not await store.responses_to(session.head):
+                found.append((session, await store.items_after(session.head, session.confirmed_head)))
+    return found
 
 
 async def acquire_state_lease(store: Store, state_hash: str, document_name: str) -> LeaseGuard:

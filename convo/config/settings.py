@@ -152,6 +152,18 @@ class ServeSettings(NamedTuple):
     record_keys: tuple[str, ...] = setting(
         (), check_tenants, "The keys whose requests are recorded, by name; empty: those of all keys.", '["alice"]'
     )
+    unstored_ttl_s: int = setting(
+        7 * 86400,
+        IntegerCheck(60),
+        "Seconds for which the list of requests has those that left no response in the store.",
+        "86400",
+    )
+    max_unstored_rows: int = setting(
+        10_000,
+        IntegerCheck(1),
+        "Rows of such requests that are kept of each key, the newest.",
+        "1000",
+    )
     record_ttl_s: int = setting(
         7 * 86_400,
         IntegerCheck(60),

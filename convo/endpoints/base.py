@@ -21,6 +21,9 @@ SortOrder = Literal["asc", "desc"]
 INPUT_TOKENS_FIELDS = COUNT_FIELDS | {"personality"}
 """The fields of a request to count tokens; convo itself cannot count those of a personality."""
 
+NOT_STORED_ERROR: Mapping[str, Json] = {"code": "server_error", "message": "The server could not store this response."}
+"""The error of a response that the model completed and the store refused."""
+
 LIMIT_FIELD = "limit"
 """A field of a terminal event, beside `response`, with the name of a limit of convo that ended the response."""
 

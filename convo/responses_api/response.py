@@ -8,7 +8,7 @@ transaction stores it.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from convo.endpoints.base import LIMIT_FIELD, STEERED_REASON
+from convo.endpoints.base import LIMIT_FIELD, NOT_STORED_ERROR, STEERED_REASON
 from convo.errors import ConvoError, LimitReached
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS, STREAMED_TEXT_DIFFERS_MESSAGE
 from convo.history.items import Item, Json, Response, StreamEvent, called_tools, is_client_call
@@ -199,8 +199,6 @@ def _usage_field(usage: Mapping[str, Json] | None) -> Json:
 
 
 CANCELLED_ERROR: Mapping[str, Json] = {"code": "cancelled", "message": "The response was cancelled."}
-
-NOT_STORED_ERROR: Mapping[str, Json] = {"code": "server_error", "message": "The server could not store this response."}
 
 ABANDONED_ERROR: Mapping[str, Json] = {
     "code": "server_error",

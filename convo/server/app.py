@@ -27,10 +27,12 @@ from convo.server.metrics import CombinedMetrics, Metrics
 from convo.server.pass_through import PassedExchange, PassThroughOpener, PassThroughTracker, relay_upstream
 from convo.server.rate_limits import BodyBudget, BodyShare, RateLimits
 from convo.server.recording import GatewayRecording
+from convo.server.request_log import LiveRequest, ModelApi, RequestLog, name_client
 from convo.server.routes import API_ROUTES, group_by_path
 from convo.server.sse import CancelOnDisconnect, EventsResult, relay_events
 from convo.server.websocket import WebSocketConnection, WebSocketConnections, WebSocketDeps, WebSocketLimits
 from convo.stores.base import Store
+from convo.stores.unstored_requests import Retention
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -84,6 +86,7 @@ class Gateway:
     report_dropped:        called with the reason when the first request could not be recorded
     store:                 the service's store, if that of the inspector page is another connection
     recording:             records requests that the service does not store, if the settings ask for it
+    requests:              the running requests, and the rows of those that left no response
     is_shutting_down:      set by `begin_shutdown`: from then on nothing new is started
     sockets:               the open WebSockets
     body_budget:           the bytes of all bodies
@@ -125,6 +128,8 @@ class Gateway:
         self.recording = GatewayRecording(store, serve, clock, report_dropped or ignore_report)
         self.body_budget = BodyBudget(serve.limits.process_body_bytes)
         self._rate_limits = RateLimits(serve.limits, clock.monotonic)
+        retention = Retention(serve.unstored_ttl_s, serve.max_unstored_rows)
+        self.requests = RequestLog(store, retention)
         paths = [
             Path(path, PathHandler(self, path, methods))
             for path, methods in group_by_path(
@@ -146,10 +151,15 @@ class Gateway:
                 expose_headers=["*"],
             )
 
+    def start(self) -> None:
+        """Exchange the running requests with the other servers of the database, in a running event loop."""
+        if messages := self._store.admin.messages:
+            self.requests.share(messages, self._new_id("server"))
+
     def begin_shutdown(self) -> None:
         """Start nothing new, and end the feeds of changes."""
         self.is_shutting_down = True
-        self._inspector_deps.live_responses.close()
+        self.requests.close()
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         serve_scope = self._serve_api if scope["path"].startswith(API_PATH_PREFIX) else self._serve_exchange
@@ -222,16 +232,38 @@ class Gateway:
         """Handle one request that matched `route`. Raises ConvoError and ClientDisconnected."""
         if route.is_public:
             await self._run_handler(route, exchange)
-            return
-        with self._request_slot(exchange):
-            await self._run_handler(route, exchange)
+        elif route.model_api is None:
+            with self._request_slot(exchange):
+                await self._run_handler(route, exchange)
+        else:
+            request = self._make_live_request(route.model_api, exchange)
+            with self.requests.track(request):
+                with self._request_slot(exchange, request):
+                    await self._run_handler(route, exchange, request)
+                request.finish(exchange)
+
+    def _make_live_request(self, api: ModelApi, exchange: HttpExchange, request_id: str | None = None) -> LiveRequest:
+        started_s, monotonic = self._clock.monotonic(), self._clock.monotonic
+        return LiveRequest(
+            request_id or exchange.id,
+            api,
+            self._clock.now(),
+            name_client(exchange.headers),
+            elapsed_s=lambda: monotonic() - started_s,
+        )
 
     @contextmanager
     def _request_slot(
-        self, exchange: HttpExchange, *, expected_tenant: str = "", is_limited: bool = True
+        self,
+        exchange: HttpExchange,
+        request: LiveRequest | None = None,
+        *,
+        expected_tenant: str = "",
+        is_limited: bool = True,
     ) -> Iterator[None]:
         """Authenticate one request and count it as running.
 
+        request:          gets the tenant of the key
         expected_tenant:  the key must belong to this tenant; "" accepts any
         is_limited:       whether `[serve.limits]` counts the request; the opening of a WebSocket is not counted
 
@@ -240,6 +272,8 @@ class Gateway:
         exchange.tenant = self._authenticate(exchange)
         if expected_tenant not in ("", exchange.tenant):
             raise errors.incorrect_api_key_error()
+        if request is not None:
+            request.tenant = exchange.tenant
         if self.is_shutting_down:
             raise errors.server_shutting_down_error()
         if self._running_requests >= self._serve.max_requests:
@@ -255,13 +289,17 @@ class Gateway:
                 self._rate_limits.release(exchange.tenant)
 
     def _record_events(
-        self, exchange: HttpExchange, body: Mapping[str, Json], events: AsyncGenerator[StreamEvent, None]
+        self,
+        exchange: HttpExchange,
+        request: LiveRequest,
+        body: Mapping[str, Json],
+        events: AsyncGenerator[StreamEvent, None],
     ) -> AsyncGenerator[StreamEvent, None]:
         """Return `events`, recorded if the service does not store their response and the key is recorded."""
         if body.get("store") is not False or not self.recording.is_recorded(exchange.tenant):
             return events
         exchange.recording_header = self.recording.header
-        return self.recording.track(exchange.tenant, exchange.headers, body, events)
+        return self.recording.track(request, exchange.headers, body, events)
 
     def _authenticate(self, exchange: HttpExchange) -> str:
         """Return the tenant of a request. Raises RequestRefused and KeyRefused."""
@@ -290,10 +328,10 @@ class Gateway:
             self._websocket_limits,
             self._metrics_for(exchange.tenant),
             parse_message=partial(parse_json_object, serve=self._serve),
-            request_slot=partial(self._request_slot, exchange, expected_tenant=exchange.tenant),
-            track_events=lambda body, events: self._inspector_deps.live_responses.track(
-                exchange.tenant, body, self._record_events(exchange, body, events)
-            ),
+            request_slot=lambda request: self._request_slot(exchange, request, expected_tenant=exchange.tenant),
+            requests=self.requests,
+            make_live_request=lambda: self._make_live_request("responses", exchange, self._new_id("req")),
+            record_events=partial(self._record_events, exchange),
             body_share=BodyShare(self.body_budget),
             new_id=self._new_id,
         )
@@ -301,22 +339,24 @@ class Gateway:
         async with self.sockets.track(connection):
             await connection.serve()
 
-    async def _run_handler(self, route: ApiRoute, exchange: HttpExchange) -> None:
+    async def _run_handler(self, route: ApiRoute, exchange: HttpExchange, request: LiveRequest | None = None) -> None:
         scope = exchange.scope
         query = http.parse_query(scope["query_string"], route.query)
         raw_body, body = b"", dict[str, Json]()
         form = await exchange.read_form(self._serve) if route.is_form else None
         if route.request_schema and form is None:
             raw_body, body = await exchange.read_json_body(self._serve, optional=route.is_body_optional)
+        if request is not None:
+            self.requests.begin(request, body, len(raw_body))
         if route.upstream_api is not None:
             passed_exchange = PassedExchange(route.upstream_api, raw_body, body, query)
-            await self._pass_through(passed_exchange, exchange)
+            await self._pass_through(passed_exchange, exchange, request)
             return
         assert route.handler is not None
         context = HandlerContext(
             self._service, self._inspector_deps, partial(self._render_metrics, exchange), self.is_shutting_down,
             exchange.tenant, scope["path_params"], query, body, exchange.base_url, exchange.headers,
-            partial(self._record_events, exchange), self.recording.is_recorded(exchange.tenant),
+            self.requests, request, partial(self._record_events, exchange), self.recording.is_recorded(exchange.tenant),
             has_keys=not self._is_local_only, form=form,
         )  # fmt: skip
         result: HandlerResult | None = None
@@ -333,8 +373,12 @@ class Gateway:
         else:
             await exchange.send_json(result)
 
-    async def _pass_through(self, passed_exchange: PassedExchange, exchange: HttpExchange) -> None:
+    async def _pass_through(
+        self, passed_exchange: PassedExchange, exchange: HttpExchange, request: LiveRequest | None
+    ) -> None:
         """Pass one request through to its model's provider. Raises ConvoError before the response has begun."""
+        if request is not None:
+            passed_exchange.on_first_byte = partial(self.requests.begin_response, request)
         if self._upstreams is None:
             raise errors.unknown_url_error(exchange.method, exchange.scope["path"])
         client, provider_model = self._upstreams.open_pass_through(passed_exchange.api, passed_exchange.model)
@@ -342,7 +386,12 @@ class Gateway:
             raise errors.server_shutting_down_error()
         metrics = self._metrics_for(exchange.tenant)
         with self.pass_through_tracker.track(), self.recording.track_passed(exchange, passed_exchange):
+            if request is not None:
+                request.is_recorded = exchange.recording_header is not None
             await relay_upstream(exchange, passed_exchange, client, provider_model, metrics, self.pass_through_tracker)
+        if request is not None:
+            request.usage = passed_exchange.usage
+            exchange.error_code = exchange.error_code or passed_exchange.error_code or ""
 
     def _record_exchange(self, exchange: HttpExchange) -> None:
         if exchange.status != websocket.SWITCHING_PROTOCOLS_STATUS:

@@ -4,14 +4,14 @@ A handler gets a HandlerContext and returns a resource, bytes, or events to stre
 and response; operation ids are part of the public API.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from convo.config.sections import Price, Provider
 from convo.config.settings import expand_built_in_name
 from convo.endpoints.base import Endpoint, EndpointService
-from convo.history.items import Json, StreamEvent
+from convo.history.items import Json
 from convo.history.records import Link
 from convo.models.pass_through import PassThroughApi
 from convo.runtime import Clock, SystemClock
@@ -19,7 +19,8 @@ from convo.server import errors
 from convo.server.forms import UploadForm
 from convo.server.http import QueryParameter
 from convo.server.rate_limits import TenantLocks
-from convo.server.sse import EventsResult, LiveResponses, StoreChanges
+from convo.server.request_log import LiveRequest, ModelApi, RecordEvents, RequestLog
+from convo.server.sse import EventsResult, StoreChanges
 from convo.stores.base import Store
 
 
@@ -47,7 +48,6 @@ class InspectorDeps:
 
     store:           the service's store, or another connection to its database
     prices:          the user's own prices, by full name of the model
-    live_responses:  the responses in progress
     providers:       those of the settings, by name
     query_locks:     held during a query whose time grows with the number of a tenant's requests
     seen_conversations:  the conversations that pages of the machine's own tenant polled last, by handle
@@ -58,18 +58,12 @@ class InspectorDeps:
 
     store: Store
     prices: Mapping[str, Price] = field(default_factory=dict)
-    live_responses: LiveResponses = field(default_factory=LiveResponses)
     providers: Mapping[str, Provider] = field(default_factory=dict)
     query_locks: TenantLocks = field(default_factory=TenantLocks)
     seen_conversations: dict[str, SeenConversation] = field(default_factory=dict)
     clock: Clock = field(default_factory=SystemClock)
     expand_model_name: Callable[[str], str] = expand_built_in_name
     store_changes: StoreChanges = field(default_factory=StoreChanges)
-
-
-RecordEvents: TypeAlias = Callable[
-    [Mapping[str, Json], AsyncGenerator[StreamEvent, None]], AsyncGenerator[StreamEvent, None]
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +81,8 @@ class HandlerContext:
     base_url:          of the API at the host that the request names, with /v1
     headers:           of the request, by name in lower case
     has_keys:          whether the server accepts requests with an API key only
+    requests:          the running requests, and the rows of those that left no response
+    live_request:      this request, if it calls a model
     record_events:     returns the events of a response to this body, recorded if they must be
     is_recorded:       whether requests of the tenant that are not stored are recorded
     """
@@ -101,6 +97,8 @@ class HandlerContext:
     body: dict[str, Json]
     base_url: str
     headers: Mapping[bytes, bytes]
+    requests: RequestLog
+    live_request: LiveRequest | None
     record_events: RecordEvents
     is_recorded: bool
     has_keys: bool
@@ -164,6 +162,7 @@ class ApiRoute:
     can_stream:        whether the response may be sent as server-sent events
     is_public:         whether it needs no key and is not rate-limited
     calls_model:       whether it calls a model before it responds: a client that disconnects cancels the call
+    model_api:         the API by which its requests are listed; None if they are not
     upstream_api:      the API of the model's provider to which the request is passed through; it has no handler
     description:       its errors, if their codes are its own; empty if the schemas say all
     operation_id:      its operationId, and up to the first "_" its tag; empty for the files of the inspector page
@@ -181,6 +180,7 @@ class ApiRoute:
     can_stream: bool = False
     is_public: bool = False
     calls_model: bool = False
+    model_api: ModelApi | None = None
     upstream_api: PassThroughApi | None = None
     description: str = ""
     operation_id: str = ""

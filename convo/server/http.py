@@ -104,6 +104,7 @@ class HttpExchange:
     route:            the template of its path, for metrics; "" until it is matched
     tenant:           the tenant of its key; "" until authenticated
     status:           of the response; 0 until it is started
+    sent_bytes:       of the body of the response, so far
     body_share:       counts the bytes of the body; None for no limit
     connection:       reports when the client disconnects
     error_code:       of the error response
@@ -120,6 +121,7 @@ class HttpExchange:
         self.scope, self.receive, self._send = scope, receive, send
         self.body_share: BodyShare | None = None
         self.id, self.route, self.tenant, self.status, self.allowed_methods = request_id, "", "", 0, ""
+        self.sent_bytes = 0
         self.error_code = self.limit_name = ""
         self.text_differs = False
         self.is_anthropic = f"{scope.get('path', '')}/".startswith(ANTHROPIC_PATH_PREFIX)
@@ -227,6 +229,7 @@ class HttpExchange:
         await self._send(message)
 
     async def send_chunk(self, body: bytes, *, more_body: bool = True) -> None:
+        self.sent_bytes += len(body)
         await self._send({"type": "http.response.body", "body": body, "more_body": more_body})
 
     async def send_json(self, value: Json, status: int = 200, headers: Iterable[Header] = ()) -> None:

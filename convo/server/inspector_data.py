@@ -20,12 +20,13 @@ from itertools import islice
 
 from convo.chat.lookup import build_session_report, list_store, load_link, load_running_text, load_sent_body
 from convo.chat.next_request import rebuild_request_fields
+from convo.chat.session_record import list_waiting_turns
 from convo.chat.view_loader import load_handle_view, load_request_view
 from convo.config.sections import Price
 from convo.config.settings import LOCAL_TENANT
 from convo.errors import InvalidRunState
 from convo.history.canonical import is_utf8_encodable
-from convo.history.items import MAX_TITLE_ITEMS, Item, Json, StreamEvent, conversation_title, item_type
+from convo.history.items import MAX_TITLE_ITEMS, Item, Json, StreamEvent, conversation_title, item_type, request_title
 from convo.history.records import (
     IGNORED_PARAMETER,
     UNFINISHED_STATUSES,
@@ -40,11 +41,12 @@ from convo.report import to_json
 from convo.runs.stored_approvals import PendingApproval, list_pending_approvals
 from convo.server import errors, http
 from convo.server.handlers import HandlerContext, SeenConversation
-from convo.server.sse import LiveResponse
+from convo.server.request_log import is_continuation
 from convo.stores.base import Store
 from convo.stores.codec import parse_search_phrases, tokenize
 from convo.stores.request_charts import CostGroup, CostGroups, TimeBucket
-from convo.stores.request_list import TEXT_SORTS, ListedRequest, RequestCursor, RequestQuery
+from convo.stores.request_list import TEXT_SORTS, ListedRequest, RequestCursor, RequestQuery, unstored_cost_usd
+from convo.stores.unstored_requests import UnstoredRequest
 from convo.strategies.strategy import STRATEGIES
 from convo.usage.cost import Usage
 from convo.usage.model_info import find_price
@@ -57,7 +59,7 @@ async def encode_session_list(context: HandlerContext) -> bytes:
     """Serialize the list of conversations."""
     limit = max(1, min(context.query.get("limit", DEFAULT_SESSION_LIMIT), MAX_SESSION_LIMIT))
     listing = await list_store(store_for_tenant(context), limit)
-    running = [live_response.to_json() for live_response in context.inspector.live_responses.for_tenant(context.tenant)]
+    running = list(map(_describe_running, context.requests.running(context.tenant)))
     others = [{**to_json(other), "name": other.handle} for other in listing.unrecorded]
     return http.serialize_strict_json(
         {
@@ -87,6 +89,9 @@ MAX_CONTINUATIONS = 20
 MAX_LIST_TEXTS, MAX_LIST_TEXT_CHARS = 20, 100_000
 """Recorded requests in progress whose text is in the list, and the characters of each text."""
 
+MAX_RUNNING_ROWS = 200
+"""Running requests in the list: the newest."""
+
 MAX_PAUSED_RUNS = 20
 """Number of paused agent runs that the page lists above the requests."""
 
@@ -111,11 +116,13 @@ async def encode_request_list(context: HandlerContext) -> bytes:
         limit=max(1, min(query.get("limit", DEFAULT_REQUEST_LIMIT), MAX_REQUEST_LIMIT)),
         after=decode_cursor(query["after"], sort) if query.get("after") else None,
     )
-    live_responses = context.inspector.live_responses.for_tenant(context.tenant)
+    running_rows = [*context.requests.running(context.tenant), *await _list_waiting_chats(store)][-MAX_RUNNING_ROWS:]
+    request_query = replace(request_query, recent=context.requests.recent(context.tenant))
     async with context.inspector.query_locks.for_tenant(context.tenant):
         page = await store.list_requests(request_query)
-    stored_ids = {request.link.id for request in page.requests}
-    running = [request.link for request in page.requests if is_recording_in_progress(request.link)]
+    links = [request.link for request in page.requests]
+    stored_ids = {link.id for link in links}
+    running = [link for link in links if is_recording_in_progress(link)]
     texts = {
         link.id: {"text": (await load_running_text(link, store))[:MAX_LIST_TEXT_CHARS]}
         for link in running[:MAX_LIST_TEXTS]
@@ -123,16 +130,23 @@ async def encode_request_list(context: HandlerContext) -> bytes:
     return http.serialize_strict_json(
         {
             "data": [
-                {**_build_request_row(request, prices), **texts.get(request.link.id, {})} for request in page.requests
+                {**_build_request_row(request, prices), **texts.get(request.link.id, {})}
+                if isinstance(request, ListedRequest)
+                else _build_unstored_row(request, request_query)
+                for request in page.rows
             ],
             "next": encode_cursor(page.next_cursor) if page.next_cursor else None,
             "running": [
-                live_response.to_row()
-                for live_response in reversed(live_responses)
-                if live_response.response["id"] not in stored_ids and _is_wanted(live_response, request_query)
+                row for row in reversed(running_rows) if row["id"] not in stored_ids and _is_wanted(row, request_query)
             ],
             "paused": [paused_run async for paused_run in _iter_paused_runs(store)],
-            "models": _name_models(await store.request_models(request_query.expand_model_name), request_query),
+            "models": _name_models(
+                {
+                    *await store.request_models(request_query.expand_model_name),
+                    *(request_query.expand_model_name(row.model) for row in request_query.recent if row.model),
+                },
+                request_query,
+            ),
             "tools": list(await store.request_tools()),
             "sessions": [session.name for session in await store.sessions(limit=MAX_SESSION_NAMES)],
             "is_search_limited": page.is_search_limited,
@@ -145,10 +159,10 @@ async def encode_request_list(context: HandlerContext) -> bytes:
 async def _list_continuations(link_id: str, context: HandlerContext) -> Sequence[str]:
     """Return the ids of stored requests, and of those in progress, that continue a request."""
     children = await store_for_tenant(context).child_links(link_id, limit=MAX_CONTINUATIONS)
-    running = context.inspector.live_responses.for_tenant(context.tenant)
+    running = context.requests.running(context.tenant)
     ids = [
         *(child.id for child in children),
-        *(one.response["id"] for one in running if one.response.get("previous_response_id") == link_id),
+        *(str(row["id"]) for row in running if row["previous_response_id"] == link_id),
     ]
     return list(dict.fromkeys(ids))
 
@@ -156,7 +170,8 @@ async def _list_continuations(link_id: str, context: HandlerContext) -> Sequence
 async def encode_charts(context: HandlerContext) -> bytes:
     """Serialize the figures of the requests that pass the filters."""
     async with context.inspector.query_locks.for_tenant(context.tenant):
-        charts = await store_for_tenant(context).chart_requests(_build_filter_query(context))
+        recent = context.requests.recent(context.tenant)
+        charts = await store_for_tenant(context).chart_requests(replace(_build_filter_query(context), recent=recent))
     groups = [*charts.models.top, *([charts.models.other] if charts.models.other else [])]
     costs = [group.cost_usd for group in groups if group.cost_usd is not None]
     total = TimeBucket.sum(charts.buckets)
@@ -244,17 +259,16 @@ async def _iter_paused_runs(store: Store) -> AsyncGenerator[Json, None]:
         }
 
 
-def _is_wanted(live_response: LiveResponse, query: RequestQuery) -> bool:
-    """Return whether a response in progress passes the filters; of its text only the title is searched."""
-    title_terms = f" {tokenize(live_response.title)} "
-    created_at = live_response.response.get("created_at") or 0
+def _is_wanted(row: Mapping[str, Json], query: RequestQuery) -> bool:
+    """Return whether a running request passes the filters; of its text only the title is searched."""
+    title_terms = f" {tokenize(row['title'])} "
     return (
         query.status in (None, "in_progress")
-        and query.has_model(live_response.response.get("model") or "")
-        and query.session is None
+        and query.has_model(row["model"])
+        and query.session in (None, row["session"])
         and query.tool is None
-        and (query.begin is None or created_at >= query.begin)
-        and (query.end is None or created_at < query.end)
+        and (query.begin is None or row["created_at"] >= query.begin)
+        and (query.end is None or row["created_at"] < query.end)
         and all(f" {phrase} " in title_terms for phrase in parse_search_phrases(query.text))
     )
 
@@ -302,6 +316,31 @@ def _build_request_row(request: ListedRequest, prices: Mapping[str, Price]) -> d
     }
 
 
+def _build_unstored_row(request: UnstoredRequest, query: RequestQuery) -> dict[str, Json]:
+    return {
+        "id": request.id,
+        "parent": None,
+        "title": "",
+        "created_at": request.created_at,
+        "model": request.model,
+        "status": request.status,
+        "session": None,
+        "client": request.client,
+        "latency_s": request.latency_s,
+        "input_tokens": request.input_tokens,
+        "cached_tokens": request.cached_tokens,
+        "output_tokens": request.output_tokens,
+        "cost_usd": unstored_cost_usd(request, query),
+        "is_stored": False,
+        "api": request.api,
+        "code": request.code,
+        "count": request.count,
+        "first_token_s": request.first_token_s,
+        "request_bytes": request.request_bytes,
+        "response_bytes": request.response_bytes,
+    }
+
+
 async def follow_changes(context: HandlerContext) -> AsyncGenerator[StreamEvent, None]:
     """Yield an event at first and after each change, until the server shuts down.
 
@@ -309,14 +348,14 @@ async def follow_changes(context: HandlerContext) -> AsyncGenerator[StreamEvent,
     store counts the writes of all tenants together; so that no tenant can observe another one's, the tenant of a key
     gets an event at regular times instead.
     """
-    store, live_responses = store_for_tenant(context), context.inspector.live_responses
+    store, running_requests = store_for_tenant(context), context.requests
     number, known, is_only_tenant = 0, None, context.tenant == LOCAL_TENANT
     async with context.inspector.store_changes.follow(store) if is_only_tenant else nullcontext() as store_changes:
-        while not live_responses.is_closed:
-            changes = [live_responses.next_change(context.tenant)]
+        while not running_requests.is_closed:
+            changes = [running_requests.next_change(context.tenant)]
             if store_changes is not None:
                 changes += await store_changes.next_changes()
-            state = (store_changes and store_changes.version, live_responses.revision(context.tenant))
+            state = (store_changes and store_changes.version, running_requests.revision(context.tenant))
             if store_changes is None or state != known:
                 yield {"type": "inspector.changed", "sequence_number": number}
                 number, known = number + 1, state
@@ -389,11 +428,40 @@ async def encode_request_view(context: HandlerContext) -> bytes:
 
 async def _load_running(seen: SeenConversation, store: Store, context: HandlerContext) -> Sequence[Json]:
     """Return the conversation's responses in progress, with their text so far."""
-    live_responses = context.inspector.live_responses.for_tenant(context.tenant)
+    running = context.requests.running(context.tenant)
     return [
-        *(one.to_json() for one in live_responses if one.is_continuation_of(seen.link_ids, seen.live_handle)),
+        *(_describe_running(row) for row in running if is_continuation(row, seen.link_ids, seen.live_handle)),
         *[await load_background_response(link, store) for link in seen.unfinished_links],
     ]
+
+
+async def _list_waiting_chats(store: Store) -> list[dict[str, Json]]:
+    """Return the rows of chats in other processes that wait for their model."""
+    return [
+        {
+            "id": session.id,
+            "request_id": session.id,
+            "parent": session.link_id,
+            "title": request_title(reversed(items)),
+            "created_at": session.used_at,
+            "model": session.model,
+            "status": "in_progress",
+            "phase": "waiting",
+            "session": session.name,
+            "client": None,
+            **dict.fromkeys(("latency_s", "input_tokens", "cached_tokens", "output_tokens", "cost_usd")),
+            "first_token_s": None,
+            "previous_response_id": session.link_id,
+            "conversation": None,
+            "text": "",
+        }
+        for session, items in await list_waiting_turns(store)
+    ]
+
+
+def _describe_running(row: Mapping[str, Json]) -> dict[str, Json]:
+    names = ("previous_response_id", "status", "phase", "created_at", "model", "text")
+    return {"response_id": row["id"], **{name: row[name] for name in names}}
 
 
 async def load_background_response(link: Link, store: Store) -> Json:

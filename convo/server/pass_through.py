@@ -6,6 +6,7 @@ response.
 """
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from convo.errors import ConvoError
 from convo.history.items import Json
 from convo.models.pass_through import PASSED_REQUEST_HEADERS, PassThroughApi, UpstreamResponse
 from convo.server import errors
-from convo.server.http import FINAL_SEND_TIMEOUT_S, HttpExchange, serialize_strict_json
+from convo.server.http import ERROR_STATUS, FINAL_SEND_TIMEOUT_S, HttpExchange, serialize_strict_json
 from convo.server.sse import CancelOnDisconnect, StreamMetrics
 
 MAX_COPY_BYTES = 8 * 1024 * 1024
@@ -62,7 +63,9 @@ class PassedExchange:
     usage:            token counts in the form of the Responses API; None if there are none
     is_complete:      the whole response was sent
     error:            the reason why there is no response, or why it is incomplete
+    error_code:       of the provider's error response; None without one
     before_response:  awaited before the first bytes of the response are sent on
+    on_first_byte:    called when the first bytes of the response arrive
     """
 
     api: PassThroughApi
@@ -78,7 +81,9 @@ class PassedExchange:
     usage: Json = None
     is_complete: bool = False
     error: str | None = None
+    error_code: str | None = None
     before_response: Callable[[], Awaitable[None]] | None = None
+    on_first_byte: Callable[[], None] | None = None
 
     @property
     def model(self) -> str:
@@ -92,7 +97,10 @@ class PassedExchange:
 
     def add_chunk(self, chunk: bytes, after_s: float) -> None:
         """Add bytes that the client is sent, `after_s` seconds after its request."""
-        self.first_byte_s = after_s if self.first_byte_s is None else self.first_byte_s
+        if self.first_byte_s is None:
+            self.first_byte_s = after_s
+            if self.on_first_byte is not None:
+                self.on_first_byte()
         self.response_bytes += len(chunk)
         if self.keeps_response:
             self.response_body += chunk[: MAX_COPY_BYTES - len(self.response_body)]
@@ -200,6 +208,8 @@ async def _relay_body(
         body = b"".join([chunk async for chunk in response.body])
     metrics.record_first_event(exchange.route, exchange.duration_s)
     await response.usage.feed_body(body)
+    if response.status >= ERROR_STATUS:
+        passed_exchange.error_code = read_error_code(body, response.status)
     passed_exchange.add_chunk(body, exchange.duration_s)
     headers = dict(response.headers)
     content_type = headers.pop("content-type", "application/octet-stream").encode("latin-1")
@@ -241,6 +251,17 @@ async def _relay_events(
         raise errors.empty_stream_error()
     await exchange.send_chunk(b"", more_body=False)
     passed_exchange.is_complete = True
+
+
+def read_error_code(body: bytes, status: int) -> str:
+    """Return the code of a provider's error, or its type; without either the status."""
+    with suppress(ValueError, RecursionError):
+        document = json.loads(body)
+        error = document.get("error") if isinstance(document, dict) else None
+        for name in ("code", "type"):
+            if isinstance(error, dict) and isinstance(error.get(name), str):
+                return str(error[name])
+    return f"http_{status}"
 
 
 _STREAM_HEADERS = ((b"cache-control", b"no-cache, no-transform"), (b"x-accel-buffering", b"no"))

@@ -26,6 +26,7 @@ from convo.recording.recorder import StoreRecorder, open_recorder
 from convo.runtime import Clock
 from convo.server.http import HttpExchange
 from convo.server.pass_through import PassedExchange
+from convo.server.request_log import LiveRequest
 from convo.stores.base import Store
 
 MAX_WAITING_BYTES = 64 * 1024 * 1024
@@ -117,7 +118,7 @@ class GatewayRecording:
 
     async def track(
         self,
-        tenant: str,
+        live_request: LiveRequest,
         headers: Mapping[bytes, bytes],
         body: Mapping[str, Json],
         events: AsyncGenerator[StreamEvent, None],
@@ -141,7 +142,8 @@ class GatewayRecording:
                     if not response_id and event["type"] in START_EVENTS:
                         response_id, raw = event["response"]["id"], json.dumps(body).encode()
                         request = _make_request(response_id, "responses", headers, raw, received_at)
-                        recorded = self._begin(tenant, request, take_text)
+                        recorded = self._begin(live_request.tenant, request, take_text)
+                        live_request.is_recorded = recorded is not None
                         # A kill loses what waits to be written, 58 of 189 exchanges in one run: a long queue holds
                         # responses back.
                         await self.queue.wait_for_room()

@@ -188,11 +188,10 @@ def to_list_resource(page: ItemPage) -> dict[str, Json]:
 async def create_response(context: HandlerContext) -> HandlerResult:
     is_streamed = context.get_boolean("stream")
     body = {**context.body, "stream": is_streamed}
-    events = context.endpoint.create(body)
-    if body.get("background") is True:
-        return EventsResult(events, is_streamed, is_first_event_final=True)
-    events = context.record_events(body, events)
-    return EventsResult(context.inspector.live_responses.track(context.tenant, body, events), is_streamed)
+    assert context.live_request is not None
+    events = context.record_events(context.live_request, body, context.endpoint.create(body))
+    events = context.requests.follow(context.live_request, events)
+    return EventsResult(events, is_streamed, is_first_event_final=body.get("background") is True)
 
 
 async def retrieve_response(context: HandlerContext) -> HandlerResult:
@@ -381,10 +380,12 @@ API_ROUTES = (
     ApiRoute(
         "POST", "/v1/responses", create_response, "Create a response.", "ResponseResource",
         request_schema="CreateResponseBody", can_stream=True, operation_id="responses_create",
+        model_api="responses",
     ),
     ApiRoute(
         "POST", "/v1/responses/compact", compact_response, "Compact a history.",
         "CompactResource", request_schema="CompactResponseBody", calls_model=True, operation_id="responses_compact",
+        model_api="compact",
     ),
     ApiRoute(
         "POST", "/v1/responses/input_tokens", count_input_tokens, "Count the input tokens of a request.",
@@ -443,16 +444,19 @@ API_ROUTES = (
         "POST", "/v1/chat/completions", None, "Create a chat completion at the provider of the model.",
         "ProviderResponse", request_schema="ChatCompletionBody", can_stream=True,
         upstream_api=PassThroughApi.CHAT_COMPLETIONS, operation_id="passthrough_chat_completions",
+        model_api="chat_completions",
     ),
     ApiRoute(
         "POST", "/v1/embeddings", None, "Create embeddings at the provider of the model.",
         "ProviderResponse", request_schema="EmbeddingsBody",
         upstream_api=PassThroughApi.EMBEDDINGS, operation_id="passthrough_embeddings",
+        model_api="embeddings",
     ),
     ApiRoute(
         "POST", "/v1/messages", None, "Create a message at a provider that has Anthropic's API.",
         "ProviderResponse", request_schema="MessagesBody", query=(BETA_PARAMETER,), can_stream=True,
         upstream_api=PassThroughApi.MESSAGES, operation_id="passthrough_messages",
+        model_api="messages",
     ),
     ApiRoute(
         "POST", "/v1/messages/count_tokens", None, "Count the input tokens of a message at its provider.",

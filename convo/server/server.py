@@ -230,6 +230,7 @@ async def run_gateway(
     prepare_process()
     server = GatewayServer(build_uvicorn_config(gateway, serve, gateway.body_budget))
     with report_unexpected_errors(report):
+        gateway.start()
         serve_task = await serve_until(server, listening_socket, stop_event)
         gateway.begin_shutdown()
         # Before WebSockets are closed, which takes a part of the grace time.
@@ -242,6 +243,7 @@ async def run_gateway(
         await close_task
         await serve_task
         await gateway.recording.aclose()
+        await gateway.requests.aclose()
         delay_timer.cancel()
 
 

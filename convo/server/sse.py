@@ -6,17 +6,16 @@ are tracked for the inspector.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from io import StringIO
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
 from convo.endpoints.base import LIMIT_FIELD, error_event
 from convo.errors import ConvoError
-from convo.history.accumulator import DELTA_TARGETS, START_EVENTS, STREAMED_TEXT_DIFFERS, TERMINAL_EVENTS
-from convo.history.items import Json, StreamEvent, request_title, user_message
+from convo.history.accumulator import STREAMED_TEXT_DIFFERS, TERMINAL_EVENTS
+from convo.history.items import Json, StreamEvent
 from convo.history.records import IGNORED_PARAMETER
 from convo.server import errors, http
 from convo.server.http import CLIENT_CLOSED_STATUS, ClientDisconnected, HttpExchange
@@ -138,6 +137,7 @@ class SSEWriter:
             self._metrics.record_response(event["response"])
 
     async def write_error(self, fault: ConvoError) -> None:
+        self._exchange.record_fault(fault)
         await self._exchange.send_chunk(encode_sse_event(error_event(fault, self._next_sequence_number)))
 
     async def write_keepalive(self) -> None:
@@ -249,47 +249,6 @@ class CancelOnDisconnect:
         return kind is ClientDisconnected or (kind is asyncio.CancelledError and remaining == 0)
 
 
-@dataclass
-class LiveResponse:
-    """One response in progress; `title` is the first words of its user message, `text` that of all its items so far."""
-
-    response: Mapping[str, Json]
-    title: str = ""
-    text: StringIO = field(default_factory=lambda: StringIO(newline=""))
-
-    def is_continuation_of(self, link_ids: frozenset[str], conversation_id: str | None) -> bool:
-        """Whether it continues one of these links, or this conversation."""
-        conversation = (self.response.get("conversation") or {}).get("id")
-        if conversation is not None:
-            return bool(conversation == conversation_id)
-        return self.response.get("previous_response_id") in link_ids
-
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "response_id": self.response["id"],
-            "previous_response_id": self.response.get("previous_response_id"),
-            "status": "in_progress",
-            "model": self.response.get("model"),
-            "text": self.text.getvalue(),
-        }
-
-    def to_row(self) -> dict[str, Json]:
-        """Return its row in the list of requests."""
-        return {
-            "id": self.response["id"],
-            "parent": self.response.get("previous_response_id"),
-            "title": self.title,
-            "created_at": self.response.get("created_at"),
-            "model": self.response.get("model"),
-            "status": "in_progress",
-            "session": None,
-            "client": None,
-            **dict.fromkeys(("latency_s", "input_tokens", "cached_tokens", "output_tokens", "cost_usd")),
-            "previous_response_id": self.response.get("previous_response_id"),
-            "text": self.text.getvalue(),
-        }
-
-
 CHANGE_POLL_S = 0.25
 """Seconds between two checks of the store for changes of other processes."""
 
@@ -343,77 +302,3 @@ class StoreChanges:
                 if self._change is not None and not self._change.done():
                     self._change.set_result(None)
             await asyncio.sleep(CHANGE_POLL_S)
-
-
-class LiveResponses:
-    """The responses in progress of all tenants, with notification of their changes.
-
-    is_closed:  set at shutdown, so that waiting for a change ends
-    """
-
-    def __init__(self) -> None:
-        self.is_closed = False
-        self._by_tenant: dict[str, dict[str, LiveResponse]] = {}
-        self._revisions: dict[str, int] = {}
-        self._changes: dict[str, asyncio.Future[None]] = {}
-
-    def for_tenant(self, tenant: str) -> list[LiveResponse]:
-        """Return a tenant's responses in progress, oldest first."""
-        return list(self._by_tenant.get(tenant, {}).values())
-
-    def revision(self, tenant: str) -> int:
-        """Return a number that is increased when a response of this tenant starts and when it ends."""
-        return self._revisions.get(tenant, 0)
-
-    def next_change(self, tenant: str) -> asyncio.Future[None]:
-        """Return a future that is done when a response of this tenant starts or ends, and at shutdown."""
-        change = self._changes.get(tenant)
-        if change is None or change.done():
-            change = self._changes[tenant] = asyncio.get_running_loop().create_future()
-        return change
-
-    def close(self) -> None:
-        self.is_closed = True
-        for tenant in list(self._changes):
-            self._notify(tenant)
-
-    def _notify(self, tenant: str) -> None:
-        self._revisions[tenant] = self.revision(tenant) + 1
-        change = self._changes.pop(tenant, None)
-        if change is not None and not change.done():
-            change.set_result(None)
-
-    async def track(
-        self, tenant: str, request: Mapping[str, Json], events: AsyncGenerator[StreamEvent, None]
-    ) -> AsyncGenerator[StreamEvent, None]:
-        """Yield `events` and track their response while it is in progress; `request` is the body of the request."""
-        live_response: LiveResponse | None = None
-        try:
-            async with aclosing(events):
-                async for event in events:
-                    if live_response is not None:
-                        if event["type"] in DELTA_TARGETS:
-                            live_response.text.write(event["delta"])
-                        elif event["type"] == "response.output_item.added" and live_response.text.tell():
-                            live_response.text.write("\n")
-                    elif event["type"] in START_EVENTS and event["response"].get("store") is not False:
-                        live_response = LiveResponse(event["response"], input_title(request.get("input")))
-                        self._by_tenant.setdefault(tenant, {})[live_response.response["id"]] = live_response
-                        self._notify(tenant)
-                    yield event
-        finally:
-            if live_response is not None:
-                self._remove(tenant, live_response)
-
-    def _remove(self, tenant: str, live_response: LiveResponse) -> None:
-        by_id = self._by_tenant[tenant]
-        del by_id[live_response.response["id"]]
-        if not by_id:
-            del self._by_tenant[tenant]
-        self._notify(tenant)
-
-
-def input_title(request_input: Json) -> str:
-    """Return the first words of the user message in the input of a request."""
-    items = request_input if isinstance(request_input, list) else [user_message(str(request_input or ""))]
-    return request_title(item for item in reversed(items) if isinstance(item, dict))

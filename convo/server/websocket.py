@@ -21,6 +21,7 @@ from convo.runtime import Clock, NewId, random_id
 from convo.server import errors, http
 from convo.server.http import CLIENT_CLOSED_STATUS, FINAL_SEND_TIMEOUT_S
 from convo.server.rate_limits import BodyShare
+from convo.server.request_log import LiveRequest, RecordEvents, RequestLog
 from convo.server.sse import StreamMetrics, to_api_event
 from convo.server.steering import STEER_MESSAGE_TYPE, ConnectionSteering, SteerLimits, TurnMessage
 
@@ -175,7 +176,9 @@ class WebSocketDeps:
     parse_message:  parses a message within the limits of a body; raises RequestRefused
     request_slot:   counts one turn as running; raises KeyRefused or TryLater if that is refused
     body_share:     counts the bytes of the messages, each until its turn ends
-    track_events:   yields the events of a turn and tracks them for the inspector
+    requests:       the running requests
+    make_live_request:  makes the request of a turn that starts now
+    record_events:  yields the events of a turn, recorded if they must be
     new_id:         makes the ids of steering input
     """
 
@@ -183,9 +186,11 @@ class WebSocketDeps:
     limits: WebSocketLimits
     metrics: TurnMetrics
     parse_message: Callable[[bytes], dict[str, Json]]
-    request_slot: Callable[[], AbstractContextManager[None]]
+    request_slot: Callable[[LiveRequest], AbstractContextManager[None]]
     body_share: BodyShare
-    track_events: Callable[[Mapping[str, Json], AsyncGenerator[StreamEvent, None]], AsyncGenerator[StreamEvent, None]]
+    requests: RequestLog
+    make_live_request: Callable[[], LiveRequest]
+    record_events: RecordEvents
     new_id: NewId = random_id
 
 
@@ -256,12 +261,14 @@ class WebSocketConnection:
         )
         metrics.add_open_streams(+1)
         turn, self._next_number = self._steering.begin(message), 0
+        request = self._deps.make_live_request()
         try:
-            with self._deps.request_slot():
+            with self._deps.requests.track(request), self._deps.request_slot(request):
+                self._deps.requests.begin(request, turn.body, turn.size_bytes)
                 turn_events = self._connection_for(turn.stream_id).create(
                     turn.body, is_steered=self._steering.is_steered
                 )
-                events = self._deps.track_events(turn.body, turn_events)
+                events = self._deps.requests.follow(request, self._deps.record_events(request, turn.body, turn_events))
                 await self._send_events(events, turn.stream_id, progress, started_s)
         except ConvoError as fault:
             progress.status, progress.fault = fault.status, fault

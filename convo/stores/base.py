@@ -7,7 +7,7 @@ whole database, across tenants: migrations, statistics, pruning.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from types import MappingProxyType
@@ -24,6 +24,7 @@ from convo.report import HIDDEN, Count, Keywords, Wire
 if TYPE_CHECKING:
     from convo.stores.request_charts import RequestCharts
     from convo.stores.request_list import RequestPage, RequestQuery
+    from convo.stores.unstored_requests import Retention, UnstoredRequest
 
 
 ProblemCode: TypeAlias = Literal[
@@ -225,8 +226,25 @@ class FileQuota(NamedTuple):
     max_bytes: int
 
 
+class MessageChannel(Protocol):
+    """Short messages between the processes that use a database."""
+
+    async def send(self, message: str) -> None:
+        """Send a text of at most 7,999 bytes. Raises StoreFault."""
+        ...
+
+    def receive(self) -> AsyncGenerator[str, None]:
+        """Yield the messages of all processes, also of this one. Raises StoreFault."""
+        ...
+
+
 class StoreAdmin(Protocol):
     """Operations on a whole database, across all tenants."""
+
+    @property
+    def messages(self) -> MessageChannel | None:
+        """The messages of the database's processes; None with SQLite, which cannot notify another process."""
+        ...
 
     async def migrate(self) -> Sequence[int]:
         """Migrate the schema to this convo's version; safe when several processes call it at the same time.
@@ -612,7 +630,7 @@ class Store(Protocol):
         ...
 
     async def list_requests(self, query: "RequestQuery") -> "RequestPage":
-        """Return one page of the links, sorted and filtered by the database.
+        """Return one page of the links and of the requests that left none, sorted and filtered.
 
         Only the links and titles of the page are read. Sessions and links are not locked: a page may miss a request
         that was written between two pages.
@@ -620,10 +638,18 @@ class Store(Protocol):
         ...
 
     async def chart_requests(self, query: "RequestQuery") -> "RequestCharts":
-        """Return the figures of all links that pass the filters of `query`, aggregated by the database.
+        """Return the figures of all links, and of the requests that left none, that pass the filters of `query`.
 
         Its order and page are ignored. Damaged rows are left out and counted.
         """
+        ...
+
+    async def add_unstored_requests(self, requests: "Sequence[UnstoredRequest]", retention: "Retention") -> None:
+        """Add rows of requests that left no response, and delete those that are too old or too many."""
+        ...
+
+    async def unstored_request(self, request_id: str) -> "UnstoredRequest | None":
+        """Return one such row by the id of its request."""
         ...
 
     async def request_models(self, expand_model_name: Callable[[str], str] = expand_built_in_name) -> Sequence[str]:
@@ -690,6 +716,10 @@ class Store(Protocol):
 
     async def lease_holder(self, name: str) -> str | None:
         """Return the holder of the lease `name` by the store's own clock, or None."""
+        ...
+
+    async def held_leases(self) -> Sequence[str]:
+        """Return the names of the leases that are held by the store's own clock, in any order."""
         ...
 
     async def data_version(self) -> str | None:

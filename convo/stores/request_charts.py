@@ -4,11 +4,13 @@ The database sums the columns of the links; the costs are computed here, from th
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from math import ceil
+from typing import NamedTuple
 
 from convo.history.records import LINK_STATUSES
 from convo.stores.codec import unescape_name
-from convo.stores.request_list import COUNT_COLUMNS, RequestQuery
+from convo.stores.request_list import COUNT_COLUMNS, RequestQuery, unstored_cost_usd
+from convo.stores.unstored_requests import UnstoredRequest
 from convo.usage.cost import tokens_cost_usd
 
 MAX_BUCKETS = 60
@@ -19,6 +21,9 @@ MAX_GROUPS = 10
 
 MAX_TIME = 253_402_300_799
 """The end of the year 9999 in seconds since 1970; a row with a later time is damaged."""
+
+MAX_LATENCY_S = 1e9
+"""A row with a longer latency is damaged: it counts as one without."""
 
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86_400, 365 * 86_400
 
@@ -123,59 +128,58 @@ The statements of the charts are the same in every database. Each names the tabl
 `{conditions}`; `{exceeded}` is from `count_exceeded_limits`, `{bucket}` the number of a request's bucket.
 """
 
+SELECT_TIMES = f"""
+SELECT min(links.created_at), max(links.created_at), count(*),
+    (SELECT count(*) FROM {{links}} WHERE {{conditions}})
+FROM {{links}} WHERE {{conditions}} AND {IS_VALID}
+"""  # noqa: S608 - constant names
+"""The times of the first and the last valid request, the number of valid ones, and of all."""
+
 SELECT_CLASSES = f"""
-SELECT links.session, {IS_VALID} AS is_valid, links.model, links.tier,
+SELECT links.session, {{bucket}} AS bucket, links.model, links.tier,
     CASE WHEN links.input_tokens IS NOT NULL THEN {{exceeded}} END AS exceeded,
     coalesce(links.written_tokens > links.written_1h_tokens, false) AS writes,
     coalesce(links.written_1h_tokens > 0, false) AS writes_1h,
-    min(links.created_at) AS first, max(links.created_at) AS last, count(*) AS requests,
-    {", ".join(f"sum(CAST(links.{column} AS double precision)) AS {column}" for column in COUNT_COLUMNS)}
-FROM {{links}} WHERE {{conditions}} GROUP BY 1, 2, 3, 4, 5, 6, 7
+    count(*) AS requests, count(*) FILTER (WHERE links.status = 'failed') AS errors,
+    {", ".join(f"{{total}}(links.{column}) AS {column}" for column in COUNT_COLUMNS)},
+    {{latencies}} AS latencies
+FROM {{links}} WHERE {{conditions}} AND {IS_VALID} GROUP BY 1, 2, 3, 4, 5, 6, 7
 """  # noqa: S608 - constant names
-"""The columns of `RequestClass` after the name of the session. A sum of integers could overflow."""
+"""The columns of `RequestClass` after the name of the session.
 
-SELECT_BUCKETS = f"""
-SELECT bucket, count(*), count(*) FILTER (WHERE failed), min(s) FILTER (WHERE share >= 0.5),
-    min(s) FILTER (WHERE share >= 0.95), sum(i), sum(c), sum(o)
-FROM (
-    SELECT *, cume_dist() OVER (PARTITION BY bucket, s IS NULL ORDER BY s) AS share FROM (
-        SELECT {{bucket}} AS bucket, CASE WHEN links.seconds BETWEEN 0 AND 1e9 THEN links.seconds END AS s,
-            links.status = 'failed' AS failed, CAST(links.input_tokens AS double precision) AS i,
-            CAST(links.cached_tokens AS double precision) AS c, CAST(links.output_tokens AS double precision) AS o
-        FROM {{links}} WHERE {{conditions}} AND {IS_VALID}
-    ) AS figures
-) AS ranked
-GROUP BY bucket
-"""  # noqa: S608 - constant names
-"""The columns of `TimeBucket`, with its number in place of its start."""
+One statement for costs and buckets, which collects the latencies: two, with ranks by a window function, took 2.4 times
+as long for 300,000 requests.
+"""
 
 
 class RequestClass(NamedTuple):
-    """Requests of one session that have the same price, and written tokens of the same kinds: one sum has their cost.
+    """Requests of one session and bucket that have the same price, and written tokens of the same kinds.
+
+    One sum has their cost.
 
     session_name:  None without a session, and for a removed one
-    is_valid:      False for damaged requests
+    bucket:        the number of the bucket of time
     model, tier:   the columns of the links
     exceeded:      how many limits of `find_input_limits` the input of each request exceeds; None without usage
-    first_at, last_at:  the times of the first and the last of them
+    latencies:     of each request, in any order; None without one
     """
 
     session_name: str | None
     session: object
-    is_valid: bool
+    bucket: float
     model: str
     tier: str | None
     exceeded: int | None
     writes: bool
     writes_1h: bool
-    first_at: float
-    last_at: float
     requests: int
-    input_tokens: float
-    cached_tokens: float
-    output_tokens: float
-    written_tokens: float
-    written_1h_tokens: float
+    errors: int
+    input_tokens: float | None
+    cached_tokens: float | None
+    output_tokens: float | None
+    written_tokens: float | None
+    written_1h_tokens: float | None
+    latencies: Sequence[float | None]
 
 
 def find_input_limits(models: Iterable[tuple[str | None, str | None]], query: RequestQuery) -> list[int]:
@@ -193,9 +197,12 @@ def count_exceeded_limits(limits: Sequence[int]) -> str:
     return " + ".join(["0", *(f"CASE WHEN links.input_tokens > {limit:d} THEN 1 ELSE 0 END" for limit in limits)])
 
 
-def choose_bucket_size(classes: Iterable[RequestClass]) -> int | None:
-    """Return the size of the buckets in seconds; None without valid requests."""
-    times = [time for each in classes if each.is_valid for time in (each.first_at, each.last_at)]
+def choose_bucket_size(
+    first_at: float | None, last_at: float | None, unstored: Iterable[UnstoredRequest]
+) -> int | None:
+    """Return the size of the buckets in seconds; None without requests."""
+    times = [time for time in (first_at, last_at) if time is not None]
+    times += [request.created_at for request in unstored]
     if not times:
         return None
     return next(size for size in BUCKET_SIZES if max(times) // size - min(times) // size < MAX_BUCKETS)
@@ -205,30 +212,64 @@ def build_charts(
     classes: Sequence[RequestClass],
     limits: Sequence[int],
     size: int | None,
-    bucket_rows: Iterable[Sequence[Any]],
+    unstored: Sequence[UnstoredRequest],
     query: RequestQuery,
     *,
+    damaged_count: int,
     is_search_limited: bool,
 ) -> RequestCharts:
     """Build the result.
 
-    limits:       of `find_input_limits`
-    bucket_rows:  of `SELECT_BUCKETS`, with buckets of this size
+    limits:    of `find_input_limits`
+    size:      of the buckets; None without requests
+    unstored:  requests without a stored response, which count in all figures but the latencies
     """
-    found: dict[int, TimeBucket] = {}
-    for number, requests, errors, p50_s, p95_s, *tokens in bucket_rows:
-        counts = [int(count or 0) for count in tokens]
-        found[int(number)] = TimeBucket(int(number) * (size or 0), requests, errors, p50_s, p95_s, *counts)
-    numbers = range(min(found), max(found) + 1) if found else ()
-    buckets = [found.get(number, TimeBucket(number * (size or 0))) for number in numbers]
-    valid = [each for each in classes if each.is_valid]
-    models, sessions = _sum_costs(valid, limits, query)
-    damaged_count = sum(each.requests for each in classes) - sum(each.requests for each in valid)
+    buckets = _sum_buckets(classes, size, unstored) if size else []
+    models, sessions = _sum_costs(classes, limits, unstored, query)
     return RequestCharts(size, buckets, models, sessions, damaged_count, is_search_limited)
 
 
+def _sum_buckets(
+    classes: Iterable[RequestClass], size: int, unstored: Iterable[UnstoredRequest]
+) -> Sequence[TimeBucket]:
+    """Return the buckets from the first to the last that has requests."""
+    found, latencies = dict[int, TimeBucket](), dict[int, list[float]]()
+    for each in classes:
+        number = int(each.bucket)
+        known = found.get(number) or TimeBucket(number * size)
+        found[number] = known._replace(
+            requests=known.requests + each.requests,
+            errors=known.errors + each.errors,
+            input_tokens=known.input_tokens + int(each.input_tokens or 0),
+            cached_tokens=known.cached_tokens + int(each.cached_tokens or 0),
+            output_tokens=known.output_tokens + int(each.output_tokens or 0),
+        )
+        valid = (value for value in each.latencies if value is not None and 0 <= value <= MAX_LATENCY_S)
+        latencies.setdefault(number, []).extend(valid)
+    for number, values in latencies.items():
+        if values:
+            values.sort()
+            p50_s, p95_s = (values[ceil(len(values) * share) - 1] for share in (0.5, 0.95))
+            found[number] = found[number]._replace(p50_s=p50_s, p95_s=p95_s)
+    for request in unstored:
+        number = int(request.created_at // size)
+        found[number] = _count_unstored(found.get(number) or TimeBucket(number * size), request)
+    numbers = range(min(found), max(found) + 1) if found else ()
+    return [found.get(number, TimeBucket(number * size)) for number in numbers]
+
+
+def _count_unstored(bucket: TimeBucket, request: UnstoredRequest) -> TimeBucket:
+    return bucket._replace(
+        requests=bucket.requests + request.count,
+        errors=bucket.errors + (request.count if request.status == "failed" else 0),
+        input_tokens=bucket.input_tokens + (request.input_tokens or 0),
+        cached_tokens=bucket.cached_tokens + (request.cached_tokens or 0),
+        output_tokens=bucket.output_tokens + (request.output_tokens or 0),
+    )
+
+
 def _sum_costs(
-    classes: Iterable[RequestClass], limits: Sequence[int], query: RequestQuery
+    classes: Iterable[RequestClass], limits: Sequence[int], unstored: Iterable[UnstoredRequest], query: RequestQuery
 ) -> tuple[CostGroups, CostGroups]:
     """Return the costs by model and by session. The cost is linear in the tokens, so a price applies to their sums."""
     find_price = query.price_finder()
@@ -239,11 +280,17 @@ def _sum_costs(
             limit = price.max_input_tokens
             is_long = limit is not None and each.exceeded > limits.index(limit)
             counts = each.input_tokens, each.cached_tokens, each.output_tokens
-            cost = tokens_cost_usd(price, *counts, each.written_tokens, each.written_1h_tokens, is_long=is_long)
+            written = each.written_tokens, each.written_1h_tokens
+            cost = tokens_cost_usd(price, *(count or 0 for count in (*counts, *written)), is_long=is_long)
         unpriced = each.requests if cost is None and has_usage else 0
         full_name = query.expand_model_name(unescape_name(each.model))
         for groups, name in ((models, full_name), (sessions, each.session_name)):
             groups[name] = _add(groups.get(name, CostGroup(name, 1, 0, None, 0)), each.requests, cost, unpriced)
+    for request in unstored:
+        cost, full_name = unstored_cost_usd(request, query), query.expand_model_name(request.model)
+        unpriced = request.count if cost is None and request.input_tokens is not None else 0
+        for groups, name in ((models, full_name), (sessions, None)):
+            groups[name] = _add(groups.get(name, CostGroup(name, 1, 0, None, 0)), request.count, cost, unpriced)
     return _rank(models.values()), _rank(sessions.values())
 
 

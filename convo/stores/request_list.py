@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from heapq import nlargest, nsmallest
+from heapq import merge, nlargest, nsmallest
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from convo.config.sections import Price
@@ -17,6 +17,7 @@ from convo.config.settings import BUILT_IN_MODEL, expand_built_in_name
 from convo.errors import DamagedRow
 from convo.history.records import Link, LinkStatus
 from convo.stores.codec import MAX_LISTED_TOOLS, unescape_name
+from convo.stores.unstored_requests import UnstoredRequest
 from convo.usage.cost import tokens_cost_usd
 
 RequestSort: TypeAlias = Literal[
@@ -63,6 +64,7 @@ class RequestQuery:
     tool:        the name of a tool that its response calls, or the type or the server label of a tool that the request
                  offers; None for any
     begin, end:  seconds since 1970 at and before which it was created; None for any
+    recent:      requests without a stored response that are not written yet
     find_price:  returns the price of a model by its full name, for the order by cost
     expand_model_name:  returns the full name of a model; names with the same full name are one model in the filter,
                         the order and the charts
@@ -79,6 +81,7 @@ class RequestQuery:
     tool: str | None = None
     begin: float | None = None
     end: float | None = None
+    recent: Sequence[UnstoredRequest] = ()
     find_price: Callable[[str], Price | None] = no_price
     expand_model_name: Callable[[str], str] = expand_built_in_name
 
@@ -119,10 +122,15 @@ class RequestPage(NamedTuple):
     damaged:            rows that were left out of the page and of its titles
     """
 
-    requests: Sequence[ListedRequest]
+    rows: Sequence[ListedRequest | UnstoredRequest]
     next_cursor: RequestCursor | None = None
     is_search_limited: bool = False
     damaged: Sequence[DamagedRow] = ()
+
+    @property
+    def requests(self) -> "list[ListedRequest]":
+        """The rows of stored requests."""
+        return [row for row in self.rows if isinstance(row, ListedRequest)]
 
 
 def warn_of_wait(location: str, total: int) -> None:
@@ -148,10 +156,10 @@ READ_COLUMNS: dict[RequestSort, tuple[str, ...]] = {
 Row = TypeVar("Row")
 
 
-def choose_page(
+def choose_links(
     rows: Iterable[tuple[Row, str, *tuple[Any, ...]]], query: RequestQuery, after_id: str | None
-) -> tuple[list[Row], tuple[str | float, str] | None]:
-    """Return the rows of a page in an order of `READ_COLUMNS`, and value and id of the last of them if there are more.
+) -> list[tuple[Any, str, Row]]:
+    """Return the first `query.limit + 1` rows after the cursor in an order of `READ_COLUMNS`: value, id and row.
 
     rows:      of the requests that pass the filters: the row that the store needs, the id as stored, `READ_COLUMNS`
     after_id:  the id of the cursor as stored
@@ -160,9 +168,7 @@ def choose_page(
     if query.after is not None:
         cursor = (query.after.value, after_id or "")
         places = (place for place in places if (place[:2] < cursor if query.is_descending else place[:2] > cursor))
-    chosen = (nlargest if query.is_descending else nsmallest)(query.limit + 1, places)  # no two have the same id
-    page = chosen[: query.limit]
-    return [row for _, _, row in page], page[-1][:2] if len(chosen) > query.limit else None
+    return (nlargest if query.is_descending else nsmallest)(query.limit + 1, places)  # no two have the same id
 
 
 def _read_models(rows: Iterable[Any], query: RequestQuery) -> Iterator[tuple[str, str, Any]]:
@@ -216,3 +222,103 @@ def list_models(columns: Iterable[str], expand_model_name: Callable[[str], str])
 def list_tools(columns: Iterable[str]) -> Sequence[str]:
     """Return the names of the tools in these columns, sorted."""
     return sorted({name for column in columns for name in json.loads(column)})[:MAX_LISTED_TOOLS]
+
+
+# -- requests without a response: a tenant has few, so they are filtered and sorted here ------------
+
+
+def filter_unstored(requests: Iterable[UnstoredRequest], query: RequestQuery) -> Iterator[UnstoredRequest]:
+    """Yield the rows that pass the filters of `query`, each id once: none has a session, a text or a tool."""
+    if query.session is not None or query.text or query.tool is not None:
+        return
+    by_id = {request.id: request for request in requests}
+    for request in by_id.values():
+        if (
+            query.status in (None, request.status)
+            and query.has_model(request.model)
+            and (query.begin is None or request.created_at >= query.begin)
+            and (query.end is None or request.created_at < query.end)
+        ):
+            yield request
+
+
+Place: TypeAlias = tuple[Any, str, Row]
+"""Its value in the order, its id, and what the store reads a link by."""
+
+
+def merge_page(
+    links: Sequence[Place[Row]], unstored: Iterable[UnstoredRequest], query: RequestQuery
+) -> tuple[list[Row | UnstoredRequest], RequestCursor | None]:
+    """Return a page of links and rows in their common order, and the cursor after it if there are more.
+
+    links:     the first `query.limit + 1` links after the cursor, sorted
+    unstored:  the rows that pass the filters, in any order
+    """
+    value_of = _UNSTORED_VALUES[query.sort](query)
+    places = [(value_of(request), request.id, request) for request in unstored]
+    if query.after is not None:
+        after = tuple(query.after)
+        places = [place for place in places if (place[:2] < after if query.is_descending else place[:2] > after)]
+    places.sort(key=lambda place: place[:2], reverse=query.is_descending)
+    merged: list[Place[Row | UnstoredRequest]] = list(
+        merge(links, places, key=lambda place: place[:2], reverse=query.is_descending)
+    )
+    page = merged[: query.limit]
+    cursor = RequestCursor(*page[-1][:2]) if len(merged) > query.limit else None
+    return [row for _, _, row in page], cursor
+
+
+def _unknown(query: RequestQuery) -> Any:
+    if query.sort in TEXT_SORTS:
+        return "" if query.is_descending else BEYOND_ALL_TEXT
+    return -1.0 if query.is_descending else BEYOND_ALL
+
+
+def _figure(name: str) -> Callable[[RequestQuery], Callable[[UnstoredRequest], Any]]:
+    def value_of(query: RequestQuery) -> Callable[[UnstoredRequest], Any]:
+        unknown = _unknown(query)
+        return lambda request: unknown if (value := getattr(request, name)) is None else value
+
+    return value_of
+
+
+def _model(query: RequestQuery) -> Callable[[UnstoredRequest], Any]:
+    return lambda request: query.expand_model_name(request.model)
+
+
+def _title(query: RequestQuery) -> Callable[[UnstoredRequest], Any]:
+    return lambda _: _unknown(query)
+
+
+def _cost(query: RequestQuery) -> Callable[[UnstoredRequest], Any]:
+    unknown = _unknown(query)
+
+    def value_of(request: UnstoredRequest) -> float:
+        cost = unstored_cost_usd(request, query)
+        return unknown if cost is None else cost
+
+    return value_of
+
+
+def unstored_cost_usd(request: UnstoredRequest, query: RequestQuery) -> float | None:
+    """Return the cost of the requests of a row; None without usage, or if the price is unknown."""
+    if request.input_tokens is None:
+        return None
+    price = query.find_price(query.expand_model_name(request.model))
+    counts = request.input_tokens, request.cached_tokens or 0, request.output_tokens or 0
+    input_tokens, cached_tokens, output_tokens = (tokens / request.count for tokens in counts)
+    mean_cost = tokens_cost_usd(price, input_tokens, cached_tokens, output_tokens, 0, 0)
+    return None if mean_cost is None else mean_cost * request.count
+
+
+_UNSTORED_VALUES: dict[str, Callable[[RequestQuery], Callable[[UnstoredRequest], Any]]] = {
+    "created_at": _figure("created_at"),
+    "status": _figure("status"),
+    "latency": _figure("latency_s"),
+    "input": _figure("input_tokens"),
+    "cached": _figure("cached_tokens"),
+    "output": _figure("output_tokens"),
+    "model": _model,
+    "title": _title,
+    "cost": _cost,
+}

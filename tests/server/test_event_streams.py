@@ -11,7 +11,7 @@ from convo.errors import StreamBroken, TryLater
 from convo.history.items import StreamEvent
 from convo.server import http, sse
 from convo.server.http import ClientDisconnected, HttpExchange
-from convo.server.sse import EventsResult, LiveResponses, SSEWriter, relay_events
+from convo.server.sse import EventsResult, SSEWriter, relay_events
 from tests.clock import FixedClock
 
 CREATED: StreamEvent = {"type": "response.created", "sequence_number": 0, "response": {"id": "resp_1"}}
@@ -260,73 +260,6 @@ ADDED: StreamEvent = {
 }
 
 
-async def test_a_response_is_live_from_its_first_event_to_its_last() -> None:
-    live = LiveResponses()
-    created = {**CREATED, "response": {"id": "resp_1", "model": "m"}}
-    tracked = live.track("alice", {}, events_of(created, ADDED, DELTA, COMPLETED))
-    assert await anext(tracked) == created
-    assert [response.to_json() for response in live.for_tenant("alice")] == [
-        {"response_id": "resp_1", "previous_response_id": None, "status": "in_progress", "model": "m", "text": ""}
-    ]
-    assert live.for_tenant("bob") == []
-    await anext(tracked)
-    await anext(tracked)
-    assert [response.to_json()["text"] for response in live.for_tenant("alice")] == ["Hel"]
-    assert [event async for event in tracked] == [COMPLETED]
-    assert live.for_tenant("alice") == []
-
-
-async def test_two_responses_of_one_tenant_are_live_on_their_own() -> None:
-    live = LiveResponses()
-    one, two = (
-        live.track("alice", {}, events_of({**CREATED, "response": {"id": name}}, COMPLETED)) for name in ("r1", "r2")
-    )
-    await anext(one)
-    await anext(two)
-    assert [response.response["id"] for response in live.for_tenant("alice")] == ["r1", "r2"]
-    await one.aclose()
-    assert [response.response["id"] for response in live.for_tenant("alice")] == ["r2"]
-    await two.aclose()
-    assert live.for_tenant("alice") == []
-
-
-@pytest.mark.parametrize(("stored", "count"), [(True, 1), (None, 1), (False, 0)])
-async def test_a_response_that_is_not_stored_is_not_live(stored: bool | None, count: int) -> None:
-    live = LiveResponses()
-    tracked = live.track("alice", {}, events_of({**CREATED, "response": {"id": "resp_1", "store": stored}}, COMPLETED))
-    await anext(tracked)
-    assert len(live.for_tenant("alice")) == count
-    await tracked.aclose()
-
-
-@pytest.mark.parametrize(
-    ("response", "continues"),
-    [
-        ({"previous_response_id": "resp_0"}, True),
-        ({"previous_response_id": "resp_9"}, False),
-        ({"conversation": {"id": "conv_1"}}, True),
-        ({"conversation": {"id": "conv_2"}, "previous_response_id": "resp_0"}, False),
-        ({"conversation": None, "previous_response_id": "resp_0"}, True),
-        ({}, False),
-    ],
-    ids=str,
-)
-def test_a_live_response_belongs_to_the_conversation_that_it_continues(
-    response: dict[str, Any], continues: bool
-) -> None:
-    live = sse.LiveResponse({"id": "resp_1", **response})
-    assert live.is_continuation_of(frozenset({"resp_0"}), "conv_1") is continues
-
-
-async def test_the_texts_of_all_items_are_joined_by_lines() -> None:
-    live = LiveResponses()
-    tracked = live.track("alice", {}, events_of(CREATED, ADDED, DELTA, ADDED, DELTA, COMPLETED))
-    for _ in range(5):
-        await anext(tracked)
-    assert [response.to_row()["text"] for response in live.for_tenant("alice")] == ["Hel\nHel"]
-    await tracked.aclose()
-
-
 @pytest.mark.parametrize("interval_s", [None, 0.01])
 async def test_keepalives_are_sent_until_the_block_ends_and_never_after_it(interval_s: float | None) -> None:
     count = 0
@@ -347,16 +280,3 @@ async def test_keepalives_are_sent_until_the_block_ends_and_never_after_it(inter
         assert count == during
         assert (during >= 2) == (is_long and interval_s is not None)
     assert exchange.status == 0
-
-
-async def test_a_start_and_an_end_are_changes_of_their_tenant_only() -> None:
-    live = LiveResponses()
-    alice, bob = live.next_change("alice"), live.next_change("bob")
-    tracked = live.track("alice", {"input": "hi"}, events_of(CREATED, COMPLETED))
-    await anext(tracked)
-    assert (alice.done(), bob.done(), live.revision("alice"), live.revision("bob")) == (True, False, 1, 0)
-    end = live.next_change("alice")
-    await tracked.aclose()
-    assert (end.done(), bob.done()) == (True, False)
-    live.close()
-    assert bob.done()

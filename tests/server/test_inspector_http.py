@@ -510,7 +510,7 @@ def test_an_answer_can_be_followed_while_it_arrives_and_is_dropped_at_its_end(
                 gateway.release_deltas(1)
     assert read_conversation(gateway, first)["running"] == []
     if kind == "not stored":
-        assert texts == []
+        assert set(texts) == {""}
     else:
         assert texts
         assert [text for text in texts if not "one two three four".startswith(text)] == []

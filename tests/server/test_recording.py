@@ -117,7 +117,8 @@ def test_only_the_keys_of_the_setting_are_recorded(tmp_path: Path) -> None:
             assert time.monotonic() < deadline
         assert listed["is_recording"]
         other = rows(gateway, **headers["bob"])
-        assert (other["data"], other["is_recording"]) == ([], False)
+        assert [row["is_stored"] for row in other["data"]] == [False]
+        assert not other["is_recording"]
 
 
 @contextmanager
@@ -130,12 +131,15 @@ def sqlite_gateway(folder: Path, **fields: Any) -> Iterator[tuple[RunningGateway
 def test_nothing_is_recorded_by_default_and_no_stored_or_refused_request_twice(tmp_path: Path) -> None:
     with run_gateway(tmp_path / "off") as gateway:
         assert HEADER not in gateway.create_response(unstored("one")).headers
-        assert rows(gateway)["data"] == []
+        assert [row["is_stored"] for row in rows(gateway)["data"]] == [False]
         assert not rows(gateway)["is_recording"]
     with run_gateway(tmp_path / "on", record=True) as gateway:
         assert HEADER not in gateway.create_response({"model": "echo", "input": "stored"}).headers
         assert HEADER not in gateway.create_response({**unstored("one"), "model": "missing/model"}).headers
-        assert [row["title"] for row in rows(gateway)["data"]] == ["stored"]
+        assert [(row["title"], row.get("code")) for row in rows(gateway)["data"]] == [
+            ("", "model_not_found"),
+            ("stored", None),
+        ]
 
 
 def test_recordings_are_complete_after_a_shutdown_and_expire_at_the_next_start(tmp_path: Path) -> None:
@@ -230,9 +234,14 @@ def test_a_failed_request_is_recorded_with_its_error_and_embeddings_and_token_co
         count = {"model": "claude/claude-x", "messages": []}
         assert HEADER not in gateway.http.post("/v1/messages/count_tokens", json=count).headers
         assert HEADER not in gateway.http.post("/v1/chat/completions", json={**chat("x"), "model": "no/m"}).headers
-        data = wait_for_rows(gateway, lambda data: [row["status"] for row in data] == ["failed", "failed"])
-        assert [row["title"] for row in data] == ["two", "one"]
-        link = gateway.http.get(f"/inspect/api/conversations/{data[1]['id']}").json()["links"][0]
+        data = wait_for_rows(
+            gateway,
+            lambda data: (
+                [(row["title"], row["status"]) for row in data]
+                == [("", "failed"), ("", "completed"), ("two", "failed"), ("one", "failed")]
+            ),
+        )
+        link = gateway.http.get(f"/inspect/api/conversations/{data[3]['id']}").json()["links"][0]
         assert "too fast" in json.dumps(link)
 
 
@@ -240,4 +249,4 @@ def test_passed_requests_are_not_recorded_by_default(tmp_path: Path) -> None:
     with passing_gateway(tmp_path) as (gateway, _, upstream):
         upstream.stream(delta(content="Hi."), finish("stop"))
         assert HEADER not in gateway.http.post("/v1/chat/completions", json=chat("one", stream=True)).headers
-        assert rows(gateway)["data"] == []
+        assert [(row["title"], row["is_stored"]) for row in rows(gateway)["data"]] == [("", False)]

@@ -1,6 +1,6 @@
 """`StoreAdmin` over one PostgreSQL database: migrations, statistics, pruning, secrets."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from convo.runtime import report_progress
 from convo.stores.base import (
@@ -82,11 +82,36 @@ INSERT_SECRET = "INSERT INTO convo.secrets (name, value) VALUES ($1, $2) ON CONF
 SELECT_SECRET = "SELECT value FROM convo.secrets WHERE name = $1"  # noqa: S105
 
 
+MESSAGE_CHANNEL = "convo_requests"
+"""The channel of NOTIFY; through a pooler that shares connections between transactions nothing is received."""
+
+
+class PostgresMessages:
+    """`MessageChannel` by NOTIFY."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+
+    async def send(self, message: str) -> None:
+        statement = Statement("SELECT pg_notify($1, $2)", (MESSAGE_CHANNEL, message))
+        await self._database.run(lambda db: run_pipeline(db, statement))
+
+    async def receive(self) -> AsyncGenerator[str, None]:
+        async with self._database.direct_connection() as db:
+            await db.execute(f"LISTEN {MESSAGE_CHANNEL}")
+            async for message in db.notifies():
+                yield message.payload
+
+
 class PostgresAdmin:
     """`StoreAdmin` over one PostgreSQL database."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
+
+    @property
+    def messages(self) -> PostgresMessages:
+        return PostgresMessages(self._database)
 
     async def migrate(self) -> Sequence[int]:
         async with self._database.direct_connection() as db:

@@ -43,6 +43,11 @@ async def release_lease(t: TenantConnection, lease: Lease) -> None:
     )
 
 
+async def select_held_leases(t: TenantConnection) -> list[str]:
+    rows = await t.fetch_all(f"SELECT name FROM convo.leases WHERE tenant = $1 AND expires_at > {DATABASE_TIME_SQL}")
+    return [tenant_rows.unescape_name(name) for (name,) in rows]
+
+
 async def select_lease_holder(t: TenantConnection, name: str) -> str | None:
     """Return the holder of a lease that has not expired."""
     stored_holder = await t.fetch_value(SELECT_LIVE_LEASE, tenant_rows.escape_name(name))

@@ -37,6 +37,7 @@ from convo.stores.postgres.tenant_rows import (
     decode_body,
     to_columns,
 )
+from convo.stores.postgres.unstored_requests import select_unstored, select_unstored_models
 from convo.stores.request_list import (
     LINKS_PER_BATCH,
     MAX_MATCHING_ITEMS,
@@ -44,15 +45,18 @@ from convo.stores.request_list import (
     READ_COLUMNS,
     TEXT_SORTS,
     ListedRequest,
+    Place,
     RequestCursor,
     RequestPage,
     RequestQuery,
-    choose_page,
+    choose_links,
     list_models,
     list_tools,
+    merge_page,
     sort_expression,
     warn_of_wait,
 )
+from convo.stores.unstored_requests import UnstoredRequest
 
 SELECT_OPTIONS = """
 SELECT DISTINCT {column} FROM (
@@ -252,36 +256,35 @@ async def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPa
             f"SELECT links.id, links.id, {columns} FROM convo.links WHERE {' AND '.join(conditions)}",
             *values,
         )
-        page, last = choose_page(rows, query, after_id)
-        return await _load_page(t, page, last, is_search_limited)
-    sort, sort_type = sort_expression(query), "text" if query.sort in TEXT_SORTS else "double precision"
-    if sort_type == "text":
-        sort = f'{sort} COLLATE "C"'
-    if query.after is not None and after_id is not None:
-        comparison = "<" if query.is_descending else ">"
-        conditions.append(
-            f"({sort}, links.id) {comparison} ({bind(query.after.value)}::{sort_type}, {bind(after_id)}::text)"
+        chosen: list[Place[str]] = choose_links(rows, query, after_id)
+    else:
+        sort, sort_type = sort_expression(query), "text" if query.sort in TEXT_SORTS else "double precision"
+        if sort_type == "text":
+            sort = f'{sort} COLLATE "C"'
+        if query.after is not None and after_id is not None:
+            comparison = "<" if query.is_descending else ">"
+            conditions.append(
+                f"({sort}, links.id) {comparison} ({bind(query.after.value)}::{sort_type}, {bind(after_id)}::text)"
+            )
+        order = "DESC" if query.is_descending else "ASC"
+        chosen = await t.fetch_all(
+            f"SELECT {sort} AS value, links.id, links.id FROM convo.links WHERE {' AND '.join(conditions)}"
+            f" ORDER BY value {order}, links.id {order} LIMIT {bind(query.limit + 1)}",
+            *values,
         )
-    order = "DESC" if query.is_descending else "ASC"
-    chosen = await t.fetch_all(
-        f"SELECT links.id, {sort} AS value FROM convo.links WHERE {' AND '.join(conditions)}"
-        f" ORDER BY value {order}, links.id {order} LIMIT {bind(query.limit + 1)}",
-        *values,
-    )
-    ids = [row_id for row_id, _ in chosen[: query.limit]]
-    last = chosen[query.limit - 1][::-1] if len(chosen) > query.limit else None
-    return await _load_page(t, ids, last, is_search_limited)
+    page, cursor = merge_page(chosen, await select_unstored(t, query), query)
+    links, damaged = await _load_links(t, [row for row in page if not isinstance(row, UnstoredRequest)])
+    listed = (row if isinstance(row, UnstoredRequest) else links.get(row) for row in page)
+    next_cursor = cursor and RequestCursor(cursor.value, tenant_rows.unescape_name(cursor.id))
+    return RequestPage([row for row in listed if row is not None], next_cursor, is_search_limited, damaged)
 
 
-async def _load_page(
-    t: TenantConnection, ids: Sequence[str], last: tuple[str | float, str] | None, is_search_limited: bool
-) -> RequestPage:
-    """Read the requests with these escaped ids, in their order; `last` has the value and the id of a cursor."""
-    cursor = RequestCursor(last[0], tenant_rows.unescape_name(last[1])) if last else None
-    if not ids:
-        return RequestPage([], cursor, is_search_limited)
+async def _load_links(t: TenantConnection, ids: Sequence[str]) -> tuple[dict[str, ListedRequest], list[DamagedRow]]:
+    """Read the links with these escaped ids."""
     damaged: list[DamagedRow] = []
     requests: dict[str, ListedRequest] = {}
+    if not ids:
+        return requests, damaged
     for title, name, *row in await t.fetch_all(SELECT_PAGE, list(ids)):
         try:
             requests[row[0]] = ListedRequest(
@@ -291,12 +294,13 @@ async def _load_page(
             )
         except DamagedRow as error:
             damaged.append(error)
-    return RequestPage([requests[row_id] for row_id in ids if row_id in requests], cursor, is_search_limited, damaged)
+    return requests, damaged
 
 
 async def select_models(t: TenantConnection, expand_model_name: Callable[[str], str]) -> Sequence[str]:
     """Return the models of the newest requests."""
-    return list_models(await _select_options(t, "model"), expand_model_name)
+    columns = [*await _select_options(t, "model"), *await select_unstored_models(t)]
+    return list_models(columns, expand_model_name)
 
 
 async def select_tools(t: TenantConnection) -> Sequence[str]:

@@ -27,7 +27,19 @@ from convo.stores.base import (
     Transaction,
 )
 from convo.stores.codec import ReadRows
-from convo.stores.postgres import commit, files, gc, leases, records, request_charts, request_list, runs, search, tree
+from convo.stores.postgres import (
+    commit,
+    files,
+    gc,
+    leases,
+    records,
+    request_charts,
+    request_list,
+    runs,
+    search,
+    tree,
+    unstored_requests,
+)
 from convo.stores.postgres import records as links
 from convo.stores.postgres import runs as agents
 from convo.stores.postgres.admin import PostgresAdmin
@@ -37,6 +49,7 @@ from convo.stores.postgres.plano import has_plano_table, select_plano_response
 from convo.stores.postgres.tenant_rows import DatabaseConnection, TenantConnection
 from convo.stores.request_charts import RequestCharts
 from convo.stores.request_list import RequestPage, RequestQuery
+from convo.stores.unstored_requests import Retention, UnstoredRequest
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -236,6 +249,12 @@ class PostgresStore:
         await request_list.complete_links(self.database, self.tenant, list_incomplete=True)
         return await self._run(request_charts.select_charts, query)
 
+    async def add_unstored_requests(self, requests: Sequence[UnstoredRequest], retention: Retention) -> None:
+        await self._run(unstored_requests.insert_unstored, requests, retention)
+
+    async def unstored_request(self, request_id: str) -> UnstoredRequest | None:
+        return await self._run(unstored_requests.select_unstored_request, request_id)
+
     async def request_models(self, expand_model_name: Callable[[str], str] = expand_built_in_name) -> Sequence[str]:
         return await self._run(request_list.select_models, expand_model_name)
 
@@ -277,6 +296,9 @@ class PostgresStore:
 
     async def release_lease(self, lease: Lease) -> None:
         await self._run(leases.release_lease, lease)
+
+    async def held_leases(self) -> Sequence[str]:
+        return await self._run(leases.select_held_leases)
 
     async def lease_holder(self, name: str) -> str | None:
         return await self._run(leases.select_lease_holder, name)

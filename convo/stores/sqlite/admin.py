@@ -75,6 +75,8 @@ class SqliteAdmin:
     def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
 
+    messages = None
+
     async def migrate(self) -> Sequence[int]:
         from convo.stores.sqlite.request_list import complete_links  # most commands list no requests
 

@@ -30,6 +30,11 @@ def release_lease(t: TenantConnection, lease: Lease) -> None:
     )
 
 
+def select_held_leases(t: TenantConnection) -> list[str]:
+    sql = "SELECT name FROM leases WHERE tenant = ? AND expires_at > ?"
+    return [name for (name,) in t.fetch_records(sql, t.tenant_number, database_time_s(t.db))]
+
+
 def select_lease_holder(t: TenantConnection, name: str) -> str | None:
     """Return the holder of a lease that has not expired."""
     row = t.fetch_row(

@@ -1,9 +1,11 @@
 """Sum the requests of a tenant for the charts."""
 
+import json
+
 from convo.stores.request_charts import (
-    SELECT_BUCKETS,
     SELECT_CLASSES,
     SELECT_PRICED_MODELS,
+    SELECT_TIMES,
     RequestCharts,
     RequestClass,
     build_charts,
@@ -14,11 +16,15 @@ from convo.stores.request_charts import (
 from convo.stores.request_list import RequestQuery
 from convo.stores.sqlite.request_list import filter_links
 from convo.stores.sqlite.tenant_rows import Row, TenantConnection, fetch_records
+from convo.stores.sqlite.unstored_requests import select_unstored
 
 SELECT_NAMED_CLASSES = f"""
 SELECT sessions.name, classes.* FROM ({SELECT_CLASSES}) AS classes
 LEFT JOIN sessions ON sessions.n = classes.session AND sessions.record IS NOT NULL
 """  # noqa: S608 - constant names
+
+
+AGGREGATES = {"total": "total", "latencies": "json_group_array(links.seconds)"}
 
 
 def select_charts(t: TenantConnection, query: RequestQuery) -> RequestCharts:
@@ -29,8 +35,13 @@ def select_charts(t: TenantConnection, query: RequestQuery) -> RequestCharts:
         return fetch_records(t.db, sql.format(links="links", conditions=" AND ".join(conditions), **parts), values)
 
     limits = find_input_limits(fetch(SELECT_PRICED_MODELS), query)
-    rows = fetch(SELECT_NAMED_CLASSES, exceeded=count_exceeded_limits(limits))
-    classes = list(map(RequestClass._make, rows))
-    size = choose_bucket_size(classes)
-    buckets = fetch(SELECT_BUCKETS, bucket=f"CAST(links.created_at / {size} AS INTEGER)") if size else []
-    return build_charts(classes, limits, size, buckets, query, is_search_limited=is_search_limited)
+    first_at, last_at, valid_count, count = fetch(SELECT_TIMES)[0]
+    unstored = select_unstored(t, query)
+    size = choose_bucket_size(first_at, last_at, unstored)
+    bucket = f"CAST(links.created_at / {size} AS INTEGER)"
+    exceeded = count_exceeded_limits(limits)
+    rows = fetch(SELECT_NAMED_CLASSES, exceeded=exceeded, bucket=bucket, **AGGREGATES) if size else []
+    classes = [RequestClass._make((*columns, json.loads(latencies))) for *columns, latencies in rows]
+    return build_charts(
+        classes, limits, size, unstored, query, damaged_count=count - valid_count, is_search_limited=is_search_limited
+    )

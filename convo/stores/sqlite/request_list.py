@@ -30,18 +30,21 @@ from convo.stores.request_list import (
     MAX_OPTION_REQUESTS,
     READ_COLUMNS,
     ListedRequest,
-    RequestCursor,
+    Place,
     RequestPage,
     RequestQuery,
-    choose_page,
+    choose_links,
     list_models,
     list_tools,
+    merge_page,
     sort_expression,
     warn_of_wait,
 )
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.records import SELECT_LINKS
 from convo.stores.sqlite.tenant_rows import TenantConnection, invalid_text_as_bytes, to_query_name
+from convo.stores.sqlite.unstored_requests import select_unstored, select_unstored_models
+from convo.stores.unstored_requests import UnstoredRequest
 
 SELECT_OPTIONS = """
 SELECT DISTINCT {column} FROM (SELECT {column} FROM links WHERE tenant = ? ORDER BY created_at DESC LIMIT ?)
@@ -199,47 +202,47 @@ def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPage:
             f"SELECT links.n, links.id, {columns} FROM links WHERE {' AND '.join(conditions)}",  # noqa: S608 - constant names
             values,
         )
-        page, last = choose_page(rows, query, after_id)
-        return _load_page(t, page, RequestCursor(*last) if last else None, is_search_limited)
-    sort = sort_expression(query)
-    values["limit"] = query.limit + 1
-    if query.after is not None:
-        conditions.append(f"({sort}, links.id) {'<' if query.is_descending else '>'} (:value, :id)")
-        values |= {"value": query.after.value, "id": after_id}
-    order = "DESC" if query.is_descending else "ASC"
-    chosen = t.db.execute(
-        f"SELECT links.n, {sort} AS value, links.id FROM links WHERE {' AND '.join(conditions)}"  # noqa: S608 - constant names
-        f" ORDER BY value {order}, links.id {order} LIMIT :limit",
-        values,
-    ).fetchall()
-    rowids = [n for n, _, _ in chosen[: query.limit]]
-    next_cursor = RequestCursor(*chosen[query.limit - 1][1:]) if len(chosen) > query.limit else None
-    return _load_page(t, rowids, next_cursor, is_search_limited)
+        chosen: list[Place[int]] = choose_links(rows, query, after_id)
+    else:
+        sort = sort_expression(query)
+        values["limit"] = query.limit + 1
+        if query.after is not None:
+            conditions.append(f"({sort}, links.id) {'<' if query.is_descending else '>'} (:value, :id)")
+            values |= {"value": query.after.value, "id": after_id}
+        order = "DESC" if query.is_descending else "ASC"
+        chosen = t.db.execute(
+            f"SELECT {sort} AS value, links.id, links.n FROM links WHERE {' AND '.join(conditions)}"  # noqa: S608 - constant names
+            f" ORDER BY value {order}, links.id {order} LIMIT :limit",
+            values,
+        ).fetchall()
+    page, next_cursor = merge_page(chosen, select_unstored(t, query), query)
+    links, damaged = _load_links(t, [row for row in page if not isinstance(row, UnstoredRequest)])
+    listed = (row if isinstance(row, UnstoredRequest) else links.get(row) for row in page)
+    return RequestPage([row for row in listed if row is not None], next_cursor, is_search_limited, damaged)
 
 
-def _load_page(
-    t: TenantConnection, rowids: Sequence[int], next_cursor: RequestCursor | None, is_search_limited: bool
-) -> RequestPage:
-    """Read a page: one statement for all links, and one for their titles and the names of their sessions."""
+def _load_links(t: TenantConnection, rowids: Sequence[int]) -> tuple[dict[int, ListedRequest], list[DamagedRow]]:
+    """Read links by rowid: one statement for all of them, and one for their titles and the names of their sessions."""
     page = encode_json(list(rowids))
     rows_by_rowid = dict(zip(sorted(rowids), t.fetch_records(SELECT_LINKS_OF_PAGE, page), strict=True))
     texts = {
         n: [text if isinstance(text, str) else None for text in columns]
         for n, *columns in t.fetch_records(SELECT_TITLES_OF_PAGE, page)
     }
-    requests, damaged = list[ListedRequest](), list[DamagedRow]()
+    links, damaged = dict[int, ListedRequest](), list[DamagedRow]()
     for n in rowids:
         title, session_name = texts[n]
         try:
-            requests.append(ListedRequest(decode_link(rows_by_rowid[n]), session_name, unescape_name(title or "")))
+            links[n] = ListedRequest(decode_link(rows_by_rowid[n]), session_name, unescape_name(title or ""))
         except DamagedRow as error:
             damaged.append(error)
-    return RequestPage(requests, next_cursor, is_search_limited, damaged)
+    return links, damaged
 
 
 def select_models(t: TenantConnection, expand_model_name: Callable[[str], str]) -> Sequence[str]:
     """Return the models of the newest requests."""
-    return list_models(_select_options(t, "model"), expand_model_name)
+    columns = _select_options(t, "model") + select_unstored_models(t)
+    return list_models(columns, expand_model_name)
 
 
 def select_tools(t: TenantConnection) -> Sequence[str]:

@@ -44,6 +44,7 @@ from convo.stores.sqlite.tenant_rows import TenantConnection
 if TYPE_CHECKING:
     from convo.stores.request_charts import RequestCharts
     from convo.stores.request_list import RequestPage, RequestQuery
+    from convo.stores.unstored_requests import Retention, UnstoredRequest
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -154,6 +155,16 @@ class SqliteStore:
         await request_list.complete_links(self.database, self.tenant, list_incomplete=True)
         return await self._read(request_charts.select_charts, query)
 
+    async def add_unstored_requests(self, requests: "Sequence[UnstoredRequest]", retention: "Retention") -> None:
+        from convo.stores.sqlite import unstored_requests
+
+        await self._write(unstored_requests.insert_unstored, requests, retention)
+
+    async def unstored_request(self, request_id: str) -> "UnstoredRequest | None":
+        from convo.stores.sqlite import unstored_requests
+
+        return await self._read(unstored_requests.select_unstored_request, request_id)
+
     async def request_models(self, expand_model_name: Callable[[str], str] = expand_built_in_name) -> Sequence[str]:
         from convo.stores.sqlite import request_list
 
@@ -195,6 +206,9 @@ class SqliteStore:
         await self.database.write(
             lambda db: leases.release_lease(TenantConnection.find(db, self.tenant), lease), create=False
         )
+
+    async def held_leases(self) -> Sequence[str]:
+        return await self._read(leases.select_held_leases)
 
     async def lease_holder(self, name: str) -> str | None:
         return await self._read(leases.select_lease_holder, name)

@@ -1,0 +1,71 @@
+"""The rows of requests that left no response."""
+
+from collections.abc import Sequence
+
+from convo.stores.postgres.commit import INSERT_ROOT, INSERT_TENANT
+from convo.stores.postgres.tenant_rows import (
+    BEGIN,
+    COMMIT,
+    TenantConnection,
+    escape_name,
+    node_id,
+    node_rest,
+    to_columns,
+)
+from convo.stores.request_list import RequestQuery, filter_unstored
+from convo.stores.unstored_requests import (
+    Retention,
+    UnstoredRequest,
+    decode_unstored_requests,
+    encode_unstored_request,
+)
+
+INSERT = """
+INSERT INTO convo.unstored_requests (tenant, id, created_at, status, body)
+SELECT $1, * FROM unnest($2::text[], $3::double precision[], $4::text[], $5::text[]) ON CONFLICT DO NOTHING
+"""
+
+DELETE_OLD = "DELETE FROM convo.unstored_requests WHERE tenant = $1 AND created_at < $2"
+
+DELETE_OVER_LIMIT = """
+DELETE FROM convo.unstored_requests WHERE tenant = $1 AND id IN (
+    SELECT id FROM convo.unstored_requests WHERE tenant = $1 ORDER BY created_at DESC OFFSET $2
+)
+"""
+
+SELECT_BODIES = """
+SELECT body FROM convo.unstored_requests WHERE tenant = $1 AND created_at >= $2::double precision AND created_at < $3
+"""
+
+
+async def insert_unstored(t: TenantConnection, requests: Sequence[UnstoredRequest], retention: Retention) -> None:
+    """Insert rows, and delete those that are too old or too many."""
+    rows = [(escape_name(each.id), each.created_at, each.status, encode_unstored_request(each)) for each in requests]
+    await t.run_pipeline(
+        BEGIN,
+        t.statement(INSERT_TENANT, escape_name(t.name)),
+        t.statement(INSERT_ROOT, node_id(t.root), node_rest(t.root)),
+        t.statement(INSERT, *to_columns(rows, 4)),
+        t.statement(DELETE_OLD, max(each.created_at for each in requests) - retention.max_age_s),
+        t.statement(DELETE_OVER_LIMIT, retention.max_rows),
+        COMMIT,
+    )
+
+
+async def select_unstored(t: TenantConnection, query: RequestQuery) -> list[UnstoredRequest]:
+    """Return the rows that pass the filters, with those that are not written yet."""
+    begin, end = query.begin or 0.0, float("inf") if query.end is None else query.end
+    bodies = await t.fetch_all(SELECT_BODIES, begin, end)
+    return list(filter_unstored([*decode_unstored_requests(body for (body,) in bodies), *query.recent], query))
+
+
+async def select_unstored_request(t: TenantConnection, request_id: str) -> UnstoredRequest | None:
+    sql = "SELECT body FROM convo.unstored_requests WHERE tenant = $1 AND id = $2"
+    bodies = await t.fetch_all(sql, escape_name(request_id))
+    return next(decode_unstored_requests(body for (body,) in bodies), None)
+
+
+async def select_unstored_models(t: TenantConnection) -> list[str]:
+    """Return the models that the requests named."""
+    rows = await t.fetch_all("SELECT DISTINCT body::json->>'model' FROM convo.unstored_requests WHERE tenant = $1")
+    return [model for (model,) in rows if model]

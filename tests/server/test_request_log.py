@@ -1,0 +1,227 @@
+"""Each request to a model is listed: from the moment its body is read, and afterwards also where nothing is stored."""
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.config.sections import ServeLimits
+from convo.server.auth import KeysFile, create_api_key
+from tests import databases
+from tests.models.chat_server import ChatServer
+from tests.server.api_keys import bearer
+from tests.server.gateway import RunningGateway, run_gateway, run_gateway_with_upstream
+from tests.server.websocket_client import connect_client
+
+CODEX = {"user-agent": "codex_exec/0.171.0 (Debian)"}
+
+
+def listed(gateway: RunningGateway, query: str = "", headers: dict[str, str] | None = None) -> dict[str, Any]:
+    found: dict[str, Any] = gateway.http.get(f"/inspect/api/requests?{query}", headers=headers or {}).json()
+    return found
+
+
+def wait_for(gateway: RunningGateway, is_wanted: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    """Return the list as soon as it is as wanted."""
+    deadline = time.monotonic() + 30
+    while not is_wanted(found := listed(gateway)):
+        assert time.monotonic() < deadline, found
+    return found
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[RunningGateway, ChatServer]]:
+    with run_gateway_with_upstream(tmp_path, f"sqlite:{tmp_path}/convo.db") as (gateway, upstream):
+        yield gateway, upstream
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions"])
+def test_a_request_is_listed_as_waiting_and_then_as_streaming(
+    served: tuple[RunningGateway, ChatServer], path: str
+) -> None:
+    gateway, upstream = served
+    field = {"/v1/responses": "input", "/v1/chat/completions": "messages"}[path]
+    body = {"model": "up/m", "stream": True, field: [{"role": "user", "content": "tell me"}]}
+    may_answer = threading.Event()
+    with upstream.hold_answer("Once", " upon") as may_end:
+        hold = upstream.answers.pop()
+
+        async def wait_and_answer(receive: Any, send: Any) -> None:
+            await asyncio.to_thread(may_answer.wait)
+            await hold(receive, send)
+
+        upstream.answers.append(wait_and_answer)
+        client = threading.Thread(target=lambda: gateway.http.post(path, json=body, headers=CODEX))
+        client.start()
+        (waiting,) = wait_for(gateway, lambda found: found["running"])["running"]
+        may_answer.set()
+        (streaming,) = wait_for(gateway, lambda found: [row["phase"] for row in found["running"]] == ["streaming"])[
+            "running"
+        ]
+        may_end.set()
+        client.join()
+    assert (waiting["phase"], waiting["model"], waiting["client"]) == ("waiting", "up/m", "codex 0.171.0")
+    assert waiting["request_id"] == streaming["request_id"] == waiting["id"]
+    assert streaming["first_token_s"] > 0
+    (ended,) = wait_for(gateway, lambda found: not found["running"])["data"]
+    assert (ended["status"], ended["id"] == waiting["id"]) == ("completed", path != "/v1/responses")
+
+
+FAILURES: dict[str, tuple[Callable[[ChatServer], None] | None, dict[str, Any], str]] = {
+    "400": (lambda up: up.refuse(400, {"error": {"message": "no", "code": "bad_tool"}}), {}, "bad_tool"),
+    "401": (lambda up: up.refuse(401, {"error": {"message": "no"}}), {}, "provider_key_refused"),
+    "429": (lambda up: up.refuse(429, {"error": {"message": "no", "code": "rate_limited"}}), {}, "rate_limited"),
+    "503": (lambda up: up.refuse(503, {"error": {"message": "no", "code": "overloaded"}}), {}, "overloaded"),
+    "no response": (lambda up: up.hang_up(), {}, "unreachable"),
+    "unknown model": (None, {"model": "no/m"}, "model_not_found"),
+    "unknown field": (None, {"inptu": 1}, "unknown_parameter"),
+    "unknown response": (None, {"previous_response_id": "resp_0"}, "previous_response_not_found"),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_request_that_failed_leaves_a_row_and_no_response(
+    served: tuple[RunningGateway, ChatServer], name: str
+) -> None:
+    gateway, upstream = served
+    prepare, fields, code = FAILURES[name]
+    if prepare:
+        prepare(upstream)
+    answer = gateway.http.post("/v1/responses", json={"model": "up/m", "input": "x", **fields}, headers=CODEX)
+    assert answer.status_code >= 400
+    (row,) = listed(gateway, "status=failed")["data"]
+    assert row["code"] == code
+    assert (row["id"], row["client"], row["is_stored"]) == (answer.headers["x-request-id"], "codex 0.171.0", False)
+    assert row["model"] == fields.get("model", "up/m")
+    assert row["latency_s"] > 0
+    assert "x" not in row["title"]
+    assert gateway.http.get(f"/v1/responses/{row['id']}").status_code == 404
+    continued = gateway.create_response({"model": "echo", "input": "x", "previous_response_id": row["id"]})
+    assert continued.status_code >= 400
+
+
+def test_a_rate_limited_request_leaves_a_row_and_one_without_a_valid_key_leaves_none(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    headers = bearer(create_api_key(keys, "alice"))
+    limits = ServeLimits(per_minute=2)
+    with run_gateway(tmp_path / "g", keys=KeysFile(keys), limits=limits) as gateway:
+        for _ in range(3):
+            last = gateway.create_response({"model": "echo", "input": "x", "store": False}, headers=headers)
+        assert last.status_code == 429
+        assert gateway.create_response({"model": "echo", "input": "x"}, headers=bearer("sk-wrong")).status_code == 401
+        rows = gateway.run(_recent(gateway, "alice"))
+        assert Counter((row.code, row.count) for row in rows) == Counter({(None, 2): 1, ("rate_limit_exceeded", 1): 1})
+        assert gateway.run(_recent(gateway, "")) == []
+
+
+async def _recent(gateway: RunningGateway, tenant: str) -> list[Any]:
+    return list(gateway.app.requests.recent(tenant))
+
+
+def test_a_turn_of_a_websocket_that_failed_leaves_a_row(served: tuple[RunningGateway, ChatServer]) -> None:
+    gateway, upstream = served
+    upstream.refuse(429, {"error": {"message": "no", "code": "rate_limited"}})
+    with connect_client(gateway) as client:
+        client.send({"type": "response.create", "model": "up/m", "input": "x"})
+        client.receive()
+    (row,) = wait_for(gateway, lambda found: found["data"])["data"]
+    assert (row["status"], row["code"], row["model"]) == ("failed", "rate_limited", "up/m")
+
+
+def test_rows_are_written_in_batches_kept_after_a_restart_and_limited_in_number(tmp_path: Path) -> None:
+    def rows(gateway: RunningGateway) -> list[tuple[str, int]]:
+        return [(row["model"], row["count"]) for row in listed(gateway)["data"]]
+
+    store = f"sqlite:{tmp_path}/convo.db"
+    with run_gateway(tmp_path / "g", store, max_unstored_rows=2) as gateway:
+        for model in ("no/a", "no/b", "no/b", "no/c"):
+            gateway.create_response({"model": model, "input": "x"})
+        assert rows(gateway) == [("no/c", 1), ("no/b", 2), ("no/a", 1)]
+    with run_gateway(tmp_path / "g", store) as gateway:
+        assert rows(gateway) == [("no/c", 1), ("no/b", 2)]
+
+
+MIXED: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"model": "echo", "input": "stored"}, "completed"),
+    ({"model": "echo", "input": "not stored", "store": False}, "completed"),
+    ({"model": "no/m", "input": "x"}, "failed"),
+    ({"model": "echo", "input": "x", "previous_response_id": "resp_0"}, "failed"),
+)
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(3000, marks=pytest.mark.full)])
+def test_list_charts_filters_and_metrics_count_the_same_requests(tmp_path: Path, count: int) -> None:
+    with run_gateway(tmp_path / "g", f"sqlite:{tmp_path}/convo.db") as gateway:
+        for number in range(count):
+            gateway.create_response(MIXED[number % len(MIXED)][0])
+        counted: Counter[tuple[str, str]] = Counter()
+        after = ""
+        while True:
+            page = listed(gateway, f"limit=200&after={after}")
+            for row in page["data"]:
+                counted[row["model"], row["status"]] += row.get("count", 1)
+            if (after := page["next"] or "") == "":
+                break
+        half, failed = count // 4, count // 2
+        models = {row["model"] for row in page["data"]}
+        assert sum(counted.values()) == count
+        assert sum(number for (_, status), number in counted.items() if status == "failed") == failed
+        for query, requests, errors in (
+            ("", count, failed),
+            ("status=failed", failed, failed),
+            ("status=completed", failed, 0),
+            ("model=no/m", half, half),
+        ):
+            total = gateway.http.get(f"/inspect/api/charts?{query}").json()["total"]
+            assert (total["requests"], total["errors"]) == (requests, errors), query
+        assert "no/m" in listed(gateway)["models"], models
+        metrics = gateway.http.get("/metrics").text
+        by_status: Counter[bool] = Counter()
+        for line in metrics.splitlines():
+            if line.startswith('convo_requests_total{method="POST",route="/v1/responses"'):
+                status = line.partition('status="')[2][:3]
+                by_status[status < "400"] += int(float(line.rpartition(" ")[2]))
+        assert by_status == {True: failed, False: failed}
+
+
+def test_every_order_pages_through_stored_and_other_requests_alike(tmp_path: Path) -> None:
+    with run_gateway(tmp_path / "g", f"sqlite:{tmp_path}/convo.db") as gateway:
+        for body, _ in MIXED * 2:
+            gateway.create_response(body)
+        for sort in ("created_at", "model", "status", "latency", "input", "cached", "output", "cost", "title"):
+            for order in ("asc", "desc"):
+                query = f"sort={sort}&order={order}"
+                whole = [row["id"] for row in listed(gateway, query)["data"]]
+                paged, after = list[str](), ""
+                while True:
+                    page = listed(gateway, f"{query}&limit=2&after={after}")
+                    paged += [row["id"] for row in page["data"]]
+                    if not (after := page["next"] or ""):
+                        break
+                assert paged == whole, query
+                assert len(set(whole)) == len(whole)
+
+
+def test_a_request_is_listed_by_another_server_of_the_database_until_it_ends(tmp_path: Path) -> None:
+    with databases.start_server() as database, ExitStack() as stack:
+        one, upstream = stack.enter_context(run_gateway_with_upstream(tmp_path / "one", database.url()))
+        other = stack.enter_context(run_gateway(tmp_path / "other", database.url()))
+        with upstream.hold_answer("Once") as may_end:
+            body = {"model": "up/m", "input": "tell me", "stream": True}
+            client = threading.Thread(target=lambda: one.http.post("/v1/responses", json=body, headers=CODEX))
+            client.start()
+            (row,) = wait_for(other, lambda found: [row["phase"] for row in found["running"]] == ["streaming"])[
+                "running"
+            ]
+            assert (row["title"], row["client"]) == ("tell me", "codex 0.171.0")
+            may_end.set()
+            client.join()
+        assert wait_for(other, lambda found: not found["running"])["data"][0]["id"] == row["id"]
+        one.create_response({"model": "no/m", "input": "x"})
+        assert wait_for(other, lambda found: len(found["data"]) == 2)["data"][0]["code"] == "model_not_found"
