@@ -8,15 +8,26 @@ The files are public; the data needs the same key as the API. The calls are in t
     {"data": [{"id": "resp_...", "title": "What is rain?", "created_at": 1700000000.0, "model": "openai/gpt-6.1-terra",
                "status": "completed", "session": "weather", "client": null, "latency_s": 1.5,
                "input_tokens": 120, "cached_tokens": 64, "output_tokens": 30, "cost_usd": 0.0001,
-               "parent": "resp_..."}],      the request that it continues, or null; a recorded request in progress
+               "parent": "resp_...",        the request that it continues, or null; a recorded request in progress
                                             also has its "text" so far
+               "code": null}],              of its error
      "next": "WzE3...",            the value of `after` for the next page; null on the last one
-     "running": [...],             rows of responses in progress that are not stored yet, with their "text" so far
+     "running": [...],             rows of requests in progress that are not stored yet, with their "text" so far
      "paused": [{"run_id": "run_...", "session": "refunds", "pending": [{"call_id", "name", "arguments"}]}],
      "models": [...], "sessions": [...], "tools": [...],    values of the filters: models by full name and tools of the
                                                            newest 10,000 requests, and the newest sessions
      "is_search_limited": false,   whether `q` or `tool` matches more items than the search considers: 1,000, 20,000
-     "is_recording": false}        whether this server records requests that are not stored
+     "is_recording": false,        whether this server records requests that are not stored
+     "not_recorded": [{"client": "codex 0.171.0", "count": 12}]}      completed requests that it could have recorded,
+                                                                      by client; empty while it records
+
+A request in progress has the "phase" "waiting" until the first event of its response, and then "streaming". Its id is
+that of the request until the id of its response is known, `request_id` stays. A request that leaves no response in the
+store, because it is not stored, refused or cancelled, is listed with figures and no content; no call returns it:
+
+    {"id": "req_...", ..., "is_stored": false, "api": "chat_completions", "code": "rate_limit_exceeded",
+     "count": 12,                  requests of one second with the same API, model, status, code and client
+     "first_token_s": null, "request_bytes": 5120, "response_bytes": 900}       sums, as the tokens and the cost
 
 With `request=ID` it also has `continued`: the ids of at most 20 stored requests that continue this one, and of all
 that are in progress. The filters do not apply to them.
@@ -77,8 +88,8 @@ runs; `inspector_approvals` describes them.
 
 A figure that is unknown is null, and such rows come last.
 
-`GET /inspect/api/charts` aggregates all stored requests that pass the same filters, in at most 60 buckets of time that
-begin at multiples of their size in UTC:
+`GET /inspect/api/charts` aggregates all requests that pass the same filters, without `running`, in at most 60 buckets
+of time that begin at multiples of their size in UTC:
 
     {"bucket_s": 300,              seconds of a bucket; null without requests
      "buckets": [{"start": 1700000100, "requests": 12, "errors": 1, "latency_p50_s": 1.5, "latency_p95_s": 4.0,

@@ -58,7 +58,8 @@ DEFAULT_SESSION_LIMIT, MAX_SESSION_LIMIT = 50, 1000
 async def encode_session_list(context: HandlerContext) -> bytes:
     """Serialize the list of conversations."""
     limit = max(1, min(context.query.get("limit", DEFAULT_SESSION_LIMIT), MAX_SESSION_LIMIT))
-    listing = await list_store(store_for_tenant(context), limit)
+    store = store_for_tenant(context)
+    listing = await list_store(store, limit)
     running = list(map(_describe_running, context.requests.running(context.tenant)))
     others = [{**to_json(other), "name": other.handle} for other in listing.unrecorded]
     return http.serialize_strict_json(
@@ -67,6 +68,7 @@ async def encode_session_list(context: HandlerContext) -> bytes:
             "others": others,
             "more": listing.has_more,
             "running": running,
+            "paused": [paused_run async for paused_run in _iter_paused_runs(store)],
         }
     )
 
@@ -151,6 +153,10 @@ async def encode_request_list(context: HandlerContext) -> bytes:
             "sessions": [session.name for session in await store.sessions(limit=MAX_SESSION_NAMES)],
             "is_search_limited": page.is_search_limited,
             "is_recording": context.is_recorded,
+            "not_recorded": [
+                {"client": client, "count": count}
+                for client, count in (() if context.is_recorded else await store.count_unrecorded())
+            ],
             **({"continued": await _list_continuations(query["request"], context)} if query.get("request") else {}),
         }
     )
@@ -313,6 +319,7 @@ def _build_request_row(request: ListedRequest, prices: Mapping[str, Price]) -> d
         "cached_tokens": usage and usage.cached_tokens,
         "output_tokens": usage and usage.output_tokens,
         "cost_usd": link_cost_usd(link, prices),
+        "code": (link.error or {}).get("code"),
     }
 
 

@@ -77,6 +77,18 @@ class LiveRequest:
         return clip_text(model) if isinstance(model, str) else ""
 
     @property
+    def has_stored_row(self) -> bool:
+        """Whether the store has a row of it while it runs: of a recording, or of a background response."""
+        return self.is_recorded or (self.body or {}).get("background") is True
+
+    @property
+    def will_be_stored(self) -> bool:
+        """Whether its content will be in the store if it succeeds, as far as it is known."""
+        if self.response is not None:
+            return self.is_stored
+        return self.api == "responses" and (self.body or {}).get("store") is not False
+
+    @property
     def previous_response_id(self) -> Json:
         return (self.response or self.body or {}).get("previous_response_id")
 
@@ -99,6 +111,8 @@ class LiveRequest:
             "previous_response_id": self.previous_response_id,
             "conversation": conversation.get("id") if isinstance(conversation, dict) else conversation,
             "text": self.text.getvalue(),
+            "is_stored": self.will_be_stored,
+            "api": self.api,
         }
 
     def finish(self, exchange: HttpExchange) -> None:
@@ -163,14 +177,14 @@ class RequestLog:
     def _list_shared(self) -> Iterator[tuple[str, Mapping[str, Json], float]]:
         for tenant, requests in self._running.items():
             for request in requests.values():
-                if not request.is_recorded:
+                if not request.has_stored_row:
                     yield tenant, {**request.to_row(), "text": ""}, request.elapsed_s()
 
     # -- what the page reads ----------------------------------------------------------------------
 
     def running(self, tenant: str) -> list[Mapping[str, Json]]:
-        """Return the rows of a tenant's running requests, oldest first, without recorded ones."""
-        rows = [request.to_row() for request in self._running.get(tenant, {}).values() if not request.is_recorded]
+        """Return the rows of a tenant's running requests, oldest first, without those that the store has."""
+        rows = [request.to_row() for request in self._running.get(tenant, {}).values() if not request.has_stored_row]
         return [*rows, *(self._replicas.running(tenant) if self._replicas else ())]
 
     def recent(self, tenant: str) -> Sequence[UnstoredRequest]:
@@ -219,7 +233,7 @@ class RequestLog:
     def begin(self, request: LiveRequest, body: Mapping[str, Json], size: int) -> None:
         """List a request of an accepted key as running; its body was read."""
         request.body, request.request_bytes = body, size
-        if body.get("store") is not False and request.api == "responses":
+        if request.will_be_stored:
             request.title = input_title(body.get("input"))
         self._running.setdefault(request.tenant, {})[request.id] = request
         self._notify(request.tenant)

@@ -652,6 +652,10 @@ class Store(Protocol):
         """Return one such row by the id of its request."""
         ...
 
+    async def count_unrecorded(self) -> Sequence[tuple[str, int]]:
+        """Return clients of completed requests that a server could have recorded, and their number, most first."""
+        ...
+
     async def request_models(self, expand_model_name: Callable[[str], str] = expand_built_in_name) -> Sequence[str]:
         """Return the models of the 10,000 newest links, sorted.
 

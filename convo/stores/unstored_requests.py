@@ -22,6 +22,11 @@ class Retention(NamedTuple):
 DEFAULT_RETENTION = Retention(7 * 86_400, 10_000)
 
 
+RECORDED_APIS = ("responses", "chat_completions", "messages")
+"""The APIs whose requests a server can record."""
+
+MAX_UNRECORDED_CLIENTS = 10
+
 MAX_TEXT_CHARACTERS = 200
 """Characters of a model's name, a code or a client that are kept: all three may be a stranger's text."""
 

@@ -255,6 +255,9 @@ class PostgresStore:
     async def unstored_request(self, request_id: str) -> UnstoredRequest | None:
         return await self._run(unstored_requests.select_unstored_request, request_id)
 
+    async def count_unrecorded(self) -> Sequence[tuple[str, int]]:
+        return await self._run(unstored_requests.count_unrecorded)
+
     async def request_models(self, expand_model_name: Callable[[str], str] = expand_built_in_name) -> Sequence[str]:
         return await self._run(request_list.select_models, expand_model_name)
 

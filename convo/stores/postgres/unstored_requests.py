@@ -14,6 +14,8 @@ from convo.stores.postgres.tenant_rows import (
 )
 from convo.stores.request_list import RequestQuery, filter_unstored
 from convo.stores.unstored_requests import (
+    MAX_UNRECORDED_CLIENTS,
+    RECORDED_APIS,
     Retention,
     UnstoredRequest,
     decode_unstored_requests,
@@ -35,6 +37,13 @@ DELETE FROM convo.unstored_requests WHERE tenant = $1 AND id IN (
 
 SELECT_BODIES = """
 SELECT body FROM convo.unstored_requests WHERE tenant = $1 AND created_at >= $2::double precision AND created_at < $3
+"""
+
+COUNT_UNRECORDED = """
+SELECT body::json->>'client' AS client, sum((body::json->>'count')::bigint) AS requests FROM convo.unstored_requests
+WHERE tenant = $1 AND status = 'completed' AND body::json->>'client' IS NOT NULL
+    AND body::json->>'api' = ANY($2::text[])
+GROUP BY client ORDER BY requests DESC, client LIMIT $3
 """
 
 
@@ -63,6 +72,12 @@ async def select_unstored_request(t: TenantConnection, request_id: str) -> Unsto
     sql = "SELECT body FROM convo.unstored_requests WHERE tenant = $1 AND id = $2"
     bodies = await t.fetch_all(sql, escape_name(request_id))
     return next(decode_unstored_requests(body for (body,) in bodies), None)
+
+
+async def count_unrecorded(t: TenantConnection) -> list[tuple[str, int]]:
+    """Return the clients of completed requests of `RECORDED_APIS`, and their number, most first."""
+    rows = await t.fetch_all(COUNT_UNRECORDED, list(RECORDED_APIS), MAX_UNRECORDED_CLIENTS)
+    return [(client, int(count)) for client, count in rows]
 
 
 async def select_unstored_models(t: TenantConnection) -> list[str]:

@@ -165,6 +165,11 @@ class SqliteStore:
 
         return await self._read(unstored_requests.select_unstored_request, request_id)
 
+    async def count_unrecorded(self) -> Sequence[tuple[str, int]]:
+        from convo.stores.sqlite import unstored_requests
+
+        return await self._read(unstored_requests.count_unrecorded)
+
     async def request_models(self, expand_model_name: Callable[[str], str] = expand_built_in_name) -> Sequence[str]:
         from convo.stores.sqlite import request_list
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from convo.stores.request_list import RequestQuery, filter_unstored
 from convo.stores.sqlite.tenant_rows import TenantConnection, to_query_name
 from convo.stores.unstored_requests import (
+    MAX_UNRECORDED_CLIENTS,
+    RECORDED_APIS,
     Retention,
     UnstoredRequest,
     decode_unstored_requests,
@@ -22,6 +24,12 @@ DELETE FROM unstored_requests WHERE n IN (
 """
 
 SELECT_BODIES = "SELECT body FROM unstored_requests WHERE tenant = ? AND created_at >= ? AND created_at < ?"
+
+COUNT_UNRECORDED = """
+SELECT json_extract(body, '$.client') AS client, sum(json_extract(body, '$.count')) AS requests FROM unstored_requests
+WHERE tenant = ? AND status = 'completed' AND client IS NOT NULL AND json_extract(body, '$.api') IN (?, ?, ?)
+GROUP BY client ORDER BY requests DESC, client LIMIT ?
+"""
 
 
 def insert_unstored(t: TenantConnection, requests: Sequence[UnstoredRequest], retention: Retention) -> None:
@@ -45,6 +53,12 @@ def select_unstored_request(t: TenantConnection, request_id: str) -> UnstoredReq
     sql = "SELECT body FROM unstored_requests WHERE tenant = ? AND id = ?"
     bodies = t.fetch_records(sql, t.tenant_number, to_query_name(request_id))
     return next(decode_unstored_requests(body for (body,) in bodies), None)
+
+
+def count_unrecorded(t: TenantConnection) -> list[tuple[str, int]]:
+    """Return the clients of completed requests of `RECORDED_APIS`, and their number, most first."""
+    rows = t.fetch_all(COUNT_UNRECORDED, t.tenant_number, *RECORDED_APIS, MAX_UNRECORDED_CLIENTS)
+    return [(client, int(count)) for client, count in rows]
 
 
 def select_unstored_models(t: TenantConnection) -> list[str]:
