@@ -32,8 +32,8 @@ FIRST_SCRIPT_FILE = "source.js"
 """The module that requests the first rows; the served page runs it before the other modules are loaded."""
 
 SCRIPT_FILES = (
-    *(FIRST_SCRIPT_FILE, "make.js", "approvals.js", "charts.js", "paged.js", "conversation.js", "json.js"),
-    *("requests.js", "markdown.js", "items.js", "list.js", "difference.js", "code.js", "compaction.js", "export.js"),
+    *(FIRST_SCRIPT_FILE, "make.js", "paged.js", "conversation.js", "json.js", "requests.js", "charts.js"),
+    *("markdown.js", "items.js", "list.js", "approvals.js", "difference.js", "code.js", "compaction.js", "export.js"),
     *("fork.js", "link.js", "detail.js", "keys.js", "tree.js", "usage.js", "runs.js", "start.js", "inspector.js"),
 )
 """The page's scripts, each module after those that it imports."""

@@ -211,16 +211,16 @@ def test_a_conversation_of_long_items_is_compact_and_a_heading_has_no_ring(brows
 
 
 def test_a_long_text_is_collapsed_and_stays_open_when_the_page_is_drawn_again(browser: Browser, tmp_path: Path) -> None:
-    long_text = "\n".join(f"line {number}" for number in range(200))
+    long_text = "\n".join(f"line {number}" for number in range(500))
     with run_gateway(tmp_path / "served") as running, open_page(browser) as page:
         first = running.create_response({"model": "echo", "input": long_text}).json()["id"]
         page.goto(f"{running.root}/#/{first}")
-        last_line = page.get_by_text("line 199").first
+        last_line = page.get_by_text("line 499").first
         expect(page.get_by_role("button", name="Show all")).to_have_count(2)
         assert last_line.evaluate("node => node.parentElement.clientHeight") < 250
         assert page.evaluate("document.documentElement.scrollHeight") < 1_500
         assert accessibility(page) == []
-        page.get_by_role("button", name="Show all (1,689 characters) of item 1").click()
+        page.get_by_role("button", name="Show all (4,389 characters) of item 1").click()
         expect(page.get_by_role("button", name="Show less of item 1")).to_have_attribute("aria-expanded", "true")
         assert last_line.evaluate("node => node.parentElement.clientHeight") > 2_000
         running.create_response({"model": "echo", "input": "more", "previous_response_id": first})

@@ -86,7 +86,7 @@ def test_an_approved_call_runs_once_when_the_run_is_resumed(open_desk: OpenDesk,
     assert launch("resume", "refunds", *agent_flags(), *model).exit != 0
     assert tool_runs() == ["look_up A1", "refund A1 500"]
 
-    page.get_by_role("button", name="Decisions").click()
+    page.get_by_role("button", name="Approvals").click()
     expect(page.get_by_role("dialog").locator("li")).to_contain_text("Approved: refund")
     expect(page.get_by_role("dialog").locator("li")).to_contain_text("by local · desk · c1 · run_")
     assert accessibility(page) == []
@@ -141,9 +141,9 @@ def test_hostile_arguments_are_shown_as_text_and_a_second_decider_sees_the_first
     dialog.get_by_role("button", name="Approve", exact=True).click()
     expect(dialog.get_by_role("alert")).to_contain_text("is already rejected by bob")
     page.keyboard.press("Escape")
-    page.get_by_role("button", name="Decisions").click()
-    expect(page.get_by_role("dialog").locator("li")).to_have_count(1)
-    expect(page.get_by_role("dialog").locator("code")).to_contain_text("…")
+    page.get_by_role("button", name="Approvals (1)").click()
+    expect(page.get_by_role("dialog").locator(".decision-log li")).to_have_count(1)
+    expect(page.get_by_role("dialog").locator(".decision-log code")).to_contain_text("…")
     assert accessibility(page) == []
 
 

@@ -225,7 +225,7 @@ def test_the_text_of_a_stream_stays_in_the_pane_until_the_response_is_there(page
             upstream.hold_answer("one two three", " four five six") as may_end,
             gateway.http.stream("POST", "/v1/responses", json=request) as stream,
         ):
-            expect(row).to_contain_text("in progress")
+            expect(row).to_contain_text("streaming")
             page.route("**/inspect/api/requests/resp_*", lambda _: None)
             row.click()
             expect(page.locator("#detail-text")).to_have_text("one two three")

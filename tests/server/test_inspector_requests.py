@@ -72,7 +72,7 @@ def query_of(page: Page) -> dict[str, list[str]]:
 def test_a_row_has_the_figures_of_its_request(page: Page) -> None:
     row = page.locator("tbody tr").nth(2)
     assert [" ".join(text.split()) for text in row.locator("th, td").all_inner_texts()] == [
-        "And in Haskell, a language with many monads? monads",
+        "thread 1 And in Haskell, a language with many monads? monads",
         row.locator("time").first.inner_text(),
         "scripted/echo",
         "● done",
@@ -209,7 +209,7 @@ def test_keys_move_open_and_close(page: Page) -> None:
     expect(page.locator("#request-resp_2")).to_be_focused()
     expect(page.locator("#detail")).to_be_hidden()
     page.keyboard.press("?")
-    dialog = page.get_by_role("dialog", name="Keys")
+    dialog = page.get_by_role("dialog", name="Shortcuts")
     expect(dialog).to_be_visible()
     assert accessibility(page) == []
     page.keyboard.press("j")
@@ -425,7 +425,7 @@ def test_a_request_appears_within_a_second_of_its_start_and_changes_to_done(brow
                 lines = got.iter_lines()
                 next(lines)
                 started_ms = time.time() * 1000
-                expect(page.locator("tbody tr").first).to_contain_text("in progress")
+                expect(page.locator("tbody tr").first).to_contain_text("streaming")
                 page.locator("tbody tr").first.click()
                 expect(page.locator("#detail-text")).to_contain_text("word0")
                 expect(page.get_by_role("status")).to_have_text("1 request in progress")
@@ -437,7 +437,7 @@ def test_a_request_appears_within_a_second_of_its_start_and_changes_to_done(brow
             expect(page.get_by_role("tabpanel")).to_contain_text("word29")
             expect(page.get_by_role("status")).to_have_text("Up to date")
             seen: dict[str, float] = page.evaluate("seen")
-            return max(seen[f"{title} ◐ in progress"] - started_ms, seen[f"{title} ● done"] - ended_ms)
+            return max(seen[f"{title} ◐ streaming"] - started_ms, seen[f"{title} ● done"] - ended_ms)
 
         assert shortest_delay_ms(measure) < MAX_DELAY_MS
 

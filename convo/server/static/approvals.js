@@ -1,9 +1,11 @@
-// Approve and Reject: the buttons of a pending call, the dialog that confirms a decision, and the log of decisions.
+// Approve and Reject: the buttons of a pending call, the dialog that confirms a decision, and the dialog of all approvals.
 //
 // The server stores a decision and runs nothing. The dialog shows the exact arguments; the server refuses the decision
 // if they changed meanwhile, if another person decided before, or without an API key.
 
-import { codeBlock, definitionList, element, formatCount, formatTime } from "./make.js";
+import { decodeEscapes } from "./items.js";
+import { address } from "./list.js";
+import { codeBlock, definitionList, element, formatCount, formatNumber, formatTime } from "./make.js";
 
 // Characters that change how text looks, or are invisible: the dialog shows their JSON escapes.
 const MISLEADING =
@@ -15,11 +17,12 @@ const VERBS = { approve: ["Approve", "Approved"], reject: ["Reject", "Rejected"]
  * Create the buttons of a pending call; nothing if the page is a file.
  *
  * decided: called after a decision, to draw the page again
+ * place:   in the ids of the buttons, if the page has the call twice
  */
-export function approvalButtons(source, runId, callId, toolName, decided) {
+function approvalButtons(source, runId, callId, toolName, decided, place) {
   if (!source.isLive) return [];
   const buttons = ["approve", "reject"].flatMap((decision, index) => {
-    const id = `${decision}-${runId}-${callId}`;
+    const id = `${place}${decision}-${runId}-${callId}`;
     const label = `${VERBS[decision][0]} ${toolName ?? "call"} (${callId})`;
     const click = () => confirmDecision(source, runId, callId, decision, decided);
     return [index > 0 && " ", element("button", { type: "button", id, "aria-label": label, "aria-haspopup": "dialog", click }, `${VERBS[decision][0]}…`)];
@@ -27,8 +30,22 @@ export function approvalButtons(source, runId, callId, toolName, decided) {
   return [" ", element("span", { class: "fact" }, ...buttons)];
 }
 
+/** Create the list of the pending calls of a run, with their arguments and buttons. */
+export function pendingCalls(source, runId, pending, decided, place = "") {
+  const calls = pending.map(({ call_id: id, name, arguments: text }) =>
+    element("li", {}, `${name ?? "call"} (${id}) `, text && element("code", {}, readableArguments(text)), ...approvalButtons(source, runId, id, name, decided, place)),
+  );
+  return element("ul", { class: "pending" }, ...calls);
+}
+
+/** Return the arguments of a call to read: letters decoded, and misleading characters as escapes. */
+function readableArguments(text) {
+  return escapeMisleading(decodeEscapes(text));
+}
+
 /** Load a pending call and open the dialog that decides it; an error is shown and announced in place of the call. */
 async function confirmDecision(source, runId, callId, decision, decided) {
+  document.querySelector("dialog.decisions")?.close();
   if (document.querySelector("dialog[open]")) return;
   const body = element("div", { class: "approval-body" }, element("p", {}, "Loading the call"));
   const title = element("h2", { id: "approval-title", tabindex: "-1" }, `${VERBS[decision][0]} a call`);
@@ -59,6 +76,7 @@ function decisionForm(source, call, decision, done, cancel) {
     ["Digest", digestText(call.arguments_digest)],
   ]);
   const notes = [
+    decodeEscapes(call.arguments) !== call.arguments && "Letters that were sent as \\u escapes are shown decoded.",
     call.is_hosted && "The provider runs this tool.",
     call.outcome_unknown && "The call was started, and its outcome is unknown: it may have run already.",
     misleading.length > 0 && `${formatCount(misleading.length, "character")} that would be invisible or change the direction of the text: shown as \\u escapes.`,
@@ -66,7 +84,7 @@ function decisionForm(source, call, decision, done, cancel) {
   const content = [
     facts,
     element("p", {}, element("strong", {}, "Arguments"), ` (${formatCount(call.arguments.length, "character")})`),
-    codeBlock(escapeMisleading(call.arguments), `Arguments of ${call.tool_name}`),
+    codeBlock(readableArguments(call.arguments), `Arguments of ${call.tool_name}`),
     ...notes.filter(Boolean).map((note) => element("p", { class: "note" }, note)),
   ];
   const cancelButton = element("button", { type: "button", id: "decision-cancel", click: cancel }, call.can_decide ? "Cancel" : "Close");
@@ -126,19 +144,39 @@ function announce(text) {
   status.replaceChildren(element("span", {}, text));
 }
 
-/** Open the log of decisions, newest first. */
-export async function showDecisions(source) {
+/** Show the number of pending calls on the button that opens the approvals. */
+export function showPendingCount(runs) {
+  const count = countPending(runs);
+  const text = count ? `Approvals (${formatNumber(count)})` : "Approvals";
+  const button = document.getElementById("approvals");
+  if (button.textContent !== text) button.textContent = text;
+}
+
+function countPending(runs) {
+  return runs.reduce((sum, { pending }) => sum + pending.length, 0);
+}
+
+/** Open the approvals: the pending calls of the paused runs, and the log of decisions, newest first. */
+export async function showApprovals(source, runs, decided) {
   if (document.querySelector("dialog[open]")) return;
   const body = element("div", { class: "approval-body" }, element("p", {}, "Loading the decisions"));
-  const dialog = openDialog("decisions", element("h2", { id: "decisions-title", tabindex: "-1" }, "Decisions"), body);
+  const dialog = openDialog("decisions", element("h2", { id: "approvals-title", tabindex: "-1" }, "Approvals"), body);
+  const waiting = runs.filter(({ pending }) => pending.length).map(({ run_id: id, session, pending }) =>
+    element("li", {}, element("a", { href: address(session), click: () => dialog.close() }, session), pendingCalls(source, id, pending, decided, "dialog-")),
+  );
+  const pendingPart = [
+    element("h3", {}, "Pending"),
+    waiting.length ? element("ul", { class: "waiting-runs" }, ...waiting) : element("p", {}, "No call waits for approval."),
+    element("h3", {}, "Decided"),
+  ];
   try {
     const { decisions } = await source.decisions(LOG_LIMIT);
     const entries = decisions.map(decisionEntry);
     const content = entries.length ? element("ol", { class: "decision-log" }, ...entries) : element("p", {}, "No decisions on calls of agent runs.");
     const note = decisions.length === LOG_LIMIT && element("p", { class: "note" }, `The newest ${LOG_LIMIT}; convo approvals log prints all.`);
-    body.replaceChildren(content, ...(note ? [note] : []), closeButton(dialog));
+    body.replaceChildren(...pendingPart, content, ...(note ? [note] : []), closeButton(dialog));
   } catch (error) {
-    body.replaceChildren(element("p", { role: "alert" }, error.message), closeButton(dialog));
+    body.replaceChildren(...pendingPart, element("p", { role: "alert" }, error.message), closeButton(dialog));
   }
 }
 
@@ -155,7 +193,7 @@ function decisionEntry(entry) {
     {},
     element("strong", {}, `${VERBS[entry.decision][1]}${always}: ${entry.tool_name}`),
     element("span", { class: "note" }, ` ${formatTime(entry.decided_at, true)}${by} · ${entry.agent} · ${entry.call_id} · ${entry.run}`),
-    element("code", {}, escapeMisleading(entry.arguments)),
+    element("code", {}, readableArguments(entry.arguments)),
     entry.reason && element("span", { class: "note" }, `Reason: ${entry.reason}`),
     digestText(entry.arguments_digest),
   );

@@ -2,9 +2,10 @@
 //
 // A new filter is fetched at once. The same one is fetched again a second later at the earliest, and after a slow reply
 // ten times as long as it took, at most ten seconds. Each chart is an image with a title and a description; a table
-// below it has the same figures.
+// below it has the same figures. A click on a bar shows the requests of its time, as a link in the table does.
 
 import { element, formatCompact, formatCost, formatCount, formatNumber, formatTime, svgElement } from "./make.js";
+import { timeRange, viewAddress } from "./requests.js";
 
 const [MIN_CHART_PAUSE_MS, MAX_CHART_PAUSE_MS, CHART_PAUSE_FACTOR] = [1000, 10_000, 10];
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [360, 190, 46, 6, 20, 34];
@@ -72,9 +73,11 @@ export class RequestCharts {
   /**
    * fetchCharts: called with the query of the filters
    * toggle:      called with the new state when the user opens or closes the section
+   * chooseTime:  called with the parts of the view that filter by the time of a bar
    */
-  constructor({ fetchCharts, toggle }) {
+  constructor({ fetchCharts, toggle, chooseTime }) {
     this.fetchCharts = fetchCharts;
+    this.chooseTime = chooseTime;
     this.body = element("div", { class: "charts-body" }, element("p", { class: "note" }, "Loading…"));
     this.details = element(
       "details",
@@ -135,13 +138,13 @@ export class RequestCharts {
     const openIds = [...this.body.querySelectorAll("details[open]")].map(({ id }) => id);
     const { id: focusedId } = document.activeElement ?? {};
     const isFocused = this.body.contains(document.activeElement);
-    this.body.replaceChildren(...chartElements(charts));
+    this.body.replaceChildren(...chartElements(charts, this.chooseTime));
     for (const details of this.body.querySelectorAll("details")) details.open = openIds.includes(details.id);
     if (isFocused && focusedId) document.getElementById(focusedId)?.focus({ preventScroll: true });
   }
 }
 
-function chartElements(charts) {
+function chartElements(charts, chooseTime) {
   const { buckets, bucket_s: size, models, sessions, damaged, is_search_limited: isLimited } = charts;
   const limitNote = "More than 1,000 items contain these words: other requests may contain them, too.";
   const notes = [
@@ -152,7 +155,7 @@ function chartElements(charts) {
   if (!buckets.length) return [element("p", { id: "charts-total" }, "No requests to chart."), ...notes.slice(1)];
   const figures = [
     ...TIME_CHARTS.map(([title, label, format, form, series], index) =>
-      timeChart({ id: `chart-${index}`, title, label, format, form, series, buckets, size }),
+      timeChart({ id: `chart-${index}`, title, label, format, form, series, buckets, size, chooseTime }),
     ),
     costChart("chart-models", "Cost by model", "model", "without a model", models),
     costChart("chart-sessions", "Cost by session", "session", "no session", sessions),
@@ -194,7 +197,7 @@ function roundUp(number) {
 
 // -- over time -------------------------------------------------------------------------------------
 
-function timeChart({ id, title, label, format, form, series, buckets, size }) {
+function timeChart({ id, title, label, format, form, series, buckets, size, chooseTime }) {
   const values = buckets.map((bucket) => series.map(([, , read]) => read(bucket)));
   const heights = values.map((row) => (form === "bars" ? row.reduce((sum, value) => sum + value, 0) : Math.max(0, ...row)));
   const isShare = format === formatShare;
@@ -207,12 +210,21 @@ function timeChart({ id, title, label, format, form, series, buckets, size }) {
     chartText(LEFT - 4, y(value) + 4, isShare ? formatShare(value) : formatCompact(value), "end"),
   ]);
   const marks = form === "bars" ? stackedBars(values, series, { step, y }) : seriesLines(values, series, { step, y });
+  const rangeOf = ({ start }) => timeRange(start, start + size);
   const tips = buckets.map((bucket, index) => {
     const figures = series.map(([name], part) => `${name} ${format(values[index][part])}`).join(", ");
     const tip = svgElement("title", {}, `${formatTime(bucket.start, size < 60)}: ${figures}`);
     const place = { x: LEFT + index * step, y: TOP, width: step, height: plotHeight };
-    return svgElement("rect", { class: "chart-tip", ...place }, tip);
+    return svgElement("rect", { class: "chart-tip chart-bar", ...place, click: () => chooseTime(rangeOf(bucket)) }, tip);
   });
+  const startLink = (bucket) => {
+    const click = (event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      chooseTime(rangeOf(bucket));
+    };
+    return element("a", { href: viewAddress(rangeOf(bucket), ["from", "to"]), click }, formatTime(bucket.start, size < 60));
+  };
   const [first, last] = [buckets[0], buckets.at(-1)].map(({ start }) => formatTime(start, size < 60));
   const axes = [
     chartText(2, 11, label),
@@ -221,7 +233,7 @@ function timeChart({ id, title, label, format, form, series, buckets, size }) {
     chartText(LEFT + plotWidth / 2, HEIGHT - 3, `start of the request, in steps of ${formatBucketSize(size)}`, "middle"),
   ];
   const description = `${series.map(([name]) => name).join(", ")}; ${formatCount(buckets.length, "step")} from ${first} to ${last}`;
-  const rows = buckets.map((bucket, index) => [formatTime(bucket.start, size < 60), ...values[index].map(format)]);
+  const rows = buckets.map((bucket, index) => [startLink(bucket), ...values[index].map(format)]);
   const svg = chartImage(id, title, description, HEIGHT, [...ticks, ...marks, ...axes, ...tips]);
   const headings = ["Start", ...series.map(([name]) => name)];
   return chartFigure(id, title, [series.length > 1 && chartLegend(series), svg], headings, rows);

@@ -2,14 +2,15 @@
 
 import { copyAs } from "./code.js";
 import { compactionPreview } from "./compaction.js";
+import { tokenUsage } from "./conversation.js";
 import { difference } from "./difference.js";
 import { forkForm } from "./fork.js";
 import { formatJson, itemList } from "./items.js";
 import { jsonTree } from "./json.js";
 import { linkFacts } from "./link.js";
 import { address } from "./list.js";
-import { codeBlock, definitionList, element, formatCount } from "./make.js";
-import { statusLabel } from "./requests.js";
+import { codeBlock, definitionList, element, formatBytes, formatCost, formatCount, formatNumber, formatSeconds, formatTime } from "./make.js";
+import { API_NAMES, requestLatency, rowTitle, statusLabel } from "./requests.js";
 
 const TABS = {
   conversation: "Conversation",
@@ -29,22 +30,23 @@ export function knownTab(name) {
 /**
  * Create the pane.
  *
- * row:          of the table; undefined if the request is not on its pages
+ * row:          of the table; undefined if the request is not on its pages. One that is not stored has only its row
  * rows:         of the table, to choose a request to compare with
  * children:     the ids of known requests that continue this one
  * text:         the last known text of a request in progress
  * conversation: its path, as a conversation; null while it is loaded, and for a request that is not stored yet
  * message:      shown in place of a conversation
  * compare:      the id of the request to compare with; "" for the parent
+ * isRecording:  whether the server records requests that are not stored
  * source:       of the code of the request, and target of a fork
  * openRequest:  called with the id of a fork, or of a request that continues this one
  * chooseOther:  called with the id of the request to compare with
  */
-export function requestDetail({ id, tab, row, rows, children, text, conversation, message, compare }, { close, chooseTab, source, openRequest, chooseOther }) {
+export function requestDetail({ id, tab, row, rows, children, text, conversation, message, compare, isRecording }, { close, chooseTab, source, openRequest, chooseOther }) {
   const link = conversation?.links.get(id);
   const status = row?.status ?? link?.status;
   const handle = row?.session ?? id;
-  const title = row?.title || link?.said || id;
+  const title = row?.title || link?.said || (row ? rowTitle(row) : id);
   return [
     element(
       "div",
@@ -55,14 +57,63 @@ export function requestDetail({ id, tab, row, rows, children, text, conversation
     element(
       "p",
       { class: "note", id: "detail-status" },
-      status ? statusLabel(status) : null,
+      status ? statusLabel(row?.phase ?? status) : null,
       ` ${id} `,
       link && element("a", { href: address(handle, id), id: "detail-open" }, "Open the conversation"),
     ),
+    ...(link || row ? [requestFigures(link, row)] : []),
     ...continuations(conversation, children, openRequest),
+    ...(row?.is_stored === false ? unstoredRequest(row, isRecording) : []),
     ...(link ? [...copyAs(source, id, "h3"), ...forkForm(source, conversation, link, openRequest), ...compactionPreview(source, id)] : []),
     ...(link && status === "in_progress" && text !== undefined ? pendingText(text, "") : []),
-    ...(link ? tabs(tab, chooseTab, conversation, link, { rows, compare, chooseOther }) : pendingText(text, message)),
+    ...(link ? tabs(tab, chooseTab, conversation, link, { rows, compare, chooseOther }) : row?.is_stored === false ? [] : pendingText(text, message)),
+  ];
+}
+
+/** Create the figures of a request in one line: those of its stored response, or of its row. */
+function requestFigures(link, row) {
+  const usage = link ? tokenUsage(link) : { input: row.input_tokens, cached: row.cached_tokens, output: row.output_tokens };
+  const firstToken = link ? link.first_token_s : row.first_token_s;
+  const duration = link ? formatSeconds(link.seconds) : requestLatency(row);
+  const cost = link ? link.cost_usd : row.cost_usd;
+  const figures = [
+    ["Model", link?.model ?? row.model],
+    ["First token", formatSeconds(firstToken ?? null)],
+    ["Duration", duration],
+    ["Input", usage && usage.input !== null && formatNumber(usage.input)],
+    ["Cached", usage && usage.cached !== null && formatNumber(usage.cached)],
+    ["Output", usage && usage.output !== null && formatNumber(usage.output)],
+    ["Cost", cost !== null && formatCost(cost)],
+  ];
+  const present = figures.filter(([, value]) => value && value !== "-");
+  return element(
+    "dl",
+    { class: "figures", id: "detail-figures" },
+    ...present.map(([term, value]) => element("div", {}, element("dt", {}, term), element("dd", {}, value))),
+  );
+}
+
+const RECORDABLE_APIS = ["responses", "chat_completions", "messages"];
+
+/** Create the further facts of a request whose content is not stored. */
+function unstoredRequest(row, isRecording) {
+  const isRunning = row.status === "in_progress";
+  const canRecord = row.status === "completed" && !isRecording && RECORDABLE_APIS.includes(row.api);
+  const content = [
+    isRunning ? "The content of this request will not be stored." : "The content of this request is not stored.",
+    canRecord && [" ", element("code", {}, "convo serve --record"), " records such requests."],
+  ];
+  return [
+    definitionList([
+      ["Time", formatTime(row.created_at, true)],
+      ["API", API_NAMES[row.api]],
+      ["Code", row.code],
+      ["Client", row.client],
+      ["Requests", row.count > 1 ? `${formatNumber(row.count)} with this outcome, within a second: tokens, sizes and cost are sums, the duration is the longest` : null],
+      ["Request", row.request_bytes ? formatBytes(row.request_bytes) : null],
+      ["Response", row.response_bytes ? formatBytes(row.response_bytes) : null],
+    ]),
+    element("p", { class: "aside", id: "detail-unstored" }, ...content),
   ];
 }
 
@@ -182,7 +233,8 @@ const TAB_CONTENTS = {
   diff: (conversation, link, { rows, compare, chooseOther }) => {
     const id = link.response_id;
     const selected = compare || link.parent || "";
-    const titles = new Map(rows.slice(0, MAX_COMPARED_ROWS).map((row) => [row.id, row.title || row.id]));
+    const stored = rows.filter((row) => row.is_stored !== false);
+    const titles = new Map(stored.slice(0, MAX_COMPARED_ROWS).map((row) => [row.id, row.title || row.id]));
     const ids = [...new Set([link.parent, selected, ...titles.keys()])].filter((other) => other && other !== id);
     if (!ids.length) return [element("p", { class: "aside" }, "There is no other request.")];
     const name = (other) => `${other === link.parent ? "parent: " : ""}${titles.get(other) ?? other}`;

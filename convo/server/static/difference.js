@@ -116,14 +116,24 @@ export function comparisonAddress(a, b) {
   return `#compare${address(a, b).slice(1)}`;
 }
 
-/** Create the form that chooses two branches; `handles` are proposed, `choose` is called with both. */
-export function comparisonForm({ a, b }, handles, choose) {
+/**
+ * Create the form that chooses two branches, and calls `choose` with both.
+ *
+ * recent, handles:  requests and conversations to choose from, as [handle, text]
+ */
+export function comparisonForm({ a, b }, { recent, handles }, choose) {
+  const groups = [["Recent requests", recent], ["Conversations", handles]].filter(([, entries]) => entries.length);
   const field = (name, value) => {
-    const input = element("input", { id: `compare-${name}`, list: "compare-handles", autocomplete: "off", spellcheck: "false", required: true });
+    const input = element("input", { id: `compare-${name}`, autocomplete: "off", spellcheck: "false", required: true });
     input.value = value;
-    return input;
+    const options = groups.map(([label, entries]) => element("optgroup", { label }, ...entries.map(([handle, text]) => element("option", { value: handle }, text))));
+    const label = `Recent requests and conversations for ${name.toUpperCase()}`;
+    const pick = ({ target }) => (input.value = target.value);
+    const picker = element("select", { id: `compare-${name}-recent`, "aria-label": label, change: pick }, element("option", { value: "" }, "Choose a recent request or conversation"), ...options);
+    picker.value = [...picker.options].some((option) => option.value === value) ? value : "";
+    return [input, element("div", { class: "search" }, element("label", { for: input.id }, name.toUpperCase()), input, groups.length > 0 && picker)];
   };
-  const [first, second] = [field("a", a), field("b", b)];
+  const [[first, firstPart], [second, secondPart]] = [field("a", a), field("b", b)];
   const submit = (event) => {
     event.preventDefault();
     choose(first.value.trim(), second.value.trim());
@@ -131,12 +141,11 @@ export function comparisonForm({ a, b }, handles, choose) {
   const swap = () => choose(second.value.trim(), first.value.trim());
   return element(
     "form",
-    { class: "filters", "aria-label": "Branches to compare", submit },
-    element("div", { class: "search" }, element("label", { for: "compare-a" }, "A"), first),
-    element("div", { class: "search" }, element("label", { for: "compare-b" }, "B"), second),
+    { class: "filters compare-form", "aria-label": "Branches to compare", submit },
+    firstPart,
+    secondPart,
     element("button", { type: "submit" }, "Compare"),
     element("button", { type: "button", id: "compare-swap", click: swap, hidden: !a || !b }, "Swap"),
-    element("datalist", { id: "compare-handles" }, ...handles.map(([handle, name]) => element("option", { value: handle }, name))),
   );
 }
 

@@ -5,7 +5,7 @@
 // feed of changes reports one (every second without the feed), a conversation often while a response is in
 // progress and seldom otherwise, at most two seconds after a slow reply.
 
-import { approvalButtons, showDecisions } from "./approvals.js";
+import { pendingCalls, showApprovals, showPendingCount } from "./approvals.js";
 import { RequestCharts } from "./charts.js";
 import { ANSWERED_STATUSES, Conversation, UNFINISHED_STATUSES } from "./conversation.js";
 import { knownTab, markTab, requestDetail, updateContinuations } from "./detail.js";
@@ -17,9 +17,9 @@ import { handleKey, showKeys } from "./keys.js";
 import { useMarkdown } from "./markdown.js";
 import { linkSection } from "./link.js";
 import { address, conversationList } from "./list.js";
-import { definitionList, element, formatCount, formatNumber, formatTokens, formatTotalCost } from "./make.js";
+import { definitionList, element, formatCount, formatNumber, formatTime, formatTokens, formatTotalCost } from "./make.js";
 import { resetRanges } from "./paged.js";
-import { filterQuery, hasFilters, listQuery, markOpenRow, parseView, requestFilters, requestTable, statusWord, updateFilters, updateRowAddresses, updateTimes, viewAddress } from "./requests.js";
+import { filterQuery, hasFilters, listQuery, markOpenRow, parseView, requestFilters, requestLatency, requestTable, rowTitle, statusWord, updateFilters, updateRowAddresses, updateTimes, viewAddress } from "./requests.js";
 import { agentRuns } from "./runs.js";
 import { KeyRequired, openSource } from "./source.js";
 import { firstRequests } from "./start.js";
@@ -29,6 +29,7 @@ import { describeRequests, usageChart } from "./usage.js";
 const [RUNNING_POLL_MS, IDLE_POLL_MS, CHANGE_POLL_MS, REOPEN_FEED_MS] = [300, 1000, 100, 5000];
 const [MAX_TABLE_PAUSE_MS, MAX_PAUSE_MS] = [500, 2000];
 const TITLE_CHARS = 80;
+const UNSTORED_ID = /^req_/; // the id of a request, which no stored response has
 const [PAGE_REQUESTS, MAX_REFRESHED_REQUESTS, SEARCH_DELAY_MS, TICK_MS] = [50, 200, 200, 1000];
 const source = openSource();
 const byId = (id) => document.getElementById(id);
@@ -37,7 +38,7 @@ const byId = (id) => document.getElementById(id);
 // `followed` is the response that the page follows a chain to, "" at first.
 const NO_DATA = { list: "", listHandle: "", conversation: null, mainVersion: "", running: [], followed: "" };
 const NO_REQUESTS = { requests: null, requestsQuery: null, detail: null };
-const page = { kind: "", handle: "", responseId: "", other: undefined, limit: 50, ...NO_DATA, ...NO_REQUESTS };
+const page = { kind: "", handle: "", responseId: "", other: undefined, limit: 50, paused: [], ...NO_DATA, ...NO_REQUESTS };
 page.view = parseView(location.search);
 let pollTimer = 0;
 let pollNumber = 0;
@@ -162,8 +163,9 @@ function closeFeed() {
 /** Fetch the list and the open conversation, and draw them unless a later poll has started. */
 async function update(isCurrent) {
   if (document.hidden && page.mainVersion) return;
-  const { running, ...list } = await source.list(page.limit);
+  const { running, paused = [], ...list } = await source.list(page.limit);
   if (!isCurrent()) return;
+  setPaused(paused);
   const updateList = () => (JSON.stringify(list) !== page.list || page.listHandle !== shownHandle()) && drawList(list);
   updateList();
   const data = page.handle ? await fetchConversation(isCurrent) : { running };
@@ -233,25 +235,29 @@ function shownHandle() {
   return (page.conversation?.isChain && page.followed) || page.handle;
 }
 
-/** Fetch the comparison of two branches once, and the conversations that the form proposes. */
+/** Fetch the comparison of two branches once, and the conversations and requests that the form proposes. */
 async function updateComparison(isCurrent) {
   const [a, b] = [page.handle, page.responseId];
-  const [{ sessions, others }, comparison] = await Promise.all([source.list(page.limit), a && b ? source.compare(a, b) : null]);
+  const fetched = [source.list(page.limit), source.requests("", { limit: PAGE_REQUESTS }), a && b ? source.compare(a, b) : null];
+  const [{ sessions, others, paused }, requests, comparison] = await Promise.all(fetched);
   if (!isCurrent()) return;
+  setPaused(paused);
   const version = JSON.stringify([a, b, comparison]);
   if (version !== page.mainVersion) {
-    drawComparison([...sessions, ...others], comparison ? branchDifference(comparison) : [element("p", {}, COMPARE_HELP)]);
+    const stored = requests.data.filter((row) => row.is_stored !== false);
+    drawComparison([...sessions, ...others], stored, comparison ? branchDifference(comparison) : [element("p", {}, COMPARE_HELP)]);
     page.mainVersion = version;
   }
   setStatus("Up to date");
 }
 
-const COMPARE_HELP = "Enter two sessions, conversations or responses. The page of a conversation has boxes to choose two of its requests.";
+const COMPARE_HELP = "Choose two recent requests or conversations, or enter a session, a conversation or a response by its id. The page of a conversation has boxes to choose two of its requests.";
 
-function drawComparison(conversations, content) {
+function drawComparison(conversations, requests, content) {
   const choose = (a, b) => (location.hash = comparisonAddress(a, b));
   const handles = conversations.map(({ id, name, first_words: firstWords }) => [id, name === id ? firstWords : name]);
-  const form = comparisonForm({ a: page.handle, b: page.responseId }, handles, choose);
+  const recent = requests.map((row) => [row.id, [rowTitle(row), row.model, formatTime(row.created_at)].join(" · ")]);
+  const form = comparisonForm({ a: page.handle, b: page.responseId }, { recent, handles }, choose);
   document.title = "Compare · convo";
   byId("main").replaceChildren(titleHeading("Compare two branches"), form, ...content);
 }
@@ -273,33 +279,42 @@ async function updateRequests(isCurrent) {
   const rest = known && known.data.length > limit ? known.data.slice(limit).filter((row) => !ids.has(row.id)) : [];
   page.requests = { ...fetched, data: [...fetched.data, ...rest], next: rest.length ? known.next : fetched.next };
   page.requestsQuery = query;
+  setPaused(fetched.paused);
   drawRequests();
   charts?.update(filterQuery(page.view), page.view.charts === "open");
   await updateDetail(isCurrent);
 }
 
-/** Follow a recorded request to its final id, which it gets when it ends. */
-function followRecording() {
+/** Follow a request in progress to its later id: that of its response, of its recording's end, or of a row with a count. */
+function followRequest() {
   const { request: id } = page.view;
   const row = findRow(id);
-  if (row) page.openRow = { id, created_at: row.created_at, isRunning: row.text !== undefined };
-  if (row || !id || page.openRow?.id !== id || !page.openRow.isRunning) return;
-  const ended = page.requests.data.find((other) => other.created_at === page.openRow.created_at);
-  if (!ended) return;
+  if (row) page.openRow = { row, knownIds: new Set(allRows().map((other) => other.id)) };
+  const open = page.openRow?.row;
+  if (row || !id || open?.id !== id || open.status !== "in_progress") return;
+  const isSuccessor = (other) => {
+    if (other.request_id === open.request_id && open.request_id) return true;
+    if (other.created_at === open.created_at) return true;
+    if (other.is_stored === false) return other.api === open.api && other.model === open.model && Math.floor(other.created_at) === Math.floor(open.created_at);
+    return other.title === open.title && other.created_at > open.created_at - 1 && !page.openRow.knownIds.has(other.id);
+  };
+  const next = allRows().find(isSuccessor);
+  if (!next) return;
   page.streamed = null;
-  changeView({ request: ended.id }, { replace: true });
+  changeView({ request: next.id }, { replace: true });
 }
 
 /** Fetch the request in the pane unless it is there with its present status. */
 async function updateDetail(isCurrent) {
-  followRecording();
+  followRequest();
   const { request: id, compare } = page.view;
   const status = findRow(id)?.status;
   const isKnown = page.detail?.id === id && page.detail.status === status && page.detail.compare === compare;
   if (!id || isKnown) return;
   const isRunning = page.requests.running.some((row) => row.id === id);
-  const detail = { id, status, compare, conversation: null, message: "" };
-  if (!isRunning) {
+  const isUnstored = findRow(id)?.is_stored === false || UNSTORED_ID.test(id);
+  const detail = { id, status, compare, conversation: null, message: isUnstored ? "The content of this request is not stored." : "" };
+  if (!isRunning && !isUnstored) {
     try {
       detail.conversation = new Conversation(await source.request(id, compare));
     } catch (error) {
@@ -332,6 +347,12 @@ function findRow(id) {
   return page.requests && allRows().find((row) => row.id === id);
 }
 
+/** Keep the paused runs, of which every view shows the number of pending calls. */
+function setPaused(runs) {
+  page.paused = runs;
+  showPendingCount(runs);
+}
+
 function drawRequests() {
   const rows = allRows();
   const { view, requests } = page;
@@ -345,11 +366,13 @@ function drawRequests() {
   if (!byId("request-list")) byId("main").replaceChildren(requestsPage());
   updateFilters(byId("request-list").querySelector("form"), view, requests);
   const tableView = { ...view, request: "", compare: "", tab: "", charts: "" }; // the rest is updated in place
-  const version = JSON.stringify([tableView, rows, requests.next, requests.is_search_limited, requests.paused]);
+  const rowsWithoutText = rows.map((row) => ({ ...row, text: null })); // a text that grows is in the pane only
+  const { next, is_search_limited: isLimited, paused, not_recorded: notRecorded } = requests;
+  const version = JSON.stringify([tableView, rowsWithoutText, next, isLimited, paused, notRecorded]);
   if (version !== page.mainVersion) {
     page.mainVersion = version;
     const table = requestTable(rows, view, { open: openRequest, changeView });
-    const parts = [...pausedRuns(requests.paused), ...(rows.length ? [table] : []), ...tableNotes(rows)];
+    const parts = [...pausedRuns(paused), ...notRecordedNote(notRecorded), ...(rows.length ? [table] : []), ...tableNotes(rows)];
     keepFocus(() => byId("request-rows").replaceChildren(...parts));
   }
   updateRowAddresses(byId("request-rows"), view);
@@ -360,7 +383,11 @@ function drawRequests() {
 }
 
 function requestsPage() {
-  charts = new RequestCharts({ fetchCharts: (query) => source.charts(query), toggle: toggleCharts });
+  const chooseTime = (range) => {
+    changeView(range);
+    byId("charts-summary").focus(); // the bar is gone with the next charts
+  };
+  charts = new RequestCharts({ fetchCharts: (query) => source.charts(query), toggle: toggleCharts, chooseTime });
   return element(
     "div",
     { id: "request-list" },
@@ -400,6 +427,15 @@ function recordingNote() {
   return page.requests.is_recording ? [element("p", { class: "aside", id: "recording" }, text)] : [];
 }
 
+/** Create the note that requests of known clients were not recorded; empty without any. */
+function notRecordedNote(groups) {
+  if (!groups.length) return [];
+  const total = groups.reduce((sum, { count }) => sum + count, 0);
+  const parts = groups.map(({ client, count }, index) => `${index ? formatNumber(count) : formatCount(count, "request")} of ${client}`);
+  const text = `${parts.join(", ")} ${total === 1 ? "was" : "were"} not recorded: `;
+  return [element("p", { class: "note", id: "not-recorded" }, text, element("code", {}, "convo serve --record"))];
+}
+
 async function showMoreRequests() {
   const { requestsQuery: query, requests } = page;
   try {
@@ -427,7 +463,8 @@ function drawDetail() {
   const rows = allRows();
   const continued = page.continued?.id === id ? page.continued.ids : []; // also those that the filters leave out
   const children = [...new Set([...continued, ...rows.filter(({ parent }) => parent === id).map((child) => child.id)])];
-  const state = { id, tab: knownTab(tab), row, rows, children, text, conversation, message, compare };
+  const isRecording = page.requests.is_recording;
+  const state = { id, tab: knownTab(tab), row, rows, children, text, conversation, message, compare, isRecording };
   const others = state.tab === "diff" ? [...(conversation?.links.keys() ?? [])] : [];
   const version = id && JSON.stringify([id, tab, compare, row, text, Boolean(conversation), message, others]);
   const childrenVersion = JSON.stringify(children);
@@ -468,7 +505,7 @@ function changeView(changes, { replace = false, isDrawnLater = false, drawn = ()
   const before = page.view;
   const changed = { ...before, ...changes };
   page.view = changed;
-  const url = `${location.pathname}${viewAddress(page.view)}`;
+  const url = `${location.pathname}${viewAddress(page.view)}${location.hash}`; // a search may come after a click on another view
   history[replace ? "replaceState" : "pushState"](null, "", url);
   if (listQuery(before) !== listQuery(page.view)) {
     setStatus("Loading…"); // drawn in the next frame, also if the server takes its time
@@ -654,18 +691,11 @@ function conversationFacts(conversation) {
 function runFacts({ id, is_paused: isPaused, process, pending }) {
   if (!isPaused) return process ? `in progress in ${process}` : "interrupted during its calls";
   if (!pending.length) return "paused: all calls are decided; convo resume continues the run";
-  return [`paused: ${needsApproval(pending)}`, pendingCalls(id, pending), approvalCommands()];
+  return [`paused: ${needsApproval(pending)}`, pendingCalls(source, id, pending, poll), approvalCommands()];
 }
 
 function needsApproval(pending) {
   return `${formatCount(pending.length, "tool call")} ${pending.length === 1 ? "needs" : "need"} approval`;
-}
-
-function pendingCalls(runId, pending) {
-  const calls = pending.map(({ call_id: id, name, arguments: text }) =>
-    element("li", {}, `${name ?? "call"} (${id}) `, text && element("code", {}, text), ...approvalButtons(source, runId, id, name, poll)),
-  );
-  return element("ul", { class: "pending" }, ...calls);
 }
 
 function approvalCommands() {
@@ -681,7 +711,7 @@ function pausedRuns(runs) {
       {},
       element("a", { href: address(session), id: `paused-${id}` }, session),
       pending.length ? `: ${needsApproval(pending)}` : ": all calls are decided; convo resume continues the run",
-      pendingCalls(id, pending),
+      pendingCalls(source, id, pending, poll),
     ),
   );
   const heading = element("h3", { id: "paused-title" }, `Paused: ${formatCount(runs.length, "agent run")}`);
@@ -739,7 +769,7 @@ function compare(other) {
 /** Report an error; a conversation that is already drawn stays. */
 function showError(error) {
   if (page.kind === "compare") {
-    drawComparison([], [element("p", { role: "alert" }, error.message)]);
+    drawComparison([], [], [element("p", { role: "alert" }, error.message)]);
     return setStatus("Cannot compare");
   }
   if (page.kind === "requests" ? !page.requests : !page.conversation) {
@@ -760,11 +790,12 @@ function drawRunning() {
   setStatus(running.length ? `${formatCount(running.length, "response")} in progress` : idleText, name && `: ${name}`);
 }
 
-function runningResponse({ response_id: id, status, model, text }) {
+function runningResponse({ response_id: id, status, phase, created_at: createdAt, model, text }) {
+  const elapsed = phase === "waiting" && [" · ", requestLatency({ status, latency_s: null, created_at: createdAt })];
   return element(
     "article",
     { class: "assistant running", "aria-label": `${id}, in progress` },
-    element("h3", {}, `${id} `, element("span", { class: "note" }, `${statusWord(status)} · ${model}`)),
+    element("h3", {}, `${id} `, element("span", { class: "note" }, `${statusWord(phase ?? status)} · ${model}`, ...(elapsed || []))),
     element("p", {}, text || "…"),
   );
 }
@@ -780,7 +811,10 @@ function setStatus(text, name = "") {
 function keepFocus(draw) {
   const { id } = document.activeElement ?? {};
   draw();
-  if (id && document.activeElement?.id !== id) byId(id)?.focus({ preventScroll: true });
+  if (!id || document.activeElement?.id === id) return;
+  // the row of a waiting request has another id as soon as its response has one
+  const renamed = () => document.querySelector(`tr[data-request-id="${CSS.escape(id.replace("request-", ""))}"] th a`);
+  (byId(id) ?? renamed())?.focus({ preventScroll: true });
 }
 
 /** Draw the same part of a conversation again: the first visible element with an id and the boxes do not scroll. */
@@ -877,8 +911,8 @@ document.addEventListener("keydown", (event) =>
 );
 byId("forget").addEventListener("click", forgetKey);
 byId("keys").addEventListener("click", showKeys);
-byId("decisions").addEventListener("click", () => showDecisions(source));
-byId("decisions").hidden = !source.isLive;
+byId("approvals").addEventListener("click", () => showApprovals(source, page.paused, poll));
+byId("approvals").hidden = !source.isLive;
 byId("views").hidden = !source.isLive;
-setInterval(() => page.kind === "requests" && updateTimes(byId("main")), TICK_MS);
+setInterval(() => updateTimes(byId("main")), TICK_MS);
 openAddress();

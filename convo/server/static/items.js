@@ -66,8 +66,8 @@ function callArguments(call) {
 const JSON_ESCAPE = /\\(u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|u[\da-fA-F]{4}|[^])/g;
 const PRINTABLE = /^[\p{L}\p{M}\p{N}\p{P}\p{S} ]$/u;
 
-// Decode the escapes in a JSON text, except those of control characters and quotes.
-function decodeEscapes(text) {
+/** Decode the escapes in a JSON text, except those of control characters and quotes: Z\\u00fcrich is Zürich. */
+export function decodeEscapes(text) {
   return text.replace(JSON_ESCAPE, (escape, code) => {
     if (code.length < 5) return escape;
     const character = JSON.parse(`"${escape}"`);
@@ -113,14 +113,14 @@ function itemPassage(item, form, text, label) {
   return isMarkdown ? markdownText(text, label) : PASSAGE_RENDERERS[form](text, label);
 }
 
-const [MAX_SHOWN_CHARS, MAX_SHOWN_LINES] = [800, 10];
+const [MAX_SHOWN_CHARS, MAX_SHOWN_LINES, MAX_ANSWER_CHARS] = [800, 10, 4000];
 
 // The long texts that were opened: they stay open when the page is drawn again.
 const openTexts = new Set();
 
 /** Show the start of a long passage, and a button that opens the rest; all of it is printed and searched. */
-function collapsedIfLong(passage, text, label) {
-  const isLong = text.length > MAX_SHOWN_CHARS || text.split("\n").length > MAX_SHOWN_LINES;
+function collapsedIfLong(passage, text, label, isAnswer) {
+  const isLong = isAnswer ? text.length >= MAX_ANSWER_CHARS : text.length > MAX_SHOWN_CHARS || text.split("\n").length > MAX_SHOWN_LINES;
   if (!isLong || !["P", "BLOCKQUOTE", "DIV"].includes(passage.tagName)) return passage; // code scrolls in its box
   const key = `${label}: ${text}`;
   const button = element("button", { type: "button", class: "more", click: () => show(!openTexts.has(key)) });
@@ -158,7 +158,7 @@ function itemArticle(item, { number, note = "", level, jsonKey }) {
     "article",
     { class: isUserMessage(item) || item.role === "assistant" ? item.role : "other" },
     heading,
-    ...itemPassages(item).map(([form, text]) => collapsedIfLong(itemPassage(item, form, text, label), text, label)),
+    ...itemPassages(item).map(([form, text]) => collapsedIfLong(itemPassage(item, form, text, label), text, label, item.role === "assistant")),
     jsonDetails(item, label, jsonKey),
   );
 }

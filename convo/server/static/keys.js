@@ -18,7 +18,7 @@ export function showKeys() {
   const dialog = element(
     "dialog",
     { "aria-labelledby": "keys-title", close: () => dialog.remove() },
-    element("h2", { id: "keys-title" }, "Keys"),
+    element("h2", { id: "keys-title" }, "Shortcuts"),
     element("dl", {}, ...rows),
     element("button", { type: "button", click: () => dialog.close() }, "Close"),
   );

@@ -5,7 +5,7 @@ import { difference } from "./difference.js";
 import { formatJson, itemList } from "./items.js";
 import { codeBlock, definitionList, element, formatCost, formatCount, formatNumber, formatSeconds, formatTime, formatTokens } from "./make.js";
 import { tokenUsage } from "./conversation.js";
-import { statusLabel } from "./requests.js";
+import { API_NAMES, statusLabel } from "./requests.js";
 
 const MAX_OTHER_REQUESTS = 200;
 
@@ -32,12 +32,10 @@ export function linkSection(conversation, link, { other, compare, source, contin
   );
 }
 
-const OTHER_APIS = { chat_completions: "Chat Completions", messages: "Anthropic Messages" };
-
 /** Return a note about a recorded request of another API than the Responses API; null for all others. */
 function translationNote(link) {
-  const api = OTHER_APIS[link.recording?.protocol];
-  return api ? `sent to ${api}; shown in the form of the Responses API` : null;
+  const { protocol = "responses" } = link.recording ?? {};
+  return protocol !== "responses" ? `sent to ${API_NAMES[protocol]}; shown in the form of the Responses API` : null;
 }
 
 /** Create the list of facts of `link`. */

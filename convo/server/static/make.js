@@ -36,9 +36,19 @@ export function formatCompact(number) {
   return number.toLocaleString("en", { notation: "compact", maximumSignificantDigits: 3 });
 }
 
-/** Format US dollars to a hundredth of a cent; a smaller cost is never shown as zero. */
+/** Format US dollars to a hundredth of a cent, a smaller cost with two digits: $1.2500, $0.000042. */
 export function formatCost(cost) {
-  return cost > 0 && cost < 0.0001 ? "<$0.0001" : `$${cost.toFixed(4)}`;
+  const decimals = cost > 0 ? 1 - Math.floor(Math.log10(cost)) : 0;
+  return `$${cost.toFixed(Math.min(Math.max(4, decimals), 12))}`;
+}
+
+/** Format a number of bytes: "900 B", "5.1 KB", "1.2 MB". */
+export function formatBytes(bytes) {
+  const [size, unit] = [
+    [1e6, "MB"],
+    [1e3, "KB"],
+  ].find(([unitSize]) => bytes >= unitSize) ?? [1, "B"];
+  return `${size === 1 ? bytes : (bytes / size).toFixed(1)} ${unit}`;
 }
 
 /** Format the cost of several requests, as a lower bound if some have no known price; null without a known cost. */
@@ -86,9 +96,9 @@ export function formatTime(seconds, isExact = false) {
 }
 
 /** Create a list of [term, value] pairs; a pair without a value is left out. */
-export function definitionList(pairs) {
+export function definitionList(pairs, attributes = {}) {
   const present = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return element("dl", {}, ...present.flatMap(([term, value]) => [element("dt", {}, term), element("dd", {}, value)]));
+  return element("dl", attributes, ...present.flatMap(([term, value]) => [element("dt", {}, term), element("dd", {}, value)]));
 }
 
 /** Create a scrolling text box that the keyboard can scroll, too. */

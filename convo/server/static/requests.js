@@ -4,12 +4,12 @@
 // server sorts and filters; this module only draws rows, and updates the ages and durations in place.
 
 import { UNFINISHED_STATUSES } from "./conversation.js";
-import { element, formatAge, formatCost, formatNumber, formatSeconds, formatTime } from "./make.js";
+import { element, formatAge, formatCost, formatCount, formatNumber, formatSeconds, formatTime } from "./make.js";
 
 const DEFAULT_VIEW = { sort: "created_at", order: "desc", status: "", model: "", session: "", q: "", tool: "", time: "", from: "", to: "", request: "", tab: "", compare: "", charts: "" };
 const FILTERS = ["q", "status", "model", "session", "tool", "time", "from", "to"];
 const TIMES = { hour: ["last hour", 3600], day: ["last day", 86400], week: ["last week", 7 * 86400] };
-const LOCAL_TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}$/;
+const LOCAL_TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?$/;
 
 // The signs of the statuses, and the words for them, which all parts of the page use.
 const STATUSES = {
@@ -20,12 +20,22 @@ const STATUSES = {
   failed: ["✕", "failed"],
   cancelled: ["⊘", "cancelled"],
 };
+const PHASES = { waiting: ["◌", "waiting"], streaming: ["◐", "streaming"] }; // of a request in progress on a server
+const LABELS = { ...STATUSES, ...PHASES };
+
+export const API_NAMES = {
+  responses: "Responses",
+  compact: "Compaction",
+  chat_completions: "Chat Completions",
+  messages: "Anthropic Messages",
+  embeddings: "Embeddings",
+};
 
 // The columns after the title: heading, order of the server, class, content of a row.
 const COLUMNS = [
   ["Time", "created_at", "time", (row) => requestAge(row)],
   ["Model", "model", "model", (row) => row.model],
-  ["Status", "status", "status", (row) => statusLabel(row.status)],
+  ["Status", "status", "status", (row) => rowStatus(row)],
   ["Latency", "latency", "number latency", (row) => requestLatency(row)],
   ["Input", "input", "number input", (row) => formatNumber(row.input_tokens)],
   ["Cached", "cached", "number cached", (row) => formatNumber(row.cached_tokens)],
@@ -75,6 +85,12 @@ function serverView(view) {
   return { ...view, time: "", from: begin, to: view.time ? "" : seconds(view.to) };
 }
 
+/** Return the parts of a view that show the requests from one time until another, in seconds since 1970. */
+export function timeRange(begin, end) {
+  const [from, to] = [begin, end].map((seconds) => formatTime(seconds, seconds % 60 !== 0).replace(" ", "T"));
+  return { from, to, time: "" };
+}
+
 export function hasFilters(view) {
   return countFilters(view) > 0;
 }
@@ -86,15 +102,15 @@ function countFilters(view) {
 
 /** Return the word for a status. */
 export function statusWord(status) {
-  return STATUSES[status]?.[1] ?? status;
+  return LABELS[status]?.[1] ?? status;
 }
 
-/** Create the sign and the word of a status. */
+/** Create the sign and the word of a status, or of a phase. */
 export function statusLabel(status) {
-  const [sign] = STATUSES[status] ?? ["○"];
+  const [sign] = LABELS[status] ?? ["○"];
   return element(
     "span",
-    { class: `status-label ${status in STATUSES ? status : ""}` },
+    { class: `status-label ${status in LABELS ? status : ""}` },
     element("span", { "aria-hidden": "true" }, sign),
     ` ${statusWord(status)}`,
   );
@@ -204,6 +220,8 @@ function setOptions(form, name, choices, value) {
 
 // -- table -----------------------------------------------------------------------------------------
 
+let drawnRows = new Map(); // by id: { version, node }; with many live rows only those that changed are drawn again
+
 /**
  * Create the table.
  *
@@ -212,7 +230,18 @@ function setOptions(form, name, choices, value) {
  * changeView: called with the changed parts of the view
  */
 export function requestTable(rows, view, { open, changeView }) {
-  const body = element("tbody", {}, ...rows.map((row) => requestRow(row, view, open)));
+  const marks = threadMarks(rows);
+  const earlierRows = drawnRows;
+  drawnRows = new Map();
+  const drawRow = (row) => {
+    const mark = marks.get(row.id);
+    const version = JSON.stringify([{ ...row, text: null }, mark]);
+    const earlier = earlierRows.get(row.id);
+    const drawn = earlier?.version === version ? earlier : { version, node: requestRow(row, mark, view, open) };
+    drawnRows.set(row.id, drawn);
+    return drawn.node;
+  };
+  const body = element("tbody", {}, ...rows.map(drawRow));
   return element(
     "div",
     { class: "scrollable", tabindex: "0", role: "region", "aria-label": "Requests, scrollable table" },
@@ -253,32 +282,80 @@ function columnHeading([heading, sort, className], view, changeView) {
   );
 }
 
-function requestRow(row, view, open) {
+/** Return the title of a row; a request that is not stored has none, so its API is named. */
+export function rowTitle({ title, api, id }) {
+  return title || (api in API_NAMES ? `${API_NAMES[api]} request` : id);
+}
+
+function requestRow(row, mark, view, open) {
   const click = (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.button || String(getSelection())) return;
     event.preventDefault();
     open(row.id);
   };
-  const names = [row.session, row.client, row.model].filter(Boolean).map((name) => element("span", { class: "name" }, name));
-  const latency = formatSeconds(row.latency_s);
-  const facts = latency === null ? names : [...names, element("span", {}, latency)];
+  const count = row.count > 1 && `× ${formatNumber(row.count)}`;
+  const names = [row.code, row.session, row.client, row.model]
+    .filter(Boolean)
+    .map((name) => element("span", { class: name === row.code ? "name code" : "name" }, name));
+  const hasLatency = row.latency_s !== null || UNFINISHED_STATUSES.includes(row.status);
+  const facts = [mark && threadMark(mark), count && element("span", {}, count), ...names, hasLatency && element("span", {}, requestLatency(row))];
   return element(
     "tr",
-    { click },
+    { click, class: row.is_stored === false ? "unstored" : null, "data-request-id": row.request_id },
     element(
       "th",
       { scope: "row", class: "title" },
-      element(
-        "a",
-        { href: rowAddress(row.id, view), id: `request-${row.id}` },
-        row.title || row.id,
-      ),
+      mark && [threadMark(mark), " "],
+      element("a", { href: rowAddress(row.id, view), id: `request-${row.id}` }, rowTitle(row)),
+      count && element("span", { class: "note" }, ` ${count}`),
       row.session && element("span", { class: "note" }, ` ${row.session}`),
       row.client && element("span", { class: "note" }, ` ${row.client}`),
-      element("span", { class: "facts" }, requestAge(row), ...facts.flatMap((fact) => [" · ", fact])),
+      element("span", { class: "facts" }, requestAge(row), ...facts.filter(Boolean).flatMap((fact) => [" · ", fact])),
     ),
     ...COLUMNS.map(([, , className, content]) => element("td", { class: className }, content(row))),
   );
+}
+
+/** Create the status of a row, with the code of an error. */
+function rowStatus({ status, phase, code }) {
+  return [statusLabel(phase ?? status), code && element("span", { class: "note code", title: code }, code)];
+}
+
+// -- threads -----------------------------------------------------------------------------------------
+
+const THREAD_COLOURS = 6;
+const threadNumbers = new Map(); // by id of a request or of a parent: a thread keeps its number while the page is open
+
+/** Return the marks of rows that continue one another, or the same request: by id, the number of the thread and of its rows. */
+function threadMarks(rows) {
+  const parents = new Map(rows.filter(({ parent }) => parent).map(({ id, parent }) => [id, parent]));
+  const starts = new Map();
+  const startOf = (id) => {
+    const path = [];
+    while (parents.has(id) && !starts.has(id) && !path.includes(id)) {
+      path.push(id);
+      id = parents.get(id);
+    }
+    const start = starts.get(id) ?? id;
+    for (const each of path) starts.set(each, start);
+    return start;
+  };
+  const threads = Map.groupBy(rows, ({ id }) => startOf(id));
+  const marks = new Map();
+  for (const [start, members] of threads) {
+    if (members.length < 2) continue;
+    const ids = [start, ...members.map(({ id }) => id)];
+    const known = ids.find((id) => threadNumbers.has(id));
+    const number = known ? threadNumbers.get(known) : new Set(threadNumbers.values()).size + 1;
+    for (const id of ids) threadNumbers.set(id, number);
+    for (const { id } of members) marks.set(id, { number, size: members.length });
+  }
+  return marks;
+}
+
+function threadMark({ number, size }) {
+  const title = `Thread ${number}: ${formatCount(size, "request")} of this list belong to one chain`;
+  return element("span", { class: `thread thread-${number % THREAD_COLOURS}`, title }, element("span", { class: "hidden" }, "thread "), `${number}`);
 }
 
 /** Update the addresses of the rows to the tab and the charts of the view; the rows stay as they are. */
@@ -315,7 +392,8 @@ function requestAge({ created_at: createdAt }) {
   );
 }
 
-function requestLatency({ status, latency_s: latency, created_at: createdAt }) {
+/** Create the duration of a request; of one in progress the seconds until now, which `updateTimes` counts up. */
+export function requestLatency({ status, latency_s: latency, created_at: createdAt }) {
   if (!UNFINISHED_STATUSES.includes(status) || latency !== null) return formatSeconds(latency) ?? "-";
   return element("span", { class: "elapsed", "data-started-at": createdAt }, formatElapsed(createdAt));
 }

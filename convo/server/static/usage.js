@@ -85,6 +85,7 @@ export function usageChart(conversation, selected, open) {
       element("figcaption", {}, "Tokens by request", bars.length > ownBars.length && element("span", { class: "note" }, " sums of this branch"), hidden > 0 && element("span", { class: "note" }, ` the newest ${shown.length}`)),
       element("ul", { class: "legend", "aria-label": bars.length === ownBars.length ? "Tokens of all requests" : "Tokens of the requests of this branch" }, ...entries, costEntry),
       element("div", { class: "scrollable", tabindex: "0", role: "group", "aria-label": label }, drawing),
+      element("p", { class: "note" }, `height: tokens · a bar for each request, oldest first${totalCost ? " · line: cumulative cost" : ""}`),
     ),
   ];
 }
