@@ -28,6 +28,7 @@ from convo.history.tree import root_key
 from convo.runs.serialize import run_to_json
 from convo.server.auth import KeysFile, create_api_key
 from convo.stores.base import AppendItems, Transaction
+from convo.stores.unstored_requests import DEFAULT_RETENTION, UnstoredRequest
 from tests.runs.run_steps import call
 from tests.runs.test_stored_approvals import paused
 from tests.server.browser import chromium
@@ -119,6 +120,7 @@ class PageStore:
         self.write_other_requests()
         self.write_agent_run()
         self.write_paused_run()
+        self.write_unstored_requests()
 
     def write_chain(self) -> None:
         """Write a session with six requests and two forks; its first message has an image, its tools a schema."""
@@ -246,6 +248,37 @@ class PageStore:
         row = AgentRun("run_paused", "ses_paused", 1, "paused", run_to_json(run), self.now - 90, self.now - 80)
         self.commit(session=session(id="ses_paused", name="refund B7", used_at=self.now), agent_run=row)
 
+    def write_unstored_requests(self) -> None:
+        """Write rows of requests that left no response."""
+        codex, chat = "codex 0.171.0", "chat_completions"
+        refused, limited = "model_not_found", "rate_limit_exceeded"
+        rows = (
+            UnstoredRequest(
+                "req_1", self.now - 20, chat, MODELS[1], "failed", limited, codex, 8.2, None, 5120, 900, count=12
+            ),
+            UnstoredRequest(
+                "req_2", self.now - 25, "responses", "nope/x", "failed", refused, codex, 0.01, None, 812, 240
+            ),
+            UnstoredRequest(
+                "req_3",
+                self.now - 30,
+                "responses",
+                MODELS[0],
+                "completed",
+                None,
+                codex,
+                4,
+                0.6,
+                91_000,
+                8_200,
+                21_000,
+                18_000,
+                412,
+            ),
+            UnstoredRequest("req_4", self.now - 35, "messages", MODELS[2], "cancelled", None, "claude-code 2.1.330", 2),
+        )
+        self.gateway.run(self.gateway.store.add_unstored_requests(rows, DEFAULT_RETENTION))
+
 
 def open_runs(page: Page) -> None:
     page.locator("#runs > summary").click()
@@ -255,6 +288,11 @@ def open_runs(page: Page) -> None:
 def open_approval(page: Page) -> None:
     page.get_by_role("button", name="Approve guarded (").first.click()
     page.get_by_role("dialog").locator("pre").wait_for()
+
+
+def open_approvals(page: Page) -> None:
+    page.get_by_role("button", name="Approvals (").click()
+    page.locator(".decisions h3").first.wait_for()
 
 
 def open_filters(page: Page) -> None:
@@ -283,11 +321,13 @@ SCREENS: dict[str, tuple[str, str, Callable[[Page], None]]] = {
     "home-filtered": (f"?status=failed&model={quote(MODELS[1])}", "#request-rows", open_filters),
     "home-nothing": ("?q=nowhere", "#request-rows p", nothing),
     **{f"pane-{tab}": (f"?request=resp_oslo3&tab={tab}", "#tab-panel", nothing) for tab in TABS},
+    "pane-unstored": ("?request=req_1", "#detail-unstored", nothing),
     "conversation": ("#/oslo", ".bars", nothing),
     "conversation-request": ("#/oslo/resp_oslo3", "#link-title", nothing),
     "conversations": ("#conversations", "#list li", nothing),
     "charts": ("?charts=open", "#charts-total", nothing),
     "approvals": ("", ".paused button", open_approval),
+    "approvals-all": ("", ".paused button", open_approvals),
     "compare": ("#compare/resp_oslo4/resp_cheap", "#compare-start", nothing),
     "compare-form": ("#compare", "#compare-a", nothing),
     "run": ("#/refunds", "#runs", open_runs),
