@@ -94,7 +94,7 @@ async def _make_unknown_handle_error(store: Store, handle: str) -> NotFound:
         )
     if os.path.splitext(handle)[1] in FILE_SUFFIXES:
         return NotFound("session or file", handle, hint="check the path")
-    noun = STRATEGIES[owner_of_handle(handle)].id_noun
+    noun = "request" if handle.startswith("req_") else STRATEGIES[owner_of_handle(handle)].id_noun
     if base_handle.startswith("@"):
         closest = find_closest_word(base_handle, (LAST_HANDLE, RECORDED_HANDLE))
     else:

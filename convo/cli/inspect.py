@@ -22,7 +22,7 @@ from convo.chat.watch import is_in_progress, watch_conversation
 from convo.cli.deps import open_configured_store
 from convo.cli.output import INTERRUPTED, print_notice
 from convo.cli.resolve import LookupOptions, is_path_like, is_unknown_file, resolve_handles
-from convo.cli.state_input import print_rendered, render_run_state_in_format
+from convo.cli.state_input import print_rendered, render_answer, render_run_state_in_format
 from convo.config.loader import load_settings
 from convo.errors import InvalidUsage
 from convo.history.records import UNFINISHED_STATUSES, Link
@@ -37,34 +37,59 @@ from convo.terminal.inspect_view import (
     render_conversation,
     render_path_items,
     render_token_chart,
+    render_unstored_request,
 )
 from convo.terminal.tables import table_lines
 from convo.terminal.terminal import DUMB_TERMINALS, DisplayOptions, detect_display, format_count
 
 if TYPE_CHECKING:
     from convo.runstate.run_state import RunState
+    from convo.stores.unstored_requests import UnstoredRequest
 
 
 def print_views(
-    views: "Sequence[ConversationView | RunState]",
+    views: "Sequence[ConversationView | RunState | UnstoredRequest]",
     handles: Sequence[str],
     output_format: str,
     *,
     paged: bool = True,
     all_columns: bool = False,
 ) -> None:
-    """Print conversations and states in a format of `VIEW_RENDERERS`.
+    """Print conversations, states and requests that left no response in a format of `VIEW_RENDERERS`.
 
     all_columns:  tables show all columns in full, also wider than the terminal
+
+    Raises InvalidUsage for a format that a request without a response has not, and StateFault without an answer.
     """
     display = detect_display(sys.stdout, os.environ)._replace(has_all_columns=all_columns)
-    texts = (
-        VIEW_RENDERERS[output_format](view, display)
-        if isinstance(view, ConversationView)
-        else render_run_state_in_format(view, handle, output_format, display)
-        for view, handle in zip(views, handles, strict=True)
-    )
+    texts = (_render_view(view, handle, output_format, display) for view, handle in zip(views, handles, strict=True))
     print_rendered(texts, output_format, paged=paged)
+
+
+def _render_view(
+    view: "ConversationView | RunState | UnstoredRequest", handle: str, output_format: str, display: DisplayOptions
+) -> str:
+    if isinstance(view, ConversationView):
+        return VIEW_RENDERERS[output_format](view, display)
+    from convo.stores.unstored_requests import UnstoredRequest
+
+    if isinstance(view, UnstoredRequest):
+        return _render_unstored_request(view, output_format, display)
+    return render_run_state_in_format(view, handle, output_format, display)
+
+
+def _render_unstored_request(request: "UnstoredRequest", output_format: str, display: DisplayOptions) -> str:
+    if output_format == "--json":
+        return json.dumps(to_json(request))
+    if output_format:
+        raise InvalidUsage(
+            f"{request.id} left no response; {output_format} needs one", hint=f"convo inspect {request.id}"
+        )
+    return render_unstored_request(request, display)
+
+
+def _render_answer(view: ConversationView, display: DisplayOptions) -> str:
+    return render_answer(view.path.items, view.handle)
 
 
 def _render_json(view: ConversationView, display: DisplayOptions) -> str:
@@ -85,16 +110,17 @@ VIEW_RENDERERS: dict[str, Callable[[ConversationView, DisplayOptions], str]] = {
     "": render_conversation,
     "--chart": render_token_chart,
     "--items": render_path_items,
+    "--answer": _render_answer,
     "--raw": _render_items_json,
     "--json": _render_json,
 }
 
 
-def write_html_page(views: "Sequence[ConversationView | RunState]", handles: Sequence[str], file: Path | None) -> None:
+def write_html_page(views: Sequence[object], handles: Sequence[str], file: Path | None) -> None:
     """Write a page about `views` to a private file, or to stdout.
 
-    Raises InvalidUsage for a paused run or for the file of a conversation itself, and StoreReadOnly, StoreFull or
-    StoreFault for a file that cannot be written.
+    Raises InvalidUsage for anything else than a conversation and for the file of a conversation itself, and
+    StoreReadOnly, StoreFull or StoreFault for a file that cannot be written.
     """
     from convo.server.inspector_data import build_inspector_data
     from convo.server.pages import render_inspector_page
@@ -104,8 +130,9 @@ def write_html_page(views: "Sequence[ConversationView | RunState]", handles: Seq
     }
     run_handle = next((handle for handle in handles if handle not in conversations), None)
     if run_handle is not None:
+        kind = "request without a response" if run_handle.startswith("req_") else "paused run"
         raise InvalidUsage(
-            f"{run_handle} is a paused run; --html shows conversations only", hint=f"convo inspect {run_handle}"
+            f"{run_handle} is a {kind}; --html shows conversations only", hint=f"convo inspect {run_handle}"
         )
     if file is None:
         sys.stdout.write(render_inspector_page(build_inspector_data(conversations)))

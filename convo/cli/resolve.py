@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from convo.chat.lookup import has_handle, load_sent_body, split_turn_suffix
 from convo.chat.view_loader import fetch_remote_view, load_file_view, load_handle_view
@@ -22,14 +22,17 @@ from convo.config.loader import choose_model, load_settings
 from convo.config.settings import ModelChoice, ModelName, Settings
 from convo.config.values import Layer, SettingSource
 from convo.errors import InvalidUsage, ItemDeleted, NotFound, Unreachable, WrongOwner
-from convo.history.records import Scope
+from convo.history.records import Scope, describe_client
 from convo.history.tree import root_key
 from convo.inspect.tree import find_branch_links
 from convo.inspect.view import ConversationView
 from convo.stores.base import Store
 from convo.strategies.strategy import STRATEGIES
 from convo.terminal.inspect_view import render_conversation
-from convo.terminal.terminal import detect_display_without_color, escape_control_chars
+from convo.terminal.terminal import detect_display_without_color, escape_control_chars, format_count
+
+if TYPE_CHECKING:
+    from convo.stores.unstored_requests import UnstoredRequest
 
 REMOTE_ID_PREFIXES = ("resp_", "conv_")
 """Prefixes of the handles that an endpoint may have."""
@@ -92,6 +95,17 @@ async def _resolve_all(
     resolver = HandleResolver(settings, store, options, can_call=can_call)
     with show_progress("reading", settings):
         return [await resolver.resolve(handle) for handle in handles]
+
+
+REQUEST_ID_PREFIXES = ("req_", "try_")
+"""Prefixes of the ids of requests that left no response: of a server, and of a chat."""
+
+
+def find_unstored_request(handle: str, config: Path | None) -> "UnstoredRequest | None":
+    """Return the row of a request that left no response; None for another handle."""
+    if not handle.startswith(REQUEST_ID_PREFIXES):
+        return None
+    return read_from_store(load_settings(config), lambda store: store.unstored_request(handle))
 
 
 def print_newest_handles(prefix: str, config: Path | None) -> None:
@@ -162,7 +176,23 @@ class HandleResolver:
         if self._options.with_body and view.handle == view.current_link_id:
             link = await self._store.link(view.handle)
             view = replace(view, sent_body=await load_sent_body(self._store, link) if link else None)
+        if view.session is None and (note := await self._describe_unrecorded(view)):
+            view = replace(view, notes=(*view.notes, note))
         return await self._refresh_from_owner(view) if self._options.remote else view
+
+    async def _describe_unrecorded(self, view: ConversationView) -> str:
+        """Return a note on requests that were not recorded; of its client alone if the response has one."""
+        link = next((link for link in view.links if link.id == view.current_link_id), None)
+        client = link and describe_client(link.parameters)
+        if link is None or (link.session_id and not client):
+            return ""
+        counts = await self._store.count_unrecorded()
+        shown = [(name, count) for name, count in counts if not client or name.split()[0] == client.split()[0]]
+        if not shown:
+            return ""
+        of_clients = " and ".join(f"{format_count(count, 'request')} of {name}" for name, count in shown)
+        verb = "was" if sum(count for _, count in shown) == 1 else "were"
+        return escape_control_chars(f"{of_clients} {verb} not recorded: convo serve --record")
 
     async def _resolve_unstored(self, handle: str, error: NotFound) -> ConversationView:
         """Resolve a handle that the store does not have.

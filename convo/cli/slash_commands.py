@@ -31,7 +31,7 @@ from convo.cli.repl import Repl
 from convo.config.request_settings import EFFORT_FIELD, REASONING_EFFORTS, find_similar_effort
 from convo.config.values import find_closest_word
 from convo.errors import Interrupted, InvalidUsage, Unsupported
-from convo.history.items import Json, is_assistant_message, is_user_message, item_preview, item_text, user_message
+from convo.history.items import Json, is_user_message, item_preview, item_text, last_answer_text, user_message
 from convo.history.records import Strategy
 from convo.history.tree import Path as TreePath
 from convo.stores.base import Store
@@ -150,14 +150,10 @@ CODE_BLOCK = re.compile(r"^(?P<fence>```+|~~~+)[^\n]*\n(?P<code>.*?)^(?P=fence)[
 async def handle_copy(repl: Repl, argument: str) -> None:
     if argument not in ("", "code"):
         raise InvalidUsage(f"/copy takes no argument or 'code', not {argument!r}", hint="/copy, or /copy code")
-    answers = [
-        answer
-        for item in repl.chat.load_state().path.items
-        if is_assistant_message(item) and (answer := item_text(item))
-    ]
-    if not answers:
+    answer = last_answer_text(repl.chat.load_state().path.items)
+    if not answer:
         raise InvalidUsage("no answer to copy yet", hint="send a message")
-    text = _find_last_code_block(answers[-1]) if argument else answers[-1]
+    text = _find_last_code_block(answer) if argument else answer
     targets = [
         *(["the terminal"] if repl.send_control_sequence(build_osc52_sequence(text)) else []),
         *await copy_with_programs(text, os.environ),

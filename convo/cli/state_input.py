@@ -9,14 +9,16 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from convo.chat.files import format_os_error
 from convo.chat.state_file import is_state_like, parse_state_bytes, read_state_bytes, read_state_stream
-from convo.errors import AmbiguousHandle, InvalidUsage, Unreadable
+from convo.errors import AmbiguousHandle, InvalidUsage, StateFault, Unreadable
+from convo.history.items import Item, last_answer_text
 from convo.report import to_json
 from convo.terminal.pager import print_paged
-from convo.terminal.terminal import DisplayOptions, detect_display
+from convo.terminal.terminal import DisplayOptions, detect_display, escape_answer
 
 if TYPE_CHECKING:
     from convo.runstate.run_state import RunState
@@ -60,8 +62,8 @@ def print_run_states(
 
 
 def print_rendered(texts: Iterable[str], output_format: str, *, paged: bool) -> None:
-    """Print texts in a format of `convo inspect`; JSON is never paged and has no empty lines."""
-    for_programs = output_format in ("--json", "--raw")
+    """Print texts in a format of `convo inspect`; JSON and answers are never paged and have no empty lines."""
+    for_programs = output_format in ("--json", "--raw", "--answer")
     text = ("" if for_programs else "\n").join(view_text + "\n" for view_text in texts)
     if paged and not for_programs:
         print_paged(text)
@@ -80,6 +82,10 @@ def render_run_state_in_format(state: "RunState", handle: str, output_format: st
             from convo.runstate.writer import serialize_run_state
 
             return serialize_run_state(state).rstrip("\n")
+        case "--answer":
+            from convo.transfer.import_ import run_state_items
+
+            return render_answer(run_state_items(state), handle)
         case "--items":
             from convo.terminal.inspect_view import render_item
             from convo.transfer.import_ import run_state_items
@@ -91,6 +97,14 @@ def render_run_state_in_format(state: "RunState", handle: str, output_format: st
     from convo.terminal.run_state_view import render_paused_state
 
     return render_paused_state(state, "piped state" if handle == STDIN_HANDLE else handle, display)
+
+
+def render_answer(items: Sequence[Item], handle: str) -> str:
+    """Return the text of the last answer as a chat prints it. Raises StateFault without one."""
+    text = last_answer_text(items)
+    if not text:
+        raise StateFault(f"{handle} has no answer", hint=f"convo inspect {quote(handle)}")
+    return escape_answer(text, sys.stdout)
 
 
 def read_piped_state() -> "RunState":

@@ -7,7 +7,7 @@ item again (`to_resendable`): with `store=false` the server does not know them a
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -147,6 +147,11 @@ def is_compaction(item: Item) -> bool:
 def item_text(item: Item) -> str:
     """Return the text of a message, a summary or an output, one part a line; "" without text."""
     return "\n".join(part for part in _field_texts(item) if part)
+
+
+def last_answer_text(items: Sequence[Item]) -> str:
+    """Return the text of the last assistant message that has one; "" without one."""
+    return next(filter(None, (item_text(item) for item in reversed(items) if is_assistant_message(item))), "")
 
 
 BODY_PART_TYPE, REQUEST_BODY_TYPE = "convo.body_part", "convo.request_body"

@@ -6,7 +6,6 @@ raises Interrupted after the turn has saved its partial output.
 """
 
 import asyncio
-import re
 import signal
 from collections.abc import AsyncGenerator, Callable, Container, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -17,11 +16,10 @@ from convo.errors import Interrupted
 from convo.history.items import Item, StreamEvent, decode_json_escapes, is_user_message, item_text, item_type
 from convo.terminal.signals import on_signal
 from convo.terminal.terminal import (
-    CONTROL_CHAR,
     DUMB_TERMINALS,
     DisplayOptions,
     detect_display,
-    escape_char_match,
+    escape_answer,
     escape_control_chars,
     format_count,
     truncate_text,
@@ -164,9 +162,7 @@ class AnswerPrinter:
             self.has_open_line = True
         elif text:
             self._prepare_output()
-            self._out.write(
-                escape_control_chars(text) if self._out.isatty() else re.sub(CONTROL_CHAR, escape_char_match, text)
-            )
+            self._out.write(escape_answer(text, self._out))
             self._out.flush()
             self.has_open_line = not text.endswith("\n")
 

@@ -84,6 +84,7 @@ from convo.terminal.usage_views import context_table_lines, format_cost_of_total
 
 if TYPE_CHECKING:
     from convo.chat.next_request import NextRequest
+    from convo.stores.unstored_requests import UnstoredRequest
 
 NO_CHART_TEXT = "no request reported its input tokens"
 
@@ -209,6 +210,32 @@ def _format_panel_totals(totals: UsageTotals) -> str:
 def render_token_chart(view: ConversationView, display: DisplayOptions) -> str:
     """Render the chart of input tokens alone, also where the output is no terminal."""
     return display.translate_box_chars("\n".join(_token_chart_lines(view, display)) or NO_CHART_TEXT)
+
+
+def render_unstored_request(request: "UnstoredRequest", display: DisplayOptions) -> str:
+    """Render the figures of a request that left no response, without the last line break."""
+    title = display.apply_style(escape_control_chars(request.id), "bold")
+    return display.translate_box_chars("\n".join([title, *key_value_lines(_request_rows(request), display)]))
+
+
+def _request_rows(request: "UnstoredRequest") -> Iterator[KeyValue]:
+    from convo.terminal.list_views import format_bytes
+
+    yield "time", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(request.created_at))
+    yield "API", request.api
+    yield "model", request.model or "unknown"
+    yield "status", f"{request.status}: {request.code}" if request.code else request.status
+    yield "client", request.client or "unknown"
+    if request.latency_s is not None:
+        first = "" if request.first_token_s is None else f", first token after {request.first_token_s:.1f} s"
+        yield "latency", f"{request.latency_s:.1f} s{first}"
+    yield "size", f"{format_bytes(request.request_bytes)} sent, {format_bytes(request.response_bytes)} received"
+    if request.input_tokens is not None:
+        cached = f"{request.cached_tokens or 0:,} cached"
+        yield "usage", f"{request.input_tokens:,} input · {cached} · {request.output_tokens or 0:,} output"
+    if request.count > 1:
+        yield "requests", f"{request.count:,} of this kind within a second: sizes and tokens are sums"
+    yield "note", "this request left no response, so its content is not stored"
 
 
 def render_path_items(view: ConversationView, display: DisplayOptions) -> str:

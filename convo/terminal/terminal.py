@@ -415,6 +415,11 @@ def escape_control_chars(text: str) -> str:
     return UNSAFE_CHAR.sub(escape_char_match, text)
 
 
+def escape_answer(text: str, out: TextIO) -> str:
+    """Return the text of an answer for `out`: for a program, invisible characters and changes of direction stay."""
+    return escape_control_chars(text) if out.isatty() else re.sub(CONTROL_CHAR, escape_char_match, text)
+
+
 def escape_char_match(match: re.Match[str]) -> str:
     """Escape one character as Python writes it."""
     code = ord(match[0])

@@ -31,6 +31,7 @@ from convo.lint.report import LintSummary
 from convo.report import Keywords
 from convo.runstate.reader import StateReport
 from convo.stores.base import TenantStats
+from convo.stores.unstored_requests import UnstoredRequest
 from convo.terminal.report_views import DoctorReport
 from convo.terminal.settings_views import KeyLocation, KnownModelsReport, SettingReport
 from convo.tools.report_schema import report_schema
@@ -91,7 +92,7 @@ REPORTS: dict[str, tuple[Any, int]] = {
     "sessions.show": (SessionReport, 1),
     "templates": (Sequence[TemplateReport], 1),
     "doctor": (DoctorReport, 1),
-    "inspect": (ConversationReport | StateReport, 1),
+    "inspect": (ConversationReport | StateReport | UnstoredRequest, 1),
     "models.known": (KnownModelsReport, 1),
     "store.backup": (store.BackupReport, 1),
     "store.check": (store.StoreReport, 1),

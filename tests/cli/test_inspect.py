@@ -1,11 +1,13 @@
 """`convo inspect` of conversations that the engine wrote to a real store."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from convo.history.records import Strategy
+from convo.stores.unstored_requests import DEFAULT_RETENTION, UnstoredRequest
 from tests.cli.chat_commands import scripted_flags
 from tests.cli.stored_chats import ChatWriter, chat_of, write_chats
 from tests.command_runner import Convo, run_in_process, write_project_file
@@ -335,3 +337,78 @@ def test_a_terminal_names_a_compaction(
     shown = run_in_process("inspect", "oslo", "--no-pager", is_terminal=True).out
     assert [line for line in shown.splitlines() if line.endswith(f"  {preview}")]
     assert f"  {preview}\n" not in convo("inspect", "oslo").out
+
+
+def test_the_last_answer_is_printed_alone(convo: Convo, home: Path) -> None:
+    write_chats(home, chat_of("monads", Strategy.SESSION, "What is a monad?", "And in Haskell?"))
+    assert [convo("inspect", handle, "--answer").out for handle in ("@last", "monads", "resp_1", "monads@1")] == [
+        "And in Haskell?\n",
+        "And in Haskell?\n",
+        "What is a monad?\n",
+        "What is a monad?\n",
+    ]
+    refused = convo("inspect", "@last", "--answer", "--json")
+    assert (refused.exit, refused.json()["error"]["message"]) == (2, "--answer and --json cannot be used together")
+
+
+def test_a_conversation_without_an_answer_has_none_to_print(convo: Convo, tmp_path: Path) -> None:
+    Path(tmp_path, "talk.json").write_text(json.dumps([{"role": "user", "content": "hello"}]))
+    got = convo("inspect", str(tmp_path / "talk.json"), "--answer")
+    assert (got.exit, got.out) == (1, "")
+    assert "has no answer" in got.err
+
+
+REFUSED = UnstoredRequest(
+    "req_9",
+    1_700_000_000.25,
+    "chat_completions",
+    "up/m",
+    "failed",
+    code="rate_limit_exceeded",
+    client="codex 0.171.0",
+    latency_s=2.5,
+    request_bytes=1234,
+    count=3,
+)
+
+REFUSED_VIEW = """\
+req_9
+  time      2023-11-14 22:13:20
+  API       chat_completions
+  model     up/m
+  status    failed: rate_limit_exceeded
+  client    codex 0.171.0
+  latency   2.5 s
+  size      1.2 KB sent, 0 B received
+  requests  3 of this kind within a second: sizes and tokens are sums
+  note      this request left no response, so its content is not stored
+"""
+
+
+def test_a_request_that_left_no_response_is_shown_by_its_id(convo: Convo, home: Path) -> None:
+    async def script(writer: ChatWriter) -> None:
+        await writer.store.add_unstored_requests([REFUSED], DEFAULT_RETENTION)
+
+    write_chats(home, script)
+    assert convo("inspect", "req_9").out == REFUSED_VIEW
+    report = convo("inspect", "req_9", "--json").json()
+    assert (report["code"], report["latency_s"], report["count"]) == ("rate_limit_exceeded", 2.5, 3)
+    for output in ("--items", "--html=page.html"):
+        refused = convo("inspect", "req_9", output)
+        assert (refused.exit, refused.out) == (2, "")
+        assert "req_9" in refused.err
+    unknown = convo("inspect", "req_10")
+    assert (unknown.exit, unknown.err.splitlines()[0]) == (5, "convo: no request 'req_10'")
+
+
+def test_a_response_of_another_client_says_which_requests_were_not_recorded(convo: Convo, home: Path) -> None:
+    async def script(writer: ChatWriter) -> None:
+        done = replace(REFUSED, status="completed", code=None)
+        rows = [REFUSED, done, replace(done, id="req_12", created_at=done.created_at + 1, count=9)]
+        await writer.store.add_unstored_requests(rows, DEFAULT_RETENTION)
+        await writer.other_client("first")
+        await writer.chat(Strategy.SESSION, "monads", "What is a monad?")
+
+    write_chats(home, script)
+    note = "12 requests of codex 0.171.0 were not recorded: convo serve --record"
+    assert [note in convo("inspect", handle).out for handle in ("resp_1", "resp_2", "monads")] == [True, False, False]

@@ -25,6 +25,7 @@ EXAMPLES = """
 Examples:
   convo inspect @last                        the most recent conversation
   convo inspect what-is-a-monad --items      all items with their text
+  convo inspect @last --answer > reply.md    the last answer and nothing else
   convo inspect @recorded                    the newest requests that convo tap or convo serve --record recorded
   convo inspect @last --chart                the tokens of each request
   convo inspect @last --full                 all details and columns, also wider than the terminal
@@ -33,13 +34,14 @@ Examples:
   convo inspect @last --html page.html       a page with more details, for a browser
   convo inspect resp_                        list the newest responses; likewise conv_ and ses_
   convo inspect resp_4f1c --json             requests and items, for a program
+  convo inspect req_91b2...                  a request that left no response, by the id in its error
   convo inspect ./conversation.json          a replay file
   convo inspect ./state.json                 a paused run and its pending calls
   convo inspect resp_4f1c... --provider openai
                                              a chain that only its endpoint has
 """
 
-FORMATS_WITHOUT_TABLES = ("--items", "--raw", "--json", "--html")
+FORMATS_WITHOUT_TABLES = ("--items", "--answer", "--raw", "--json", "--html")
 
 BARE_PREFIXES = ("resp_", "conv_", "ses_")
 """Prefixes without an id: the newest handles of that kind are listed."""
@@ -70,6 +72,7 @@ class InspectFormatFlags:
     """The output format; the default is the tree."""
 
     items: bool = flag_option("--items", "Show the items with their complete text.")
+    answer: bool = flag_option("--answer", "Print the text of the last answer and nothing else.")
     raw: bool = flag_option("--raw", "Print the stored items as JSON; of a recorded request its body as it was sent.")
     as_json: bool = flag_option("--json", "Print requests and items as JSON, one object per handle.")
     html: OptionalText = value_option("--html", "FILE", "Write one self-contained HTML page; - for stdout.")
@@ -77,7 +80,8 @@ class InspectFormatFlags:
 
     def selected_format(self) -> str:
         """Return the requested format; "" for the tree. Raises InvalidUsage for more than one."""
-        forms = {"--items": self.items, "--raw": self.raw, "--json": self.as_json, "--chart": self.chart}
+        forms = {"--items": self.items, "--answer": self.answer, "--raw": self.raw, "--json": self.as_json}
+        forms["--chart"] = self.chart
         selected = [flag for flag, is_set in {**forms, "--html": self.html is not None}.items() if is_set]
         if len(selected) > 1:
             raise InvalidUsage(f"{' and '.join(selected)} cannot be used together", hint="use one of them")
@@ -150,12 +154,12 @@ def inspect_command(
         print_run_states(handles, states, output_format, paged=not display.no_pager, all_columns=display.full)
         return
     from convo.cli.inspect import print_views
-    from convo.cli.resolve import LookupOptions, load_views
+    from convo.cli.resolve import LookupOptions, find_unstored_request, load_views
 
-    store_handles = [handle for handle in handles if not states[handle]]
+    found = {handle: states[handle] or find_unstored_request(handle, config) for handle in handles}
     lookup = LookupOptions(config, provider, remote, with_body=output.raw)
-    resolved = iter(load_views(store_handles, lookup))
-    views = [states[handle] or next(resolved) for handle in handles]
+    resolved = iter(load_views([handle for handle in handles if not found[handle]], lookup))
+    views = [found[handle] or next(resolved) for handle in handles]
     if output.html is not None:
         from convo.cli.inspect import write_html_page
 
