@@ -288,10 +288,8 @@ async function updateRequests(isCurrent) {
 /** Follow a request in progress to its later id: that of its response, of its recording's end, or of a row with a count. */
 function followRequest() {
   const { request: id } = page.view;
-  const row = findRow(id);
-  if (row) page.openRow = { row, knownIds: new Set(allRows().map((other) => other.id)) };
   const open = page.openRow?.row;
-  if (row || !id || open?.id !== id || open.status !== "in_progress") return;
+  if (findRow(id) || !id || open?.id !== id || open.status !== "in_progress") return;
   const isSuccessor = (other) => {
     if (other.request_id === open.request_id && open.request_id) return true;
     if (other.created_at === open.created_at) return true;
@@ -457,6 +455,7 @@ function drawDetail() {
   const { request: id, tab, compare } = page.view;
   const detail = page.detail?.id === id ? page.detail : null;
   const row = findRow(id);
+  if (row) page.openRow = { row, knownIds: new Set(allRows().map((other) => other.id)) };
   if (row?.text !== undefined) page.streamed = { id, text: row.text };
   const text = page.streamed?.id === id ? page.streamed.text : undefined; // stays until the stored response is there
   const { conversation, message } = detail ?? {};

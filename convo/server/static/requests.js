@@ -294,7 +294,8 @@ function requestRow(row, mark, view, open) {
     open(row.id);
   };
   const count = row.count > 1 && `× ${formatNumber(row.count)}`;
-  const names = [row.code, row.session, row.client, row.model]
+  // the facts replace columns in a narrow window, where the model would leave no space for a code
+  const names = [row.code, row.session, row.client, !row.code && row.model]
     .filter(Boolean)
     .map((name) => element("span", { class: name === row.code ? "name code" : "name" }, name));
   const hasLatency = row.latency_s !== null || UNFINISHED_STATUSES.includes(row.status);
