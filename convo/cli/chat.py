@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from convo.chat.conversation import Chat
 from convo.chat.files import load_attachment
 from convo.chat.open import check_no_open_run
-from convo.cli.context import ChatContext, ChatOptions, ChatOutput, get_turn_link
+from convo.cli.context import ChatContext, ChatOptions, ChatOutput, get_turn_link, open_prompt_reader
 from convo.cli.deps import get_store_url, open_configured_store
 from convo.cli.output import print_event, print_json
 from convo.config.loader import SettingFlags, load_settings
@@ -194,7 +194,7 @@ async def run_interactive_chat(
     """Run the prompt, and print at the end how to continue the conversation."""
     from convo.cli.repl import AgentChat, Repl
     from convo.cli.slash_commands import run_prompt_command
-    from convo.terminal.prompt import PlainReader, PromptOptions, PromptReader, Suggestion, can_draw_prompt
+    from convo.terminal.prompt import PromptOptions, Suggestion
     from convo.terminal.status_line import StatusLine
 
     async def complete(text_before_cursor: str) -> tuple[int, Sequence[Suggestion]]:
@@ -203,19 +203,15 @@ async def run_interactive_chat(
         return await ReplCompleter(chat.deps.store, context.settings).complete(text_before_cursor)
 
     status_line = None if output.quiet else StatusLine()
-    reader: PromptReader = PlainReader()
-    if can_draw_prompt(context.settings.editing):
-        from convo.terminal.line_editor import LineEditor
-
-        reader = LineEditor(
-            PromptOptions(
-                context.prompt_history_file,
-                complete,
-                context.settings.editing,
-                status_line.render if status_line else None,
-                output.waiting_line.refresh_footer,
-            )
+    reader = open_prompt_reader(
+        PromptOptions(
+            context.prompt_history_file,
+            complete,
+            context.settings.editing,
+            status_line.render if status_line else None,
+            output.waiting_line.refresh_footer,
         )
+    )
     output.waiting_line.footer.render = reader.queue.render
     output.waiting_line.is_enabled &= not reader.has_echo  # a frame would erase typed text
     output.waiting_line.stop_key = "Esc"

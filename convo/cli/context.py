@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from convo.agent_runner.config import ModelRoute
     from convo.cli.agent_options import AgentSetup, StoredAgents
     from convo.endpoints.base import Endpoint
+    from convo.terminal.prompt import PromptOptions, PromptReader
     from convo.transfer.auto_compaction import AutoCompaction
 
 
@@ -602,6 +603,17 @@ async def confirm_fork_of_busy_session(busy: Busy, session: Session) -> bool:
         )
         return answer.strip().lower() in ("y", "yes")
     return False
+
+
+def open_prompt_reader(options: "PromptOptions") -> "PromptReader":
+    """Return a line editor where it can be drawn, else a plain reader."""
+    from convo.terminal.prompt import PlainReader, can_draw_prompt
+
+    if not can_draw_prompt(options.editing):
+        return PlainReader()
+    from convo.terminal.line_editor import LineEditor
+
+    return LineEditor(options)
 
 
 def check_replay_file_exists(file: str) -> None:

@@ -41,7 +41,7 @@ from convo.secrets import redact_secrets
 from convo.terminal.answer import AnswerPrinter, consume_interruptibly
 from convo.terminal.attachments import describe_missing_files, format_attachment, load_mentioned_files
 from convo.terminal.message_queue import EMPTY_MESSAGE, TypedMessage
-from convo.terminal.prompt import PROMPT, PromptReader
+from convo.terminal.prompt import PROMPT, Choice, PromptReader
 from convo.terminal.signals import on_signal, restore_before_default_action
 from convo.terminal.status_line import StatusLine, StatusLineState, format_status_owner
 from convo.terminal.statuses import format_failure
@@ -196,10 +196,12 @@ class Repl:
                 state = await self.load_status_line_state()
                 self._status_line.state = state._replace(attachment_count=len(self.attachments))
 
-    async def read_line(self, prompt: str = PROMPT, default: TypedMessage = EMPTY_MESSAGE) -> str:
+    async def read_line(
+        self, prompt: str = PROMPT, default: TypedMessage = EMPTY_MESSAGE, choices: Sequence[Choice] = ()
+    ) -> str:
         """Read a line. Raises the errors of the reader, and Interrupted also for a Ctrl-C before the prompt appears."""
         self.reader.queue.is_open = False
-        return await self._read_input(self.reader.read_line(prompt, default))
+        return await self._read_input(self.reader.read_line(prompt, default, choices))
 
     async def withdraw_line(self) -> str | None:
         """End `read_line` without an answer; see `PromptReader`. Messages that are typed next are not sent unseen."""

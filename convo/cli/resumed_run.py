@@ -8,7 +8,7 @@ same as before; decisions in the document are merged with those in the store.
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -20,7 +20,7 @@ from convo.chat.conversation import Chat
 from convo.chat.session_record import acquire_state_lease
 from convo.cli.agent_options import AgentSetup, load_agent_setup, load_run_agents
 from convo.cli.agent_run import PausedStateWriter, RunPresenter, load_saved_context_values, present_run
-from convo.cli.context import ChatContext, ChatOptions, ChatOutput
+from convo.cli.context import ChatContext, ChatOptions, ChatOutput, open_prompt_reader
 from convo.cli.decision_flags import (
     ALL_CALLS_WORD,
     RequestedDecisions,
@@ -86,7 +86,7 @@ async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
         setup = setup.without_agent_models() if request.model else setup
         opener = ResumedRunOpener(request, settings, store, exit_stack, out)
-        return await _decide_and_resume(await opener.open(setup), request, out)
+        return await _decide_and_resume(await opener.open(setup), request, out, settings.editing)
 
 
 async def _with_previous_agents(request: ResumeRequest, out: ChatOutput) -> ResumeRequest:
@@ -333,7 +333,7 @@ def _is_named_by_flag(call_id: str, requested: RequestedDecisions) -> bool:
 # -- resuming ---------------------------------------------------------------------------------------
 
 
-async def _decide_and_resume(presenter: RunPresenter, request: ResumeRequest, out: ChatOutput) -> int:
+async def _decide_and_resume(presenter: RunPresenter, request: ResumeRequest, out: ChatOutput, editing: str) -> int:
     """Apply the decisions and resume; at a terminal, ask for decisions whenever the run pauses."""
     runner, start_count = presenter.runner, len(presenter.chat.state.path)
     if request.decisions.abort:
@@ -361,7 +361,7 @@ async def _decide_and_resume(presenter: RunPresenter, request: ResumeRequest, ou
         for note in iter_unchanged_decision_notes(request.decisions, pending, choices):
             out.note(note)
     if not (out.as_json or out.as_jsonl) and sys.stdin.isatty() and sys.stderr.isatty():
-        return await _resume_interactively(presenter, out)
+        return await _resume_interactively(presenter, out, editing)
     return await present_run(presenter, out, start_count, runner.resume)
 
 
@@ -398,22 +398,24 @@ def _iter_answered_call_words(items: Sequence[Item]) -> Iterator[str]:
             yield from (str(get_call_id(item)), name, f"{item.get('namespace')}.{name}")
 
 
-async def _resume_interactively(presenter: RunPresenter, out: ChatOutput) -> int:
+async def _resume_interactively(presenter: RunPresenter, out: ChatOutput, editing: str) -> int:
     from convo.terminal.approval_prompt import ask_for_decisions
-    from convo.terminal.prompt import PlainReader
+    from convo.terminal.prompt import PromptOptions
     from convo.terminal.terminal import detect_display
 
-    runner, reader = presenter.runner, PlainReader()
+    runner = presenter.runner
     presenter.omit_pending_calls()
-    while True:
-        should_resume = not runner.pending_calls or await ask_for_decisions(
-            runner, reader, out.print_message, out.print_styled, detect_display(sys.stderr, os.environ)
-        )
-        if not should_resume or not runner.can_resume:
-            return await presenter.report_exit()
-        await presenter.show_events(runner.resume())
-        if not runner.pending_calls:
-            return 0
+    reader = open_prompt_reader(PromptOptions(Path(os.devnull), editing=editing))
+    with closing(reader):
+        while True:
+            should_resume = not runner.pending_calls or await ask_for_decisions(
+                runner, reader, out.print_message, out.print_styled, detect_display(sys.stderr, os.environ)
+            )
+            if not should_resume or not runner.can_resume:
+                return await presenter.report_exit()
+            await presenter.show_events(runner.resume())
+            if not runner.pending_calls:
+                return 0
 
 
 async def _abort_run(presenter: RunPresenter, out: ChatOutput, start_count: int) -> int:

@@ -26,6 +26,8 @@ from convo.history.records import ApprovalDecision
 from convo.runs.state import ApprovalDecided, ToolOutputSupplied
 from convo.runs.stored_approvals import PendingApproval, pending_approval_from_call
 from convo.runtime import temporary_folder
+from convo.terminal.message_queue import EMPTY_MESSAGE, TypedMessage
+from convo.terminal.prompt import Choice
 from convo.terminal.signals import ignore_signal, on_signal
 from convo.terminal.statuses import CANCELLED, DONE, PAUSED, WARNING, Status, status_column
 from convo.terminal.tables import Column, render_table
@@ -109,7 +111,7 @@ def _argument_lines(call: PendingApproval, display: DisplayOptions) -> list[str]
         first, *rest = decode_json_escapes(json.dumps(value, indent=2)).split("\n")
         rows += [(name, first), *(("", line) for line in rest)]
     styles = dict.fromkeys(arguments, "id")
-    return [line[LABEL_MARGIN:] for line in key_value_lines(rows, display, styles)]
+    return [line[LABEL_MARGIN:] for line in key_value_lines(rows, display, styles, value_style="bold")]
 
 
 def _is_short_name(name: str) -> bool:
@@ -217,7 +219,12 @@ def _call_rows(call: PendingApproval) -> Iterator[KeyValue]:
 class AnswerReader(Protocol):
     """Reads the answers of the user; a part of `convo.terminal.prompt.PromptReader`."""
 
-    async def read_line(self, prompt: str) -> str: ...
+    @property
+    def can_pick(self) -> bool: ...
+
+    async def read_line(
+        self, prompt: str, default: TypedMessage = EMPTY_MESSAGE, choices: Sequence[Choice] = ()
+    ) -> str: ...
 
     async def withdraw_line(self) -> str | None: ...
 
@@ -259,9 +266,10 @@ CHOICE_HELP = {
 
 QUESTION = "decision: "
 
-CALL_CHOICES = ("approve", "reject", "edit", "always", "never", LEAVE_CHOICE)
-HOSTED_CALL_CHOICES = ("approve", "reject", "always", "never", LEAVE_CHOICE)
-UNKNOWN_OUTCOME_CHOICES = ("again", "output", "reject", ABORT_CHOICE, LEAVE_CHOICE)
+# The first choice is selected: it runs nothing, and of a call that may have run it claims nothing.
+CALL_CHOICES = ("reject", "approve", "edit", "always", "never", LEAVE_CHOICE)
+HOSTED_CALL_CHOICES = ("reject", "approve", "always", "never", LEAVE_CHOICE)
+UNKNOWN_OUTCOME_CHOICES = (LEAVE_CHOICE, "again", "output", "reject", ABORT_CHOICE)
 
 
 async def ask_for_decisions(
@@ -320,11 +328,13 @@ class _DecisionDialog:
         choices = (
             UNKNOWN_OUTCOME_CHOICES if call.outcome_unknown else HOSTED_CALL_CHOICES if call.is_hosted else CALL_CHOICES
         )
+        offered = choices if self._reader.can_pick else ()
+        menu = [Choice(f"{name} " if name == "output" else name, *CHOICE_HELP[name]) for name in offered]
         if self._display.width is not None:
-            self._print_styled(f"\n{_render_choices(choices, self._display)}\n")
+            self._print_styled("" if menu else f"\n{_render_choices(choices, self._display)}\n")
         while True:
             try:
-                answer = await self._read_answer(call, QUESTION)
+                answer = await self._read_answer(call, menu)
             except (EOFError, Interrupted):
                 return False
             if answer is None:
@@ -358,13 +368,13 @@ class _DecisionDialog:
                 continue
             return True
 
-    async def _read_answer(self, call: PendingApproval, question: str) -> str | None:
+    async def _read_answer(self, call: PendingApproval, menu: Sequence[Choice]) -> str | None:
         """Read an answer; None if others have decided on the call meanwhile.
 
         Raises the errors of the reader, and Conflict if another process continued the run.
         """
         # A decision on the page or by `convo approvals` needs no lease, so it may arrive while the user types.
-        reading = asyncio.ensure_future(self._reader.read_line(question))
+        reading = asyncio.ensure_future(self._reader.read_line(QUESTION, choices=menu))
         try:
             while not await self._is_read_or_decided(reading):
                 decisions = await self._runner.load_decisions()

@@ -14,6 +14,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
@@ -34,7 +35,7 @@ from prompt_toolkit.filters import (
     is_searching,
     vi_navigation_mode,
 )
-from prompt_toolkit.formatted_text import FormattedText
+from prompt_toolkit.formatted_text import FormattedText, StyleAndTextTuples
 from prompt_toolkit.history import History, InMemoryHistory
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.input.vt100 import Vt100Input
@@ -51,7 +52,7 @@ from prompt_toolkit.search import SearchDirection, start_search, stop_search
 from convo.config.paths import make_private_folder
 from convo.errors import ConvoError, Interrupted, StoreFault
 from convo.terminal.message_queue import EMPTY_MESSAGE, MessageQueue, TypedMessage
-from convo.terminal.prompt import PROMPT, PromptOptions, SuggestCompletions
+from convo.terminal.prompt import PROMPT, Choice, PromptOptions, SuggestCompletions
 from convo.terminal.raw_terminal import ESCAPE_TIMEOUT_S, disable_echo, make_terminal_restorer
 from convo.terminal.terminal import (
     detect_display_without_color,
@@ -72,7 +73,7 @@ MAX_MENU_ROWS = 8
 """Rows of a completion menu, including the line it belongs to."""
 
 
-STYLED_PROMPT = [("class:id class:sign", PROMPT.rstrip()), ("", " ")]
+STYLED_PROMPT: StyleAndTextTuples = [("class:id class:sign", PROMPT.rstrip()), ("", " ")]
 """The prompt of a message; only its sign has a style."""
 
 
@@ -91,7 +92,7 @@ class LineEditor:
         self.pasted_texts: list[str] = []
         self.queue = MessageQueue()
         self._offers_queue = False
-        self._pastes = CollapsedPastes()
+        self._pastes, self._menu = CollapsedPastes(), ChoiceMenu()
         self._editor_tasks: set[asyncio.Task[None]] = set()
         self._without_echo, self._has_disabled_echo = ExitStack(), False
         self._output, self._input = make_editor_output(), PasteDetectingInput(sys.stdin)
@@ -100,7 +101,12 @@ class LineEditor:
         self._session = EditorSession(
             history=open_prompt_history(options.history_path, self._pastes.expand),
             key_bindings=build_key_bindings(
-                self.pasted_texts.append, self._pastes, self._offers_queued, self._take_queued, self._add_editor_task
+                self.pasted_texts.append,
+                self._pastes,
+                self._menu,
+                self._offers_queued,
+                self._take_queued,
+                self._add_editor_task,
             ),
             completer=EditorCompleter(options.suggest, lambda: self._output.get_size().columns),
             complete_while_typing=is_command_name & ~has_more_keys,
@@ -109,7 +115,7 @@ class LineEditor:
             editing_mode=EditingMode.VI if options.is_vi else EditingMode.EMACS,
             enable_suspend=True,
             tempfile_suffix=".md",
-            style=make_prompt_style(os.environ, {"bar": "dim", **_get_message_styles(os.environ)}),
+            style=make_prompt_style(os.environ, {"bar": "dim", "selected": "bold", **_get_message_styles(os.environ)}),
             input=self._input,
             output=self._output,
         )
@@ -120,7 +126,9 @@ class LineEditor:
         if options.render_status_line:
             self._session.app.layout = self._add_status_line(options.render_status_line)
 
-    async def read_line(self, prompt: str = PROMPT, default: TypedMessage = EMPTY_MESSAGE) -> str:
+    async def read_line(
+        self, prompt: str = PROMPT, default: TypedMessage = EMPTY_MESSAGE, choices: Sequence[Choice] = ()
+    ) -> str:
         if not self._has_disabled_echo:  # also between prompts: a terminal with echo would turn Enter into Ctrl-J
             self._has_disabled_echo = True
             self._without_echo.enter_context(disable_echo(self._input.fileno()))
@@ -129,8 +137,11 @@ class LineEditor:
         self._offers_queue = prompt == PROMPT
         self._session.app.erase_when_done = False
         is_message = self._wraps_accepted = prompt == PROMPT
-        styled_prompt = FormattedText(STYLED_PROMPT if is_message else [("", prompt)])
-        text = await self._session.prompt_async(styled_prompt, default=self._begin_editing(default))
+        sign: StyleAndTextTuples = STYLED_PROMPT if is_message else [("", prompt)]
+        self._menu.open(choices)
+        text = await self._session.prompt_async(
+            lambda: [*self._menu.render(), *sign], default=self._begin_editing(default)
+        )
         if text and self._session.app.erase_when_done:
             self._print_message(text)
         return replace_surrogates(self._pastes.expand(text))
@@ -294,6 +305,48 @@ async def pick_before_chat(entries: "PickerEntries") -> str | None:
         )
     finally:
         output.end_bracketed_paste()
+
+
+class ChoiceMenu:
+    """The answers above the line of a question: Up and Down select one, Enter on an empty line takes it."""
+
+    def __init__(self) -> None:
+        self._choices: Sequence[Choice] = ()
+        self._position = 0
+
+    def open(self, choices: Sequence[Choice]) -> None:
+        """Show `choices` at the next prompt, the first one selected; () for a prompt without a list."""
+        self._choices, self._position = choices, 0
+
+    def is_open(self) -> bool:
+        return bool(self._choices)
+
+    def move(self, rows: int) -> None:
+        self._position = (self._position + rows) % len(self._choices)
+
+    def accept(self, event: KeyPressEvent) -> None:
+        """Enter the selected answer, or begin it with its text."""
+        text = self._choices[self._position].text
+        event.current_buffer.insert_text(text)
+        if not text.endswith(" "):
+            event.current_buffer.validate_and_handle()
+
+    def render(self) -> StyleAndTextTuples:
+        """Render the list; nothing after the answer."""
+        if get_app().is_done or not self._choices:
+            return []
+        width = max(len(choice.key) for choice in self._choices)
+        is_typing = bool(get_app().current_buffer.text)
+        fragments: StyleAndTextTuples = []
+        for index, choice in enumerate(self._choices):
+            is_selected = index == self._position and not is_typing
+            style = " class:selected" if is_selected else ""
+            fragments += [
+                (style, "> " if is_selected else "  "),
+                (f"class:id{style}", f"{choice.key:<{width}}"),
+                (style, f"  {choice.effect}\n"),
+            ]
+        return [*fragments, ("class:dim", "  Up, Down select, Enter decides; or type\n")]
 
 
 class EditorSession(PromptSession[str]):
@@ -553,6 +606,7 @@ def has_more_keys() -> bool:
 def build_key_bindings(
     on_paste: Callable[[str], None],
     pastes: CollapsedPastes,
+    menu: ChoiceMenu,
     offers_queued: Callable[[], bool],
     take_queued: Callable[[], str],
     on_editor: Callable[["asyncio.Task[None]"], None],
@@ -560,6 +614,7 @@ def build_key_bindings(
     """Build the key bindings.
 
     on_paste:       called with each pasted text; the long ones are added to `pastes`
+    menu:           the choices above the line
     offers_queued:  whether there is a queued message to edit
     take_queued:    removes the message that was queued last and returns its text
     on_editor:      called with the task that ends when the user's editor is closed
@@ -601,6 +656,11 @@ def build_key_bindings(
     def edit_queued(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text(take_queued())
 
+    can_choose = PROMPT_HAS_FOCUS & is_prompt_empty & Condition(menu.is_open)
+    bindings.add("enter", filter=can_choose)(menu.accept)
+    for key, rows in (("up", -1), ("c-p", -1), ("down", 1), ("c-n", 1)):
+        bindings.add(key, filter=can_choose)(partial(_move_choice, menu, rows))
+
     @bindings.add("c-x", "c-e", filter=PROMPT_HAS_FOCUS)
     def open_editor(event: KeyPressEvent) -> None:
         """Open the message in the user's editor and return to the prompt: only Enter sends."""
@@ -609,6 +669,10 @@ def build_key_bindings(
         on_editor(buffer.open_in_editor(validate_and_handle=False))
 
     return bindings
+
+
+def _move_choice(menu: ChoiceMenu, rows: int, _: KeyPressEvent) -> None:
+    menu.move(rows)
 
 
 def accept_line(event: KeyPressEvent) -> None:

@@ -48,6 +48,19 @@ class Suggestion(NamedTuple):
     description: str = ""
 
 
+class Choice(NamedTuple):
+    """An answer to a question.
+
+    text:    the text that it enters; the user completes one that ends with a blank
+    key:     the shortest text to type, as it is shown
+    effect:  what it does
+    """
+
+    text: str
+    key: str
+    effect: str
+
+
 SuggestCompletions: TypeAlias = Callable[[str], Awaitable[tuple[int, Sequence[Suggestion]]]]
 """Maps the text before the cursor to the number of characters to replace and the suggestions."""
 
@@ -111,6 +124,10 @@ def filter_suggestions(suggestions: Sequence[Suggestion], prefix: str) -> list[S
     return matches or [suggestion for suggestion in suggestions if lowered in suggestion.text.lower()]
 
 
+async def suggest_nothing(text_before_cursor: str) -> tuple[int, Sequence[Suggestion]]:
+    return 0, ()
+
+
 PROMPT = "> "
 
 
@@ -125,7 +142,7 @@ class PromptOptions(NamedTuple):
     """
 
     history_path: Path
-    suggest: SuggestCompletions
+    suggest: SuggestCompletions = suggest_nothing
     editing: str = ""
     render_status_line: Callable[[int], str] | None = None
     on_queue_change: Callable[[], None] = lambda: None
@@ -140,7 +157,7 @@ class PromptReader(Protocol):
 
     pasted_texts:  the pasted parts of the last message
     has_echo:      whether the terminal shows typed text while an answer streams
-    can_pick:      whether `pick` can be called
+    can_pick:      whether `pick` can be called, and `read_line` with choices
     queue:         the messages typed while work runs; always empty if `has_echo`
     """
 
@@ -149,10 +166,13 @@ class PromptReader(Protocol):
     can_pick: bool
     queue: MessageQueue
 
-    async def read_line(self, prompt: str = PROMPT, default: TypedMessage = EMPTY_MESSAGE) -> str:
+    async def read_line(
+        self, prompt: str = PROMPT, default: TypedMessage = EMPTY_MESSAGE, choices: Sequence[Choice] = ()
+    ) -> str:
         """Read the next message; "" for an empty or discarded line.
 
         default:  the initial text, where a line can be edited
+        choices:  a list above the line, whose first entry is selected; empty unless `can_pick`
 
         Raises EOFError at the end of input, and Interrupted for Ctrl-C at an empty prompt.
         """
@@ -217,7 +237,9 @@ class PlainReader:
         self._input_ready: asyncio.Future[InputState] | None = None
         self._was_withdrawn = False
 
-    async def read_line(self, prompt: str = PROMPT, default: TypedMessage = EMPTY_MESSAGE) -> str:
+    async def read_line(
+        self, prompt: str = PROMPT, default: TypedMessage = EMPTY_MESSAGE, choices: Sequence[Choice] = ()
+    ) -> str:
         # It may be an answer to the question that was withdrawn, and must not decide the next call.
         if self._was_withdrawn and (typed := read_typed_text()):
             write_to_terminal(f"not sent, because it was typed before the prompt: {typed}\n")

@@ -321,6 +321,7 @@ def key_value_lines(
     min_label_width: int = 0,
     folded_labels: Container[str] = (),
     bold_labels: Container[str] = (),
+    value_style: str | None = None,
 ) -> Iterator[str]:
     """Yield the rows as lines, with the values aligned and wrapped at the right edge.
 
@@ -328,6 +329,7 @@ def key_value_lines(
     bold_labels:    labels whose values begin with a bold word
     signs:          the sign before a label, one column wide and styled
     folded_labels:  labels whose values, such as names, are split rather than shown below their label
+    value_style:    style of the theme for all values
     """
     entries = [(label, escape_control_chars(value)) for label, value in rows]
     label_width = max([min_label_width, *(len(label) for label, _ in entries)])
@@ -343,12 +345,15 @@ def key_value_lines(
         if label in bold_labels:
             word, blank, rest = lines[0].partition(" ")
             lines[0] = display.apply_style(word, "bold") + blank + rest
+        lines = [display.link_addresses(line) for line in lines]
+        if value_style:
+            lines = [line and display.apply_style(line, value_style) for line in lines]
         for index, line in enumerate(lines):
             if index == 0:
                 styled_label = display.apply_style(f"{label:<{label_width}}", styles.get(label, "dim"))
-                yield f"{signs.get(label) or ' '} {styled_label}  {display.link_addresses(line)}".rstrip()
+                yield f"{signs.get(label) or ' '} {styled_label}  {line}".rstrip()
             elif line:
-                yield " " * indent + display.link_addresses(line)
+                yield " " * indent + line
 
 
 def render_key_values(

@@ -12,7 +12,7 @@ from convo.terminal.terminal import LINK_SEQUENCE, DisplayOptions
 from tests.cli.agent_files import PAID_BACK, REFUND, agent_flags, paused_files, stored_runs, tool_runs, two_refund_calls
 from tests.cli.chat_commands import scripted_flags, stored_conversation
 from tests.cli.test_runs_stopped import killed_flags
-from tests.terminal.pty_session import PtySession, at_terminal
+from tests.terminal.pty_session import CONTROL_SEQUENCES, PtySession, at_terminal
 
 __all__ = ["killed_flags"]
 
@@ -41,8 +41,7 @@ def test_the_prompt_shows_the_call_its_arguments_and_the_agent(home: Path) -> No
         assert "─ desk · c1 ─" in output
         assert '│ order  "A1" ' in output
         assert "│ cents  500 " in output
-        assert "  y       approve\n" in output
-        assert "  n       reject [REASON]\n" in output
+        assert "> n       reject [REASON]\n  y       approve\n" in output
         assert "desk asks for" not in output
         output_after = answer_prompt(terminal, "approve", " · session mine")
         assert "refund returned paid 500 cents back for A1" in output_after
@@ -62,6 +61,20 @@ def test_arguments_that_would_lose_a_part_are_shown_as_they_are(arguments: str) 
     call = PendingApproval("m1", "bank.refund", arguments, "desk", outcome_unknown=False, is_hosted=True)
     assert f"  arguments  {arguments}\n" in render_pending_call(call, DisplayOptions()) + "\n"
     assert f"│ {arguments} " in render_pending_call(call, DisplayOptions(80))
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected_runs"),
+    [("\r", []), ("\x1b[B\r", ["refund A1 500"]), ("\x1b[A\x0e\x10\x0e\x1b[B\r", ["refund A1 500"])],
+    ids=["Enter rejects", "Down approves", "the list is a circle"],
+)
+def test_arrow_keys_choose_a_decision(keys: str, expected_runs: list[str], home: Path) -> None:
+    with at_terminal("chat", *agent_flags(), *scripted_flags(REFUND, PAID_BACK)) as terminal:
+        open_approval_prompt(terminal)
+        answer_prompt(terminal, keys.removesuffix("\r"), "Paid back.")
+        terminal.wait_for_prompt()
+        assert terminal.end_session() == 0
+    assert tool_runs() == expected_runs
 
 
 def test_each_call_is_asked_separately_and_a_reason_reaches_the_model(home: Path) -> None:
@@ -115,7 +128,7 @@ def test_arguments_are_edited_in_the_editor(tmp_path: Path, home: Path) -> None:
 def test_an_invalid_answer_is_asked_again(home: Path) -> None:
     with at_terminal("chat", *agent_flags(), *scripted_flags(REFUND, PAID_BACK)) as terminal:
         open_approval_prompt(terminal)
-        answer_prompt(terminal, "perhaps", "enter approve, reject, edit, always, never or leave (no decision)")
+        answer_prompt(terminal, "perhaps", "enter reject, approve, edit, always, never or leave (no decision)")
         terminal.wait_for_text(QUESTION)
         answer_prompt(terminal, "edit", "EDITOR is not set")
         terminal.wait_for_text(QUESTION)
@@ -230,7 +243,8 @@ def test_an_address_among_the_arguments_does_not_widen_the_panel() -> None:
     arguments = '{"url": "https://example.com/orders/A1"}'
     call = PendingApproval("c1", "fetch", arguments, "desk", outcome_unknown=False, is_hosted=False)
     linked = render_pending_call(call, DisplayOptions(200, has_color=True, has_links=True))
-    assert LINK_SEQUENCE.sub("", linked) == render_pending_call(call, DisplayOptions(200, has_color=True))
+    shown = CONTROL_SEQUENCES.sub("", LINK_SEQUENCE.sub("", linked))
+    assert shown == CONTROL_SEQUENCES.sub("", render_pending_call(call, DisplayOptions(200, has_color=True)))
     assert linked.count("https://example.com/orders/A1") == 2
 
 

@@ -14,7 +14,7 @@ from convo.terminal.approval_prompt import (
     HOSTED_CALL_CHOICES,
     UNKNOWN_OUTCOME_CHOICES,
 )
-from convo.terminal.line_editor import QUEUE_KEYS, CollapsedPastes, build_key_bindings
+from convo.terminal.line_editor import QUEUE_KEYS, ChoiceMenu, CollapsedPastes, build_key_bindings
 from convo.terminal.picker import PICKER_KEYS
 from convo.terminal.request_browser import NAMED_KEYS, RequestBrowser
 from tests.inspect.conversation_builder import build_chain
@@ -53,6 +53,7 @@ LINE_EDITOR_TESTS = {
     "<vt100-mouse-event>": COLOR_SEQUENCE,
     "up": "test_message_queue.test_up_at_an_empty_prompt_edits_the_held_message_that_was_queued_last",
     "c-x c-e": SCREENS,
+    **dict.fromkeys(("down", "c-p", "c-n"), "test_approval_prompt.test_arrow_keys_choose_a_decision"),
 }
 
 QUEUE_TESTS = {
@@ -102,7 +103,9 @@ COMMAND_TESTS = {
 
 
 def find_line_editor_keys() -> set[str]:
-    bindings = build_key_bindings(lambda text: None, CollapsedPastes(), lambda: False, lambda: "", lambda task: None)
+    bindings = build_key_bindings(
+        lambda text: None, CollapsedPastes(), ChoiceMenu(), lambda: False, lambda: "", lambda task: None
+    )
     return {" ".join(str(getattr(key, "value", key)) for key in binding.keys) for binding in bindings.bindings}
 
 

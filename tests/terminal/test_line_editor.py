@@ -23,6 +23,7 @@ from prompt_toolkit.output import DummyOutput
 
 from convo.terminal.line_editor import (
     MAX_HISTORY_BYTES,
+    ChoiceMenu,
     CollapsedPastes,
     EditorCompleter,
     PasteDetectingInput,
@@ -148,7 +149,9 @@ async def test_a_paste_that_is_too_long_is_ignored_with_a_notice(
 ) -> None:
     monkeypatch.setattr("convo.terminal.line_editor.MAX_PASTE_CHARS", 10)
     pasted: list[str] = []
-    bindings = build_key_bindings(pasted.append, CollapsedPastes(), lambda: False, lambda: "", lambda task: None)
+    bindings = build_key_bindings(
+        pasted.append, CollapsedPastes(), ChoiceMenu(), lambda: False, lambda: "", lambda task: None
+    )
     with create_pipe_input() as pipe:
         session = PromptSession[str](input=pipe, output=DummyOutput(), key_bindings=bindings)
         pipe.send_text(f"\x1b[200~{'x' * 11}\x1b[201~\x1b[200~{'y' * 10}\x1b[201~\r")
