@@ -356,6 +356,7 @@ Examples:
   convo chat                           chat interactively; saved on this machine
   convo chat "why is the sky blue?"    ask one question
   convo chat -c                        continue the most recent session
+  git diff | convo                     ask about piped input, as convo chat does
   convo inspect @last                  show the last conversation: owner, requests, tokens
 
 convo config lists the settings with their sources: providers, aliases, the store.
@@ -430,6 +431,11 @@ def handle_root_options(
     elif version:
         typer.echo(f"convo {__version__}")
     elif ctx.invoked_subcommand is None:
+        from convo.cli.input import has_piped_input
+
+        if has_piped_input():
+            chat = cast(RootGroup, ctx.command).get_command(ctx, "chat")
+            chat.invoke(ctx.with_resource(chat.make_context("chat", [], parent=ctx)))
         typer.echo(ctx.get_help())
     else:
         return

@@ -110,12 +110,6 @@ def test_every_command_has_help(name: str, convo: Convo) -> None:
     assert COMMANDS[name].summary.split()[0] in got.out
 
 
-def test_without_arguments_the_help_is_shown(convo: Convo) -> None:
-    got = convo()
-    assert (got.exit, got.err) == (0, "")
-    assert got.out == convo("--help").out
-
-
 def test_help_lists_the_commands_in_the_order_of_the_command_table(convo: Convo) -> None:
     out = convo("--help", table=SAMPLES).out
     positions = [out.index(f"  {name} ") for name in SAMPLES]

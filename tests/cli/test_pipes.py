@@ -55,6 +55,13 @@ def test_one_json_object_is_printed_with_any_stdin(stdin: Stdin) -> None:
     assert "\x1b" not in done.stdout + done.stderr
 
 
+def test_without_a_command_piped_input_is_sent_as_a_message_and_else_the_help_is_shown(convo: Convo) -> None:
+    assert run_with_stdin(null_stdin).stdout == convo("--help").out
+    assert convo("config", "set", "model", "scripted/echo").exit == 0
+    got = convo(stdin="hello there")
+    assert (got.exit, got.out) == (0, "hello there\n")
+
+
 @pytest.mark.parametrize("flag", ["--json", "--jsonl"])
 def test_with_json_or_jsonl_a_call_that_needs_approval_pauses_without_a_prompt(flag: str) -> None:
     done = run_with_stdin(null_stdin, "chat", *agent_flags(), *scripted_flags(REFUND), flag, "pay A1 back")
