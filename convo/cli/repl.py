@@ -41,8 +41,9 @@ from convo.secrets import redact_secrets
 from convo.terminal.answer import AnswerPrinter, consume_interruptibly
 from convo.terminal.attachments import describe_missing_files, format_attachment, load_mentioned_files
 from convo.terminal.message_queue import EMPTY_MESSAGE, TypedMessage
+from convo.terminal.pager import find_pager, run_pager
 from convo.terminal.prompt import PROMPT, Choice, PromptReader
-from convo.terminal.signals import on_signal, restore_before_default_action
+from convo.terminal.signals import ignore_signal, on_signal, restore_before_default_action
 from convo.terminal.status_line import StatusLine, StatusLineState, format_status_owner
 from convo.terminal.statuses import format_failure
 from convo.terminal.terminal import (
@@ -318,6 +319,16 @@ class Repl:
     def print_block(self, text: str) -> None:
         """Print text that is already laid out, or is meant to be copied."""
         self._write(escape_control_chars(text))
+
+    async def print_long(self, text: str) -> None:
+        """Print text that is laid out, through the pager if it is taller than the terminal."""
+        command = find_pager(text, self._err) if self.can_pick else ()
+        if command:
+            # In a thread, because the lease is renewed meanwhile; the pager receives Ctrl-C itself.
+            with on_signal(signal.SIGINT, ignore_signal), self.reader.release_terminal():
+                if await asyncio.to_thread(run_pager, escape_control_chars(text), command, self._err):
+                    return
+        self.print_block(text)
 
     def print_styled(self, text: str) -> None:
         """Print lines that are escaped and styled already."""

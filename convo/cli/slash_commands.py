@@ -416,7 +416,7 @@ MODEL_ARGUMENT, HANDLE_ARGUMENT, OWNER_ARGUMENT, EFFORT_ARGUMENT = "model", "han
 
 async def handle_help(repl: Repl, _: str) -> None:
     rows = [(f"/{name} {command.usage}".strip(), command.help) for name, command in SLASH_COMMANDS.items()]
-    repl.print_message("\n".join(render_help(rows, SLASH_COMMAND_ALIASES, repl.display.width)))
+    await repl.print_long("".join(f"{line}\n" for line in render_help(rows, SLASH_COMMAND_ALIASES, repl.display.width)))
 
 
 async def handle_exit(repl: Repl, _: str) -> None:
@@ -463,7 +463,7 @@ async def handle_next(repl: Repl, text: str) -> None:
         max_prepended=MAX_PREPENDED_ITEMS,
         compact_command="/compact",
     )
-    repl.print_block(f"{text}\n")
+    await repl.print_long(f"{text}\n")
 
 
 async def handle_context(repl: Repl, _: str) -> None:
@@ -480,7 +480,7 @@ async def handle_context(repl: Repl, _: str) -> None:
 async def handle_inspect(repl: Repl, handle: str) -> None:
     from convo.cli.resolve import render_handle
 
-    repl.print_block(await render_handle(repl.chat.deps.store, handle or repl.chat.session.id) + "\n")
+    await repl.print_long(await render_handle(repl.chat.deps.store, handle or repl.chat.session.id) + "\n")
 
 
 async def handle_model(repl: Repl, name: str) -> None:

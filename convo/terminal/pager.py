@@ -24,10 +24,20 @@ NO_PAGER_VALUES = ("", "cat")
 
 def print_paged(text: str, environ: Mapping[str, str] = os.environ) -> None:
     """Print `text` on stdout, through a pager if it is taller than the terminal."""
-    command = _get_pager_command(environ) if _is_interactive(environ) and _is_too_tall(text) else ()
-    paged_text = LINK_SEQUENCE.sub("", text)  # not every pager shows links
-    if not command or not _run_pager(paged_text, command, sys.stdout, environ):
-        sys.stdout.write(text)
+    if command := find_pager(text, sys.stdout, environ):
+        # Only the pager handles Ctrl-C; it would inherit SIG_IGN.
+        old_handler = signal.signal(signal.SIGINT, lambda number, frame: None)
+        try:
+            if run_pager(text, command, sys.stdout, environ):
+                return
+        finally:
+            signal.signal(signal.SIGINT, old_handler)
+    sys.stdout.write(text)
+
+
+def find_pager(text: str, out: TextIO, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Return the command of the pager for `text`; () if it fits on the terminal, or nothing is to be paged."""
+    return _get_pager_command(environ) if _is_interactive(out, environ) and _is_too_tall(text) else ()
 
 
 def _get_pager_command(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -47,23 +57,19 @@ def _is_too_tall(text: str) -> bool:
     return count_rows(text.rstrip("\n").split("\n"), columns) >= rows
 
 
-def _is_interactive(environ: Mapping[str, str]) -> bool:
-    return sys.stdout.isatty() and sys.stdin.isatty() and environ.get("TERM") != "dumb"
+def _is_interactive(out: TextIO, environ: Mapping[str, str]) -> bool:
+    return out.isatty() and sys.stdin.isatty() and environ.get("TERM") != "dumb"
 
 
-def _run_pager(text: str, command: tuple[str, ...], out: TextIO, environ: Mapping[str, str]) -> bool:
+def run_pager(text: str, command: tuple[str, ...], out: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
     """Run the pager. Returns False if it could not be started; closing it early is no error."""
     out.flush()
     try:
         process = _start_pager(command, out, environ)
     except OSError:
         return False
-    old_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the pager handles Ctrl-C
-    try:
-        with suppress(BrokenPipeError):
-            process.communicate(text)
-    finally:
-        signal.signal(signal.SIGINT, old_handler)
+    with suppress(BrokenPipeError):
+        process.communicate(LINK_SEQUENCE.sub("", text))  # not every pager shows links
     return True
 
 
@@ -71,6 +77,7 @@ def _start_pager(command: tuple[str, ...], out: TextIO, environ: Mapping[str, st
     return subprocess.Popen(  # noqa: S603  the user's own PAGER
         command,
         stdin=subprocess.PIPE,
+        stdout=out,
         encoding=out.encoding,
         errors=out.errors,
         env={"LESS": LESS_FLAGS, **environ},

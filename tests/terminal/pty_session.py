@@ -101,7 +101,7 @@ def at_terminal(
     """
     import pexpect
 
-    environ = {**os.environ, "TERM": term, **(env or {})}
+    environ = {**os.environ, "TERM": term, "PAGER": "cat", **(env or {})}
     environ.pop("COLUMNS", None)
     more: Any = {"dimensions": (24, columns), "encoding": "utf-8", "env": environ, "timeout": TIMEOUT_S}
     if command:

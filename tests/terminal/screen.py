@@ -109,7 +109,7 @@ class TerminalScreen:
 @contextmanager
 def open_screen(*argv: str, columns: int = 80, env: dict[str, str] | None = None) -> Iterator[TerminalScreen]:
     """The screen of one command in a terminal of `columns`."""
-    environ = {**os.environ, "TERM": "xterm", "SHELL": "/bin/sh", **(env or {})}
+    environ = {**os.environ, "TERM": "xterm", "SHELL": "/bin/sh", "PAGER": "cat", **(env or {})}
     environ.pop("COLUMNS", None)
     child = spawn(*argv, env=environ, dimensions=(ROWS, columns), encoding="utf-8", timeout=TIMEOUT_S)
     try:

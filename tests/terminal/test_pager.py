@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from convo.terminal.pager import print_paged
+from tests.cli.chat_commands import ECHO
+from tests.terminal.pty_session import at_terminal
 
 Page = Callable[..., str]
 
@@ -100,3 +102,20 @@ def test_a_dumb_terminal_has_no_pager(page: Page) -> None:
 def test_piped_output_is_written_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     print_paged("a\n" * 500, {"PAGER": "false"})
     assert capsys.readouterr().out == "a\n" * 500
+
+
+@pytest.mark.parametrize(("command", "part"), [("/help", "  /export [FILE] "), ("/next", '"instructions": "line ')])
+def test_a_slash_command_pages_what_is_longer_than_the_screen(command: str, part: str, tmp_path: Path) -> None:
+    pager = tmp_path / "pager"
+    pager.write_text(f'#!/bin/sh\n/bin/cat >"{tmp_path}/paged"; echo paged; read key </dev/tty; echo "end of $key"\n')
+    pager.chmod(0o755)
+    with at_terminal("chat", *ECHO, "-s", "line " * 500, env={"PAGER": str(pager)}) as terminal:
+        terminal.wait_for_prompt()
+        terminal.type_keys(f"{command}\r")
+        terminal.wait_for_text("paged")
+        terminal.type_keys("a key\r")
+        terminal.wait_for_text("end of a key")
+        terminal.wait_for_prompt()
+        assert terminal.send_line("hello").count("hello")
+        assert terminal.end_session() == 0
+    assert part in (tmp_path / "paged").read_text()
