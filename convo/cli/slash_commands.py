@@ -764,7 +764,7 @@ def format_exit(exit_code: int) -> str:
 
 KEY_HELP = (
     ("//text", "send a message that begins with a slash"),
-    ("@FILE", "in a message: attach the file"),
+    ("@FILE", "in a message: attach the file; the names are listed while you type"),
     ("!command", "run a shell command; !!command attaches its output to the next message"),
     ("Ctrl-J, Esc Enter", "insert a line break; Enter sends"),
     ("Esc, Ctrl-C", "stop an answer; its text so far is saved, and no queued message is sent"),

@@ -52,7 +52,14 @@ from prompt_toolkit.search import SearchDirection, start_search, stop_search
 from convo.config.paths import make_private_folder
 from convo.errors import ConvoError, Interrupted, StoreFault
 from convo.terminal.message_queue import EMPTY_MESSAGE, MessageQueue, TypedMessage
-from convo.terminal.prompt import PROMPT, Choice, PromptOptions, SuggestCompletions
+from convo.terminal.prompt import (
+    FILE_ARGUMENT,
+    PROMPT,
+    Choice,
+    PromptOptions,
+    SuggestCompletions,
+    find_completion_target,
+)
 from convo.terminal.raw_terminal import ESCAPE_TIMEOUT_S, disable_echo, make_terminal_restorer
 from convo.terminal.terminal import (
     detect_display_without_color,
@@ -109,7 +116,7 @@ class LineEditor:
                 self._add_editor_task,
             ),
             completer=EditorCompleter(options.suggest, lambda: self._output.get_size().columns),
-            complete_while_typing=is_command_name & ~has_more_keys,
+            complete_while_typing=(is_command_name | is_file_mention) & ~has_more_keys,
             multiline=True,
             prompt_continuation=" " * len(PROMPT),
             editing_mode=EditingMode.VI if options.is_vi else EditingMode.EMACS,
@@ -598,6 +605,13 @@ def is_command_name() -> bool:
 
 
 @Condition
+def is_file_mention() -> bool:
+    """Whether the word before the cursor is an "@" with a part of a file name, in a message."""
+    text = get_app().current_buffer.document.text_before_cursor
+    return not text.startswith("!") and find_completion_target(text, lambda name: "").kind == FILE_ARGUMENT
+
+
+@Condition
 def has_more_keys() -> bool:
     """Whether keys wait that were typed at once; a completion that has begun would ignore a Tab among them."""
     return bool(get_app().key_processor.input_queue)
@@ -629,7 +643,7 @@ def build_key_bindings(
     bindings.add("c-r", filter=PROMPT_HAS_FOCUS & is_prompt_empty)(search_history)
     # Eager: otherwise Esc waits for a second key, because "escape", "enter" is a binding, too.
     bindings.add("escape", filter=PROMPT_HAS_FOCUS & has_completions, eager=True)(close_menu)
-    bindings.add("backspace", filter=PROMPT_HAS_FOCUS & is_command_name)(delete_char_of_command)
+    bindings.add("backspace", filter=PROMPT_HAS_FOCUS & (is_command_name | is_file_mention))(delete_completed_char)
     bindings.add("escape", "/", filter=PROMPT_HAS_FOCUS & emacs_mode & is_prompt_empty)(insert_slash)
     bindings.add(Keys.Vt100MouseEvent)(ignore_key)
     # In raw mode Ctrl-C is a key; "<sigint>" is a SIGINT that another process sent.
@@ -692,10 +706,10 @@ def close_menu(event: KeyPressEvent) -> None:
     event.current_buffer.cancel_completion()
 
 
-def delete_char_of_command(event: KeyPressEvent) -> None:
-    """Delete a character, and list the commands that begin with the rest."""
+def delete_completed_char(event: KeyPressEvent) -> None:
+    """Delete a character, and list the commands or files that begin with the rest."""
     event.current_buffer.delete_before_cursor(event.arg)
-    if is_command_name():
+    if is_command_name() or is_file_mention():
         event.current_buffer.start_completion()
 
 

@@ -1,6 +1,7 @@
 """The menu of commands that opens while the name of a command is typed."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,25 @@ def test_a_menu_follows_the_typed_name() -> None:
         screen.wait_until(lambda: menu(screen) == [])
         screen.type_keys("\r")
         assert screen.wait_for_exit() == 0
+
+
+def test_a_menu_follows_the_name_of_a_file_after_an_at_sign() -> None:
+    for name in ("notes.txt", "nothing.txt", "other.txt"):
+        Path(name).write_text("the notes")
+    with open_screen("chat", *ECHO) as screen:
+        screen.wait_for_prompt("/help")
+        screen.type_keys("read @no")
+        screen.wait_until(lambda: "notes.txt" in screen.text() and "nothing.txt" in screen.text())
+        assert "other.txt" not in screen.text()
+        screen.type_keys("x")
+        screen.wait_until(lambda: "nothing.txt" not in screen.text())
+        screen.type_keys("\x7f")
+        screen.wait_for_text("nothing.txt")
+        screen.type_keys("\x1b[B\r")
+        screen.wait_for_text("> read @notes.txt")
+        screen.wait_until(lambda: "nothing.txt" not in screen.text())
+        screen.type_keys("\r")
+        screen.wait_for_prompt("+ notes.txt (text, 20 bytes)")
 
 
 @pytest.mark.parametrize("columns", [40, 80])
