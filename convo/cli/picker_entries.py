@@ -1,20 +1,22 @@
 """Entries of the pickers: the stored conversations, and the models.
 
-Only local data is listed; no server is called.
+Local data is listed at once. Only the server of the chat's model is called, for its list of models.
 """
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from convo.chat.endpoint_factory import open_catalogue
 from convo.chat.lookup import StoreListing, list_store, load_link
 from convo.cli.repl import last_turn_lines
-from convo.config.model_lists import get_listed_models
+from convo.config.model_lists import get_listed_models, make_model_lists, save_model_lists
 from convo.config.sections import CONFIGURABLE_APIS, Provider
 from convo.config.settings import BUILT_IN_MODEL, Settings, resolve_alias, resolve_model_name
 from convo.config.values import Layer, SettingSource
-from convo.errors import InvalidSettings, NotFound, UnknownModel
+from convo.errors import EndpointFault, InvalidSettings, NotFound, UnknownModel
 from convo.history.items import Item
 from convo.history.records import SCRATCH_PREFIX, Strategy
+from convo.models.base import fetch_models
 from convo.stores.base import Store, load_conversation
 from convo.strategies.selection import owner_of_handle
 from convo.strategies.strategy import STRATEGIES
@@ -33,6 +35,9 @@ from convo.usage.model_info import find_model_window, find_price
 
 MAX_CONVERSATIONS = 200
 """Sessions that are listed, last used first; as many responses of other clients are read."""
+
+LISTING_TIMEOUT_S = 10.0
+"""Seconds that a server has to list its models; the list is open meanwhile."""
 
 MAX_NAME_COLUMNS, MAX_MODEL_COLUMNS = 32, 40
 SHOWN_HANDLE_CHARS = 17
@@ -147,15 +152,7 @@ async def load_model_entries(store: Store, settings: Settings, current: str) -> 
 
     A name without a known provider is not listed. Raises StoreFault.
     """
-    used = [session.model for session in await store.sessions(limit=MAX_CONVERSATIONS)]
-    listed = [
-        f"{name}/{model}"
-        for name, provider in settings.providers.items()
-        for model in get_listed_models(provider, settings.model_lists)
-    ]
-    candidates = dict.fromkeys(
-        [current, settings.model, *settings.aliases, *used, *listed, BUILT_IN_MODEL, *list_known_models(settings)]
-    )
+    candidates = dict.fromkeys([current, *await list_model_names(store, settings)])
     described = [row for name in candidates if (row := _describe_model(name, settings, current))]
     rows = list({row.name: row for row in described}.values())  # a bare name may be a full one that is listed already
     return PickerEntries(
@@ -170,7 +167,44 @@ async def load_model_entries(store: Store, settings: Settings, current: str) -> 
             Column("output $/1M", [row.output_price for row in rows], align_right=True, drop_order=1),
             Column("", [row.note for row in rows]),
         ],
+        takes_query=True,
     )
+
+
+async def list_model_names(store: Store, settings: Settings) -> list[str]:
+    """List the names that may be given as a model, the likeliest first. Raises StoreFault."""
+    used = [session.model for session in await store.sessions(limit=MAX_CONVERSATIONS)]
+    listed = [
+        f"{name}/{model}"
+        for name, provider in settings.providers.items()
+        for model in get_listed_models(provider, settings.model_lists)
+    ]
+    names = [settings.model, *settings.aliases, *used, *listed, BUILT_IN_MODEL, *list_known_models(settings)]
+    return list(dict.fromkeys(names))
+
+
+def add_server_models(
+    entries: PickerEntries, store: Store, settings: Settings, provider: Provider, current: str
+) -> PickerEntries:
+    """Return the entries of `load_model_entries`, which are completed by the list of the provider's server.
+
+    Raises the errors of `open_catalogue`.
+    """
+    server = open_catalogue(provider, settings.paths.weights, settings.limits)
+    if server is None or provider.base_url is None:
+        return entries
+
+    async def load_more() -> PickerEntries:
+        try:
+            models = await fetch_models(server, provider.name, timeout_s=LISTING_TIMEOUT_S)
+        except EndpointFault as error:
+            return entries._replace(note=error.message)
+        lists = {provider.name: (provider.base_url, dict(sorted(models.items())))}
+        save_model_lists(settings.paths, lists)
+        model_lists = {**settings.model_lists, **make_model_lists(lists)}
+        return await load_model_entries(store, settings._replace(model_lists=model_lists), current)
+
+    return entries._replace(note=f"asking {provider.name}", load_more=load_more)
 
 
 class _Model(NamedTuple):

@@ -59,9 +59,7 @@ class ReplCompleter:
         return await self._list_model_offers() if argument_kind == MODEL_ARGUMENT else ()
 
     async def _list_model_offers(self) -> Sequence[Suggestion]:
-        from convo.terminal.settings_views import list_known_models
+        from convo.cli.picker_entries import list_model_names
 
-        used_models = [session.model for session in await self._store.sessions(limit=MAX_OFFERED_SESSIONS)]
-        aliases = [Suggestion(name, model) for name, model in self._settings.aliases.items()]
-        models = dict.fromkeys([self._settings.model, *used_models, *list_known_models(self._settings)])
-        return [*aliases, *(Suggestion(name) for name in models)]
+        aliases = self._settings.aliases
+        return [Suggestion(name, aliases.get(name, "")) for name in await list_model_names(self._store, self._settings)]

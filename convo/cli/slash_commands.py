@@ -487,9 +487,12 @@ async def handle_model(repl: Repl, name: str) -> None:
     """Use another model from the next turn on; without a name the user chooses one, or the current one is shown."""
     chat = repl.chat
     if not name and repl.can_pick:
-        from convo.cli.picker_entries import load_model_entries
+        from convo.cli.picker_entries import add_server_models, load_model_entries
 
-        entries = await load_model_entries(chat.deps.store, repl.context.settings, chat.options.model)
+        store, settings, choice = chat.deps.store, repl.context.settings, repl.context.choice
+        entries = await load_model_entries(store, settings, chat.options.model)
+        if choice:
+            entries = add_server_models(entries, store, settings, choice.provider, chat.options.model)
         name = await repl.pick(entries) or ""
     elif not name:
         repl.print_message("/model NAME changes the model; convo models known lists windows and prices")

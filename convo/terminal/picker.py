@@ -40,6 +40,9 @@ class PickerEntries(NamedTuple):
     columns:       as of a table, with a cell for each entry
     selected:      the index of the entry that is selected at first
     load_preview:  loads the lines that describe an entry, from its value and a number of columns; None: no preview
+    takes_query:   the text of the search can be chosen too, in a last row
+    note:          shown after the number of entries
+    load_more:     loads the entries that replace these while the list is open; None: there are no more
     """
 
     noun: str
@@ -49,6 +52,13 @@ class PickerEntries(NamedTuple):
     columns: Sequence[Column]
     selected: int = 0
     load_preview: Callable[[str, int], Awaitable[Sequence[str]]] | None = None
+    takes_query: bool = False
+    note: str = ""
+    load_more: Callable[[], Awaitable["PickerEntries"]] | None = None
+
+
+QUERY_INDEX = -1
+"""The index of the row with the text of the search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +66,21 @@ class PickerState:
     """The search and the selection.
 
     search_texts:  of all entries, in lower case
-    matches:       the indexes of the entries that match
+    matches:       the indexes of the entries that match, and QUERY_INDEX
+    takes_query:   the text of the search can be chosen too
     position:      of the selected entry among the matches
     """
 
     search_texts: tuple[str, ...]
     matches: tuple[int, ...]
+    takes_query: bool = False
     position: int = 0
 
     @classmethod
-    def start(cls, search_texts: Sequence[str], selected: int = 0) -> "PickerState":
+    def start(cls, search_texts: Sequence[str], selected: int = 0, *, takes_query: bool = False) -> "PickerState":
         """Return the state before the first key, with `selected` selected."""
-        return cls(tuple(text.casefold() for text in search_texts), tuple(range(len(search_texts))), selected)
+        texts = tuple(text.casefold() for text in search_texts)
+        return cls(texts, tuple(range(len(texts))), takes_query, selected)
 
     @property
     def selected(self) -> int | None:
@@ -88,6 +101,8 @@ class PickerState:
             matches.sort(
                 key=lambda index: (not texts[index].startswith(f"{start} "), not texts[index].startswith(start))
             )
+            if self.takes_query and not any(text.startswith(f"{start} ") for text in texts):
+                matches.append(QUERY_INDEX)
         return replace(self, matches=tuple(matches), position=0)
 
     def move(self, rows: int) -> "PickerState":
@@ -123,7 +138,7 @@ def divide_rows(columns: int, rows: int, entry_count: int, *, has_preview: bool)
 
 
 def render_list(state: PickerState, lines: Sequence[str], rows: int, noun: str) -> StyleAndTextTuples:
-    """Render the matches around the selected one; `lines` has one line for each entry."""
+    """Render the matches around the selected one; `lines` has one line for each entry, and the one of the search."""
     if not state.matches:
         return [("class:dim", f"  no {noun} matches")]
     start = max(0, min(state.position - rows // 2, len(state.matches) - rows))
@@ -162,7 +177,7 @@ class _Picker:
         self, entries: PickerEntries, terminal_input: Input, terminal_output: Output, display: DisplayOptions
     ) -> None:
         self._entries, self._display = entries, display
-        self._state = PickerState.start(entries.search_texts, entries.selected)
+        self._state = PickerState.start(entries.search_texts, entries.selected, takes_query=entries.takes_query)
         self._previews: dict[tuple[str, int], Sequence[str]] = {}
         self._loading: asyncio.Task[None] | None = None
         self._table: tuple[int, list[str]] = (0, [])
@@ -178,7 +193,7 @@ class _Picker:
         self._app.ttimeoutlen = ESCAPE_TIMEOUT_S
 
     async def run(self) -> str | None:
-        return await self._app.run_async(pre_run=self._show_preview)
+        return await self._app.run_async(pre_run=self._begin)
 
     # -- screen -----------------------------------------------------------------------
 
@@ -210,15 +225,17 @@ class _Picker:
     def _rows(self) -> PickerRows:
         size = self._app.output.get_size()
         has_preview = self._entries.load_preview is not None
-        return divide_rows(size.columns, size.rows, len(self._entries.values), has_preview=has_preview)
+        count = len(self._entries.values) + self._entries.takes_query
+        return divide_rows(size.columns, size.rows, count, has_preview=has_preview)
 
     def _dim(self, line: str) -> StyleAndTextTuples:
         return [("class:dim", self._display.translate_box_chars(truncate_text(line, self._columns)))]
 
     def _render_count(self) -> StyleAndTextTuples:
-        total, count = len(self._entries.values), len(self._state.matches)
+        total, count = len(self._entries.values), len(self._state.matches) - (QUERY_INDEX in self._state.matches)
         shown = format_count(total, self._entries.noun)
-        return self._dim(shown if count == total else f"{count:,} of {shown}")
+        note = f" · {escape_control_chars(self._entries.note)}" if self._entries.note else ""
+        return self._dim((shown if count == total else f"{count:,} of {shown}") + note)
 
     def _render_keys(self) -> StyleAndTextTuples:
         return self._dim(f"Enter {self._entries.action} · Esc cancel · Up, Down, PageUp, PageDown select")
@@ -235,15 +252,16 @@ class _Picker:
         return self._dim(" " * MARKER_COLUMNS + self._table_lines()[0])
 
     def _render_entries(self) -> StyleAndTextTuples:
-        return render_list(self._state, self._table_lines()[1:], self._rows.entries, self._entries.noun)
+        typed = escape_control_chars(f"{self._query.text.strip()}  as typed")
+        lines = [*self._table_lines()[1:], truncate_text(typed, self._columns - MARKER_COLUMNS)]
+        return render_list(self._state, lines, self._rows.entries, self._entries.noun)
 
     def _render_preview(self) -> StyleAndTextTuples:
         if not self._rows.preview:
             return []
         rule = self._display.translate_box_chars("─" * self._columns)
-        selected = self._state.selected
-        key = None if selected is None else (self._entries.values[selected], self._columns)
-        lines = self._previews.get(key, ()) if key else ()
+        value = self._selected_value
+        lines = () if value is None else self._previews.get((value, self._columns), ())
         return [("class:dim", "\n".join([rule, *lines[: self._rows.preview - 1]]))]
 
     # -- keys -------------------------------------------------------------------------
@@ -260,8 +278,15 @@ class _Picker:
 
     def accept(self, event: KeyPressEvent) -> None:
         """Return the selected entry; without a match nothing happens."""
-        if self._state.selected is not None:
-            event.app.exit(result=self._entries.values[self._state.selected])
+        if self._selected_value is not None:
+            event.app.exit(result=self._selected_value)
+
+    @property
+    def _selected_value(self) -> str | None:
+        selected = self._state.selected
+        if selected == QUERY_INDEX:
+            return self._query.text.strip()
+        return None if selected is None else self._entries.values[selected]
 
     def move(self, rows: int) -> None:
         self._state = self._state.move(rows)
@@ -271,16 +296,33 @@ class _Picker:
         self._state = self._state.search(buffer.text)
         self._show_preview()
 
-    # -- previews ---------------------------------------------------------------------
+    # -- entries ---------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._show_preview()
+        if self._entries.load_more:
+            self._app.create_background_task(self._load_more(self._entries.load_more))
+
+    async def _load_more(self, load_more: Callable[[], Awaitable[PickerEntries]]) -> None:
+        """Replace the entries; the search and the selected entry stay."""
+        entries = await load_more()
+        value, self._entries, self._table = self._selected_value, entries, (0, [])
+        self._state = PickerState.start(entries.search_texts, takes_query=entries.takes_query).search(self._query.text)
+        values = [
+            self._query.text.strip() if index == QUERY_INDEX else entries.values[index] for index in self._state.matches
+        ]
+        if value in values:
+            self._state = self._state.move(values.index(value))
+        self._app.invalidate()
 
     def _show_preview(self) -> None:
         """Load the preview of the selected entry unless it is loaded; the load for another entry is cancelled."""
         if self._loading:
             self._loading.cancel()
             self._loading = None
-        selected = self._state.selected
-        if selected is not None and self._rows.preview:
-            key = self._entries.values[selected], self._columns
+        value = self._selected_value
+        if value is not None and self._rows.preview:
+            key = value, self._columns
             if key not in self._previews:
                 self._loading = self._app.create_background_task(self._load_preview(key))
 

@@ -1,6 +1,7 @@
 """The lists to choose from: /resume, /model and `convo chat --pick`."""
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,10 +11,11 @@ from prompt_toolkit.formatted_text import fragment_list_to_text
 
 from convo.config.loader import load_settings
 from convo.config.model_lists import save_model_lists
-from convo.terminal.picker import PickerRows, PickerState, divide_rows, render_list
+from convo.terminal.picker import QUERY_INDEX, PickerRows, PickerState, divide_rows, render_list
 from tests.cli.chat_commands import ECHO, scripted_flags, stored_messages
 from tests.cli.stored_chats import DATABASE
 from tests.command_runner import Convo
+from tests.hostile_server import JSON, run_hostile_server
 from tests.terminal.plain_repl import run_repl
 from tests.terminal.pty_session import at_terminal
 from tests.terminal.screen import ROWS, TerminalScreen, open_screen
@@ -52,6 +54,13 @@ def test_a_search_selects_the_first_match_and_the_selection_stays_in_the_list() 
     assert state.move(-9).selected == 0
     assert state.search("one").move(5).selected == 1
     assert state.search("nothing").move(1).selected is None
+
+
+def test_the_typed_text_is_the_last_row_unless_an_entry_has_that_name() -> None:
+    state = PickerState.start(TEXTS, takes_query=True)
+    assert state.search("o").matches == (0, 1, 2, QUERY_INDEX)
+    assert state.search("delta").matches == (QUERY_INDEX,)
+    assert state.search("ALPHA").matches == (0,)
 
 
 def test_the_list_scrolls_with_the_selection() -> None:
@@ -301,6 +310,30 @@ def test_model_lists_the_models_with_their_windows_and_prices(home: Path) -> Non
         wait_for_list(screen, "> fast")
         screen.type_keys("\r")
         screen.wait_for_prompt("model scripted/echo")
+
+
+@pytest.mark.needs("terminal")
+def test_the_models_of_the_server_complete_the_open_list_and_typed_text_is_taken(home: Path) -> None:
+    can_answer = threading.Event()
+
+    def list_models(request: str) -> Iterator[bytes]:
+        can_answer.wait(30)
+        yield JSON + b'{"data": [{"id": "llama-late"}]}'
+
+    with run_hostile_server(list_models) as server:
+        (home / "config").mkdir(parents=True)
+        settings = f'[providers.mine]\napi = "chat"\nbase_url = "{server.url}"\n'
+        (home / "config" / "config.toml").write_text(settings, encoding="utf-8")
+        with open_screen("chat", "-m", "mine/first") as screen:
+            screen.wait_for_prompt("/help")
+            screen.type_keys("/model\r")
+            wait_for_list(screen, "> mine/first", "models · asking mine")
+            screen.type_keys("late")
+            wait_for_list(screen, "> late  as typed")
+            can_answer.set()
+            wait_for_list(screen, "  mine/llama-late", "> late  as typed")
+            screen.type_keys("\x7f" * 4 + "mine/unlisted\r")
+            screen.wait_for_prompt("model mine/unlisted")
 
 
 @pytest.mark.needs("terminal")
