@@ -595,7 +595,8 @@ class ChatTurn:
             self._input_override.request_input if self._input_override else self._options.build_input(record.state)
         )
         self.request_count += 1
-        self._timing = RequestTiming(self._deps.clock.now(), self._deps.clock.monotonic())
+        if self.request_count == 1:  # the times of a request include those of its retries
+            self._timing = RequestTiming(self._deps.clock.now(), self._deps.clock.monotonic())
         prepended_items = [node.item for node in record.state.prepended_nodes]
         body = self._options.build_body(self._request_input, prepended_items)
         self._comparison = self._options.build_comparison(record.last_link, self._deps.endpoint.scope)

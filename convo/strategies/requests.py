@@ -28,6 +28,7 @@ from convo.history.pairing import (
 from convo.history.records import Strategy
 from convo.history.tree import JoinedList, common_prefix_length, is_same_item
 from convo.strategies.strategy import (
+    NOTHING_STORED,
     STRATEGIES,
     ConversationState,
     RequestInput,
@@ -146,7 +147,7 @@ def decide_retry(strategy: Strategy, failure: ConvoError) -> RetryDecision:
     if failure.code == NO_CONNECTION:
         return RetryDecision(RetryAction.NO, "there is no connection")
     if failure.code == "conversation_locked" or failure.status == 429:
-        return RetryDecision(RetryAction.YES, "rejected before processing")
+        return RetryDecision(RetryAction.YES, NOTHING_STORED)
     return STRATEGIES[strategy].unknown_outcome
 
 

@@ -92,6 +92,10 @@ class RetryAction(Enum):
     READ_FIRST = "read the owner's tail first"
 
 
+NOTHING_STORED = "nothing was stored, so it is safe to retry"
+"""The reason of a retry without a risk: the request was rejected, or its owner is not the endpoint."""
+
+
 class RetryDecision(NamedTuple):
     """Whether to send again, and the reason as text."""
 
@@ -182,7 +186,7 @@ class StateStrategy:
 class ClientSideStrategy(StateStrategy):
     """The client owns the history. Every item keeps its first form; a request has all of them."""
 
-    unknown_outcome = RetryDecision(RetryAction.YES, "the endpoint stores nothing")
+    unknown_outcome = RetryDecision(RetryAction.YES, NOTHING_STORED)
 
     def build_input(
         self, state: ConversationState, *, store: bool = False, encrypt_reasoning: bool = False

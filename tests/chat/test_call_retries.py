@@ -77,7 +77,7 @@ async def test_retry_delays_grow_from_one_second_and_differ_between_clients() ->
         assert base <= min(column) < max(column) <= base + 0.25
         assert len(set(column)) > 10
     assert calls.notes == [
-        f"The server is overloaded; retry {number} of 3 in {base} s: the endpoint stores nothing"
+        f"The server is overloaded; retry {number} of 3 in {base} s: nothing was stored, so it is safe to retry"
         for number, base in ((1, 1), (2, 2), (3, 4))
     ]
 

@@ -187,12 +187,12 @@ async def test_the_link_of_a_response_has_its_request_and_its_times(
         model="far/m",
         strategy=strategy,
         status="completed",
-        created_at=start + (100 if conversation_id else 0) + 11,
+        created_at=start + (100 if conversation_id else 0),
         session_id="ses_1",
         scope=REMOTE,
         conversation_id=conversation_id,
-        duration_s=4.0,
-        first_token_s=2.0,
+        duration_s=15.0,  # with the first attempt, and the 10 s before the second
+        first_token_s=13.0,
         parameters={
             "instructions": "Be brief.",
             "tools": [{"type": "mcp", "server_label": "x"}],
@@ -206,7 +206,7 @@ async def test_the_link_of_a_response_has_its_request_and_its_times(
     assert remote.chat.turn
     assert (remote.chat.turn.request_count, remote.chat.turn.response) == (2, last_event["response"])
     assert remote.notices == [
-        "busy; retry 1 of 3 in 10 s: rejected before processing",
+        "busy; retry 1 of 3 in 10 s: nothing was stored, so it is safe to retry",
     ]
     assert remote.chat.state == ConversationState(
         strategy, path, path.head, {Strategy.CHAIN: "resp_1"}.get(strategy, conversation_id)
@@ -735,7 +735,7 @@ async def test_a_connection_that_broke_is_named_in_the_link() -> None:
     with pytest.raises(ConvoError):
         await remote.send()
     assert remote.notices == [
-        f"the connection broke; retry {number} of 3 in {seconds} s: the endpoint stores nothing"
+        f"the connection broke; retry {number} of 3 in {seconds} s: nothing was stored, so it is safe to retry"
         for number, seconds in ((1, 1), (2, 2), (3, 4))
     ]
     assert (remote.link.id, remote.link.status, remote.link.error) == (

@@ -136,7 +136,7 @@ def test_ctrl_c_during_a_retry_delay_keeps_the_message(start: Start, server: Loo
     server.arm(error_response(503, {"message": "Overloaded."}, {"retry-after": "60"}))
     process = start("chat", "-n", "mine", "count")
     assert process.stderr
-    assert process.stderr.readline() == "Overloaded; retry 1 of 3 in 60 s: the endpoint stores nothing\n"
+    assert process.stderr.readline() == "Overloaded; retry 1 of 3 in 60 s: nothing was stored, so it is safe to retry\n"
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")

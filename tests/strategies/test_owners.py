@@ -34,7 +34,7 @@ CLIENT: dict[str, Any] = {
     "uses_file": False,
     "uses_conversation": False,
     "uses_response": False,
-    "unknown_outcome": RetryDecision(RetryAction.YES, "the endpoint stores nothing"),
+    "unknown_outcome": RetryDecision(RetryAction.YES, "nothing was stored, so it is safe to retry"),
 }
 
 OWNERS: dict[Strategy, dict[str, Any]] = {

@@ -15,7 +15,7 @@ from convo.errors import (
 )
 from convo.history.records import Strategy
 from convo.strategies.requests import decide_retry, is_unsent_request
-from convo.strategies.strategy import RetryAction, RetryDecision
+from convo.strategies.strategy import NOTHING_STORED, RetryAction, RetryDecision
 
 LOCKED = TryLater("locked", code="conversation_locked", status=400)
 BUSY = TryLater("slow down", status=429)
@@ -32,15 +32,15 @@ FINAL: list[ConvoError] = [
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", [LOCKED, BUSY])
 def test_a_request_refused_before_processing_is_retried(strategy: Strategy, failure: ConvoError) -> None:
-    assert decide_retry(strategy, failure) == RetryDecision(RetryAction.YES, "rejected before processing")
+    assert decide_retry(strategy, failure) == RetryDecision(RetryAction.YES, NOTHING_STORED)
 
 
 @pytest.mark.parametrize("failure", [DOWN, CUT])
 @pytest.mark.parametrize(
     ("strategy", "verdict", "reason"),
     [
-        (Strategy.REPLAY, RetryAction.YES, "the endpoint stores nothing"),
-        (Strategy.SESSION, RetryAction.YES, "the endpoint stores nothing"),
+        (Strategy.REPLAY, RetryAction.YES, NOTHING_STORED),
+        (Strategy.SESSION, RetryAction.YES, NOTHING_STORED),
         (Strategy.CHAIN, RetryAction.YES, "a second response would only be a fork"),
         (Strategy.CONVERSATION, RetryAction.READ_FIRST, "the endpoint may have processed it"),
     ],
