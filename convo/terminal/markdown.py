@@ -12,6 +12,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TextIO
 from urllib.parse import unquote
 
@@ -24,7 +25,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.token import Comment, String
 from pygments.util import ClassNotFound
 from rich import box, markdown
-from rich.cells import cell_len, get_character_cell_size
+from rich.cells import chop_cells
 from rich.color import ColorSystem
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
@@ -70,9 +71,10 @@ MARKDOWN_STYLES = {
     "markdown.s": "strike",
     "markdown.code": "id",
     "markdown.link_url": "underline",
-    "markdown.h1": "bold underline",
-    "markdown.h2": "bold",
-    **{f"markdown.h{level}": "bold dim" for level in range(3, 7)},
+    "markdown.h1": "bold underline id",
+    "markdown.h2": "bold id",
+    "markdown.h3": "bold italic id",
+    **{f"markdown.h{level}": "italic id" for level in range(4, 7)},
     "markdown.hr": "dim",
     "markdown.table.border": "dim",
     "markdown.table.header": "bold",
@@ -83,10 +85,10 @@ MARKDOWN_STYLES = {
 }
 
 
-@lru_cache(2)
-def get_dim_style(color_system: ColorSystemName) -> Style:
-    """Return the style of borders and of names of languages."""
-    return Style.parse(get_rich_style("dim", color_system))
+@lru_cache(8)
+def get_style(name: str, color_system: ColorSystemName) -> Style:
+    """Return a style of the theme for rich."""
+    return Style.parse(get_rich_style(name, color_system))
 
 
 CODE_THEMES = {"truecolor": "github-dark", "256": "github-dark"}
@@ -110,6 +112,8 @@ class MarkdownOptions(NamedTuple):
     has_color:      whether styles are shown
     has_box_chars:  whether non-ASCII characters can be drawn
     has_links:      whether the terminal supports hyperlinks
+    has_gutter:     whether text is indented below the mark of its answer; code is not, so that it can be copied
+    folds_code:     whether each row fits the width; otherwise the terminal wraps a long line of code
     """
 
     width: int = 80
@@ -117,6 +121,8 @@ class MarkdownOptions(NamedTuple):
     has_box_chars: bool = True
     has_links: bool = False
     color_system: ColorSystemName = "standard"
+    has_gutter: bool = False
+    folds_code: bool = False
 
 
 # -- source to tokens --------------------------------------------------------------------------------
@@ -344,86 +350,65 @@ class CodeState(NamedTuple):
     context: tuple[str, ...] = ()
 
 
-def render_code(lines: Sequence[str], state: CodeState, options: MarkdownOptions) -> tuple[list[str], CodeState]:
-    """Render lines of code in batches, without the rows above and below. Returns the rows and the next state."""
+def render_code(
+    lines: Sequence[str], state: CodeState, options: MarkdownOptions, indent: int = 0
+) -> tuple[list[str], CodeState]:
+    """Render lines of code in batches, without the rows above and below. Returns the rows and the next state.
+
+    A line is one row, which the terminal wraps: a selected command that is wrapped here would be copied as two.
+
+    indent:  columns before the code
+    """
     rows: list[str] = []
     theme = get_code_theme(options)
-    background = theme.get_background_style()
-    columns = max(1, options.width - 2 if background else options.width)
-    console = _make_console(options)
     for start in range(0, len(lines), CODE_BATCH_LINES):
         batch = tuple(_clean_code(line) for line in lines[start : start + CODE_BATCH_LINES])
         text, restart = _highlight([*state.context, *batch], state.language if options.has_color else "", theme)
         for line in text.split("\n", allow_blank=True)[len(state.context) : len(state.context) + len(batch)]:
-            for part in _wrap_code(line, columns):
-                if background:
-                    part = Text.assemble(" ", part, " " * max(1, columns - part.cell_len + 1))
-                    part.stylize_before(background)
-                rows.append(_encode_segments(part.render(console), options))
+            parts = _fold_line(line, max(1, options.width - indent)) if options.folds_code else [line]
+            rows += [_render_code_row(part, theme, options, indent) for part in parts]
         context = (*state.context, *batch)[restart:]
         state = state._replace(context=context if len(context) <= MAX_CONTEXT_LINES else ())
     return rows, state
 
 
-CODE_TAB_COLUMNS = 4
-
-CODE_BREAKS = " ", ",;", "([{", "=.:/-_"
-"""Characters after which a long line of code is broken, the best ones first."""
-
-
-MIN_CODE_ROW_SHARE = 0.25
-"""Minimum share of a row that is filled before such a break."""
+def _fold_line(line: Text, columns: int) -> list[Text]:
+    """Divide a line of code as a terminal of `columns` wraps it."""
+    return list(line.divide(accumulate(map(len, chop_cells(line.plain, columns)[:-1]))))
 
 
-def _wrap_code(line: Text, columns: int) -> list[Text]:
-    """Break a line of code into rows, after a blank or a sign if there is one."""
-    if line.cell_len <= columns and "\t" not in line.plain:
-        return [line]
-    line.expand_tabs(CODE_TAB_COLUMNS)
-    text, offsets = line.plain, [0]
-    while cell_len(text[offsets[-1] :].rstrip(" ")) > columns:
-        offsets.append(offsets[-1] + _find_code_break(text[offsets[-1] :], columns))
-    rows = list(line.divide(offsets[1:]))
-    for row in rows:
-        row.rstrip()
-    return rows
+ERASE_TO_EDGE = "\x1b[K"
+"""Fills the row up to the edge of the terminal with the background."""
 
 
-def _find_code_break(text: str, columns: int) -> int:
-    """Return the length of the first row of a line that is wider than `columns`, with the blank after it."""
-    end, width, min_end = 0, 0, 0
-    for char in text:
-        width += get_character_cell_size(char)
-        if end and width > columns:
-            break
-        end += 1
-        min_end = end if width <= columns * MIN_CODE_ROW_SHARE else min_end
-    if text[end] == " ":
-        return end + 1
-    for signs in CODE_BREAKS:
-        if ends := [index + 1 for index in range(min_end, end) if text[index] in signs]:
-            return ends[-1]
-    return end
+def _render_code_row(line: Text, theme: SyntaxTheme, options: MarkdownOptions, indent: int) -> str:
+    """Render a line of code; its background reaches the edge, also if the terminal wraps the line."""
+    background, columns = theme.get_background_style(), options.width + RIGHT_MARGIN_COLUMNS
+    line.stylize_before(background)
+    row = _encode_segments(line.render(_make_console(options)), options)
+    # At a full row the cursor is on its last character, which would be erased.
+    is_full = line.cell_len and (indent + line.cell_len) % columns == 0
+    if is_full or not background:
+        return row
+    return row + background.render(ERASE_TO_EDGE, color_system=COLOR_SYSTEMS[options.color_system], legacy_windows=True)
 
 
-def render_code_edge(language: str, options: MarkdownOptions) -> list[str]:
+def render_code_edge(language: str, options: MarkdownOptions, indent: int = 0) -> list[str]:
     """Render the row above code, with its language, or the row below it, for which `language` is "".
 
     A background needs no rows at the edges: there is only the one with the language.
     """
     theme, label = get_code_theme(options), _clean_code(language)
-    background = theme.get_background_style()
-    if not background:
+    if not theme.get_background_style():
         rule = Text.assemble(
-            (f"{'──' if options.has_box_chars else '--'} {label}".rstrip(), get_dim_style(options.color_system))
+            (f"{'──' if options.has_box_chars else '--'} {label}".rstrip(), get_style("dim", options.color_system))
         )
         return [_encode_segments(rule.render(_make_console(options)), options)]
     if not label:
         return []
-    text = Text.assemble((f" {label}", theme.get_style_for_token(Comment)))
-    text.truncate(options.width, pad=True)
-    text.stylize_before(background)
-    return [_encode_segments(text.render(_make_console(options)), options)]
+    text = Text.assemble((label, theme.get_style_for_token(Comment)))
+    text.truncate(max(1, options.width - indent))
+    return [_render_code_row(text, theme, options, indent)]
 
 
 def get_code_theme(options: MarkdownOptions) -> SyntaxTheme:
@@ -488,6 +473,11 @@ class Continuation(NamedTuple):
 
 NO_CONTINUATION = Continuation()
 
+GUTTER = "  "
+"""The columns of the mark of an answer, before each row of its text."""
+
+CODE_BLOCK_TYPES = ("fence", "code_block")
+
 
 def render_blocks(
     lines: Sequence[str], options: MarkdownOptions, continuation: Continuation = NO_CONTINUATION
@@ -512,8 +502,10 @@ def render_block(
     if continuation.item_number is not None and block.type == "ordered_list_open":
         renderer.parsed[0].attrSet("start", continuation.item_number)
     console = _make_console(options)
-    segment_lines = console.render_lines(renderer, console.options, pad=False)
-    return [_encode_segments(line, options) for line in segment_lines]
+    gutter = GUTTER if options.has_gutter and block.type not in CODE_BLOCK_TYPES else ""
+    segments = console.render(renderer, console.options.update(width=options.width - len(gutter)))
+    rows = [_encode_segments(line, options) for line in Segment.split_lines(segments)]
+    return [row and gutter + row for row in rows]
 
 
 def is_blank(line: str) -> bool:
@@ -629,12 +621,11 @@ class _Code(_Element, markdown.TextElement):
     style_name = "markdown.code_block"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        layout = self.renderer.options._replace(width=options.max_width)
-        language = get_language(self.token)
-        rows, _ = render_code(self.token.content.split("\n")[:-1], CodeState(language), layout)
-        for row in [*render_code_edge(language, layout), *rows, *render_code_edge("", layout)]:
-            yield from Text.from_ansi(row, end="").render(console) if layout.has_color else [Segment(row)]
-            yield Segment("\n")
+        layout, language = self.renderer.options, get_language(self.token)
+        indent = layout.width - options.max_width
+        rows, _ = render_code(self.token.content.split("\n")[:-1], CodeState(language), layout, indent)
+        for row in [*render_code_edge(language, layout, indent), *rows, *render_code_edge("", layout, indent)]:
+            yield from (Segment(row), Segment("\n"))
 
 
 def get_language(fence: Token) -> str:
@@ -668,7 +659,8 @@ class _Container(_Element, markdown.TextElement):
             if index and element.has_gap:
                 yield from (Segment("") if is_narrow else others, new_line)
             width = options.max_width - (mark_columns if prefix or not is_narrow else 0)
-            for row in console.render_lines(element, options.update(width=width), pad=False):
+            # `render_lines` would cut code that the terminal wraps.
+            for row in Segment.split_lines(console.render(element, options.update(width=width))):
                 yield from (prefix or (Segment("") if is_narrow else others), *row, new_line)
                 prefix = None
         if prefix:
@@ -680,7 +672,7 @@ class _Quote(_Container):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         bar = Segment(
-            "│ " if self.renderer.options.has_box_chars else "> ", get_dim_style(self.renderer.options.color_system)
+            "│ " if self.renderer.options.has_box_chars else "> ", get_style("dim", self.renderer.options.color_system)
         )
         yield from self.render_indented(console, options, bar, bar)
 
@@ -688,19 +680,36 @@ class _Quote(_Container):
 class _Item(_Container):
     style_name = "markdown.item"
 
+    def take_task_mark(self) -> str:
+        """Remove the mark of a task from the text, and return it: "[ ] " or "[x] ", else ""."""
+        first = self.elements[0] if self.elements else None
+        if not isinstance(first, _Paragraph) or first.text.plain[:4].lower() not in TASK_MARKS:
+            return ""
+        mark, first.text = first.text.plain[:4].lower(), first.text[4:]
+        return mark
+
+
+TASK_MARKS = {"[ ] ": ("☐ ", "dim"), "[x] ": ("☑ ", "good")}
+"""The mark of an open and of a finished task, and its style."""
+
 
 class _List(_Container):
     style_name = "markdown.item"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         number = int(self.token.attrs.get("start", 1))
-        bullet = "• " if self.renderer.options.has_box_chars else "- "
+        layout = self.renderer.options
+        bullet = "• " if layout.has_box_chars else "- "
         for index, item in enumerate(self.elements):
             if index and item.has_gap:
                 yield Segment("\n")
             is_ordered = self.token.type == "ordered_list_open"
-            mark = f"{number + index}{self.token.markup} " if is_ordered else bullet
-            yield from item.render_indented(console, options, Segment(mark), Segment(" " * len(mark)))
+            mark, style = f"{number + index}{self.token.markup} " if is_ordered else bullet, "id"
+            has_task_signs = layout.has_color and layout.has_box_chars
+            if not is_ordered and has_task_signs and (task_mark := item.take_task_mark()):
+                mark, style = TASK_MARKS[task_mark]
+            first = Segment(mark, get_style(style, layout.color_system))
+            yield from item.render_indented(console, options, first, Segment(" " * len(mark)))
 
 
 class _TableHead(markdown.TableHeaderElement):
@@ -877,12 +886,13 @@ class MarkdownStream:
         return rows
 
     def render_open(self) -> list[str]:
-        """Render the open text as it looks now."""
+        """Render the open text as it looks now, in rows that fit the width: they are erased one by one."""
+        options = self.options._replace(folds_code=True)
         lines = [*self._lines, *([] if AMBIGUOUS_LINE.fullmatch(self._last_line) else [limit_nesting(self._last_line)])]
         self.examined_chars += self.open_chars
         if self._fence:
-            return render_code(lines, self._code, self.options)[0]
-        return render_blocks(lines, self.options, self._continuation)
+            return render_code(lines, self._code, options)[0]
+        return render_blocks(lines, options, self._continuation)
 
     def finish(self) -> list[str]:
         """Return the rows of the open text; the next piece starts a new text."""
@@ -1044,6 +1054,7 @@ class MarkdownRenderer:
         self._finished_rows: list[str] = []
         self._throttle = Throttle(self._draw)
         self._shown_chars = 0
+        self._is_marked = False
 
     def write(self, text: str) -> None:
         """Add text; its control characters are escaped already."""
@@ -1059,13 +1070,23 @@ class MarkdownRenderer:
         self._throttle.cancel()
         self._update_width()
         self._finished_rows += self.stream.finish()
-        self._painter.update(self._finished_rows, [])
-        self._finished_rows, self._shown_chars = [], 0
+        self._paint([])
+        self._shown_chars, self._is_marked = 0, False
 
     def _draw(self) -> None:
         self._update_width()
         self._shown_chars = self.stream.open_chars
-        self._painter.update(self._finished_rows, self.stream.render_open(), max(1, self._get_size()[1] - 2))
+        self._paint(self.stream.render_open())
+
+    def _paint(self, open_rows: list[str]) -> None:
+        """Draw the rows, with the mark of the answer in the gutter of the first one."""
+        options, rows = self.stream.options, self._finished_rows or open_rows
+        if options.has_gutter and not self._is_marked and rows and rows[0].startswith(GUTTER):
+            sign = "●" if options.has_box_chars else "*"
+            mark = get_style("id", options.color_system).render(sign, color_system=COLOR_SYSTEMS[options.color_system])
+            rows[0] = f"{mark} {rows[0].removeprefix(GUTTER)}"
+        self._is_marked = self._is_marked or bool(self._finished_rows)
+        self._painter.update(self._finished_rows, open_rows, max(1, self._get_size()[1] - 2))
         self._finished_rows = []
 
     def _update_width(self) -> None:

@@ -21,7 +21,7 @@ from convo.terminal.theme import ColorSystemName, detect_color_system, detect_li
 DUMB_TERMINALS = ("dumb", "unknown")
 """Values of TERM for terminals without cursor control."""
 
-BOX_CHARS = "│├└┌─╭╮╰╯●○→…█▓▒░✓✗⊘‖"
+BOX_CHARS = "│├└┌─╭╮╰╯●○→…█▓▒░✓✗⊘‖☐☑"
 """Non-ASCII characters of the screens; an encoding that lacks one of them gets the ASCII forms."""
 
 ASCII_BARS = {"█": "#", "▓": "=", "▒": "+", "░": "-"}
@@ -42,7 +42,7 @@ CLICKABLE_URL = re.compile(r"(?:https?|file)://[!-~]{1,2000}")
 ADDRESS = r"(?<![^\s('\"])(?:https?://|/)[^\s'\"<>()]*[^\s'\"<>().,;:]"
 """A web address, or what may be an absolute path."""
 
-SGR_SEQUENCE = re.compile(r"\x1b\[[\d;]*m")
+SGR_SEQUENCE = re.compile(r"\x1b\[[\d;]*[mK]")
 LINK_SEQUENCE = re.compile(r"\x1b\]8;[^\x1b]*\x1b\\")
 
 

@@ -2,6 +2,7 @@
 
 import re
 
+import pyte
 import pytest
 from pygments.token import Comment, Generic, Keyword, Name, Number, Operator, Punctuation, String, Token
 from rich.color import Color
@@ -13,9 +14,9 @@ from convo.terminal.markdown import (
     MarkdownOptions,
     get_code_theme,
     render_code,
-    render_code_edge,
 )
 from convo.terminal.theme import ColorSystemName
+from tests.terminal.markdown.markdown_layout import terminal_output
 
 OPTIONS = MarkdownOptions(width=80, has_color=True)
 COMMENT, STRING, KEYWORD = "2", "33", "94"
@@ -84,12 +85,22 @@ def test_an_unknown_language_is_not_highlighted(language: str) -> None:
     assert render_code(["if x: pass"], CodeState(language), OPTIONS)[0] == ["if x: pass"]
 
 
-def test_code_has_a_background_of_its_own_where_the_terminal_has_256_colors() -> None:
-    options = MarkdownOptions(width=20, has_color=True, color_system="truecolor")
-    rows = [*render_code_edge("py", options), *render_code(["x = 1", ""], CodeState("py"), options)[0]]
-    assert [SGR.sub("", row) for row in rows] == [" py".ljust(20), " x = 1".ljust(20), " " * 20]
-    assert all("48;2;13;17;23" in sequence for row in rows for sequence in SGR.findall(row) if sequence != "0")
-    assert render_code_edge("", options) == []
+@pytest.mark.parametrize("columns", [20, 40])
+def test_code_has_one_background_up_to_the_edge_where_the_terminal_has_256_colors(columns: int) -> None:
+    """Also where a line fills its last row, where the terminal wraps it, and in an item of a list."""
+    lines = ["x = 1", "", *("日" * length for length in (9, 10, 11)), *("y" * length for length in range(16, 42))]
+    code = "\n".join(["```py", *lines, "```"])
+    text = f"Above.\n\n{code}\n\n- " + code.replace("\n", "\n  ")
+    sequences = terminal_output([text], columns, has_color=True, color_system="truecolor", has_gutter=True)
+    screen = pyte.Screen(columns, 200)
+    pyte.Stream(screen).feed(sequences.replace("\n", "\r\n"))
+    rows = [[screen.buffer[row][column] for column in range(columns)] for row in range(screen.cursor.y)]
+    code_rows = [row for row in rows if row[-1].bg == "0d1117"]
+    assert all(cell.bg == "0d1117" for row in code_rows for cell in row[4:])
+    assert {[cell.bg for cell in row].index("0d1117") for row in code_rows} == {0, 4}
+    assert not any(cell.bg == "0d1117" for row in rows if row not in code_rows for cell in row)
+    shown = "".join(cell.data for row in code_rows for cell in row)
+    assert "".join(shown.split()).count("".join(lines).replace(" ", "")) == 2
 
 
 TOKEN_TYPES = (Token, Comment, Keyword, Name, Name.Function, Name.Class, Name.Tag, Name.Attribute, Name.Decorator)

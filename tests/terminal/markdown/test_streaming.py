@@ -58,6 +58,7 @@ option_strategy = st.builds(
     has_box_chars=st.just(True),
     has_links=st.just(False),
     color_system=st.sampled_from(("standard", "truecolor")),
+    has_gutter=st.booleans(),
 )
 """Two color systems with one theme cannot be tried in one process: a style of rich keeps the codes of the first one."""
 
