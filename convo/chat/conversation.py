@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from convo.chat.files import ReplayFile
+from convo.chat.item_file import ReplayFile
 from convo.chat.session_record import (
     NO_UPDATE,
     ChatDeps,

@@ -1,6 +1,6 @@
-"""Files of a chat: replay files, attachments, JSON schemas, and safe reading and writing.
+"""Files of a chat: attachments, JSON schemas, and safe reading and writing.
 
-A replay file is a JSON list of input items that people may edit. Files are replaced atomically, so
+Files are replaced atomically, so
 a reader sees the old or the new one. Reading is bounded: an endless device or a pipe without a
 writer raises Unreadable.
 """
@@ -18,74 +18,10 @@ from typing import BinaryIO
 
 from convo.errors import StoreFault, StoreFull, StoreReadOnly, Unreadable
 from convo.history.canonical import describe_json_error, refuse_json_constant
-from convo.history.items import Item, Json, item_type
+from convo.history.items import Item, Json
 from convo.runtime import open_nonblocking, open_temporary_file
 
 REPLAY_FILE_HINT = 'use a list of items, such as [{"role": "user", "content": "hi"}]'
-
-
-class ReplayFile:
-    """One replay file; a missing file is an empty conversation."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(os.path.abspath(os.path.expanduser(path)))
-        self._last_stamp: tuple[int, int, int] | None = None
-
-    def exists(self) -> bool:
-        """Return whether the path exists, a broken link included."""
-        return os.path.lexists(self.path)
-
-    def is_changed(self) -> bool:
-        """Return whether another program wrote the file since the last read or write here."""
-        return self._last_stamp != self._read_stamp()
-
-    def read(self) -> list[Item]:
-        """Return the items of the file. Raises Unreadable."""
-        self._last_stamp = self._read_stamp()
-        try:
-            if not _is_existing_file(self.path):
-                return []
-            # Editors on Windows begin a file with a byte order mark.
-            text = self.path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            raise Unreadable(f"{self.path} cannot be read: {format_os_error(error)}") from error
-        return _parse_items(self.path, text) if text.strip() else []
-
-    def read_valid(self) -> list[Item]:
-        """Return the items of the file for a request. Raises Unreadable for an invalid item or message."""
-        items = self.read()
-        for number, item in enumerate(items, 1):
-            fault = _find_item_fault(item)
-            if fault:
-                raise Unreadable(f"{self.path}: item {number} {fault}", hint=REPLAY_FILE_HINT)
-        return items
-
-    def write(self, items: Sequence[Item]) -> None:
-        """Replace the content of the file by `items`, atomically; a new file gets mode 0600.
-
-        Raises StoreReadOnly, StoreFull, StoreFault; the file is then unchanged.
-        """
-        write_atomic(resolve_links(self.path), format_replay_file(items))
-        self._last_stamp = self._read_stamp()
-
-    def check_writable(self) -> None:
-        """Check, before anything is sent, that the file can be written. Raises Unreadable and the errors of `write`."""
-        target = resolve_links(self.path)
-        folder = target.parent
-        if not os.path.isdir(folder):
-            raise Unreadable(f"{folder} is not a folder, so {target.name} cannot be written there")
-        try:
-            is_file = _is_existing_file(target)
-        except OSError as error:
-            raise Unreadable(f"{target} cannot be reached: {format_os_error(error)}") from error
-        if not os.access(folder, os.W_OK) or (is_file and not os.access(target, os.W_OK)):
-            raise StoreReadOnly(f"{target} cannot be written", hint="choose another file, or make it writable")
-
-    def _read_stamp(self) -> tuple[int, int, int] | None:
-        with suppress(OSError):
-            info = self.path.stat()
-            return info.st_mtime_ns, info.st_size, info.st_ino
-        return None
 
 
 def format_replay_file(items: Sequence[Item]) -> str:
@@ -93,7 +29,7 @@ def format_replay_file(items: Sequence[Item]) -> str:
     return "[\n" + ",\n".join(json.dumps(item, ensure_ascii=True) for item in items) + "\n]\n"
 
 
-def _is_existing_file(path: Path) -> bool:
+def is_existing_file(path: Path) -> bool:
     """Return whether there is a file. Raises OSError, and Unreadable for a folder, a pipe or a device."""
     try:
         mode = path.stat().st_mode
@@ -104,30 +40,6 @@ def _is_existing_file(path: Path) -> bool:
     if not stat.S_ISREG(mode):
         raise Unreadable(f"{path} is a pipe or a device, not a replay file")
     return True
-
-
-def _parse_items(path: Path, text: str) -> list[Item]:
-    try:
-        value: Json = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise Unreadable(
-            f"{path} is not JSON: {describe_json_error(error)}",
-            hint="fix the file, which may be incomplete, or choose another file",
-        ) from error
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise Unreadable(f"{path} is not a list of items", hint=REPLAY_FILE_HINT)
-    return value
-
-
-def _find_item_fault(item: Item) -> str | None:
-    """Return why a server would refuse an item; of the types, only messages are checked further."""
-    if item_type(item) == "unknown":
-        return "has neither a type nor a role"
-    if item_type(item) == "message" and not isinstance(item.get("role"), str):
-        return "is a message without a role"
-    if item_type(item) == "message" and not isinstance(item.get("content"), str | list):
-        return "is a message without content"
-    return None
 
 
 MAX_ATTACHMENT_BYTES = 50 * 1024 * 1024

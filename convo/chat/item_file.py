@@ -11,21 +11,39 @@ A conversation that convo exported is read too.
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 from shlex import quote
 
-from convo.chat.files import REPLAY_FILE_HINT, ReplayFile, format_os_error, read_whole_stream, write_atomic
-from convo.errors import InputFault, InvalidUsage, NotFound, Unreadable
+from convo.chat.files import (
+    REPLAY_FILE_HINT,
+    format_os_error,
+    format_replay_file,
+    is_existing_file,
+    read_whole_stream,
+    resolve_links,
+    write_atomic,
+)
+from convo.errors import InputFault, InvalidUsage, NotFound, StoreReadOnly, Unreadable
 from convo.history.canonical import describe_json_error
 from convo.history.items import Item, Json, item_type, user_message
-from convo.inspect.serialize import ConversationDocument, document_from_json, document_from_lines, is_document
+from convo.inspect.serialize import (
+    ConversationDocument,
+    document_from_json,
+    document_from_lines,
+    document_to_lines,
+    format_document,
+    format_json_lines,
+    is_document,
+    replace_items,
+)
 
 UNNAMED_FILE = "the file"
 """The file name in errors of a text whose caller puts the name in front itself."""
 
-WRAPPER_FIELDS = ("payload", "response", "message", "item", "event", "data", "record", "part")
+WRAPPER_FIELDS = frozenset({"payload", "response", "message", "item", "event", "data", "record", "part"})
 """Members of the records in other programs' logs; no item of the API has an object in one of them."""
 
 
@@ -36,14 +54,96 @@ class ItemFile:
     text:            the content of the file
     list_field:      the member of an object that has the list; "" when the file is a bare list
     request_fields:  the other members of that object
-    is_export:       the file is an exported conversation with links, which refer to items by position
+    export:          the exported conversation that the file contains
+    has_lines:       the file has one item a line
     """
 
     items: tuple[Item, ...]
     text: str
     list_field: str = ""
     request_fields: Mapping[str, Json] = field(default_factory=dict)
-    is_export: bool = False
+    export: ConversationDocument | None = None
+    has_lines: bool = False
+
+
+class ReplayFile:
+    """One replay file, which people may edit; a missing file is an empty conversation.
+
+    It is written in the form in which it was read; a new one is a list of items.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(os.path.abspath(os.path.expanduser(path)))
+        self._form: ItemFile | None = None
+        self._last_stamp: tuple[int, int, int] | None = None
+
+    def exists(self) -> bool:
+        """Return whether the path exists, a broken link included."""
+        return os.path.lexists(self.path)
+
+    def is_changed(self) -> bool:
+        """Return whether another program wrote the file since the last read or write here."""
+        return self._last_stamp != self._read_stamp()
+
+    def read(self) -> list[Item]:
+        """Return the items of the file. Raises Unreadable."""
+        self._last_stamp = self._read_stamp()
+        try:
+            if not is_existing_file(self.path):
+                return []
+            # Editors on Windows begin a file with a byte order mark.
+            text = self.path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Unreadable(f"{self.path} cannot be read: {format_os_error(error)}") from error
+        self._form = parse_item_file(str(self.path), text) if text.strip() else None
+        return list(self._form.items) if self._form else []
+
+    def read_valid(self) -> list[Item]:
+        """Return the items of the file for a request. Raises Unreadable for an invalid item or message."""
+        items = self.read()
+        for number, item in enumerate(items, 1):
+            fault = _find_item_fault(item)
+            if fault:
+                raise Unreadable(f"{self.path}: item {number} {fault}", hint=REPLAY_FILE_HINT)
+        return items
+
+    def write(self, items: Sequence[Item]) -> None:
+        """Replace the items of the file by `items`, atomically; a new file gets mode 0600.
+
+        Raises StoreReadOnly, StoreFull, StoreFault; the file is then unchanged.
+        """
+        write_atomic(resolve_links(self.path), format_item_file(items, self._form))
+        self._last_stamp = self._read_stamp()
+
+    def check_writable(self) -> None:
+        """Check, before anything is sent, that the file can be written. Raises Unreadable and the errors of `write`."""
+        target = resolve_links(self.path)
+        folder = target.parent
+        if not os.path.isdir(folder):
+            raise Unreadable(f"{folder} is not a folder, so {target.name} cannot be written there")
+        try:
+            is_file = is_existing_file(target)
+        except OSError as error:
+            raise Unreadable(f"{target} cannot be reached: {format_os_error(error)}") from error
+        if not os.access(folder, os.W_OK) or (is_file and not os.access(target, os.W_OK)):
+            raise StoreReadOnly(f"{target} cannot be written", hint="choose another file, or make it writable")
+
+    def _read_stamp(self) -> tuple[int, int, int] | None:
+        with suppress(OSError):
+            info = self.path.stat()
+            return info.st_mtime_ns, info.st_size, info.st_ino
+        return None
+
+
+def _find_item_fault(item: Item) -> str | None:
+    """Return why a server would refuse an item; of the types, only messages are checked further."""
+    if item_type(item) == "unknown":
+        return "has neither a type nor a role"
+    if item_type(item) == "message" and not isinstance(item.get("role"), str):
+        return "is a message without a role"
+    if item_type(item) == "message" and not isinstance(item.get("content"), str | list):
+        return "is a message without content"
+    return None
 
 
 def read_item_file(path: str) -> ItemFile:
@@ -78,12 +178,20 @@ def write_item_file(path: str, items: Sequence[Item], source: ItemFile | None = 
     Raises the errors of `check_new_item_file`, and StoreReadOnly, StoreFull, StoreFault; then there is no file.
     """
     file = check_new_item_file(path)
-    if source and source.list_field and not source.is_export:
-        write_atomic(file.path, json.dumps({**source.request_fields, source.list_field: list(items)}, indent=1) + "\n")
-    elif path.endswith(".jsonl"):
-        write_atomic(file.path, "".join(json.dumps(item) + "\n" for item in items))
+    if path.endswith(".jsonl") and not (source and source.list_field):
+        write_atomic(file.path, format_json_lines(items))
     else:
-        file.write(items)
+        write_atomic(file.path, format_item_file(items, source if source and not source.export else None))
+
+
+def format_item_file(items: Sequence[Item], form: ItemFile | None) -> str:
+    """Return the text of a file with `items` in the form of another file; a list without one."""
+    if form and form.export:
+        document = replace_items(form.export, items)
+        return format_document(document) if form.list_field else format_json_lines(document_to_lines(document))
+    if form and form.list_field:
+        return json.dumps({**form.request_fields, form.list_field: list(items)}, indent=1) + "\n"
+    return format_json_lines(items) if form and form.has_lines else format_replay_file(items)
 
 
 def parse_item_file(file_name: str, text: str) -> ItemFile:
@@ -98,9 +206,10 @@ def parse_item_file(file_name: str, text: str) -> ItemFile:
     except (ValueError, RecursionError) as error:
         return _parse_rows(file_name, text, _load_json_lines(file_name, text, error))
     if is_document(content):
-        return ItemFile(_parse_export(file_name, document_from_json, content), text, "items", is_export=True)
+        document = _parse_export(file_name, document_from_json, content)
+        return ItemFile(document.items, text, "items", export=document)
     if isinstance(content, dict) and ("type" in content or "role" in content):
-        return ItemFile(_validate_items(file_name, [content]), text)
+        return ItemFile(_validate_items(file_name, [content]), text, has_lines=True)
     list_field = next((name for name in ("input", "data") if isinstance(content, dict) and name in content), "")
     if not list_field:
         return ItemFile(_validate_items(file_name, content), text)
@@ -117,13 +226,14 @@ def parse_item_file(file_name: str, text: str) -> ItemFile:
 
 def _parse_rows(file_name: str, text: str, rows: Sequence[Json]) -> ItemFile:
     if rows and is_document(rows[0]):
-        return ItemFile(_parse_export(file_name, document_from_lines, rows), text, is_export=True)
-    return ItemFile(_validate_items(file_name, rows), text)
+        document = _parse_export(file_name, document_from_lines, rows)
+        return ItemFile(document.items, text, export=document)
+    return ItemFile(_validate_items(file_name, rows), text, has_lines=True)
 
 
-def _parse_export(file_name: str, parse: Callable[[Json], ConversationDocument], value: Json) -> tuple[Item, ...]:
+def _parse_export(file_name: str, parse: Callable[[Json], ConversationDocument], value: Json) -> ConversationDocument:
     try:
-        return parse(value).items
+        return parse(value)
     except InputFault as error:
         raise Unreadable(f"{file_name}: {error.message}", hint=error.hint) from error
 
@@ -174,4 +284,6 @@ def _find_wrapper_field(item: Item) -> str | None:
     Items of unknown types are items too. Logs put an object into each line: an event's response, a rollout's
     payload, a transcript's message.
     """
-    return next((name for name in WRAPPER_FIELDS if isinstance(item.get(name), dict)), None)
+    if WRAPPER_FIELDS.isdisjoint(item):  # a file with 10,000 items is read for each turn
+        return None
+    return next((name for name in sorted(WRAPPER_FIELDS) if isinstance(item.get(name), dict)), None)

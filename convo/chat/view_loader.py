@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from convo.chat.files import ReplayFile
 from convo.chat.lookup import (
     find_session_by_handle,
     load_link,
@@ -84,14 +83,13 @@ async def load_file_view(store: Store, file_path: str) -> ConversationView:
 
     Raises NotFound, Unreadable.
     """
-    file = ReplayFile(file_path)
-    if not file.exists():
+    from convo.chat.item_file import ReplayFile, read_item_file
+
+    if not ReplayFile(file_path).exists():
         raise NotFound("file", file_path, hint="check the path")
     session = await find_session_by_handle(store, to_absolute_path(file_path))
     if session:
         return replace(await load_session_view(store, session), handle=file_path)
-    from convo.chat.item_file import read_item_file
-
     path = Path(root_key(store.tenant)).append(read_item_file(file_path).items)
     path_index = PathIndex(path.root)
     path_index.add(path)
@@ -269,6 +267,8 @@ async def _load_session_state(store: Store, session: Session) -> RecordedState:
 
 async def _load_replay_state(store: Store, session: Session) -> RecordedState:
     """Return the state of a replayed conversation; the file owns it, so edits of the file win over the record."""
+    from convo.chat.item_file import ReplayFile
+
     state, file = await _load_session_state(store, session), ReplayFile(session.handle or "")
     if not file.exists():
         return state._replace(notes=(f"{file.path} does not exist; this is its recorded content",))

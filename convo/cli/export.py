@@ -25,7 +25,7 @@ from convo.config.settings import Settings
 from convo.errors import InvalidUsage
 from convo.history.records import EMBEDDED_SCOPE
 from convo.inspect.redaction import RedactionResult
-from convo.inspect.serialize import ConversationDocument
+from convo.inspect.serialize import ConversationDocument, format_document
 from convo.inspect.view import ConversationView
 from convo.report import FLAT, OMITTED, Count, Keywords
 from convo.stores.base import Store
@@ -40,7 +40,7 @@ from convo.transfer.export import (
 )
 
 FORMAT_BY_SUFFIX: Mapping[str, str] = MappingProxyType(
-    {".json": "replay", ".jsonl": "jsonl", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"}
+    {".json": "json", ".jsonl": "jsonl", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"}
 )
 
 
@@ -200,6 +200,7 @@ def _render_html(document: ConversationDocument, options: ExportOptions) -> str:
 
 EXPORT_RENDERERS: Mapping[str, Callable[[ConversationDocument, ExportOptions], str]] = MappingProxyType(
     {
+        "json": lambda document, options: format_document(document),
         "replay": lambda document, options: render_replay(document),
         "jsonl": lambda document, options: render_jsonl(document, include_links=options.include_links),
         "markdown": lambda document, options: render_markdown_export(document, include_data=options.include_data),

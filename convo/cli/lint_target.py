@@ -68,7 +68,7 @@ class LintTarget:
 
 def _find_item_lines(file: ItemFile) -> Sequence[int]:
     """Return the line of each item; empty for an export, whose lines are items and links."""
-    return () if file.is_export and not file.list_field else find_item_lines(file.text, file.list_field)
+    return () if file.export and not file.list_field else find_item_lines(file.text, file.list_field)
 
 
 def load_lint_target(handle: str, lookup: LookupOptions) -> LintTarget:

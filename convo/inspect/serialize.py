@@ -6,18 +6,24 @@ An export document (a JSON object; as JSONL a header line, then one line for eac
      "name": "monads", "model": "openai/gpt-6.1-terra", "instructions": null, "created_at": 1700000000.0,
      "acknowledged": 4,                     number of confirmed items
      "items": [items as they were sent],
-     "links": [{"id": "resp_...", "saw": 3, "head": 4, "sent": 1, ...}]}
+     "links": [{"id": "resp_...", "saw": 3, "head": 4, "sent": 1, ...}],
+     "used_at": 1700000600.0, "link_id": "resp_...",
+     "other_items": [{"after": 3, "item": item of another branch}],
+     "other_links": [{"id": "resp_...", "saw": 3, "head": -1, "sent": 1, ...}]}
 
-`saw` and `head` count items. Links of other branches, and the owner, are not in a document.
+`saw`, `head` and `after` are numbers of items, 0 before the first one: 1 is the first of `items`, -1 the first of
+`other_items`, so that no number changes when items are appended. The last four members may be missing. The owner, and
+the bodies of recorded requests, are not in a document.
 """
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from convo.errors import InputFault
+from convo.history.canonical import item_hash
 from convo.history.items import (
     TEXT_FIELDS,
     Item,
@@ -36,7 +42,7 @@ from convo.history.records import (
     Strategy,
     strip_item_secrets,
 )
-from convo.history.tree import Key, Path
+from convo.history.tree import Key, Path, child_key
 
 CONVERSATION_OBJECT, ITEM_OBJECT, LINK_OBJECT = "convo.conversation", "convo.item", "convo.link"
 DOCUMENT_VERSION = 1
@@ -60,9 +66,16 @@ class TranscriptEntry(NamedTuple):
     replaced_numbers: tuple[int, ...] = ()
 
 
+class BranchItem(NamedTuple):
+    """An item of another branch, and the number of the item before it."""
+
+    after: int
+    item: Item
+
+
 @dataclass(frozen=True, slots=True)
 class ConversationDocument:
-    """One conversation in a file; see the module docstring. `links` are JSON objects as in the file.
+    """One conversation in a file; see the module docstring. `links` are JSON objects as in the file, of all branches.
 
     The items have no credentials of tools: neither an export nor the store that a file is imported to may contain them.
 
@@ -78,9 +91,14 @@ class ConversationDocument:
     created_at: float | None = None
     links: tuple[Mapping[str, Json], ...] = ()
     transcript: tuple[TranscriptEntry, ...] = ()
+    used_at: float | None = None
+    link_id: str | None = None
+    other_items: tuple[BranchItem, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "items", strip_item_secrets(self.items))
+        others = [BranchItem(other.after, *strip_item_secrets([other.item])) for other in self.other_items]
+        object.__setattr__(self, "other_items", tuple(others))
         items = strip_item_secrets([entry.item for entry in self.transcript])
         entries = zip(self.transcript, items, strict=True)
         object.__setattr__(self, "transcript", tuple(entry._replace(item=item) for entry, item in entries))
@@ -106,11 +124,30 @@ def document_header(document: ConversationDocument) -> dict[str, Json]:
 
 def document_to_json(document: ConversationDocument) -> dict[str, Json]:
     """Return the document as one JSON object."""
+    others = {
+        "used_at": document.used_at,
+        "link_id": document.link_id,
+        "other_items": [{"after": other.after, "item": other.item} for other in document.other_items],
+        "other_links": [dict(link) for link in document.links if not is_on_path(link)],
+    }
     return {
         **document_header(document),
         "items": list(document.items),
-        "links": [dict(link) for link in document.links],
+        "links": [dict(link) for link in document.links if is_on_path(link)],
+        **{name: value for name, value in others.items() if value},
     }
+
+
+def is_on_path(link: Mapping[str, Json]) -> bool:
+    """Return whether the link of a document is on the path of its items."""
+    return bool(link["saw"] >= 0 and link["head"] >= 0)
+
+
+def replace_items(document: ConversationDocument, items: Sequence[Item]) -> ConversationDocument:
+    """Return the document with other items; links and branches are left out if they refer to an item that changed."""
+    changed = replace(document, items=tuple(items), confirmed_count=len(items))
+    is_continued = changed.items[: len(document.items)] == document.items
+    return changed if is_continued else replace(changed, links=(), link_id=None, other_items=())
 
 
 def document_to_lines(document: ConversationDocument) -> Iterator[dict[str, Json]]:
@@ -125,10 +162,11 @@ def document_to_lines(document: ConversationDocument) -> Iterator[dict[str, Json
 def document_from_json(document: Json) -> ConversationDocument:
     """Parse the object of `document_to_json`. Raises InputFault."""
     head = _parse_header(document)
-    items, links = document.get("items"), document.get("links", [])
-    if not isinstance(items, list) or not isinstance(links, list):
+    items = document.get("items")
+    links, other_items, other_links = (document.get(name, []) for name in ("links", "other_items", "other_links"))
+    if not all(isinstance(value, list) for value in (items, links, other_items, other_links)):
         raise InputFault("'items' and 'links' must be lists")
-    return _build_document(head, items, links)
+    return _build_document(head, items, [*links, *other_links], other_items)
 
 
 def document_from_lines(lines: Sequence[Json]) -> ConversationDocument:
@@ -160,8 +198,12 @@ def _parse_header(header: Json) -> Mapping[str, Json]:
             raise InputFault(f"{name!r} is missing")
         if not isinstance(header[name], types):
             raise InputFault(f"{name!r} has the wrong type")
-    if header["created_at"] is not None and not _is_timestamp(header["created_at"]):
-        raise InputFault("'created_at' is not a valid time")
+    if not isinstance(header.get("link_id"), str | None):
+        raise InputFault("'link_id' has the wrong type")
+    for name in ("created_at", "used_at"):
+        seconds = header.get(name)
+        if seconds is not None and not (isinstance(seconds, int | float) and _is_timestamp(seconds)):
+            raise InputFault(f"{name!r} is not a valid time")
     return dict(header)
 
 
@@ -172,12 +214,19 @@ HEADER_FIELD_TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def _build_document(head: Mapping[str, Json], items: Sequence[Json], links: Sequence[Json]) -> ConversationDocument:
+def _build_document(
+    head: Mapping[str, Json], items: Sequence[Json], links: Sequence[Json], other_items: Sequence[Json] = ()
+) -> ConversationDocument:
     invalid = next((position for position, item in enumerate(items, 1) if not isinstance(item, dict)), None)
     if invalid is not None:
         raise InputFault(f"item {invalid} is not an object")
+    for number, other in enumerate(other_items, 1):
+        is_valid = isinstance(other, dict) and isinstance(other.get("item"), dict)
+        if not is_valid or not isinstance(other.get("after"), int) or not -number < other["after"] <= len(items):
+            raise InputFault(f"item {number} of 'other_items' has missing or wrong fields")
+    parents = {-number: other["after"] for number, other in enumerate(other_items, 1)}
     for link in links:
-        if not isinstance(link, dict) or not _is_valid_link(link, len(items)):
+        if not isinstance(link, dict) or not _is_valid_link(link, len(items), parents):
             raise InputFault("a link has missing or wrong fields")
     if not 0 <= head["acknowledged"] <= len(items):
         raise InputFault("'acknowledged' is not between 0 and the number of items")
@@ -189,6 +238,9 @@ def _build_document(head: Mapping[str, Json], items: Sequence[Json], links: Sequ
         instructions=head["instructions"],
         created_at=head["created_at"],
         links=tuple(links),
+        used_at=head.get("used_at"),
+        link_id=head.get("link_id"),
+        other_items=tuple(BranchItem(other["after"], other["item"]) for other in other_items),
     )
 
 
@@ -205,11 +257,40 @@ def links_to_json(links: Iterable[Link], path: Path) -> tuple[Mapping[str, Json]
     return tuple(_link_to_json(link, depth) for link in ordered)
 
 
-def _link_to_json(link: Link, depth: Mapping[Key, int]) -> dict[str, Json]:
+def add_branches(
+    document: ConversationDocument, links: Iterable[Link], path: Path, nodes: Iterable[tuple[Key, Key, Item]]
+) -> ConversationDocument:
+    """Return the document of `path` with the branches that `links` are on.
+
+    nodes:  key, parent and item of each node of the links and of `path`, each after its parent
+    """
+    numbers = {key: position for position, key in enumerate(path.keys, 1)} | {path.root: 0}
+    other_items = []
+    for key, parent, item in nodes:
+        if key not in numbers and parent in numbers:
+            other_items.append(BranchItem(numbers[parent], item))
+            numbers[key] = -len(other_items)
+    known_ids = {link["id"] for link in document.links}
+    others = {link.id: link for link in links if link.id not in known_ids}
+    other_links = [
+        _link_to_json(link, numbers) for link in others.values() if link.input_head in numbers and link.head in numbers
+    ]
+    return replace(document, links=(*document.links, *other_links), other_items=tuple(other_items))
+
+
+def number_nodes(document: ConversationDocument, path: Path) -> dict[int, Key]:
+    """Return the key of each numbered item of a document in the tree of `path`, which has its items."""
+    keys = dict(enumerate([path.root, *path.keys]))
+    for number, other in enumerate(document.other_items, 1):
+        keys[-number] = child_key(keys[other.after], item_hash(other.item))
+    return keys
+
+
+def _link_to_json(link: Link, numbers: Mapping[Key, int]) -> dict[str, Json]:
     return {
         "id": link.id,
-        "saw": depth[link.input_head],
-        "head": depth[link.head],
+        "saw": numbers[link.input_head],
+        "head": numbers[link.head],
         "strategy": str(link.strategy),
         "endpoint": list(link.scope),
         "sent": link.sent_count,
@@ -229,13 +310,16 @@ def _link_to_json(link: Link, depth: Mapping[Key, int]) -> dict[str, Json]:
     }
 
 
-def link_from_json(link: Mapping[str, Json], path: Path, session: str) -> Link:
-    """Parse a link of a document on `path`, as a link of `session`. Raises InputFault."""
+def link_from_json(link: Mapping[str, Json], keys: Mapping[int, Key], session: str) -> Link:
+    """Parse a link of a document as a link of `session`. Raises InputFault.
+
+    keys:  of `number_nodes`
+    """
     try:
         return Link(
             id=link["id"],
-            input_head=path.key_at(link["saw"]),
-            head=path.key_at(link["head"]),
+            input_head=keys[link["saw"]],
+            head=keys[link["head"]],
             strategy=Strategy(link["strategy"]),
             scope=Scope(*link["endpoint"]),
             session_id=session,
@@ -272,8 +356,11 @@ LINK_FIELD_TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def _is_valid_link(link: Mapping[str, Json], item_count: int) -> bool:
-    """Whether `link` has the fields of a link, and its positions are within `item_count` items."""
+def _is_valid_link(link: Mapping[str, Json], item_count: int, parents: Mapping[int, int]) -> bool:
+    """Whether `link` has the fields of a link, and the items that it saw are the first ones of the path to its head.
+
+    parents:  the number of the item before each item of another branch
+    """
     if not all(isinstance(link.get(name), types) for name, types in LINK_FIELD_TYPES.items()):
         return False
     if not isinstance(link.get("reported", {}), dict):
@@ -285,7 +372,11 @@ def _is_valid_link(link: Mapping[str, Json], item_count: int) -> bool:
     has_valid_values = (
         link["strategy"] in list(Strategy) and link["status"] in LINK_STATUSES and _is_timestamp(link["created_at"])
     )
-    has_valid_positions = 0 <= link["saw"] <= link["head"] <= item_count and 0 <= link["sent"] <= item_count
+    head = link["head"]
+    while head < 0 and head != link["saw"]:
+        head = parents.get(head, item_count + 1)
+    has_valid_positions = (head == link["saw"] or 0 <= link["saw"] <= head) and head <= item_count
+    has_valid_positions = has_valid_positions and 0 <= link["sent"] <= item_count + len(parents)
     return (
         has_valid_values
         and has_valid_positions
@@ -307,6 +398,19 @@ MAX_TIMESTAMP_S = 253_402_300_800
 
 def _is_timestamp(seconds: float) -> bool:
     return 0 <= seconds < MAX_TIMESTAMP_S
+
+
+def format_document(document: ConversationDocument) -> str:
+    """Format the document as one JSON object, each item and each request on a line of its own."""
+    members = []
+    for name, value in document_to_json(document).items():
+        lines = ",\n".join(map(format_json_line, value)) if isinstance(value, list) else ""
+        members.append(f"{json.dumps(name)}: " + (f"[\n{lines}\n]" if lines else format_json_line(value)))
+    return "{" + ",\n".join(members) + "}\n"
+
+
+def format_json_lines(values: Iterable[Json]) -> str:
+    return "".join(format_json_line(value) + "\n" for value in values)
 
 
 def format_json_line(value: Json) -> str:

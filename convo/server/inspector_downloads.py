@@ -31,7 +31,13 @@ from convo.server.handlers import HandlerContext
 from convo.server.inspector_data import store_for_tenant
 from convo.strategies.strategy import STRATEGIES
 from convo.transfer.convert import load_source
-from convo.transfer.export import load_exported_document, render_jsonl, render_markdown_export, render_replay
+from convo.transfer.export import (
+    JSON_FORMAT,
+    load_exported_document,
+    render_jsonl,
+    render_markdown_export,
+    render_replay,
+)
 
 
 async def encode_code(context: HandlerContext) -> bytes:
@@ -109,7 +115,9 @@ async def render_export(context: HandlerContext) -> tuple[bytes, DownloadFormat,
     export_format = EXPORT_FORMATS[format_name]
     view = await load_handle_view(store, handle, read_files=context.tenant == LOCAL_TENANT, max_links=1)
     source = await load_source(view, store, _find_owner(view, context))
-    document = await load_exported_document(source, view, format_name, store)
+    # The page's JSON is the list of items: it links to it as to what a program can send.
+    document_format = "replay" if format_name == JSON_FORMAT else format_name
+    document = await load_exported_document(source, view, document_format, store)
     text = await asyncio.to_thread(export_format.render, document)
     return text.encode(), export_format, f"{_to_file_name(source.name or view.handle)}.{export_format.suffix}"
 

@@ -16,7 +16,8 @@ from shlex import quote
 from typing import Any, NamedTuple, TypeAlias
 
 from convo.chat.conversation import Chat
-from convo.chat.files import ReplayFile, format_replay_file
+from convo.chat.files import format_replay_file
+from convo.chat.item_file import ReplayFile
 from convo.chat.next_request import make_endpoint_counter
 from convo.chat.open import iter_numbered_paths, load_conversation_history
 from convo.chat.session_record import find_free_session_name

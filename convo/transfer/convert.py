@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from convo.chat.conversation import Chat
-from convo.chat.files import ReplayFile, format_replay_file
+from convo.chat.files import format_replay_file
+from convo.chat.item_file import ReplayFile
 from convo.chat.lookup import find_session_by_handle, to_absolute_path
 from convo.chat.open import iter_numbered_paths, load_conversation_history
 from convo.chat.session_record import ChatDeps, find_free_session_name, load_session_record, make_session_name
@@ -287,15 +288,20 @@ class SessionWriter:
     new_id: NewId
 
     async def write_session(
-        self, session: Session, path: Path, name: str | None, links: Sequence[Link] = ()
+        self,
+        session: Session,
+        path: Path,
+        name: str | None,
+        links: Sequence[Link] = (),
+        branches: Sequence[AppendItems] = (),
     ) -> Session:
-        """Store `session` and its path in one transaction. Returns the session with its final name.
+        """Store `session`, its path and other branches in one transaction. Returns the session with its final name.
 
         name:  the required name; None takes the session's own, with a number if it is taken
 
         Raises Conflict if `name` is taken, and StoreFault.
         """
-        appends = (AppendItems(path.root, path.items),) if path.items else ()
+        appends = (*((AppendItems(path.root, path.items),) if path.items else ()), *branches)
         for attempts_left in reversed(range(MAX_NAME_ATTEMPTS)):
             session = replace(session, name=name or await find_free_session_name(self.store, session.name))
             try:

@@ -1,4 +1,4 @@
-"""Export formats: replay (a list of items), JSONL, Markdown.
+"""Export formats: JSON (everything), replay (a list of items), JSONL, Markdown.
 
 Markdown ends with the whole document in a comment, so it can be imported again. Markdown and pages are for reading:
 of a compacted conversation they have a transcript, with the items that the compaction replaced.
@@ -25,10 +25,11 @@ from convo.inspect.serialize import (
     ConversationDocument,
     Passage,
     TranscriptEntry,
+    add_branches,
     document_to_embedded_json,
     document_to_lines,
     entry_title,
-    format_json_line,
+    format_json_lines,
     item_passages,
     replace_unprintable,
 )
@@ -46,11 +47,23 @@ READING_FORMATS = ("markdown", "html")
 """Formats that are read by people and not loaded by programs."""
 
 
+JSON_FORMAT = "json"
+"""The format with everything that an import needs to restore the conversation."""
+
+
 async def load_exported_document(
     source: ConversationSource, view: ConversationView, export_format: str, store: Store
 ) -> ConversationDocument:
-    """Return the document to export; in a format for reading, it has the items that compactions replaced, too."""
+    """Return the document to export.
+
+    As JSON it has the other branches, too; in a format for reading the items that compactions replaced.
+    """
     document = source.to_document()
+    if export_format == JSON_FORMAT:
+        nodes = ((key, node.parent, node.item) for key, node in view.path_index)
+        used_at = view.session.used_at if view.session else None
+        document = replace(document, used_at=used_at, link_id=view.current_link_id)
+        return add_branches(document, source.links, source.state.path, nodes)
     if export_format not in READING_FORMATS:
         return document
     session_id = view.session.id if view.session else None
@@ -187,7 +200,7 @@ def render_replay(document: ConversationDocument) -> str:
 
 def render_jsonl(document: ConversationDocument, *, include_links: bool = False) -> str:
     objects = document_to_lines(document) if include_links else iter(document.items)
-    return "".join(format_json_line(line_object) + "\n" for line_object in objects)
+    return format_json_lines(objects)
 
 
 def render_markdown_export(document: ConversationDocument, *, include_data: bool = True) -> str:

@@ -11,7 +11,7 @@ The session id is derived from the document and the requested name, so a repeate
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -25,7 +25,7 @@ from convo.errors import InputFault, InvalidUsage, ItemDeleted, NotFound, Unread
 from convo.history.canonical import describe_json_error
 from convo.history.items import MAX_TITLE_ITEMS, Item, Json, user_message
 from convo.history.records import Link, Scope, Session, Strategy
-from convo.history.tree import Path, root_key
+from convo.history.tree import Key, Path, root_key
 from convo.inspect.serialize import (
     COMMENT_BEGIN,
     COMMENT_END,
@@ -37,10 +37,11 @@ from convo.inspect.serialize import (
     document_from_lines,
     is_document,
     link_from_json,
+    number_nodes,
 )
 from convo.runstate.reader import run_state_from_json
 from convo.runstate.run_state import RunState
-from convo.stores.base import Store
+from convo.stores.base import AppendItems, Store
 from convo.transfer.convert import SessionWriter
 
 SQLITE_HEADER = b"SQLite format 3\0"
@@ -219,7 +220,8 @@ async def import_document(
     if existing and name is not None and existing.name != name:
         session_id = writer.new_id("ses")  # the earlier import was renamed since, and its old name is requested again
     path = Path(root_key(writer.store.tenant)).append(document.items)
-    links = await _missing_links(document, path, session_id, writer)
+    keys = number_nodes(document, path)
+    links = await _missing_links(document, keys, session_id, writer)
     session = Session(
         id=session_id,
         name=name or imported_session_name(document),
@@ -228,11 +230,13 @@ async def import_document(
         head=path.head,
         confirmed_head=path.first(document.confirmed_count).head,
         created_at=now if document.created_at is None else document.created_at,
-        used_at=now,
+        used_at=document.used_at or max((link["created_at"] for link in document.links), default=now),
         scope=defaults.scope,
+        link_id=document.link_id if any(link["id"] == document.link_id for link in document.links) else None,
         instructions=document.instructions,
     )
-    return await writer.write_session(session, path, name, links)
+    branches = [AppendItems(keys[other.after], [other.item]) for other in document.other_items]
+    return await writer.write_session(session, path, name, links, branches)
 
 
 def imported_session_id(document: ConversationDocument, name: str | None, tenant: str) -> str:
@@ -287,11 +291,11 @@ def imported_session_name(document: ConversationDocument) -> str:
 
 
 async def _missing_links(
-    document: ConversationDocument, path: Path, session_id: str, writer: SessionWriter
+    document: ConversationDocument, keys: Mapping[int, Key], session_id: str, writer: SessionWriter
 ) -> list[Link]:
     """Parse the links that the store does not have. Raises Unreadable."""
     try:
-        links = [link_from_json(link_json, path, session_id) for link_json in document.links]
+        links = [link_from_json(link_json, keys, session_id) for link_json in document.links]
     except InputFault as error:
         raise Unreadable(error.message) from error
     # Usually the store has none of them, which one query shows; asked one by one, 3,000 took 8.5 s of CPU.

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from convo.chat.files import ReplayFile, load_attachment, load_text_format, read_text_file, write_atomic
+from convo.chat.files import load_attachment, load_text_format, read_text_file, write_atomic
+from convo.chat.item_file import ReplayFile
 from convo.errors import StoreFault, StoreReadOnly, Unreadable
 from convo.history.items import user_message
 

@@ -203,7 +203,7 @@ def test_a_request_is_written_with_its_fields_an_indented_object_and_an_export_a
     request = tmp_path / "request.json"
     request.write_text(json.dumps({"model": "m", "input": [HI]}))
     source = read_item_file(str(request))
-    assert (source.request_fields, source.is_export, source.text) == ({"model": "m"}, False, request.read_text())
+    assert (source.request_fields, source.export, source.text) == ({"model": "m"}, None, request.read_text())
 
     write_item_file(str(tmp_path / "new.json"), [HI], source)
     assert (tmp_path / "new.json").read_text() == json.dumps({"model": "m", "input": [HI]}, indent=1) + "\n"
@@ -230,15 +230,15 @@ def test_an_export_that_is_invalid_is_refused_with_its_name(tmp_path: Path) -> N
     assert lines.value.message == f"{path}: line 3 is neither an item nor a link"
 
 
-def test_an_export_is_marked_and_its_text_kept(tmp_path: Path) -> None:
+def test_an_export_is_kept_with_its_text(tmp_path: Path) -> None:
     document = ConversationDocument((HI, HELLO), 2, "monads")
     text = json.dumps(document_to_json(document))
     lines = "\n".join(map(json.dumps, document_to_lines(document)))
-    assert parse_item_file("a", text) == ItemFile((HI, HELLO), text, "items", is_export=True)
-    assert parse_item_file("a", lines) == ItemFile((HI, HELLO), lines, "", is_export=True)
+    assert parse_item_file("a", text) == ItemFile((HI, HELLO), text, "items", export=document)
+    assert parse_item_file("a", lines) == ItemFile((HI, HELLO), lines, "", export=document)
     rows = json.dumps(HI) + "\n" + json.dumps(HELLO)
-    assert parse_item_file("a", rows) == ItemFile((HI, HELLO), rows)
-    assert parse_item_file("a", json.dumps(HI)) == ItemFile((HI,), json.dumps(HI))
+    assert parse_item_file("a", rows) == ItemFile((HI, HELLO), rows, has_lines=True)
+    assert parse_item_file("a", json.dumps(HI)) == ItemFile((HI,), json.dumps(HI), has_lines=True)
 
 
 def test_a_text_whose_caller_names_it_has_no_name_in_its_errors() -> None:

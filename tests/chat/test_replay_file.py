@@ -8,22 +8,23 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from convo.chat.files import ReplayFile
+from convo.chat.item_file import ReplayFile
 from convo.errors import StoreFull, Unreadable
-from convo.history.items import Item, assistant_message, user_message
+from convo.history.items import Item, Json, assistant_message, user_message
+from convo.inspect.serialize import BranchItem, ConversationDocument, document_to_json
 from tests.command_runner import ROOT
 
 ITEMS: list[Item] = [user_message("one"), assistant_message("two")]
 
 WRITER_SCRIPT = """
 import sys
-from convo.chat.files import ReplayFile
+from convo.chat.item_file import ReplayFile
 from convo.history.items import user_message
 file = ReplayFile(sys.argv[1])
 print("ready", flush=True)
@@ -73,7 +74,7 @@ def test_handwritten_items_are_read(path: Path) -> None:
         (b'[{"role": "user", "content": "hal', "is not JSON: "),
         (b"[1, 2]", "is not a list of items"),
         (b'[{"role": "user"}, "hi"]', "is not a list of items"),
-        (b'{"role": "user"}', "is not a list of items"),
+        (b'{"model": "m"}', "is not a list of items"),
         (b"null", "is not a list of items"),
         (b"[" * 100_000, "is not JSON: "),
         (b'["caf\xe9"]', "cannot be read: it is not UTF-8"),
@@ -218,7 +219,7 @@ def test_a_full_disk_leaves_the_old_list_and_no_temporary_file(path: Path) -> No
 
 WRITE_SCRIPT = """
 import hashlib, os, socket, sys     # the other user may not read the standard library
-from convo.chat.files import ReplayFile
+from convo.chat.item_file import ReplayFile
 from convo.errors import ConvoError
 from convo.history.items import user_message
 if os.getuid() == 0:
@@ -275,3 +276,61 @@ def test_an_inaccessible_folder_is_detected_before_anything_is_sent(open_folder:
         "unreadable talk.json cannot be reached: permission denied",
         "store_read_only talk.json cannot be written: permission denied",
     ]
+
+
+LINK_ON_BRANCH = {
+    "id": "resp_2",
+    "saw": 1,
+    "head": -1,
+    "sent": 1,
+    "strategy": "session",
+    "endpoint": ["embedded", None, None],
+    "model": "a/b",
+    "status": "completed",
+    "created_at": 1.5,
+    "parent": None,
+    "conversation_id": None,
+    "previous_response_id": None,
+    "seconds": 1.0,
+    "first_token_s": None,
+    "parameters": {},
+    "usage": None,
+    "error": None,
+    "stored": True,
+}
+EXPORT = document_to_json(
+    ConversationDocument(
+        tuple(ITEMS), len(ITEMS), "talk", links=(LINK_ON_BRANCH,), other_items=(BranchItem(1, user_message("other")),)
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (json.dumps(ITEMS), lambda items: items),
+        (json.dumps({"model": "m", "input": ITEMS}), lambda items: {"model": "m", "input": items}),
+        (json.dumps(EXPORT), lambda items: {**EXPORT, "acknowledged": len(items), "items": items}),
+    ],
+    ids=["list", "request", "export"],
+)
+def test_a_file_is_written_in_the_form_in_which_it_was_read(
+    before: str, after: Callable[[list[Item]], Json], path: Path
+) -> None:
+    path.write_text(before)
+    file, items = ReplayFile(path), [*ITEMS, user_message("more")]
+    assert file.read() == ITEMS
+    file.write(items)
+    assert json.loads(path.read_text()) == after(items)
+    assert ReplayFile(path).read_valid() == items
+
+
+def test_a_file_of_lines_stays_one_and_an_edit_of_an_export_leaves_out_its_requests(path: Path) -> None:
+    for text, count in (("".join(json.dumps(item) + "\n" for item in ITEMS), 1), (json.dumps(EXPORT), 0)):
+        path.write_text(text)
+        file = ReplayFile(path)
+        file.read()
+        file.write([user_message("else")])
+        assert path.read_text().startswith('{"type": "message"' if count else '{"object": "convo.conversation"')
+        assert ReplayFile(path).read() == [user_message("else")]
+    assert "other_items" not in json.loads(path.read_text())

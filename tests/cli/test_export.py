@@ -23,7 +23,7 @@ def stored_session(convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest
 
 
 FORMATS = [
-    ("a.json", "replay", "["),
+    ("a.json", "json", "{"),
     ("a.jsonl", "jsonl", "{"),
     ("a.md", "markdown", "# "),
     ("a.html", "html", "<!DOC"),

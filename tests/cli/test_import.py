@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 from agents import SQLiteSession
 
+from convo.errors import KeyRefused
+from convo.history.records import Strategy
 from tests.cli.chat_commands import ECHO, stored_conversation, stored_messages, stored_sessions
+from tests.cli.stored_chats import ChatWriter, write_chats
 from tests.command_runner import CommandResult, Convo, Start
 
 LLM = Path(__file__).parents[1] / "transfer" / "llm-0.36.db.xz"
@@ -34,6 +37,44 @@ def test_responses_are_imported_with_their_items(convo: Convo, home: Path, monke
     assert convo("import", "a.jsonl").out == "mine  2 items\n"
     assert convo("export", "mine", "--format", "jsonl", "--links").out == Path("a.jsonl").read_text()
     assert stored_conversation(home.parent / "elsewhere", "mine")[1][0].usage
+
+
+def test_json_restores_the_conversation_with_its_forks_requests_and_dates(
+    convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def script(writer: ChatWriter) -> None:
+        chat = await writer.chat(Strategy.SESSION, "monads", "What is a monad?", "And in Haskell?")
+        await writer.retry(chat)
+        await writer.fail(chat, "And in C?", KeyRefused("wrong key"))
+        await writer.send(chat, "And in Rust?")
+        await chat.undo()
+        await writer.send(chat, "And in Lisp?")
+
+    write_chats(home, script)
+    assert convo("export", "monads", "-o", "monads.json").exit == 0
+    before = convo("inspect", "monads", "--json").json()
+    (dates,) = [(one.created_at, one.used_at) for one in stored_sessions(home)]
+
+    monkeypatch.setenv("CONVO_HOME", str(home.parent / "elsewhere"))
+    assert convo("import", "monads.json").out == "monads  6 items\n"
+    assert convo("inspect", "monads", "--json").json() == before
+    assert json.loads(Path("monads.json").read_text())["other_items"]
+    assert [(one.created_at, one.used_at) for one in stored_sessions(home.parent / "elsewhere")] == [dates]
+    assert convo("export", "monads", "--format", "json").out == Path("monads.json").read_text()
+
+
+@pytest.mark.parametrize("command", ["lint", "inspect", "next", "diff", "repair", "import", "chat"])
+def test_every_command_that_takes_a_file_reads_an_export(command: str, convo: Convo) -> None:
+    assert convo("chat", *ECHO, "-n", "mine", "one").exit == 0
+    assert convo("export", "mine", "-o", "a.json").exit == 0
+    arguments = {
+        "next": ["./a.json", *ECHO],
+        "diff": ["./a.json", "mine"],
+        "repair": ["./a.json", "--as", "repaired.json"],
+        "chat": ["--replay", "--from", "./a.json", *ECHO, "two"],
+    }
+    got = convo(command, *arguments.get(command, ["./a.json"]))
+    assert got.exit == 0, got
 
 
 def test_every_conversation_of_llm_becomes_a_session(convo: Convo, home: Path, tmp_path: Path) -> None:

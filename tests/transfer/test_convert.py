@@ -7,7 +7,7 @@ from itertools import permutations
 
 import pytest
 
-from convo.chat.files import ReplayFile
+from convo.chat.item_file import ReplayFile
 from convo.chat.open import fork_session
 from convo.chat.view_loader import load_handle_view
 from convo.errors import (

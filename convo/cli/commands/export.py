@@ -24,6 +24,7 @@ app = App()
 class ExportFormat(StrEnum):
     """The formats of an exported conversation."""
 
+    JSON = "json"
     REPLAY = "replay"
     JSONL = "jsonl"
     MARKDOWN = "markdown"
@@ -36,7 +37,9 @@ Examples:
   convo export monads -o monads.html            one HTML page without scripts
   convo export @last --format markdown          print as Markdown
   convo export monads --format jsonl --links    items and the requests that produced them, one per line
-  convo export monads --redact -o talk.json     a replay file without keys, addresses and card numbers
+  convo export monads -o monads.json            everything, with forks, requests and dates: convo import restores it
+  convo export monads --redact -o talk.json     the same without keys, addresses and card numbers
+  convo export monads --format replay           the bare list of items, which a program can send
   convo export refunds --format runstate --agent support.py:triage -o state.json
                                                 the agent run of a session, for the Agents SDK
 
@@ -50,7 +53,7 @@ class ExportFileFlags:
     """The output file and its format."""
 
     export_format: ExportFormat | None = value_option(
-        "--format", "FORMAT", "replay, jsonl, markdown, html or runstate."
+        "--format", "FORMAT", "json, replay (the list of items), jsonl, markdown, html or runstate."
     )
     file: OptionalText = value_option("-o --output", "FILE", "Output file; - for stdout, the default.")
     overwrite: bool = flag_option("--force", "Overwrite an existing file.")
