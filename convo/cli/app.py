@@ -70,7 +70,7 @@ COMMANDS: CommandTable = MappingProxyType(
         "diff": CommandEntry("convo.cli.commands.diff", "Find where two histories or two requests diverge."),
         "convert": CommandEntry("convo.cli.commands.convert", "Convert a conversation to another strategy."),
         "export": CommandEntry("convo.cli.commands.export", "Export a conversation to a file."),
-        "import": CommandEntry("convo.cli.commands.import_", "Import conversations from a file."),
+        "import": CommandEntry("convo.cli.commands.import_", "Import conversations from files."),
         "lint": CommandEntry("convo.cli.commands.lint", "Find state that an API would reject, before it is sent."),
         "repair": CommandEntry("convo.cli.commands.repair", "Write a repaired copy of an invalid history."),
         "race": CommandEntry(

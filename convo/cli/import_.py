@@ -1,9 +1,10 @@
-"""`convo import`: store the conversations of a file as sessions.
+"""`convo import`: store the conversations of files as sessions.
 
-All are parsed before the first is stored. Conversations imported before are skipped, so that an
+All of a file are parsed before the first is stored. Conversations imported before are skipped, so that an
 interrupted import can be repeated.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,7 @@ class ImportOptions:
     skip_incomplete:  leave out an incomplete last line of JSON Lines
     """
 
-    file: str
+    files: Sequence[str]
     name: str | None = None
     only_name: str | None = None
     skip_incomplete: bool = False
@@ -50,7 +51,42 @@ class ImportOptions:
 
 
 async def run_import(options: ImportOptions) -> int:
-    """Store the conversations of a file, print the session of each, and return the exit code.
+    """Store the conversations of the files, print the session of each, and return the exit code.
+
+    Of several files, one that cannot be imported is reported, and the exit code is 1. The only one raises its error.
+    """
+    files = [file for name in options.files for file in _list_files(name)]
+    if len(files) == 1:
+        return await _import_file(files[0], options)
+    if options.name is not None or options.only_name is not None:
+        flag = "--as" if options.name is not None else "--only"
+        raise InvalidUsage(f"{flag} applies to one file, not to {len(files)}", hint="import that file alone")
+    has_failed = False
+    for file in files:
+        try:
+            has_failed |= await _import_file(file, options) != 0
+        except (InputFault, NotFound) as error:
+            print_failure(to_failure(error), as_json=options.as_json, handle=file)
+            has_failed = True
+    return int(has_failed)
+
+
+def _list_files(path: str) -> Sequence[str]:
+    """Return the files in a folder and the folders below, without hidden ones; a file itself. Raises NotFound."""
+    if not os.path.isdir(os.path.expanduser(path)):
+        return [path]
+    files = sorted(
+        str(file)
+        for file in Path(os.path.expanduser(path)).rglob("*")
+        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(os.path.expanduser(path)).parts)
+    )
+    if not files:
+        raise NotFound("file in the folder", path, hint="check the path")
+    return files
+
+
+async def _import_file(file: str, options: ImportOptions) -> int:
+    """Store the conversations of one file, and return the exit code.
 
     Of several conversations, one that cannot be read is reported after the others. The only one raises its error.
     """
@@ -59,28 +95,28 @@ async def run_import(options: ImportOptions) -> int:
 
     def report_fault(name: str, fault: InputFault) -> None:
         if options.only_name in (None, name):
-            faults[name] = Unreadable(f"{options.file}: {name!r} cannot be imported: {fault.message}")
+            faults[name] = Unreadable(f"{file}: {name!r} cannot be imported: {fault.message}")
 
     with show_progress("reading", settings):
         documents: Sequence[ConversationDocument] = read_documents(
-            options.file, report_fault, print_notice if options.skip_incomplete else None
+            file, report_fault, print_notice if options.skip_incomplete else None
         )
         if faults and (options.only_name is not None or not documents):
             raise next(iter(faults.values()))
-        documents = select_documents(documents, options)
+        documents = select_documents(documents, file, options)
     if options.dry_run:
         for document in documents:
             report_import(document, None, as_json=options.as_json)
     else:
         with show_progress("importing", settings):
-            await _store_documents(documents, options, settings)
+            await _store_documents(documents, file, options, settings)
     for name, error in faults.items():
         print_failure(to_failure(error), as_json=options.as_json, name=name)
     return Unreadable.exit if faults else 0
 
 
 async def _store_documents(
-    documents: Sequence[ConversationDocument], options: ImportOptions, settings: Settings
+    documents: Sequence[ConversationDocument], file: str, options: ImportOptions, settings: Settings
 ) -> None:
     """Store each conversation that was not imported before, and print its session."""
     async with open_configured_store(settings) as store:
@@ -99,11 +135,11 @@ async def _store_documents(
                 session = previous
             report_import(document, session, as_json=options.as_json, was_imported_before=previous is not None)
         if len(documents) == 1 and any(imported):
-            print_notice(f"already imported; to import it again: convo import {quote(options.file)} --as NAME")
+            print_notice(f"already imported; to import it again: convo import {quote(file)} --as NAME")
 
 
 def select_documents(
-    documents: Sequence[ConversationDocument], options: ImportOptions
+    documents: Sequence[ConversationDocument], file: str, options: ImportOptions
 ) -> Sequence[ConversationDocument]:
     """Return the selected conversations.
 
@@ -114,7 +150,7 @@ def select_documents(
             document for document in documents if options.only_name in (document.name, imported_session_name(document))
         ]
         if not documents:
-            raise NotFound("conversation in the file", options.only_name, hint=f"convo import {options.file} --dry-run")
+            raise NotFound("conversation in the file", options.only_name, hint=f"convo import {file} --dry-run")
     if options.name is not None and len(documents) != 1:
         raise InvalidUsage(
             f"--as names one session, and the file contains {format_count(len(documents), 'conversation')}",

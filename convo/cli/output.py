@@ -48,7 +48,7 @@ class ErrorReport(NamedTuple):
 class FailureReport(NamedTuple):
     """Printed on stdout in place of the result; the exit code depends on the error.
 
-    handle:  the handle that could not be read, of several of convo lint
+    handle:  the handle or file that could not be read, of several of convo lint or import
     name:    the conversation that could not be read, of several in a file of convo import
     """
 

@@ -77,6 +77,30 @@ def test_every_command_that_takes_a_file_reads_an_export(command: str, convo: Co
     assert got.exit == 0, got
 
 
+def test_several_files_and_folders_are_imported_and_an_odd_one_is_reported(convo: Convo, home: Path) -> None:
+    for file in ("talks/a.json", "talks/deep/b.jsonl", "talks/.hidden", "c.json"):
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        Path(file).write_text(json.dumps({"role": "user", "content": file}) + "\n")
+    Path("talks", "odd.bin").write_bytes(b"\xff\xfe")
+    got = convo("import", "c.json", "talks", "none.json")
+    assert (got.exit, got.out) == (
+        1,
+        "".join(f"{name}  1 item\n" for name in ("c-json", "talks-a-json", "talks-deep-b-jsonl")),
+    )
+    assert [line for line in got.err.splitlines() if line.startswith("convo: ")] == [
+        "convo: talks/odd.bin: the file is not UTF-8 text or a database",
+        "convo: no file 'none.json'",
+    ]
+    failures = [line for line in convo("import", "talks", "--json").out.splitlines() if '"error"' in line]
+    assert [json.loads(failure)["handle"] for failure in failures] == ["talks/odd.bin"]
+    for flags, message in (
+        ("--as", "--as applies to one file, not to 2"),
+        ("--only", "--only applies to one file, not to 2"),
+    ):
+        refused = convo("import", "c.json", "talks/a.json", flags, "x")
+        assert (refused.exit, refused.err.splitlines()[0]) == (2, f"convo: {message}")
+
+
 def test_every_conversation_of_llm_becomes_a_session(convo: Convo, home: Path, tmp_path: Path) -> None:
     (tmp_path / "logs.db").write_bytes(lzma.decompress(LLM.read_bytes()))
     assert convo("import", "logs.db").out == "Weather in Oslo?  6 items\nSecond one, and more  2 items\n"

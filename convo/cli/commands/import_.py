@@ -10,15 +10,17 @@ app = App()
 
 EXAMPLES = """
 Examples:
-  convo import talk.json                     a replay file, or any list of items
+  convo import talk.json                     a conversation that convo exported, or any list of items
+  convo import monads.md talks/              several files; of a folder all files that are not hidden
   convo import monads.html --as monads       HTML, Markdown or JSONL written by convo export
   convo import ~/.config/io.datasette.llm/logs.db --dry-run
                                              list the conversations of llm
   convo import agents.db --only thread-7     one session of the Agents SDK
   convo import state.json                    the items of a paused run; convo resume continues the run itself
 
-The file is not changed. A conversation that was imported before is skipped; --as NAME imports it again. In a database,
-a row that cannot be read affects its conversation only; the exit code is 2 then.
+No file is changed. A conversation that was imported before is skipped; --as NAME imports it again. In a database, a
+row that cannot be read affects its conversation only; the exit code is 2 then. Of several files, one that cannot be
+imported is reported, the others are imported, and the exit code is 1.
 The new sessions are in the local store; convo convert changes their strategy.
 """
 
@@ -26,10 +28,11 @@ The new sessions are in the local store; convo convert changes their strategy.
 @app.command("import", epilog=EXAMPLES)
 def import_command(
     ctx: typer.Context,
-    file: Annotated[
-        str,
+    files: Annotated[
+        list[str],
         typer.Argument(
-            metavar="FILE", help="Exported conversation, list of items, or database of llm or the Agents SDK."
+            metavar="FILE...",
+            help="Exported conversations, lists of items, databases of llm or the Agents SDK, or folders of them.",
         ),
     ],
     name: str | None = value_option("--as", "NAME", "Name of the new session; for a file with one conversation."),
@@ -40,10 +43,10 @@ def import_command(
     dry_run: bool = flag_option("--dry-run", "Only list the conversations of the file."),
     as_json: bool = flag_option("--json", "Print one JSON object per conversation."),
 ) -> None:
-    """Import conversations from a file."""
+    """Import conversations from files."""
     import asyncio
 
     from convo.cli.import_ import ImportOptions, run_import
 
-    options = ImportOptions(file, name, only, skip_incomplete, dry_run, as_json, get_root_options(ctx).config)
+    options = ImportOptions(files, name, only, skip_incomplete, dry_run, as_json, get_root_options(ctx).config)
     raise typer.Exit(asyncio.run(run_import(options)))
