@@ -32,7 +32,7 @@ from convo.config.request_settings import EFFORT_FIELD, REASONING_EFFORTS, find_
 from convo.config.values import find_closest_word
 from convo.errors import Interrupted, InvalidUsage, Unsupported
 from convo.history.items import Json, is_user_message, item_preview, item_text, last_answer_text, user_message
-from convo.history.records import Strategy
+from convo.history.records import Link, Strategy
 from convo.history.tree import Path as TreePath
 from convo.stores.base import Store
 from convo.strategies.selection import OwnerSelection, select_owner
@@ -108,7 +108,9 @@ async def handle_tools(repl: Repl, _: str) -> None:
     for name, description in tools:
         repl.print_message(f"  {name:<{width}}  {get_first_line(description)}".rstrip())
     if not tools:
-        repl.print_message("  no tools; agents have tools: convo chat --agent FILE:NAME")
+        commands = ("--tool FILE.py:FUNCTION", "--agent FILE.py:NAME")
+        offers = ", or ".join(f"{get_command_prefix()} chat {flag}" for flag in commands)
+        repl.print_message(f"  no tools; a chat with tools: {offers}")
 
 
 def list_request_tools(tools: Sequence[Json]) -> list[tuple[str, str]]:
@@ -124,7 +126,9 @@ async def handle_usage(repl: Repl, _: str) -> None:
     from convo.chat.view_loader import load_path_index
     from convo.terminal.usage_views import format_session_usage
 
-    links = await repl.links.load_links(repl.chat)
+    links = await _load_own_links(repl)
+    if links is None:
+        return
     path_index = await load_path_index(repl.chat.deps.store, repl.chat.load_state().path, links)
     repl.print_message(format_session_usage(links, repl.context.settings.prices, path_index))
 
@@ -132,8 +136,19 @@ async def handle_usage(repl: Repl, _: str) -> None:
 async def handle_cost(repl: Repl, _: str) -> None:
     from convo.terminal.usage_views import format_session_cost
 
-    links = await repl.links.load_links(repl.chat)
-    repl.print_message(format_session_cost(links, repl.context.settings.prices))
+    links = await _load_own_links(repl)
+    if links is not None:
+        repl.print_message(format_session_cost(links, repl.context.settings.prices))
+
+
+async def _load_own_links(repl: Repl) -> Sequence[Link] | None:
+    """Return the links of the session; None, and a message, if all items are from another one, as after /fork."""
+    links, path = await repl.links.load_links(repl.chat), repl.chat.load_state().path
+    if links or not path:
+        return links
+    items = format_count(len(path))
+    repl.print_message(f"  no requests in {repl.chat.session.name} yet; its {items} were requested in another session")
+    return None
 
 
 async def handle_reasoning(repl: Repl, _: str) -> None:
@@ -480,7 +495,13 @@ async def handle_context(repl: Repl, _: str) -> None:
 async def handle_inspect(repl: Repl, handle: str) -> None:
     from convo.cli.resolve import render_handle
 
-    await repl.print_long(await render_handle(repl.chat.deps.store, handle or repl.chat.session.id) + "\n")
+    chat = repl.chat
+    if not handle:
+        if not chat.load_state().path:
+            repl.print_message("  empty; a conversation is stored with its first message")
+            return
+        await chat.ensure_saved()  # a fork without a message of its own is not stored yet
+    await repl.print_long(await render_handle(chat.deps.store, handle or chat.session.id) + "\n")
 
 
 async def handle_model(repl: Repl, name: str) -> None:

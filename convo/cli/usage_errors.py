@@ -35,6 +35,7 @@ WORDS_BY_NAME: Mapping[str, str] = {
     "config set": "effort set",
     "config trust": "trust",
     "doctor": "check init setup",
+    "export": "cat print",
     "inspect": "cost info show status tokens usage view",
     "models": "providers",
     "models pull": "download install pull",
@@ -108,6 +109,8 @@ def unknown_command_error(ctx: Any, name: str) -> InvalidUsage:
     similar = find_similar_name(name, ctx.command)
     place = f" of {ctx.command_path}" if ctx.parent else ""
     hint = f"{ctx.command_path} --help"
+    if similar and not ctx.parent and not similar.startswith("-"):
+        hint = f"convo {similar} --help"
     if not similar and not ctx.parent:
         hint = "convo chat MESSAGE, to ask a model; or convo --help"
     return InvalidUsage(f"no command {_show(name)!r}{place}{_format_similar(similar)}", hint=hint)
@@ -131,7 +134,10 @@ def to_invalid_usage(error: typer.TyperException) -> InvalidUsage:
         if name in list_option_names(ctx.find_root().command):
             message, path = f"no option {name!r} of {path}; it belongs before the command", "convo"
         else:
-            message = f"no option {_show(name)!r}{_format_similar(find_similar_name(name, ctx.command))}"
+            similar = find_similar_name(name, ctx.command)
+            message = f"no option {_show(name)!r}{_format_similar(similar)}"
+            if option := next((one for one in ctx.command.params if similar in one.opts and one.metavar), None):
+                return InvalidUsage(message, hint=f"{path} {similar} {option.metavar}, or {path} --help")
     elif param is not None and not hasattr(error, "param_type"):
         name = param.opts[-1] if param.param_type_name == "option" else param.make_metavar(ctx).strip("{}")
         # the value in "'x' is not a valid integer" is not repeated, because it may be a secret

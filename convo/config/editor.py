@@ -98,17 +98,18 @@ def suggest_setting_command(key: SettingKey, schema: SettingSchema) -> str:
 
 def _quoted_key_hint(raw_key: str) -> str:
     """Show how to quote a name that contains other characters than letters."""
-    table, _, rest = raw_key.partition(".")
-    field = ""
-    if table == MODELS_TABLE and "." in rest:
-        rest, _, field = rest.rpartition(".")
-    name = rest.removesuffix(".context") if table == "windows" else rest
-    example = (
-        f"'{table}.\"{name}\"{f'.{field}' if field else ''}'"
-        if table in SETTINGS_SCHEMA and name and '"' not in name
-        else "'prices.\"openai/gpt-6.1-terra\"'"
-    )
-    return f"quote a name that has special characters: {example}"
+    table, _, name = raw_key.partition(".")
+    schema, field = SETTINGS_SCHEMA.get(table), ""
+    rows = schema.schema if isinstance(schema, KeyedTable) else None
+    if "." in name and (table == MODELS_TABLE or isinstance(rows, AtomicTable)):
+        name, _, field = name.rpartition(".")
+    if schema is None or not name or '"' in name:
+        return "quote a name that has special characters: 'prices.\"openai/gpt-6.1-terra\"'"
+    if isinstance(rows, AtomicTable):
+        if field not in rows.schema:  # a part of the name, such as llama3.2
+            name = f"{name}.{field}" if field else name
+        return f"convo config set '{table}.\"{name}\"' '{rows.example}'"
+    return f"quote a name that has special characters: '{table}.\"{name}\"{f'.{field}' if field else ''}'"
 
 
 def set_toml_value(text: str, key: SettingKey, value: object, location: str) -> str:

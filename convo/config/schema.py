@@ -277,14 +277,15 @@ def _require_child_schema(
         return schema.schema
     if key[-1] not in schema:
         raise InvalidSettings(
-            f"{location}: no setting '{format_setting_key(key)}'; {_format_suggestion(key[-1], schema)}", hint=hint
+            f"{location}: no setting '{format_setting_key(key)}'; {_format_suggestion(key, schema)}", hint=hint
         )
     return schema[key[-1]]
 
 
-def _format_suggestion(name: str, known_settings: Mapping[str, SettingSchema]) -> str:
-    suggestion = _guess_setting_name(name, known_settings)
-    return f"did you mean '{suggestion}'?" if suggestion else f"known settings: {', '.join(known_settings)}"
+def _format_suggestion(key: SettingKey, known_settings: Mapping[str, SettingSchema]) -> str:
+    if suggestion := _guess_setting_key(key, known_settings):
+        return f"did you mean '{format_setting_key(suggestion[len(key) - 1 :])}'?"
+    return f"known settings: {', '.join(known_settings)}"
 
 
 def _set_command_hint(key: SettingKey, schema: Mapping[str, SettingSchema] | KeyedTable) -> str | None:
@@ -293,10 +294,19 @@ def _set_command_hint(key: SettingKey, schema: Mapping[str, SettingSchema] | Key
         return None
     if key[-1] in _KEY_NAMES:
         return f"convo config key set {key[-2] if 'providers' in key[:-2] else 'PROVIDER'}"
-    suggestion = _guess_setting_name(key[-1], schema)
-    name = format_setting_key((*key[:-1], suggestion or next(iter(schema))))
+    suggestion = _guess_setting_key(key, schema)
+    name = format_setting_key(suggestion or (*key[:-1], next(iter(schema))))
     command = f"convo config set {quote(name)} VALUE"
     return command if suggestion else f"{command}, or another of these settings"
+
+
+def _guess_setting_key(key: SettingKey, known_settings: Mapping[str, SettingSchema]) -> SettingKey | None:
+    """Return the key of the setting that was probably meant, which may be in a table below; None if there is none."""
+    if suggestion := _guess_setting_name(key[-1], known_settings):
+        return (*key[:-1], suggestion)
+    tables = [(name, rows) for name, rows in known_settings.items() if isinstance(rows, Mapping)]
+    intended = _COMMON_MISTAKES.get(key[-1], key[-1])
+    return next(((*key[:-1], name, intended) for name, rows in tables if intended in rows), None)
 
 
 def _guess_setting_name(name: str, known_settings: Mapping[str, SettingSchema]) -> str | None:

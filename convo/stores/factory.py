@@ -161,7 +161,7 @@ def store_schema_sql(url: str, *, partitions: int = 0, after_migration: int = 0)
 
         return postgres_schema_sql(partitions, after_migration=after_migration)
     if partitions:
-        raise InvalidUsage("only a PostgreSQL store supports partitions")
+        raise InvalidUsage("only a PostgreSQL store supports partitions", hint="add --store postgresql://...")
     if after_migration:
         raise InvalidUsage("only a PostgreSQL store prints single migrations", hint="convo store migrate")
     if scheme != "sqlite":

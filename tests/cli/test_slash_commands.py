@@ -105,3 +105,14 @@ def test_a_terminal_is_told_to_copy_no_more_than_it_accepts() -> None:
     got = run_repl(*model, lines=["one", "/copy", "two", "/copy", "three", "/copy"], terminal=True)
     assert "\x1b]52;c;aMOp\x07" in got.err
     assert copied_texts(got) == ["hé", longest]
+
+
+def test_a_new_conversation_and_a_fork_say_what_they_have() -> None:
+    got = run_repl(
+        *ECHO, "-n", "mine", lines=["one", "/fork", "/cost", "/usage", "/inspect", "/new", "/inspect", "/tools"]
+    )
+    assert got.err.count("no requests in mine-2 yet; its 2 items were requested in another session\n") == 2
+    assert "  session      mine-2 (ses_" in got.err
+    assert "  empty; a conversation is stored with its first message\n" in got.err
+    assert "no session" not in got.err
+    assert "convo chat --tool FILE.py:FUNCTION" in got.err

@@ -297,7 +297,17 @@ def test_an_unknown_name_is_answered_with_the_most_similar_one_and_the_help(comm
         hint = " ".join(["convo", *command.split(), "--help"])
         if not command and not similar:
             hint = "convo chat MESSAGE, to ask a model; or convo --help"
-        assert (got.exit, got.out, got.err) == (2, "", f"convo: {message}\n  try: {hint}\n")
+        if not command and similar and not similar.startswith("-"):
+            hint = f"convo {similar} --help"
+        first, second = got.err.splitlines()
+        assert (got.exit, got.out, first) == (2, "", f"convo: {message}")
+        value = f"(convo {command} {similar} [A-Z]+, or )?" if similar.startswith("--") else ""
+        assert re.fullmatch(f"  try: {value}{re.escape(hint)}", second)
+
+
+def test_an_unknown_option_is_answered_with_the_form_of_the_similar_one(convo: Convo) -> None:
+    assert "  try: convo chat --param KEY=VALUE, or " in convo("chat", "-o", "temperature", "0.2").err
+    assert "  try: convo chat --plain, or " not in convo("chat", "--plian").err
 
 
 def list_names(command: Any, path: str = "") -> Iterator[str]:
