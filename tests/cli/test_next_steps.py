@@ -41,6 +41,7 @@ def parse(words: Sequence[str]) -> Any:
         if not rest:
             break
         name, command, rest = context.command.resolve_command(context, rest)
+        assert command
         context = command.make_context(name, list(rest), parent=context)
     return context
 
