@@ -301,7 +301,9 @@ class ChatContext:
         """Return the renderer of answers; None for answers printed as plain text."""
         is_plain = self.output.is_plain or ANSWERS_PLAIN in (self.settings.answers, self.settings.editing)
         footer = self.output.waiting_line.footer
-        renderer = None if is_plain else make_answer_renderer(sys.stdout, os.environ, footer)
+        # A single answer needs no mark that tells it from the questions.
+        has_gutter = self.options.prompt is None and not self.output.quiet
+        renderer = None if is_plain else make_answer_renderer(sys.stdout, os.environ, footer, has_gutter=has_gutter)
         self.output.waiting_line.preloaded_module = MARKDOWN_MODULE if renderer else ""
         return renderer
 

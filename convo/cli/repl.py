@@ -148,10 +148,25 @@ class Repl:
                 await warm_up_task
 
     def show_last_turns(self) -> None:
-        """Print the last turns, if there are any."""
-        for line in last_turn_lines(self.chat.state.path.items, self.display):
-            self._err.write(line + "\n")
-        self._err.flush()
+        """Print the last turns, if there are any: as they were shown, or as dim text where answers have no colors."""
+        items, display = self.chat.state.path.items, self.display
+        if self._renderer is None or not display.has_color:
+            for line in last_turn_lines(items, display):
+                self.print_styled(line)
+            return
+        earlier_count, shown = select_last_turns(items)
+        if earlier_count:
+            self.print_styled(_format_earlier_count(earlier_count, display))
+        for item in shown:
+            if is_compaction(item):
+                self.print_styled("\n".join(_message_lines(item, display, MAX_PREVIEW_LINES)) + "\n")
+            elif is_user_message(item):
+                self._print_sent(_displayed_text(item))
+            else:
+                self.print_block("\n")
+                self._renderer.write(escape_control_chars(item_text(item)))
+                self._renderer.finish()
+                self.print_block("\n")
 
     async def _warm_up(self) -> None:
         """Warm up the endpoint while the user types; errors are reported by the first request.
@@ -168,7 +183,7 @@ class Repl:
         while not self.is_exiting:
             if message := self.reader.queue.take_next():
                 self.reader.begin_message(message)
-                self._print_queued(message.text)
+                self._print_sent(message.text)
                 await self._handle_line(message.text)
                 continue
             await self._update_status_line()
@@ -296,12 +311,12 @@ class Repl:
             if self.chat.turn is not previous_turn:
                 self._print_receipt()
 
-    def _print_queued(self, text: str) -> None:
-        """Print a queued message as the prompt shows a typed one."""
-        lines = text.split("\n")
-        self.print_block(
-            "".join(f"{'  ' if index else PROMPT}{line}\n" for index, line in enumerate(lines[:MAX_ECHOED_LINES]))
-        )
+    def _print_sent(self, text: str) -> None:
+        """Print a message that was not typed at the prompt as the prompt shows a typed one."""
+        lines, display = text.split("\n"), self.display
+        for index, line in enumerate(lines[:MAX_ECHOED_LINES]):
+            sign = "  " if index else display.apply_style(display.apply_style(PROMPT, "id"), "bold")
+            self.print_styled(sign + display.apply_style(escape_control_chars(line), "bold"))
         if len(lines) > MAX_ECHOED_LINES:
             self.print_message(f"  ({len(lines) - MAX_ECHOED_LINES} more lines)")
 
@@ -569,6 +584,15 @@ def last_turn_lines(
     max_message_lines: int = MAX_PREVIEW_LINES,
 ) -> Iterator[str]:
     """Yield the lines of the last turns; nothing without messages."""
+    earlier_count, shown = select_last_turns(items, turns)
+    if earlier_count:
+        yield _format_earlier_count(earlier_count, display)
+    for item in shown:
+        yield from _message_lines(item, display, max_message_lines)
+
+
+def select_last_turns(items: Sequence[Item], turns: int = PREVIEW_TURNS) -> tuple[int, Sequence[Item]]:
+    """Return the messages and the compactions of the last turns, and the number of the messages before them."""
     shown = [
         item
         for item in items
@@ -579,12 +603,11 @@ def last_turn_lines(
     compaction_index = max((index for index, item in enumerate(shown) if is_compaction(item)), default=0)
     if not any(map(is_assistant_message, shown[:compaction_index])):  # it replaced the answers to the messages before
         start = max(start, compaction_index)
-    earlier_count = sum(not is_compaction(item) for item in shown[:start])
-    if earlier_count:
-        line = f"… {format_count(earlier_count, 'earlier message')}"
-        yield display.apply_style(display.translate_box_chars(line), "dim")
-    for item in shown[start:]:
-        yield from _message_lines(item, display, max_message_lines)
+    return sum(not is_compaction(item) for item in shown[:start]), shown[start:]
+
+
+def _format_earlier_count(count: int, display: DisplayOptions) -> str:
+    return display.apply_style(display.translate_box_chars(f"… {format_count(count, 'earlier message')}"), "dim")
 
 
 def _message_lines(item: Item, display: DisplayOptions, max_lines: int) -> Iterator[str]:

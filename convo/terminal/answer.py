@@ -219,22 +219,25 @@ MARKDOWN_MODULE = "convo.terminal.markdown"
 
 
 def make_answer_renderer(
-    stream: TextIO, environ: Mapping[str, str], footer: "Footer | None" = None
+    stream: TextIO, environ: Mapping[str, str], footer: "Footer | None" = None, *, has_gutter: bool = False
 ) -> AnswerRenderer | None:
     """Make a Markdown renderer for `stream`; None unless it is a terminal with cursor control.
 
-    footer:  a line that stays below the text
+    footer:      lines that stay below the text
+    has_gutter:  whether each answer has a mark, and its text is indented, where colors are shown
     """
     if not stream.isatty() or environ.get("TERM", "dumb") in DUMB_TERMINALS:
         return None
-    return LazyMarkdownRenderer(stream, environ, footer)
+    return LazyMarkdownRenderer(stream, environ, footer, has_gutter=has_gutter)
 
 
 class LazyMarkdownRenderer:
     """Markdown renderer that imports its parser with the first text."""
 
-    def __init__(self, stream: TextIO, environ: Mapping[str, str], footer: "Footer | None") -> None:
-        self._stream, self._environ, self._footer = stream, environ, footer
+    def __init__(
+        self, stream: TextIO, environ: Mapping[str, str], footer: "Footer | None", *, has_gutter: bool
+    ) -> None:
+        self._stream, self._environ, self._footer, self._has_gutter = stream, environ, footer, has_gutter
         self._renderer: AnswerRenderer | None = None
 
     def write(self, text: str) -> None:
@@ -254,6 +257,7 @@ class LazyMarkdownRenderer:
             has_box_chars=display.has_box_chars,
             has_links=display.has_links,
             color_system=display.color_system,
+            has_gutter=self._has_gutter and display.has_color,
         )
         return MarkdownRenderer(
             self._stream, options, get_terminal_size, self._footer, has_reflow=detect_reflow(self._environ)

@@ -84,6 +84,20 @@ STYLED_PROMPT: StyleAndTextTuples = [("class:id class:sign", PROMPT.rstrip()), (
 """The prompt of a message; only its sign has a style."""
 
 
+MENU_STYLES: Mapping[str, str] = MappingProxyType(
+    {
+        "completion-menu": "bg:default default",
+        "completion-menu.completion": "id",
+        "completion-menu.completion.current": "noreverse id bg:default reverse",
+        "completion-menu.meta.completion": "bg:default dim",
+        "completion-menu.meta.completion.current": "bg:default id reverse",
+        "scrollbar.background": "bg:default dim",
+        "scrollbar.button": "bg:default reverse dim",
+    }
+)
+"""Styles of the completion menu: the library has a gray of its own, which few themes of terminals fit."""
+
+
 def _get_message_styles(environ: Mapping[str, str]) -> Mapping[str, str]:
     """Return the styles of a message that was sent, and of the sign before it: both are bold, unlike the answer."""
     return {} if environ.get("NO_COLOR") else {"accepted": "bold", "sign": "bold"}
@@ -122,7 +136,9 @@ class LineEditor:
             editing_mode=EditingMode.VI if options.is_vi else EditingMode.EMACS,
             enable_suspend=True,
             tempfile_suffix=".md",
-            style=make_prompt_style(os.environ, {"bar": "dim", "selected": "bold", **_get_message_styles(os.environ)}),
+            style=make_prompt_style(
+                os.environ, {"bar": "dim", "selected": "bold", **MENU_STYLES, **_get_message_styles(os.environ)}
+            ),
             input=self._input,
             output=self._output,
         )

@@ -36,6 +36,7 @@ from rich.text import Text
 
 from convo.terminal.terminal import CONTROL_CHARS, INVISIBLE_CHARS, count_rows, escape_char_match, text_width
 from convo.terminal.theme import ColorSystemName, get_rich_style, make_rich_theme
+from convo.terminal.waiting import MAX_FOOTER_ROWS
 
 if TYPE_CHECKING:
     from convo.terminal.waiting import Footer
@@ -1086,7 +1087,7 @@ class MarkdownRenderer:
             mark = get_style("id", options.color_system).render(sign, color_system=COLOR_SYSTEMS[options.color_system])
             rows[0] = f"{mark} {rows[0].removeprefix(GUTTER)}"
         self._is_marked = self._is_marked or bool(self._finished_rows)
-        self._painter.update(self._finished_rows, open_rows, max(1, self._get_size()[1] - 2))
+        self._painter.update(self._finished_rows, open_rows, max(1, self._get_size()[1] - 1 - MAX_FOOTER_ROWS))
         self._finished_rows = []
 
     def _update_width(self) -> None:

@@ -1,4 +1,4 @@
-"""Messages that are typed while an answer streams, and the line that shows them.
+"""Messages that are typed while an answer streams, and the rows that show them.
 
 Each is sent in order after the answer. After an answer that was stopped or that failed they are held: the prompt shows
 them one by one, and only Enter sends them.
@@ -6,7 +6,7 @@ them one by one, and only Enter sends them.
 
 from typing import NamedTuple
 
-from convo.terminal.terminal import cut_start, escape_control_chars
+from convo.terminal.terminal import cut_start, escape_control_chars, truncate_text
 
 
 class TypedMessage(NamedTuple):
@@ -19,10 +19,14 @@ class TypedMessage(NamedTuple):
 EMPTY_MESSAGE = TypedMessage()
 
 SEPARATOR = " · "
+EDITING_HINT = " · Up to edit"
 FORWARDING_HINT = "further keys go to the next prompt"
 
+MAX_SHOWN_MESSAGES = 3
+"""Messages that are shown, the last ones; of more there is the number."""
+
 MAX_RENDERED_CHARS = 2_000
-"""Characters at the end of the draft that are rendered; the terminal shows fewer."""
+"""Characters of a message or of the draft that are rendered at each key; the terminal shows fewer."""
 
 MIN_DRAFT_COLUMNS = 6
 """Columns below which the draft is left out."""
@@ -94,12 +98,21 @@ class MessageQueue:
         """Send none of the messages before the user has seen it."""
         self.is_held = bool(self.messages)
 
-    def render(self, columns: int) -> str:
-        """Render the number of messages and the end of the draft in one line; "" if there are neither."""
-        queued = f"queued: {len(self.messages)}" if self.messages else ""
-        # Drawn at each key: all of a pasted draft of megabytes would be laid out again each time.
-        draft = " ".join(escape_control_chars(self.draft.text[-MAX_RENDERED_CHARS:]).split("\n"))
-        hint = FORWARDING_HINT if self.is_forwarding else "Up to edit" if queued and not draft else ""
-        free_columns = columns - sum(len(part + SEPARATOR) for part in (queued, hint) if part)
+    def render(self, columns: int) -> list[str]:
+        """Render the last messages and the end of the draft, each in one row."""
+        messages = self.messages[-MAX_SHOWN_MESSAGES:]
+        earlier_count = len(self.messages) - len(messages)
+        rows = [f"queued: {earlier_count} more"] if earlier_count else []
+        rows += [f"queued: {_to_one_line(message.text[:MAX_RENDERED_CHARS])}" for message in messages]
+        draft = _to_one_line(self.draft.text[-MAX_RENDERED_CHARS:])
+        if rows and not draft and not self.is_forwarding:
+            rows[-1] = truncate_text(rows[-1], columns - len(EDITING_HINT)) + EDITING_HINT
+        hint = FORWARDING_HINT if self.is_forwarding else ""
+        free_columns = columns - (len(SEPARATOR + hint) if hint else 0)
         shown_draft = f"> {cut_start(draft, free_columns - 2)}" if draft and free_columns > MIN_DRAFT_COLUMNS else ""
-        return SEPARATOR.join(part for part in (queued, shown_draft, hint) if part)
+        draft_row = SEPARATOR.join(part for part in (shown_draft, hint) if part)
+        return [*rows, *([draft_row] if draft_row else [])]
+
+
+def _to_one_line(text: str) -> str:
+    return " ".join(escape_control_chars(text).split("\n"))

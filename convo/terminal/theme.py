@@ -89,7 +89,7 @@ def make_prompt_style(environ: Mapping[str, str], other_styles: Mapping[str, str
 
     Without colors (NO_COLOR) and with 16 of them dim text is dim, and the colors are those of the terminal.
 
-    other_styles:  definitions of other classes by name; a definition may be a name of `STYLES`
+    other_styles:  definitions of other classes by name; each word of one may be a name of `STYLES`
     """
     from prompt_toolkit.styles import Style
 
@@ -100,7 +100,10 @@ def make_prompt_style(environ: Mapping[str, str], other_styles: Mapping[str, str
     }
     if color_system != "standard":
         styles |= {name: style.rgb for name, style in STYLES.items() if style.rgb}
-    others = {name: styles.get(definition, definition) for name, definition in (other_styles or {}).items()}
+    others = {
+        name: " ".join(styles.get(word, word) for word in definition.split())
+        for name, definition in (other_styles or {}).items()
+    }
     return Style.from_dict({**styles, **others})
 
 

@@ -41,36 +41,50 @@ INDEX, CURSOR_UP = "\x1bD", "\x1b[A"
 SAVE_CURSOR, RESTORE_CURSOR = "\x1b7", "\x1b8"
 
 
+MAX_FOOTER_ROWS = 6
+"""Rows below an answer: the elapsed time, the queued messages and the draft of the next one."""
+
+MIN_STATUS_S = 1
+"""Seconds before an answer shows how long it takes."""
+
+
 class Footer:
-    """One dim line below the cursor while an answer streams.
+    """Dim rows below the cursor while an answer streams.
 
     The cursor must be left of the last column: there a terminal remembers a line break, and drawing would lose it.
 
-    render:            returns the text for a number of columns; "" for no line
-    is_active:         whether the line may be drawn
-    is_shown:          whether it is on the screen
+    render:            returns the rows for a number of columns
+    status:            a row above them; "" for none
+    is_active:         whether the rows may be drawn
+    is_shown:          whether some are on the screen
     has_known_cursor:  whether the answer was drawn last, so that the cursor is at its end
     """
 
     def __init__(self, display: DisplayOptions) -> None:
-        self.render: Callable[[int], str] = lambda _: ""
+        self.render: Callable[[int], list[str]] = lambda _: []
+        self.status = ""
         self.is_active = self.is_shown = self.has_known_cursor = False
         self._display = display
 
     def erase(self) -> str:
-        """Return the output that erases the line, with the cursor above it."""
+        """Return the output that erases the rows, with the cursor above them."""
         was_shown, self.is_shown = self.is_shown, False
         return ERASE_BELOW if was_shown else ""
 
     def draw(self) -> str:
-        """Return the output that draws the line, and leaves the cursor where it is."""
+        """Return the output that draws the rows over those before, and leaves the cursor where it is."""
+        size = get_terminal_size()
         # The last column stays free: some terminals wrap there.
-        columns = get_terminal_size().columns - 1
-        text = truncate_text(self.render(columns), columns) if self.is_active else ""
-        self.is_shown = bool(text)
-        line = self._display.apply_style(self._display.translate_box_chars(text), "dim")
+        columns, max_rows = size.columns - 1, max(0, min(MAX_FOOTER_ROWS, size.lines - 3))
+        rows = [*([self.status] if self.status else []), *self.render(columns)][:max_rows] if self.is_active else []
+        was_shown, self.is_shown = self.is_shown, bool(rows)
+        if not rows and not was_shown:
+            return ""
+        lines = [self._display.translate_box_chars(truncate_text(row, columns)) for row in rows]
+        drawn = "".join(f"{INDEX}{ERASE_LINE}{self._display.apply_style(line, 'dim')}" for line in lines)
         # Down and up first: in the last row this scrolls, which must happen before the position is saved.
-        return f"{INDEX}{CURSOR_UP}{SAVE_CURSOR}{INDEX}{ERASE_LINE}{line}{RESTORE_CURSOR}" if text else ""
+        scrolling = INDEX * len(rows) + CURSOR_UP * len(rows)
+        return f"{scrolling}{SAVE_CURSOR}{drawn}{ERASE_BELOW}{RESTORE_CURSOR}"
 
 
 class WaitingLine:
@@ -151,7 +165,7 @@ class WaitingLine:
         if not self.is_enabled:
             yield
             return
-        self._is_allowed, self.footer.is_active = is_allowed, True
+        self._is_allowed, self.footer.is_active, self.footer.status = is_allowed, True, ""
         self._reasoning_began_at = None
         drawing = asyncio.create_task(self._draw_repeatedly(label, is_allowed))
         try:
@@ -169,6 +183,7 @@ class WaitingLine:
         while True:
             await asyncio.sleep(FRAME_INTERVAL_S)
             now = loop.time()
+            self._update_status(now - started_at)
             if self._has_output or not is_allowed():
                 self._has_output, silent_since = False, now
             elif now - silent_since >= SHOW_DELAY_S:
@@ -180,9 +195,20 @@ class WaitingLine:
                         preloading.add_done_callback(lambda done: done.exception())  # raised by the next import
                     continue
                 work = label if self._reasoning_began_at is None else "reasoning"
-                self._draw(*self._spinner, f"{work} {format_seconds(now - started_at)} · {self.stop_key} to stop", now)
+                self._draw(*self._spinner, self._format_progress(work, now - started_at), now)
             elif not self.footer.is_shown:
                 self.refresh_footer()
+
+    def _format_progress(self, work: str, seconds: float) -> str:
+        return f"{work} {format_seconds(seconds)} · {self.stop_key} to stop"
+
+    def _update_status(self, seconds: float) -> None:
+        """Update the row below the text of an answer that is rendered."""
+        has_text = self.footer.has_known_cursor and not self._is_shown and seconds >= MIN_STATUS_S
+        status = self._format_progress("answering", seconds) if has_text else ""
+        if status != self.footer.status:
+            self.footer.status = status
+            self.refresh_footer()
 
     def _make_spinner(self) -> "tuple[Console, Spinner]":
         from rich.console import Console
@@ -205,6 +231,7 @@ class WaitingLine:
         console.print(line, end="")
         for row in rows:
             self._stream.write("\r\n" + ERASE_LINE + self._display.apply_style(row, "dim"))
+        self.footer.status = ""
         self._stream.write(self.footer.draw())
         if rows:
             self._stream.write(f"\x1b[{len(rows)}A\x1b[{line.cell_len + 1}G")

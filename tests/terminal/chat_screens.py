@@ -199,7 +199,7 @@ def stopped_answer_screens(screen: TerminalScreen) -> Iterator[tuple[str, str]]:
     screen.type_keys("count\r")
     screen.wait_for_text("one two")
     screen.type_keys("/cost\r")
-    screen.wait_for_text("queued: 1 · Up to edit")
+    screen.wait_for_text("queued: /cost · Up to edit")
     screen.type_keys("\x1b")
     screen.wait_for_text("> /cost")
     yield "esc stops an answer, and the queued message is shown at the prompt", screen.text()

@@ -27,7 +27,7 @@ def test_each_turn_shows_the_answer_and_a_receipt(home: Path) -> None:
         terminal.wait_for_prompt()
         for text in ("hello there", "and again"):
             empty_line, answer, another, receipt, last = terminal.send_line(text).splitlines()[-5:]
-            assert (empty_line, answer, another, last) == ("", text, "", "")
+            assert (empty_line, answer, another, last) == ("", f"● {text}", "", "")
             assert receipts(receipt)[0]["owner"] == "session hello-there"
         assert terminal.end_session() == 0
     assert stored_messages(home, "hello-there") == [
@@ -122,7 +122,7 @@ def test_a_terminal_without_a_cursor_gets_plain_lines(home: Path) -> None:
 def test_without_a_terminal_on_stderr_no_control_sequences_are_written(home: Path) -> None:
     with at_terminal(command="convo chat -m scripted/echo 2>log") as terminal:
         terminal.type_keys("hello\r")
-        terminal.wait_for_text("hello\r\nhello\r\n")
+        terminal.wait_for_text("hello\r\n\x1b[36m●\x1b[0m hello\r\n")
         assert terminal.end_session() == 0
     log = Path("log").read_text()
     assert "\x1b" not in log
@@ -176,7 +176,7 @@ def test_an_unknown_command_is_never_sent(home: Path) -> None:
 def test_two_slashes_start_a_message_with_one(home: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "mine") as terminal:
         terminal.wait_for_prompt()
-        assert "\n/x y\n" in terminal.send_line("//x y")
+        assert "\n● /x y\n" in terminal.send_line("//x y")
         assert terminal.end_session() == 0
     assert stored_messages(home, "mine") == ["user: /x y", "assistant: /x y"]
 
@@ -221,7 +221,7 @@ def test_a_model_that_contradicts_the_strategy_is_refused(home: Path) -> None:
         terminal.wait_for_prompt()
         terminal.send_line("hello")
         assert "convo convert mine" in terminal.send_line("/model openai/gpt-5")
-        assert "\nagain\n" in terminal.send_line("again")
+        assert "\n● again\n" in terminal.send_line("again")
         assert terminal.end_session() == 0
 
 
@@ -230,7 +230,7 @@ def test_retry_sends_the_same_again_and_undo_removes_it(home: Path) -> None:
         terminal.wait_for_prompt()
         terminal.send_line("one")
         terminal.send_line("two")
-        assert "\ntwo\n" in terminal.send_line("/retry")
+        assert "\n● two\n" in terminal.send_line("/retry")
         assert 'undid "two"' in terminal.send_line("/undo")
         assert terminal.end_session() == 0
     assert stored_messages(home, "mine") == ["user: one", "assistant: one"]
@@ -302,8 +302,8 @@ def test_the_last_message_can_be_edited_and_sent_again(home: Path) -> None:
         terminal.type_keys("/edit\r")
         terminal.wait_for_text("edit> ")
         terminal.type_keys(", you")
-        assert "\nhello, you\n" in terminal.send_line("")
-        assert "\ngoodbye\n" in terminal.send_line("/edit goodbye")
+        assert "\n● hello, you\n" in terminal.send_line("")
+        assert "\n● goodbye\n" in terminal.send_line("/edit goodbye")
         assert terminal.end_session() == 0
     assert stored_messages(home, "mine") == ["user: goodbye", "assistant: goodbye"]
 
@@ -331,7 +331,7 @@ def test_ctrl_d_at_the_edit_prompt_does_not_end_the_chat(keys: list[str], home: 
         terminal.press_ctrl("u")
         terminal.press_ctrl("d")
         assert "nothing was changed" in terminal.wait_for_prompt()
-        assert "\nstill here\n" in terminal.send_line("still here")
+        assert "\n● still here\n" in terminal.send_line("still here")
         assert terminal.end_session() == 0
     assert stored_messages(home, "mine")[-2:] == ["user: still here", "assistant: still here"]
 

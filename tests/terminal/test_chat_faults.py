@@ -27,7 +27,7 @@ def test_an_error_neither_ends_the_chat_nor_loses_the_message(loopback: Loopback
         assert receipts(output)[0]["status"] == "failed"
         assert "convo: Not like this\n  try: " in output
         output = terminal.send_line("/retry")
-        assert "\nFine now.\n" in output
+        assert "\n● Fine now.\n" in output
         assert len(receipts(output)) == 1
         assert terminal.end_session() == 0
     assert loopback.bodies[0] == loopback.bodies[1]
@@ -43,7 +43,7 @@ def test_an_unreachable_server_fails_only_the_answer(home: Path) -> None:
         assert "  try: " in output
         assert "1 unconfirmed" in terminal.send_line("/status")
         terminal.send_line("/model scripted/echo")
-        assert "\nhello\n" in terminal.send_line("/retry")
+        assert "\n● hello\n" in terminal.send_line("/retry")
         assert terminal.end_session() == 0
     assert stored_messages(home, "mine") == ["user: hello", "assistant: hello"]
 
@@ -59,7 +59,7 @@ def test_ctrl_c_ends_the_wait_for_a_server_that_is_busy(loopback: LoopbackServer
         output = terminal.wait_for_prompt()
         assert receipts(output)[0]["status"] == "cancelled"
         assert "\n\n\n" not in output
-        assert "\nHere I am.\n" in terminal.send_line("/retry")
+        assert "\n● Here I am.\n" in terminal.send_line("/retry")
         assert terminal.end_session() == 0
     assert stored_messages(home, "mine") == ["user: hello", "assistant: Here I am."]
 

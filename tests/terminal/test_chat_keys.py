@@ -35,7 +35,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_chat(home: Path) -> None:
             output
         )
         assert "2 unconfirmed" in terminal.send_line("/status")
-        assert "\nfine\n" in terminal.send_line("go on")
+        assert "\n● fine\n" in terminal.send_line("go on")
         assert terminal.end_session() == 0
     before, partial, *after = stored_messages(home, "mine")
     assert before == "user: count"
@@ -89,7 +89,7 @@ def test_ctrl_c_discards_the_typed_line(home: Path) -> None:
         terminal.wait_for_text("mind")
         terminal.press_ctrl("c")
         assert "Ctrl-C again" not in terminal.wait_for_prompt()
-        assert "\nhello\n" in terminal.send_line("hello")
+        assert "\n● hello\n" in terminal.send_line("hello")
         assert terminal.end_session() == 0
     assert stored_messages(home, "mine") == ["user: hello", "assistant: hello"]
 
@@ -164,7 +164,7 @@ def test_a_paste_during_an_answer_waits_for_enter(home: Path) -> None:
         terminal.paste("line one\nline two")
         terminal.wait_for_text("six")
         terminal.wait_for_text("line two")
-        assert "\nfine\n" in terminal.send_line("")
+        assert "\n● fine\n" in terminal.send_line("")
         assert terminal.end_session() == 0
     assert stored_messages(home, "mine")[2:] == ["user: line one\nline two", "assistant: fine"]
 
@@ -238,6 +238,6 @@ def test_a_history_that_cannot_be_written_affects_nothing_else(home: Path) -> No
     with at_terminal("chat", *ECHO, "-n", "mine") as terminal:
         terminal.wait_for_prompt()
         terminal.send_line("one")
-        assert "\ntwo\n" in terminal.send_line("two")
+        assert "\n● two\n" in terminal.send_line("two")
         assert terminal.end_session() == 0
     assert len(stored_messages(home, "mine")) == 4

@@ -61,7 +61,7 @@ def test_without_colours_no_colour_is_written(home: Path) -> None:
             screen.wait_for_text("/status")
             outputs[colours] = before, screen.raw.removeprefix(before)
     coloured = re.compile(r"\x1b\[(?:[\d;]*;)?(?:3|4|9|10)[0-8][\d;]*m")
-    assert "\x1b[2m> one" in outputs[""][0]
+    assert "\x1b[36m> \x1b[0m\x1b[0m\x1b[1mone\x1b[0m" in outputs[""][0]
     assert not re.search(r"\x1b\[[1-9][\d;]*m", outputs["1"][0])
     assert [bool(coloured.search(menu)) for _, menu in outputs.values()] == [True, False]
 
@@ -85,7 +85,7 @@ def test_two_terminals_share_the_prompt_history(home: Path) -> None:
             screen.type_keys(f"{text}\r")
             screen.wait_for_prompt(" output · ")
         first.type_keys("once more\r")
-        first.wait_for_prompt("once more once more")
+        first.wait_for_prompt("once more ● once more")
         first.type_keys("\x1b[A\x1b[A")
         first.wait_for_text("> from the second")
     typed = [line[1:] for line in (home / "state" / "prompts").read_text().splitlines() if line.startswith("+")]
@@ -115,7 +115,7 @@ def test_a_conversation_that_was_left_can_be_opened_in_another_terminal(home: Pa
         first.send_line("one")
         assert "new conversation: other" in first.send_line("/new other")
         with at_terminal("chat", "--from", "mine") as second:
-            assert "> one\n  one\n" in second.wait_for_prompt()
+            assert "> one\n\n● one\n" in second.wait_for_prompt()
             first.send_line("two")
             assert "convo chat --fork mine" in first.send_line("/resume mine")
             assert second.end_session() == 0

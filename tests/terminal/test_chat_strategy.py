@@ -18,8 +18,8 @@ def test_a_chat_continues_with_another_strategy(
         terminal.wait_for_prompt()
         terminal.send_line("one")
         assert f"(--{strategy_name})" in terminal.send_line(f"/owner {strategy_name}")
-        assert "\ntwo\n" in terminal.send_line("two")
-        assert "\nthree\n" in terminal.send_line("three")
+        assert "\n● two\n" in terminal.send_line("two")
+        assert "\n● three\n" in terminal.send_line("three")
         assert terminal.end_session() == 0
     messages = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three", "assistant: three"]
     assert (stored_messages(home, "mine-2"), stored_messages(home, "mine")) == (messages, messages[:2])

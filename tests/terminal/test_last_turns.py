@@ -10,8 +10,9 @@ from convo.cli.repl import MAX_PREVIEW_LINES
 from convo.compaction.window import summary_message
 from convo.history.items import Item, assistant_message, user_message
 from convo.terminal.terminal import text_width
-from tests.cli.chat_commands import ECHO
+from tests.cli.chat_commands import ECHO, scripted_flags
 from tests.terminal.plain_repl import run_repl
+from tests.terminal.screen import open_screen
 
 pytestmark = pytest.mark.needs("posix")
 
@@ -36,8 +37,16 @@ def test_the_last_turns_are_shown_with_their_roles() -> None:
     assert shown_turns(items) == ["… 2 earlier messages", "> two", "  2", "  or so", "> three", "  3"]
 
 
-def test_the_last_turns_are_dim_in_colour() -> None:
-    assert shown_turns([user_message("hi")], terminal=True) == ["\x1b[2m> hi\x1b[0m"]
+def test_in_colour_the_last_turns_look_as_they_did_before(home: Path) -> None:
+    with open_screen("chat", *scripted_flags({"text": "# A\n\n- *b*\n\n```\nc\n```"}), "-n", "mine") as screen:
+        screen.wait_for_prompt("/help")
+        screen.type_keys("hi\r")
+        screen.wait_for_prompt("1 input")
+        fresh = screen.text().partition("> hi")[2].partition("1 input")[0]
+    with open_screen("chat", "--from", "mine") as screen:
+        screen.wait_for_prompt("session mine")
+        assert screen.text().partition("> hi")[2].partition("\n>\n")[0] == fresh.removesuffix("\n")
+        assert "● A\n\n  • b" in fresh
 
 
 def test_long_messages_are_truncated_to_a_few_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,38 +72,40 @@ def test_a_word_is_deleted_with_the_blanks_after_it(text: str, rest: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("queued", "draft", "line"),
+    ("queued", "draft", "rows"),
     [
-        ((), "", ""),
-        ((), "hi", "> hi"),
-        (("a", "b"), "", "queued: 2 · Up to edit"),
-        (("a",), "hi", "queued: 1 · > hi"),
-        ((), "a\nb\x1b[2J\u202e", r"> a b\x1b[2J\u202e"),
+        ((), "", []),
+        ((), "hi", ["> hi"]),
+        (("a", "b\nc"), "", ["queued: a", "queued: b c · Up to edit"]),
+        (("a",), "hi", ["queued: a", "> hi"]),
+        (("word " * 40,), "", ["queued: word word wo… · Up to edit"]),
+        (tuple("abcde"), "", ["queued: 2 more", "queued: c", "queued: d", "queued: e · Up to edit"]),
+        ((), "a\nb\x1b[2J\u202e", [r"> a b\x1b[2J\u202e"]),
     ],
 )
-def test_the_line_has_the_number_and_the_draft(queued: tuple[str, ...], draft: str, line: str) -> None:
+def test_the_rows_have_the_messages_and_the_draft(queued: tuple[str, ...], draft: str, rows: list[str]) -> None:
     queue = queue_of(*queued)
     queue.type_text(draft)
-    assert queue.render(79) == line
+    assert queue.render(34) == rows
 
 
-def test_the_line_tells_that_keys_wait_for_the_prompt() -> None:
+def test_the_last_row_tells_that_keys_wait_for_the_prompt() -> None:
     queue = queue_of("a")
     queue.is_forwarding = True
-    assert queue.render(79) == "queued: 1 · further keys go to the next prompt"
+    assert queue.render(79) == ["queued: a", "further keys go to the next prompt"]
     queue.type_text("begun")
-    assert queue.render(79) == "queued: 1 · > begun · further keys go to the next prompt"
-    assert queue.render(45) == "queued: 1 · further keys go to the next prompt"
+    assert queue.render(79)[1:] == ["> begun · further keys go to the next prompt"]
+    assert queue.render(39)[1:] == ["further keys go to the next prompt"]
 
 
 @pytest.mark.parametrize("draft", ["word " * 40, "日本語" * 40])
 def test_of_a_long_draft_the_end_is_shown(draft: str) -> None:
     queue = queue_of("a")
     queue.type_text(f"{draft}end")
-    line = queue.render(39)
-    assert line.startswith("queued: 1 · > ")
-    assert line.endswith("end")
-    assert text_width(line) <= 39
+    _, row = queue.render(39)
+    assert row.startswith("> ")
+    assert row.endswith("end")
+    assert text_width(row) <= 39
 
 
 # -- in a chat -------------------------------------------------------------------------------------
@@ -146,13 +148,13 @@ def test_queued_messages_are_sent_in_order_after_the_answer(
     script_answers(remote_model, "two!", "three!")
     with during_answer(columns=columns) as screen:
         type_until(screen, "second mess", "> second mess")
-        type_until(screen, "age\r", "queued: 1 · Up to edit")
-        type_until(screen, "third\r", "queued: 2 · Up to edit")
+        type_until(screen, "age\r", "queued: second message · Up to edit")
+        type_until(screen, "third\r", "queued: third · Up to edit")
         remote_model.release_deltas()
         screen.wait_for_prompt("three!")
         shown = re.sub(r"\n+", "\n", screen.text())
         assert "queued" not in shown
-        assert re.search(r"line 39 of them\n1 input .*\n> second message\ntwo!\n.*\n> third\nthree!\n", shown)
+        assert re.search(r"line 39 of them\n1 input .*\n> second message\n● two!\n.*\n> third\n● three!\n", shown)
         screen.type_keys(UP)  # they are in the prompt history
         screen.wait_until(lambda: "\n> third\nsession mine" in screen.text())
     assert stored_messages(home, "mine")[2:] == [
@@ -167,10 +169,12 @@ def test_queued_messages_are_sent_in_order_after_the_answer(
 def test_the_line_below_an_answer_leaves_the_answer_as_it_is(remote_model: LoopbackServer) -> None:
     script_answers(remote_model, "two!")
     with during_answer() as screen:
-        type_until(screen, "next\r", "queued: 1 · Up to edit")
+        type_until(screen, "next\r", "queued: next · Up to edit")
         remote_model.release_deltas(68)
         # the screen has scrolled, and the line is drawn again
-        screen.wait_until(lambda: "line 30 of them" in screen.text() and queue_line(screen) == "queued: 1 · Up to edit")
+        screen.wait_until(
+            lambda: "line 30 of them" in screen.text() and queue_line(screen) == "queued: next · Up to edit"
+        )
         lines = screen.text().splitlines()
         numbers = [int(line.split()[1]) for line in lines if line.endswith("of them")]
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
@@ -184,8 +188,8 @@ def test_the_line_is_shown_below_the_wait_for_an_answer(remote_model: LoopbackSe
         screen.wait_for_prompt("/help")
         screen.type_keys("count\r")
         screen.wait_for_text("Esc to stop")
-        type_until(screen, "next\r", "queued: 1 · Up to edit")
-        assert re.search(r"waiting \d+ s · Esc to stop\nqueued: 1 · Up to edit$", screen.text())
+        type_until(screen, "next\r", "queued: next · Up to edit")
+        assert re.search(r"waiting \d+ s · Esc to stop\nqueued: next · Up to edit$", screen.text())
         remote_model.release_deltas()
         screen.wait_for_prompt("> next")
         assert "queued" not in screen.text()
@@ -196,14 +200,14 @@ def test_the_line_is_shown_below_the_wait_for_an_answer(remote_model: LoopbackSe
 def test_up_takes_the_last_message_back_and_keys_edit_it(home: Path, remote_model: LoopbackServer) -> None:
     script_answers(remote_model, "two!", "three!")
     with during_answer() as screen:
-        type_until(screen, "first\r", "queued: 1 · Up to edit")
-        type_until(screen, "second one\r", "queued: 2 · Up to edit")
-        type_until(screen, UP, "queued: 1 · > second one")
-        type_until(screen, "\x7f\x7f", "queued: 1 · > second o")
-        type_until(screen, "\x17", "queued: 1 · > second")
-        type_until(screen, "\x15", "queued: 1 · Up to edit")
-        type_until(screen, "a\n", "queued: 1 · > a")
-        type_until(screen, "b\r", "queued: 2 · Up to edit")
+        type_until(screen, "first\r", "queued: first · Up to edit")
+        type_until(screen, "second one\r", "queued: second one · Up to edit")
+        type_until(screen, UP, "> second one")
+        type_until(screen, "\x7f\x7f", "> second o")
+        type_until(screen, "\x17", "> second")
+        type_until(screen, "\x15", "queued: first · Up to edit")
+        type_until(screen, "a\n", "> a")
+        type_until(screen, "b\r", "queued: a b · Up to edit")
         remote_model.release_deltas()
         screen.wait_for_prompt("three!")
     assert stored_messages(home, "mine")[2:] == [
@@ -218,8 +222,8 @@ def test_up_takes_the_last_message_back_and_keys_edit_it(home: Path, remote_mode
 def test_a_draft_stays_for_the_next_prompt(remote_model: LoopbackServer) -> None:
     script_answers(remote_model, "two!")
     with during_answer() as screen:
-        type_until(screen, "next\r", "queued: 1 · Up to edit")
-        type_until(screen, "begun", "queued: 1 · > begun")
+        type_until(screen, "next\r", "queued: next · Up to edit")
+        type_until(screen, "begun", "> begun")
         remote_model.release_deltas()
         screen.wait_until(lambda: "two!" in screen.text() and "\n> begun\nsession mine" in screen.text())
 
@@ -238,11 +242,11 @@ def test_keys_that_need_the_editor_wait_for_the_prompt(remote_model: LoopbackSer
 def test_commands_are_queued_too(remote_model: LoopbackServer) -> None:
     script_answers(remote_model, "two!")
     with during_answer() as screen:
-        type_until(screen, "/rename other\r", "queued: 1 · Up to edit")
-        type_until(screen, "next\r", "queued: 2 · Up to edit")
+        type_until(screen, "/rename other\r", "queued: /rename other · Up to edit")
+        type_until(screen, "next\r", "queued: next · Up to edit")
         remote_model.release_deltas()
         screen.wait_for_prompt("two!")
-        assert re.search(r"> /rename other\nmine renamed to other\n> next\n+two!\n+.* session other\n", screen.text())
+        assert re.search(r"> /rename other\nmine renamed to other\n> next\n+● two!\n+.* session other\n", screen.text())
 
 
 @pytest.mark.needs("terminal")
@@ -250,7 +254,7 @@ def test_a_pasted_shell_command_is_not_run_from_the_queue(tmp_path: Path, remote
     script_answers(remote_model)
     with during_answer() as screen:
         type_until(screen, "\x1b[200~!touch made.txt\x1b[201~", "> !touch made.txt")
-        type_until(screen, "\r", "queued: 1 · Up to edit")
+        type_until(screen, "\r", "queued: !touch made.txt · Up to edit")
         remote_model.release_deltas()
         screen.wait_for_prompt("a pasted ! command is not run")
     assert not (tmp_path / "made.txt").exists()
@@ -280,8 +284,8 @@ def test_stopping_the_answer_shows_the_messages_and_sends_none(
 ) -> None:
     script_answers(remote_model, "two!", "three!")
     with during_answer() as screen:
-        for number, text in enumerate(("first", "second", "third"), start=1):
-            type_until(screen, f"{text}\r", f"queued: {number} · Up to edit")
+        for text in ("first", "second", "third"):
+            type_until(screen, f"{text}\r", f"queued: {text} · Up to edit")
         screen.type_keys(key)
         screen.wait_for_text("3 queued messages not sent: Enter sends the one below, Ctrl-C discards it")
         screen.wait_for_text("> first")
@@ -307,8 +311,8 @@ def test_stopping_the_answer_shows_the_messages_and_sends_none(
 def test_up_at_an_empty_prompt_edits_the_held_message_that_was_queued_last(remote_model: LoopbackServer) -> None:
     script_answers(remote_model, "two!")
     with during_answer() as screen:
-        for number, text in enumerate(("first", "second", "third"), start=1):
-            type_until(screen, f"{text}\r", f"queued: {number} · Up to edit")
+        for text in ("first", "second", "third"):
+            type_until(screen, f"{text}\r", f"queued: {text} · Up to edit")
         screen.type_keys("\x1b")
         screen.wait_for_text("> first")
         screen.type_keys("\x15")
@@ -325,8 +329,8 @@ def test_up_at_an_empty_prompt_edits_the_held_message_that_was_queued_last(remot
 def test_an_error_holds_the_messages_after_it(home: Path, remote_model: LoopbackServer) -> None:
     script_answers(remote_model, "two!")
     with during_answer() as screen:
-        type_until(screen, "/nope\r", "queued: 1 · Up to edit")
-        type_until(screen, "next\r", "queued: 2 · Up to edit")
+        type_until(screen, "/nope\r", "queued: /nope · Up to edit")
+        type_until(screen, "next\r", "queued: next · Up to edit")
         remote_model.release_deltas()
         screen.wait_for_text("unknown command '/nope'")
         screen.wait_for_text("1 queued message not sent")
@@ -339,8 +343,8 @@ def test_an_error_holds_the_messages_after_it(home: Path, remote_model: Loopback
 def test_leaving_says_how_many_messages_were_not_sent(is_held: bool, remote_model: LoopbackServer) -> None:
     script_answers(remote_model, "two!")
     with during_answer() as screen:
-        type_until(screen, "/exit\r", "queued: 1 · Up to edit")
-        type_until(screen, "next\r", "queued: 2 · Up to edit")
+        type_until(screen, "/exit\r", "queued: /exit · Up to edit")
+        type_until(screen, "next\r", "queued: next · Up to edit")
         if is_held:
             screen.type_keys("\x1b")
             screen.wait_for_text("> /exit")
@@ -355,7 +359,7 @@ def test_a_queued_message_decides_no_call_of_an_agent(home: Path, remote_model: 
     remote_model.replies({**REFUND, "text": "line 0 and more " * 8}, PAID_BACK, chunk=8, delay_s=HELD_S)
     remote_model.release_deltas(2)
     with during_answer(*agent_flags()) as screen:
-        type_until(screen, "y\r", "queued: 1 · Up to edit")
+        type_until(screen, "y\r", "queued: y · Up to edit")
         remote_model.release_deltas()
         screen.wait_for_text("decision:")
         assert tool_runs() == []
@@ -376,7 +380,7 @@ def test_messages_are_queued_while_an_agent_runs_after_a_decision(home: Path) ->
         screen.wait_for_text("decision:")
         screen.type_keys("y\r")
         screen.wait_for_text("line 0")
-        type_until(screen, "next\r", "queued: 1 · Up to edit")
+        type_until(screen, "next\r", "queued: next · Up to edit")
         screen.wait_for_prompt("two!")
     assert tool_runs() == ["refund A1 500"]
     assert stored_messages(home, "mine")[-2:] == ["user: next", "assistant: two!"]

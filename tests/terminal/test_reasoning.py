@@ -57,7 +57,7 @@ def test_in_a_chat_reasoning_is_one_row_before_the_answer_and_is_unfolded_by_a_c
         rows = terminal.send_line("weather?").split("\n")
         index = next(index for index, row in enumerate(rows) if row.startswith("reasoning, "))
         assert re.fullmatch(r"reasoning, ~\d+ tokens, \d+\.\d s · /reasoning shows it", rows[index])
-        assert rows[index + 1 : index + 3] == ["", "Rain."]
+        assert rows[index + 1 : index + 3] == ["", "● Rain."]
         assert not any("scatters" in row for row in rows)
         assert REASONING.strip() in " ".join(terminal.send_line("/reasoning").split())
         terminal.send_line("again")
@@ -89,7 +89,7 @@ def test_reasoning_is_shown_in_rows_while_it_arrives_and_erased_before_the_answe
         assert max(heights) <= MAX_REASONING_ROWS
         screen.wait_for_prompt(" output (")
         rows = [row for row in screen.text().split("\n") if row]
-        index = rows.index("It is 4.")
+        index = rows.index("● It is 4.")
         assert re.fullmatch(r"reasoning, ~\d+ tokens, \d+\.\d s · /reasoning shows it", rows[index - 1])
         assert rows[index - 2] == "> 2 + 2?"
         assert "check\\x1b[31m" in screen.raw

@@ -43,7 +43,7 @@ def test_the_reasoning_is_erased_after_a_resize(remote_model: LoopbackServer) ->
         remote_model.release_deltas()
         screen.wait_for_prompt("session mine")
         assert "thought" not in screen.text()
-        assert "\nIt rains.\n" in screen.text()
+        assert "\n● It rains.\n" in screen.text()
 
 
 def test_a_sent_message_is_wrapped_between_its_words() -> None:

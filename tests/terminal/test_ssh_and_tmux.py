@@ -107,7 +107,7 @@ def test_over_ssh_editing_stopping_and_copying_work(ssh: list[str], home: Path) 
         assert "\x1b]52;c;b25lIHR3b" in screen.raw  # the clipboard of the terminal on the client side
         screen.type_keys("and now?\r")
         screen.wait_for_prompt(" output · ")
-        assert "\n日本語 and \u00e9\n" in screen.text()
+        assert "\n● 日本語 and \u00e9\n" in screen.text()
         assert re.search(r"output · .* s · resp_0{12} · ", screen.text())  # one line in the wide terminal
         screen.type_keys("/exit\r")
         assert screen.wait_for_exit() == 0
@@ -178,10 +178,10 @@ def test_in_tmux_the_line_of_queued_messages_leaves_the_answer_as_it_is(
         screen.type_keys("count\r")
         screen.wait_for_text("line 0")
         screen.type_keys("next\r")
-        screen.wait_until(lambda: pane_text(tmux).endswith("queued: 1 · Up to edit"))
+        screen.wait_until(lambda: pane_text(tmux).endswith("queued: next · Up to edit"))
         remote_model.release_deltas(68)
         screen.wait_until(
-            lambda: re.search("line 30 of them(.|\n)*queued: 1 · Up to edit$", pane_text(tmux)) is not None
+            lambda: re.search("line 30 of them(.|\n)*queued: next · Up to edit$", pane_text(tmux)) is not None
         )
         numbers = [int(line.split()[1]) for line in pane_text(tmux).splitlines() if line.endswith("of them")]
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))

@@ -81,6 +81,21 @@ def test_esc_stops_the_wait() -> None:
         assert "waiting" not in screen.text()
 
 
+def test_while_text_arrives_the_time_and_the_key_are_shown_below_it(remote_model: LoopbackServer) -> None:
+    remote_model.replies({"text": "one two three"}, chunk=4, delay_s=HELD_S)
+    remote_model.release_deltas(1)
+    with open_screen("chat", "-n", "mine") as screen:
+        screen.wait_for_prompt("/help")
+        screen.type_keys("count\r")
+        wait_for_line(screen, r"> count\n\n● one\nanswering \d+ s · Esc to stop$")
+        remote_model.release_deltas(1)
+        wait_for_line(screen, r"> count\n\n● one two\nanswering \d+ s · Esc to stop$")
+        remote_model.release_deltas()
+        screen.wait_for_prompt("session mine")
+        assert "● one two three\n" in screen.text()
+        assert "answering" not in screen.text()
+
+
 def test_in_a_narrow_terminal_the_line_is_cut(remote_model: LoopbackServer) -> None:
     remote_model.replies(SLOW_ANSWER, delay_s=HELD_S)
     with open_screen("chat", "count", columns=20) as screen:
