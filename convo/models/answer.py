@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from convo.errors import StreamCut
 from convo.history.items import Json, StreamEvent
-from convo.models.stream import Ending, ResponseEventWriter
+from convo.models.stream import REPETITION, Ending, ResponseEventWriter
 from convo.runtime import NewId
 
 
@@ -141,6 +141,8 @@ class AnswerTranslator:
         if ending.is_unknown:
             word = f"the unknown reason {ending.word!r}" if ending.word else "no reason"
             self._writer.report(f"the provider ended the response with {word}")
+        if ending.word.lower() == REPETITION:
+            self._writer.report("the response was stopped because it repeated itself")
         if ending.status == "failed":
             message = f"the provider ended the response with {ending.word!r}"
             yield from self._writer.write_failed("server_error", message, usage)

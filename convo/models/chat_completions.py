@@ -98,7 +98,7 @@ class ChatModel(Model):
             writer, self._new_id, self._issuer_tag(request) if self._resend_fields else None
         )
         context, is_streaming = self._error_context(body), False
-        async with aclosing(self._get_client().stream_json("/chat/completions", body, context)) as chunks:
+        async with aclosing(self._stream_chunks(body, context)) as chunks:
             async for chunk in chunks:
                 for event in translator.translate_chunk(chunk):
                     yield event
@@ -140,6 +140,9 @@ class ChatModel(Model):
     async def request_json(self, path: str, body: Mapping[str, Json] | None = None) -> Json:
         """Request one JSON object outside of a response: a POST if there is a body, else a GET."""
         return await self._get_client().request_json(path, body, self._error_context(body or {}))
+
+    def _stream_chunks(self, body: Mapping[str, Json], context: ErrorContext) -> AsyncGenerator[Json, None]:
+        return self._get_client().stream_json("/chat/completions", body, context)
 
     def _map_request(self, request: ModelRequest) -> MappedRequest:
         return map_request(

@@ -41,7 +41,9 @@ from convo.history.items import Json, StreamEvent, is_client_call, is_client_out
 from convo.models.base import Model, ModelRequest
 from convo.models.chat_completions import ChatDialect, ChatModel, build_chat_body, list_ignored_chat_fields
 from convo.models.chat_messages import list_media_types
+from convo.models.errors import ErrorContext
 from convo.models.http import HttpxTransport, import_packages, limit_response_bodies
+from convo.models.stream import REPETITION
 from convo.models.tool_mapping import map_request
 from convo.models.weights import BUILT_IN_WEIGHTS, locate_weights, verify_weights_once
 from convo.runtime import NewId, make_temporary_folder
@@ -146,6 +148,47 @@ class EngineProcess:
         return ModelFault(f"the local engine did not start: {reason}")
 
 
+MAX_REPEATED_CHARS, MIN_REPETITIONS, MIN_REPEATED_CHARS = 400, 4, 600
+"""An answer repeats itself if it ends in a text of up to 400 characters at least four times, in all of 600 characters.
+
+A model of this size falls into such a loop and does not leave it; a chorus, or a word that is repeated on request, is
+shorter.
+"""
+
+
+def ends_in_repetition(text: str) -> bool:
+    for size in range(1, MAX_REPEATED_CHARS + 1):
+        end = text[-max(MIN_REPEATED_CHARS, MIN_REPETITIONS * size) :]
+        if len(end) < max(MIN_REPEATED_CHARS, MIN_REPETITIONS * size):
+            return False
+        if end[size:] == end[:-size]:
+            return True
+    return False
+
+
+class EngineChat(ChatModel):
+    """The server of the process; an answer that repeats itself ends."""
+
+    async def _stream_chunks(self, body: Mapping[str, Json], context: ErrorContext) -> AsyncGenerator[Json, None]:
+        text = ""
+        async with aclosing(super()._stream_chunks({**body, "timings_per_token": True}, context)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+                choices = chunk.get("choices") if isinstance(chunk, dict) else None  # "[DONE]" is a text
+                text += (choices[0]["delta"].get("content") or "") if choices else ""
+                text = text[-MIN_REPETITIONS * MAX_REPEATED_CHARS :]
+                if ends_in_repetition(text):
+                    # The usage comes after the end, but the counts so far come with each token.
+                    timings = chunk["timings"]
+                    usage = {
+                        "prompt_tokens": timings["cache_n"] + timings["prompt_n"],
+                        "completion_tokens": timings["predicted_n"],
+                        "prompt_tokens_details": {"cached_tokens": timings["cache_n"]},
+                    }
+                    yield {"choices": [{"index": 0, "delta": {}, "finish_reason": REPETITION}], "usage": usage}
+                    return
+
+
 class LocalEngine:
     """The process for one set of weights: started on first use, restarted after a crash."""
 
@@ -212,7 +255,7 @@ class LocalEngine:
             await importing
         key = Secret(address["key"]) if "key" in address else None
         url = address.get("url", "http://local")
-        chat = ChatModel(
+        chat = EngineChat(
             "local",
             url,
             self._new_id,
@@ -264,7 +307,7 @@ BUILT_IN_DEFAULTS: dict[str, float] = {"temperature": 0, "repeat_penalty": 1.1, 
 """Parameters of the built-in model, with which the same question gets the same answer.
 
 `tests/bench/built_in_model.py` measures them: 34 of 50 answers are right, with `SAMPLING_DEFAULTS` 33 to 35, with no
-penalty 31. The model sometimes repeats itself; without the limit it would do so for 40 seconds.
+penalty 31. The model sometimes repeats itself; `ends_in_repetition` ends most such answers before the limit, 40 seconds earlier.
 """
 
 _ENGINE_EXTRA_FIELDS = frozenset({"top_k", "seed", "stop"})

@@ -84,6 +84,9 @@ class Ending(NamedTuple):
     is_unknown: bool = False
 
 
+REPETITION = "repetition"
+"""The finish reason of an answer that was stopped because it repeated itself: of vLLM, and of the local models."""
+
 _COMPLETED, _FAILED = Ending("completed"), Ending("failed")
 _AT_LIMIT, _FILTERED = Ending("incomplete", "max_output_tokens"), Ending("incomplete", "content_filter")
 
@@ -91,6 +94,7 @@ _ENDINGS: Mapping[str, Ending] = {
     **dict.fromkeys(("stop", "tool_calls", "function_call", "tool_use", "end_turn", "pause_turn"), _COMPLETED),
     **dict.fromkeys(("eos", "eos_token", "stop_sequence", "end", "complete", "refusal"), _COMPLETED),
     **dict.fromkeys(("length", "max_tokens", "model_length", "model_context_window_exceeded"), _AT_LIMIT),
+    REPETITION: _AT_LIMIT,
     **dict.fromkeys(("content_filter", "safety", "sensitive", "recitation"), _FILTERED),
     **dict.fromkeys(("error", "network_error", "insufficient_system_resource", "abort"), _FAILED),
     "malformed_function_call": _FAILED,

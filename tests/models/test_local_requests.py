@@ -1,6 +1,7 @@
 """Requests that the local engine refuses, and the errors of its process, without any weights."""
 
 import asyncio
+import json
 import os
 import sys
 from pathlib import Path
@@ -12,8 +13,17 @@ from convo.errors import ModelFault, ModelMissing, Unreadable, Unsupported
 from convo.history.items import Item, user_message
 from convo.models import local as engine
 from convo.models.base import ModelRequest
-from convo.models.local import EngineProcess, LocalEngine, LocalModel, check_local_request, count_engine_threads
+from convo.models.local import (
+    EngineChat,
+    EngineProcess,
+    LocalEngine,
+    LocalModel,
+    check_local_request,
+    count_engine_threads,
+)
 from tests.clock import counting_ids
+from tests.models.chat_server import ChatServer
+from tests.models.model_calls import deltas, make_request, read_events
 
 HELLO = user_message("hi")
 
@@ -216,3 +226,45 @@ async def test_stopping_an_engine_that_starts_leaves_no_task() -> None:
     assert asyncio.all_tasks() - before <= {connecting}
     with pytest.raises(ModelFault, match=r"^the local engine (did not start: signal SIGKILL|was stopped)"):
         await connecting
+
+
+ANSWERS: dict[str, list[str]] = json.loads(Path(__file__).with_name("built_in_answers.json").read_text("utf-8"))
+"""Tokens of the built-in model by its prompt: a song up to its fourth equal paragraph, and a whole list."""
+
+
+@pytest.mark.parametrize(
+    ("tokens", "is_stopped"),
+    [
+        (ANSWERS["Write a song with a chorus."], True),
+        (ANSWERS["Write a list of 50 animals."], False),
+        (["no "] * 200, True),
+        (["no "] * 199, False),
+        (["| 0 | 0 |\n"] * 59, False),
+        ([f"{number}, " for number in range(400)], False),
+        ([], False),
+    ],
+)
+async def test_an_answer_that_repeats_itself_is_stopped(
+    server: ChatServer, tokens: list[str], is_stopped: bool
+) -> None:
+    sent = [*tokens, *(tokens[-60:] if is_stopped else ())]
+    timings = [{"cache_n": 5, "prompt_n": 2, "predicted_n": number} for number in range(1, len(sent) + 1)]
+    chunks = [
+        {"choices": [{"index": 0, "delta": {"content": token}}], "timings": counts}
+        for token, counts in zip(sent, timings, strict=True)
+    ]
+    server.stream(*chunks, {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+
+    model = EngineChat("local", server.url, counting_ids())
+
+    events = await read_events(model, make_request(HELLO))
+    await model.aclose()
+
+    response = events[-1]["response"]
+    assert deltas(events) == tokens
+    if not is_stopped:
+        assert (response["status"], "convo_notices" in response) == ("completed", False)
+        return
+    assert response["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert response["convo_notices"] == ["the response was stopped because it repeated itself"]
+    assert (response["usage"]["input_tokens"], response["usage"]["output_tokens"]) == (7, len(tokens))
