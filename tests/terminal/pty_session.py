@@ -19,6 +19,9 @@ from tests.terminal.pty_process import end_process, spawn, wait_for_end
 CONTROL_SEQUENCES = re.compile(r"\x1b\[[?\d;]*[A-Za-z]|.\x08")
 """Control sequences, and a character before a backspace: no text."""
 
+FOOTER = re.compile(r"(?:\x1bD|\x1b\[A)*\x1b7.*?\x1b8", re.DOTALL)
+"""The rows below an answer, as they are drawn between two parts of it."""
+
 PROMPT = {"xterm": r">(?:\x08|\x1b\[0m\r+\n[^\r\n]*\x1b\[\d+D\x1b\[A)\x1b\[2C", "dumb": r"(?:^|\n)> $"}
 """The prompt as it is drawn by TERM: with the status line below it, or plain."""
 
@@ -87,7 +90,7 @@ class PtySession:
         return wait_for_end(self.child)
 
     def _update_output(self, raw: str) -> str:
-        self.output = CONTROL_SEQUENCES.sub("", raw).replace("\r", "")
+        self.output = CONTROL_SEQUENCES.sub("", FOOTER.sub("", raw)).replace("\r", "")
         return self.output
 
 
