@@ -307,7 +307,7 @@ BUILT_IN_DEFAULTS: dict[str, float] = {"temperature": 0, "repeat_penalty": 1.1, 
 """Parameters of the built-in model, with which the same question gets the same answer.
 
 `tests/bench/built_in_model.py` measures them: 34 of 50 answers are right, with `SAMPLING_DEFAULTS` 33 to 35, with no
-penalty 31. The model sometimes repeats itself; `ends_in_repetition` ends most such answers before the limit, 40 seconds earlier.
+penalty 31. The model sometimes repeats itself; an answer that `ends_in_repetition` misses takes up to 40 seconds.
 """
 
 _ENGINE_EXTRA_FIELDS = frozenset({"top_k", "seed", "stop"})
