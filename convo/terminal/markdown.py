@@ -23,6 +23,7 @@ from markdown_it.token import Token
 from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.token import Comment, String
+from pygments.token import Token as TokenType
 from pygments.util import ClassNotFound
 from rich import box, markdown
 from rich.cells import chop_cells
@@ -385,7 +386,8 @@ ERASE_TO_EDGE = "\x1b[K"
 def _render_code_row(line: Text, theme: SyntaxTheme, options: MarkdownOptions, indent: int) -> str:
     """Render a line of code; its background reaches the edge, also if the terminal wraps the line."""
     background, columns = theme.get_background_style(), options.width + RIGHT_MARGIN_COLUMNS
-    line.stylize_before(background)
+    # Without a lexer the text has no color, and that of a light terminal cannot be read on the dark background.
+    line.stylize_before(theme.get_style_for_token(TokenType) + background)
     row = _encode_segments(line.render(_make_console(options)), options)
     # At a full row the cursor is on its last character, which would be erased.
     is_full = line.cell_len and (indent + line.cell_len) % columns == 0

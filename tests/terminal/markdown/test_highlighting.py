@@ -103,6 +103,12 @@ def test_code_has_one_background_up_to_the_edge_where_the_terminal_has_256_color
     assert "".join(shown.split()).count("".join(lines).replace(" ", "")) == 2
 
 
+def test_code_of_an_unknown_language_can_be_read_on_its_background() -> None:
+    options = MarkdownOptions(width=20, has_color=True, color_system="truecolor")
+    (row,), _ = render_code(["x = 1"], CodeState(""), options)
+    assert row.startswith("\x1b[38;2;230;237;243;48;2;13;17;23mx = 1")
+
+
 TOKEN_TYPES = (Token, Comment, Keyword, Name, Name.Function, Name.Class, Name.Tag, Name.Attribute, Name.Decorator)
 MORE_TOKEN_TYPES = (String, String.Doc, String.Escape, Number, Operator, Punctuation, Generic.Deleted, Generic.Inserted)
 
