@@ -1,13 +1,14 @@
 """Resolve handles, and list the content of a store.
 
 A handle is a response, a conversation, a session's name or id, an agent run, a unique prefix of one
-of these, `@last` or `@recorded`. A name wins over a prefix; an ambiguous prefix raises AmbiguousHandle. What is deleted
-or changed is named in full (`load_named_session`).
+of these, `@last` or `@recorded`. A name wins over a prefix; an ambiguous prefix raises AmbiguousHandle. Commands that
+read accept words of a session's name, too; what is deleted or changed is named in full (`load_named_session`).
 Conversations of other clients have no session: they are listed by their last response or their id.
 Lists read no history: the store counts.
 """
 
 import os
+import re
 from collections.abc import Awaitable, Sequence
 from shlex import quote
 from typing import Annotated, NamedTuple, TypeVar
@@ -19,15 +20,12 @@ from convo.history.items import (
     MAX_TITLE_ITEMS,
     Item,
     conversation_title,
-    is_assistant_message,
-    is_client_output,
     item_text,
-    item_type,
     typed_text,
 )
 from convo.history.records import RECORDED_SESSION_PREFIX, RECORDING_PARAMETER, SCRATCH_PREFIX, Link, Session, Strategy
 from convo.history.request_body import API_PATHS, SentBody, join_request_body
-from convo.history.tree import Key, root_key
+from convo.history.tree import Key
 from convo.report import Count, Wire
 from convo.stores.base import HandleMatch, Store
 from convo.strategies.selection import check_handle, owner_of_handle, parse_turn_handle
@@ -103,12 +101,45 @@ async def _make_unknown_handle_error(store: Store, handle: str) -> NotFound:
 
 
 async def _find_closest_session_name(store: Store, name: str) -> str | None:
-    """Return the most similar name among those of the newest sessions; None if none is similar."""
+    """Return the newest name that has the words of `name`, or else the most similar one; None if none is similar."""
     if len(name) > _MAX_COMPARED_CHARS:
         return None
+    if found := await _find_sessions_by_words(store, name):
+        return found[0].name
     sessions = await store.sessions(limit=_MAX_COMPARED_SESSIONS)
     names = (session.name for session in sessions if not session.name.startswith(SCRATCH_PREFIX))
     return find_closest_word(name, [name for name in names if len(name) <= _MAX_COMPARED_CHARS])
+
+
+async def load_session_by_words(store: Store, words: str) -> Session | None:
+    """Return the only session whose name has all the words, for a command that reads; None if no name has.
+
+    Raises AmbiguousHandle for several.
+    """
+    found = await _find_sessions_by_words(store, words)
+    if len(found) > 1:
+        candidates = [(session.name, "session") for session in found[:MAX_CANDIDATES]]
+        raise AmbiguousHandle(words, candidates, hint="add another word of its name")
+    return found[0] if found else None
+
+
+async def _find_sessions_by_words(store: Store, words: str) -> list[Session]:
+    wanted = _split_words(words)
+    if not wanted or words.startswith(("@", *ID_PREFIXES)):
+        return []
+    sessions = await store.sessions()
+    return [one for one in sessions if not one.name.startswith(SCRATCH_PREFIX) and wanted <= _split_words(one.name)]
+
+
+def _split_words(text: str) -> set[str]:
+    return set(re.findall(r"[^\W_]+", text.casefold()))
+
+
+MAX_CANDIDATES = 20
+"""Sessions that an error lists."""
+
+ID_PREFIXES = ("resp_", "conv_", "ses_", "run_", "req_")
+"""Prefixes of ids, whose parts are no words."""
 
 
 async def load_last_used_session(store: Store) -> Session:
@@ -145,39 +176,18 @@ async def load_last_recorded_session(store: Store) -> Session:
     raise NotFound("recorded session", RECORDED_HANDLE, hint="convo tap -- PROGRAM, or convo serve --record")
 
 
-async def load_last_answered_session(store: Store) -> Session:
-    """Return the session used last that has a response or other history; if none has, the session used last.
-
-    A session whose first turn failed has only unconfirmed input, and a link: it is skipped. Without a link its process
-    was killed: it is returned.
-    Raises NotFound when there is no session.
-    """
-    for session in await store.sessions():
-        if not _is_own_chat(session):
-            continue
-        root = root_key(store.tenant)
-        if session.link_id or session.confirmed_head != root or await _has_answer(store, session):
-            return session
-        if session.head != root and not await store.links(session.id):
-            return session
-    return await load_last_used_session(store)
-
-
-async def _has_answer(store: Store, session: Session) -> bool:
-    """Return whether the session's path has more than user input: a partial response, for instance."""
-    try:
-        path = await store.path(session.head)
-    except ItemDeleted:
-        return True
-    return any(
-        is_assistant_message(item) if item_type(item) == "message" else not is_client_output(item)
-        for item in path.items
-    )
-
-
 async def load_session(store: Store, handle: str) -> Session:
-    """Return the session that `handle` names. Raises the errors of `resolve_handle`; NotFound also for another kind."""
-    match = await resolve_handle(store, handle)
+    """Return the session that `handle` or words of its name identify, for a command that reads.
+
+    Raises the errors of `resolve_handle`; NotFound also for another kind.
+    """
+    try:
+        match = await resolve_handle(store, handle)
+    except NotFound:
+        session = await load_session_by_words(store, handle)
+        if session is None:
+            raise
+        return session
     session = await store.session(match.id) if match.kind == "session" else None
     if session is None:
         raise NotFound("session", handle)

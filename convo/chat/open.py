@@ -15,7 +15,7 @@ from shlex import quote
 from convo.chat.conversation import Chat
 from convo.chat.lookup import (
     find_session_by_handle,
-    load_last_answered_session,
+    load_last_used_session,
     resolve_handle,
     to_absolute_path,
 )
@@ -45,7 +45,7 @@ async def find_selected_session(store: Store, selection: OwnerSelection) -> Sess
     Raises the errors of `resolve_handle`, and WrongOwner when the record has another strategy than the flag.
     """
     if selection.use_last_session:
-        session: Session | None = await load_last_answered_session(store)
+        session: Session | None = await load_last_used_session(store)
     elif selection.handle is None:
         return None
     elif selection.replay_file:

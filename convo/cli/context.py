@@ -21,7 +21,6 @@ from convo.chat.files import load_text_format
 from convo.chat.history_nav import make_session_at_turn
 from convo.chat.lookup import (
     find_session_by_handle,
-    load_last_used_session,
     load_session,
     split_turn_suffix,
     to_absolute_path,
@@ -268,8 +267,6 @@ class ChatContext:
         fork_source = await resolve_fork_source(self._store, options.fork) if options.fork else ForkSource()
         selection, source_session = self._select_owner(fork_source), fork_source.session
         session = source_session or (None if options.fork else await find_selected_session(self._store, selection))
-        if options.continue_last and session:
-            await self._note_skipped_session(session)
         if selection.replay_file and not (session or options.strategies):
             check_replay_file_exists(selection.replay_file)
         name = await self._choose_session_name(None if source_session else session)
@@ -500,12 +497,6 @@ class ChatContext:
         source, model = self.options.agent_source, self.options.model
         agent_options = f" {source.options}" if source else ""
         return f"{get_command_prefix()} resume {quote(name)}{agent_options}{f' -m {quote(model)}' if model else ''}"
-
-    async def _note_skipped_session(self, session: Session) -> None:
-        """Print a notice that -c continues `session` although another one was used later."""
-        newest = await load_last_used_session(self._store)
-        if newest.id != session.id:
-            self.output.note(f"{newest.name!r} has no response yet; continuing {session.name!r} instead")
 
     def note_new_file(self, session: Session) -> None:
         if session.replay_file and not os.path.lexists(session.replay_file):

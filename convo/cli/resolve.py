@@ -13,7 +13,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
-from convo.chat.lookup import has_handle, load_sent_body, split_turn_suffix
+from convo.chat.lookup import has_handle, load_sent_body, load_session_by_words, split_turn_suffix
 from convo.chat.view_loader import fetch_remote_view, load_file_view, load_handle_view
 from convo.cli.deps import endpoint_session, make_recorded_endpoint, open_configured_store, read_from_store
 from convo.cli.output import print_line, print_notice
@@ -202,7 +202,10 @@ class HandleResolver:
         if path_exists(handle):
             return await load_file_view(self._store, handle)
         if not handle.startswith(REMOTE_ID_PREFIXES):
-            raise error
+            session = await load_session_by_words(self._store, handle)
+            if session is None:
+                raise error
+            return await self._resolve_conversation(session.id)
         choice = self._choose_remote()
         if choice is None:
             raise NotFound(error.kind, handle, hint=NOT_FOUND_HINT) from error

@@ -403,7 +403,7 @@ class SessionStats(NamedTuple):
 
     item_count:         items on the path to its head
     unconfirmed_count:  items on it after the confirmed head
-    turn_count:         links with a response
+    turn_count:         links with a response, or with the text of an interrupted one
     first_item:         None if there is none, or if it was deleted
     """
 

@@ -9,9 +9,9 @@ import pytest
 from convo.chat.lookup import (
     find_session_by_handle,
     get_other_clients_hint,
-    load_last_answered_session,
     load_last_used_session,
     load_link,
+    load_named_session,
     load_session,
     load_session_of_run,
     load_unconfirmed_items,
@@ -116,7 +116,7 @@ async def test_an_unknown_handle_has_its_kind_and_a_hint(store: Store, handle: s
     [
         ("monadss", "no session 'monadss'; did you mean 'monads'?"),
         ("monds", "no session 'monds'; did you mean 'monads'?"),
-        ("MONADS", "no session 'MONADS'"),
+        ("MONADS", "no session 'MONADS'; did you mean 'monads'?"),
         ("monda@2", "no session 'monda@2'; did you mean 'monads'?"),
         ("scratch", "no session 'scratch'"),
         ("resp_monads", "no response 'resp_monads'"),
@@ -139,6 +139,21 @@ async def test_a_turn_number_is_refused_by_name_where_a_session_is_needed(store:
         "no session 'tea@2': a turn of tea is not a session",
         "convo chat --fork tea@2 continues after that turn; omit @2 for the whole session",
     )
+
+
+async def test_words_of_a_name_find_a_session_to_read_and_are_only_proposed_elsewhere(store: Store) -> None:
+    rain = await add_session(store, "rain-in-zurich", used_at=1.0)
+    await add_session(store, "rain-in-oslo", used_at=2.0)
+    assert await load_session(store, "Rain zurich") == rain == await load_session(store, "zurich")
+    with pytest.raises(AmbiguousHandle) as several:
+        await load_session(store, "in rain")
+    assert [handle for handle, _ in several.value.candidates] == ["rain-in-oslo", "rain-in-zurich"]
+    for load in (load_named_session, resolve_handle):
+        with pytest.raises(NotFound, match=r"no session 'zurich rain'; did you mean 'rain-in-zurich'\?"):
+            await load(store, "zurich rain")
+    for unknown in ("zur", "snow zurich", "resp_zurich", "@zurich"):
+        with pytest.raises(NotFound):
+            await load_session(store, unknown)
 
 
 async def test_an_empty_handle_and_a_malformed_id_are_refused(store: Store) -> None:
@@ -166,68 +181,19 @@ async def test_a_store_with_responses_of_other_clients_says_how_to_list_them(sto
     assert await get_other_clients_hint(store) == ""
     await add_session(store, "@scratch")
     await add_link(store, "resp_1")
-    for load in (load_last_used_session, load_last_answered_session):
-        with pytest.raises(NotFound) as caught:
-            await load(store)
-        assert message_and_hint(caught) == (
-            "no session '@last'",
-            "convo inspect resp_ lists the newest responses of other clients",
-        )
+    with pytest.raises(NotFound) as caught:
+        await load_last_used_session(store)
+    assert message_and_hint(caught) == (
+        "no session '@last'",
+        "convo inspect resp_ lists the newest responses of other clients",
+    )
 
 
-CALL: Item = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
-OUTPUT: Item = {"type": "function_call_output", "call_id": "c", "output": "1"}
-
-
-@pytest.mark.parametrize(
-    ("items", "is_answered"),
-    [
-        ([], False),
-        ([user_message("hi")], False),
-        ([user_message("hi"), OUTPUT, {"role": "system", "content": "x"}], False),
-        ([user_message("hi"), assistant_message("hel")], True),
-        ([user_message("hi"), CALL], True),
-        ([{"type": "reasoning", "summary": []}], True),
-    ],
-)
-async def test_a_session_whose_request_has_no_response_is_skipped(
-    store: Store, items: list[Item], is_answered: bool
-) -> None:
-    await add_session(store, "old", user_message("x"), assistant_message("y"), used_at=1.0)
-    await add_session(store, "mine", *items, used_at=2.0)
-    await add_link(store, "try_1", session_id="ses_mine")
-    await add_session(store, "@scratch", user_message("x"), assistant_message("y"), used_at=3.0)
-    assert (await load_last_answered_session(store)).name == ("mine" if is_answered else "old")
-
-
-async def test_a_session_that_was_killed_before_its_first_response_is_not_skipped(store: Store) -> None:
-    await add_session(store, "old", user_message("x"), assistant_message("y"), used_at=1.0)
-    await add_session(store, "mine", user_message("hi"), used_at=2.0)
-    await add_session(store, "empty", used_at=3.0)
-    assert (await load_last_answered_session(store)).name == "mine"
-
-
-async def test_a_link_or_a_confirmed_history_makes_a_session_answered(store: Store) -> None:
-    await add_session(store, "old", user_message("x"), assistant_message("y"), used_at=1.0)
-    path = History(ROOT).append([user_message("hi")])
-    confirmed = await add_session(store, "confirmed", user_message("hi"), used_at=2.0, confirmed_head=path.head)
-    assert await load_last_answered_session(store) == confirmed
-    linked = await add_session(store, "linked", used_at=3.0, link_id="resp_1")
-    assert await load_last_answered_session(store) == linked
-
-
-async def test_without_an_answered_session_the_last_one_is_used(store: Store) -> None:
-    await add_session(store, "old", used_at=1.0)
-    newest = await add_session(store, "mine", used_at=2.0)
-    assert await load_last_answered_session(store) == newest
-
-
-async def test_a_session_that_lost_an_item_was_answered(store: Store) -> None:
+async def test_a_session_that_lost_an_item_has_no_unconfirmed_ones(store: Store) -> None:
     await add_session(store, "old", user_message("x"), assistant_message("y"), used_at=1.0)
     mine = await add_session(store, "mine", user_message("hi"), user_message("more"), used_at=2.0)
     first = History(ROOT).append([user_message("hi")])
     await store.commit(Transaction(erased_nodes=(first.head,)))
-    assert await load_last_answered_session(store) == mine
     assert await load_unconfirmed_items(store, mine) == ()
 
 

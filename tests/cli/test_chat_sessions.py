@@ -114,7 +114,7 @@ def test_continue_follows_the_order_of_use_and_not_the_clock(convo: Convo, home:
 
 
 @pytest.mark.parametrize("owner", ["--session", "--replay", "--chain", "--conversation"])
-def test_continue_skips_a_session_whose_first_turn_failed(
+def test_continue_sends_the_message_of_a_first_turn_that_failed(
     owner: str, server: LoopbackServer, convo: Convo, home: Path
 ) -> None:
     """The message of the failed turn stays stored, because it may have reached the server."""
@@ -125,15 +125,13 @@ def test_continue_skips_a_session_whose_first_turn_failed(
     assert "convo chat --from bad" in failed.err
 
     got = convo("chat", "-c", "go on")
-    assert got.err.startswith("'bad' has no response yet; continuing 'good' instead\n")
-    assert stored_messages(home, "good")[-2:] == ["user: go on", "assistant: go on"]
-    assert stored_messages(home, "bad") == ["user: lost?"]
-    convo("chat", "--from", "bad", "again")
-    assert stored_messages(home, "bad")[-2:] == ["user: again", "assistant: again"]
+    assert got.err.startswith("continuing 'bad'; its last message has no response\n")
+    assert stored_messages(home, "bad") == ["user: lost?", "user: go on", "assistant: go on"]
+    assert "lost?" in json.dumps(server.bodies[-1]["input"])
 
 
 @pytest.mark.needs("posix")
-def test_continue_skips_a_session_whose_first_turn_was_interrupted_without_an_answer(
+def test_continue_selects_a_session_whose_first_turn_was_interrupted_without_an_answer(
     server: LoopbackServer, start: Start, convo: Convo, home: Path
 ) -> None:
     assert convo("chat", "-n", "good", "hello").exit == 0
@@ -143,16 +141,7 @@ def test_continue_skips_a_session_whose_first_turn_was_interrupted_without_an_an
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert stored_messages(home, "bad") == ["user: lost?"]
-    assert "session good" in convo("chat", "-c", "go on").err
-
-
-def test_continue_selects_a_session_without_an_answer_if_there_is_no_other(
-    server: LoopbackServer, convo: Convo, home: Path
-) -> None:
-    server.arm(*[overloaded()] * 4)
-    assert convo("chat", "-n", "only", "lost?").exit == 1
-    assert convo("chat", "-c", "again").exit == 0
-    assert stored_messages(home, "only")[:2] == ["user: lost?", "user: again"]
+    assert "session bad" in convo("chat", "-c", "go on").err
 
 
 def test_continue_without_any_session_exits_5(convo: Convo) -> None:

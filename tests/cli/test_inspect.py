@@ -412,3 +412,22 @@ def test_a_response_of_another_client_says_which_requests_were_not_recorded(conv
     write_chats(home, script)
     note = "12 requests of codex 0.171.0 were not recorded: convo serve --record"
     assert [note in convo("inspect", handle).out for handle in ("resp_1", "resp_2", "monads")] == [True, False, False]
+
+
+def test_commands_that_read_find_a_session_by_words_of_its_name(convo: Convo, home: Path, tmp_path: Path) -> None:
+    write_chats(home, chat_of("rain-in-zurich", Strategy.SESSION, "Rain?"))
+    for command in (
+        ["inspect", "zurich rain"],
+        ["inspect", "zurich@1"],
+        ["export", "zurich rain"],
+        ["lint", "zurich rain"],
+        ["diff", "zurich rain", "rain-in-zurich"],
+        ["next", "zurich rain"],
+        ["sessions", "show", "zurich rain"],
+    ):
+        got = convo(*command)
+        assert (got.exit, "rain" in got.out.casefold() or command[0] == "diff") == (0, True), (command, got)
+    for command in (["sessions", "rm", "zurich rain", "--yes"], ["sessions", "rename", "zurich rain", "snow"]):
+        refused = convo(*command)
+        assert refused.exit == 5
+        assert refused.err.startswith("convo: no session 'zurich rain'; did you mean 'rain-in-zurich'?")

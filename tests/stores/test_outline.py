@@ -33,10 +33,13 @@ async def test_items_are_counted_up_to_the_head_and_after_the_confirmed_head(sto
     )
 
 
-async def test_only_links_with_an_answer_count_as_turns(store: Store) -> None:
+async def test_only_links_with_an_answer_or_the_text_of_one_count_as_turns(store: Store) -> None:
     await store_session(store, "completed", "incomplete", "failed", "cancelled", "in_progress")
     await store.commit(Transaction(links=(link("resp_other", PATH.head),)))
     assert (await store.session_stats("ses_1")).turn_count == 2
+    interrupted = link("try_1", PATH.nodes[0].key, PATH.head, session_id="ses_1", status="cancelled")
+    await store.commit(Transaction(links=(interrupted,)))
+    assert (await store.session_stats("ses_1")).turn_count == 3
 
 
 async def test_an_empty_session_has_no_first_item(store: Store) -> None:

@@ -54,7 +54,10 @@ WITH RECURSIVE up (id, parent, item, depth) AS (
     ) AS before ON true
 )
 SELECT (SELECT max(depth) FROM up), (SELECT depth FROM up WHERE id = mark),
-    (SELECT count(*) FROM convo.links WHERE tenant = $1 AND session = $2 AND status = ANY($3::text[])),
+    (
+        SELECT count(*) FROM convo.links
+        WHERE tenant = $1 AND session = $2 AND (status = ANY($3::text[]) OR head <> saw)
+    ),
     (SELECT body FROM convo.items WHERE tenant = $1 AND hash = (SELECT item FROM up WHERE depth = 1))
 FROM convo.sessions WHERE tenant = $1 AND id = $2
 """

@@ -139,7 +139,7 @@ def select_session_stats(t: TenantConnection, session_id: str) -> ReadRows[Sessi
         raise NotFound("session", session_id)
     n, head, mark = row
     path = [rowid for (rowid,) in t.fetch_all(SELECT_PATH_ROWIDS, head)][:-1]
-    count_answered = "SELECT count(*) FROM links WHERE session = ? AND status IN (?, ?)"
+    count_answered = "SELECT count(*) FROM links WHERE session = ? AND (status IN (?, ?) OR head <> saw)"
     stats = SessionStats(
         item_count=len(path),
         unconfirmed_count=path.index(mark) if mark in path else len(path),
