@@ -20,7 +20,7 @@ from convo.agents.agent import Agent
 from convo.agents.graph import graph
 from convo.chat.conversation import Chat
 from convo.chat.endpoint_factory import open_endpoint
-from convo.chat.lookup import load_last_answered_session
+from convo.chat.lookup import load_last_used_session
 from convo.chat.open import find_selected_session, fork_session, open_chat
 from convo.chat.session_record import ChatDeps
 from convo.chat.turn import RequestOptions
@@ -168,7 +168,7 @@ class ConversationSequence:
         settings = load_settings(None, SettingFlags(model=MODEL))
         store = open_store(f"sqlite:{self.folder / 'home' / DATABASE}")
         if use_last_session:
-            self.name = (await load_last_answered_session(store)).name
+            self.name = (await load_last_used_session(store)).name
         stored = await store.session(self.name)
         settings, choice = choose_session_model(settings, stored)
         endpoint = open_endpoint(choice.provider, settings=settings, store=store, clock=self.clock, new_id=random_id)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.chat.lookup import load_last_answered_session
+from convo.chat.lookup import load_last_used_session
 from convo.history.records import Strategy
 from convo.stores.factory import open_store
 from tests.command_runner import ROOT
@@ -43,12 +43,12 @@ async def read_histories(folder: Path) -> tuple[list[str], list[str]]:
         assert raw.execute("PRAGMA foreign_key_check").fetchall() == []
     store = open_store(f"sqlite:{folder / 'convo.db'}")
     case = CompactionCase(store, folder)
-    assert (await load_last_answered_session(store)).name == NAME
+    assert (await load_last_used_session(store)).name == NAME
     chat = await case.open()
     messages = first_words(chat.load_state().path.items)
     await case.send(chat, "4")
     assert first_words(chat.state.path.items) == [*messages, "4"]
-    assert (await load_last_answered_session(store)).name == NAME
+    assert (await load_last_used_session(store)).name == NAME
     names = [one.name for one in await store.sessions()]
     await store.aclose()
     return messages, names
