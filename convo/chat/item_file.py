@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 from shlex import quote
@@ -95,8 +95,11 @@ class ReplayFile:
             text = self.path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise Unreadable(f"{self.path} cannot be read: {format_os_error(error)}") from error
-        self._form = parse_item_file(str(self.path), text) if text.strip() else None
-        return list(self._form.items) if self._form else []
+        if not text.strip():
+            return []
+        file = parse_item_file(str(self.path), text)
+        self._form = replace(file, items=(), text="")  # a chat that is open for long keeps no copy of its file
+        return list(file.items)
 
     def read_valid(self) -> list[Item]:
         """Return the items of the file for a request. Raises Unreadable for an invalid item or message."""

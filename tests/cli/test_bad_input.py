@@ -101,7 +101,7 @@ FILES = [
         "unreadable",
         "*/bad.json is not a list of items",
         LIST_HINT,
-        write_bad_json('{"role": "user"}'),
+        write_bad_json('{"model": "m"}'),
     ),
     BadInput(
         "numbers as items",
