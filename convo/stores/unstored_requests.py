@@ -39,12 +39,12 @@ class UnstoredRequest:
     created_at:     of the first, in seconds since 1970
     api:            "responses", "compact", "chat_completions", "messages" or "embeddings"
     model:          as the client named it; "" if the request was refused before its body was read
-    code:           of the error; None without one
-    client:         name and version: "codex 0.171.0"; None if unknown
+    code:           of the error; null without one
+    client:         name and version: "codex 0.171.0"; null if unknown
     latency_s:      until the end of the response, with retries; of the slowest
-    first_token_s:  until its first event; None without one
+    first_token_s:  until its first event; null without one
     request_bytes, response_bytes:  of the bodies, in sum
-    input_tokens:   as all counts of tokens the sum, None if no response had usage
+    input_tokens:   as all counts of tokens the sum; null if no response had usage
     count:          the number of requests
     """
 
