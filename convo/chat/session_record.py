@@ -14,7 +14,7 @@ from shlex import quote
 from typing import NamedTuple
 
 from convo.endpoints.base import Endpoint
-from convo.errors import Busy, DamagedRow, InvalidUsage, ItemDeleted, NotFound
+from convo.errors import Busy, DamagedRow, InvalidUsage, ItemDeleted, NotFound, StoreFault
 from convo.history.items import Item, conversation_title
 from convo.history.records import SCRATCH_PREFIX, AgentCall, AgentRun, ApprovalDecision, Link, Session
 from convo.history.tree import Path
@@ -162,7 +162,8 @@ class SessionRecord:
                 code=(attempt.error or {}).get("code"),
                 latency_s=attempt.duration_s,
             )
-            await self._store.add_unstored_requests([row], DEFAULT_RETENTION)
+            with suppress(StoreFault):  # the error of the request is the one to report
+                await self._store.add_unstored_requests([row], DEFAULT_RETENTION)
 
     async def is_unchanged(self) -> bool:
         """Return whether the head in the store is the one of this process."""

@@ -24,7 +24,7 @@ from convo.chat.session_record import list_waiting_turns
 from convo.chat.view_loader import load_handle_view, load_request_view
 from convo.config.sections import Price
 from convo.config.settings import LOCAL_TENANT
-from convo.errors import InvalidRunState
+from convo.errors import DamagedRow, InvalidRunState
 from convo.history.canonical import is_utf8_encodable
 from convo.history.items import MAX_TITLE_ITEMS, Item, Json, StreamEvent, conversation_title, item_type, request_title
 from convo.history.records import (
@@ -254,7 +254,9 @@ def _build_cost_groups(groups: CostGroups) -> dict[str, Json]:
 async def _iter_paused_runs(store: Store) -> AsyncGenerator[Json, None]:
     """Yield the newest paused agent runs, each with its session and its pending calls."""
     for run in await store.agent_runs(status="paused", limit=MAX_PAUSED_RUNS):
-        session = await store.session(run.session_id)
+        session = None
+        with suppress(DamagedRow):
+            session = await store.session(run.session_id)
         pending: Sequence[PendingApproval] = ()
         with suppress(InvalidRunState):  # stored by another version of convo
             pending = list_pending_approvals(run.document)

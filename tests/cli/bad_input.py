@@ -49,7 +49,7 @@ class CommandEnvironment:
 
 
 def table_rows(database: Path) -> object:
-    """Return the rows of each table, without leases and the search index.
+    """Return the rows of each table, without leases, the search index and the rows of requests that were refused.
 
     For a file that is not an SQLite database, return its bytes; for anything else, False.
     """
@@ -57,7 +57,7 @@ def table_rows(database: Path) -> object:
         return database.is_file() and database.read_bytes()
     with closing(sqlite3.connect(database)) as db:
         tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-        table_names = [name for name in tables if name != "leases" and not name.startswith("words")]
+        table_names = [name for name in tables if not name.startswith(("leases", "words", "unstored_requests"))]
         return {name: sorted(db.execute(f"SELECT * FROM {name}"), key=repr) for name in table_names}
 
 

@@ -48,6 +48,7 @@ def folder_state(folder: Path) -> Mapping[str, Any]:
         one.name: len(stored_conversation(folder / "home", one.name)[0]) for one in stored_sessions(folder / "home")
     }
     files = {file.name: json.loads(file.read_text()) for file in folder.glob("*.json")}
+    files = {name: document["items"] if isinstance(document, dict) else document for name, document in files.items()}
     return sessions | {name: len(items) for name, items in files.items()}
 
 

@@ -125,7 +125,7 @@ UNSUPPORTED: dict[str, tuple[Callable[[], object], str, str]] = {
     "partitions": (
         lambda: store_schema_sql("sqlite:x", partitions=4),
         "only a PostgreSQL store supports partitions",
-        HELP_HINT,
+        "add --store postgresql://...",
     ),
     "one migration": (
         lambda: store_schema_sql("sqlite:x", after_migration=1),

@@ -148,7 +148,8 @@ def test_an_export_has_the_format_of_its_suffix(tmp_path: Path) -> None:
         assert "unknown file format .pdf; /export accepts .json, .jsonl" in output
         assert "try: /export talk.md" in output
         assert terminal.end_session() == 0
-    assert [item["role"] for item in json.loads((tmp_path / "talk.json").read_text())] == ["user", "assistant"]
+    items = json.loads((tmp_path / "talk.json").read_text())["items"]
+    assert [item["role"] for item in items] == ["user", "assistant"]
 
 
 def test_an_image_for_a_text_model_is_refused_when_it_is_attached(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_every_column_of_a_small_store_has_its_value() -> None:
         tenants = {
             table: db.execute(f"SELECT DISTINCT tenant FROM convo.{table}").fetchall()
             for table in databases.TABLES
-            if table not in ("secrets", "leases", "removed", "files", "file_contents")
+            if table not in ("secrets", "leases", "removed", "files", "file_contents", "unstored_requests")
         }
         bodies = [body for (body,) in db.execute("SELECT body FROM convo.items ORDER BY hash").fetchall()]
 
