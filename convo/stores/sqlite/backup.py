@@ -97,15 +97,17 @@ def open_unlinked_database(target: Path) -> tuple[sqlite3.Connection, int]:
         hint = "name a file in a folder that exists"
         raise StoreUnavailable(f"{target} cannot be opened: {error.strerror}", hint=hint) from error
     try:
-        db = sqlite3.connect(name.as_uri(), uri=True, isolation_level=None)
+        try:
+            # SQLite opens a file by name only: a kill between the two statements leaves the name.
+            db = sqlite3.connect(name, isolation_level=None)
+        finally:
+            os.unlink(name)
         # no journal: a failed copy is discarded, and a journal would need a named file
         for pragma in ("journal_mode = OFF", "synchronous = OFF", "temp_store = MEMORY", "user_version"):
             db.execute(f"PRAGMA {pragma}").fetchall()
     except BaseException:
         os.close(descriptor)
         raise
-    finally:
-        os.unlink(name)
     return db, descriptor
 
 
