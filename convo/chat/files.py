@@ -29,7 +29,7 @@ def format_replay_file(items: Sequence[Item]) -> str:
     return "[\n" + ",\n".join(json.dumps(item, ensure_ascii=True) for item in items) + "\n]\n"
 
 
-def is_existing_file(path: Path) -> bool:
+def is_regular_file(path: Path) -> bool:
     """Return whether there is a file. Raises OSError, and Unreadable for a folder, a pipe or a device."""
     try:
         mode = path.stat().st_mode
@@ -227,7 +227,7 @@ def read_whole_stream(stream: BinaryIO) -> bytes:
 def _read_limited(path: str) -> bytes | None:
     """Read at most one byte more than a file may have; None for a pipe without a writer. Raises OSError."""
     with open(os.path.expanduser(path), "rb", opener=open_nonblocking) as file:
-        # b"" from a pipe: nobody writes to it; None: a writer, such as <(...) of a shell, has not written yet.
+        # b"": the pipe has no writer. None: its writer, such as <(...) of a shell, has written nothing yet.
         first_byte = file.raw.read(1)
         if first_byte == b"" and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
             return None

@@ -21,7 +21,7 @@ from convo.chat.files import (
     REPLAY_FILE_HINT,
     format_os_error,
     format_replay_file,
-    is_existing_file,
+    is_regular_file,
     read_whole_stream,
     resolve_links,
     write_atomic,
@@ -89,7 +89,7 @@ class ReplayFile:
         """Return the items of the file. Raises Unreadable."""
         self._last_stamp = self._read_stamp()
         try:
-            if not is_existing_file(self.path):
+            if not is_regular_file(self.path):
                 return []
             # Editors on Windows begin a file with a byte order mark.
             text = self.path.read_text(encoding="utf-8-sig")
@@ -125,7 +125,7 @@ class ReplayFile:
         if not os.path.isdir(folder):
             raise Unreadable(f"{folder} is not a folder, so {target.name} cannot be written there")
         try:
-            is_file = is_existing_file(target)
+            is_file = is_regular_file(target)
         except OSError as error:
             raise Unreadable(f"{target} cannot be reached: {format_os_error(error)}") from error
         if not os.access(folder, os.W_OK) or (is_file and not os.access(target, os.W_OK)):

@@ -75,7 +75,7 @@ def is_state_like(data: bytes) -> bool:
 
     Only the fields of the document count: a message, or `reasoning.context` of a request, may contain the same words.
     """
-    # UTF-16 and UTF-32 have zero bytes beside ASCII.
+    # In UTF-16 and UTF-32 an ASCII character has zero bytes.
     plain = data.replace(b"\0", b"")
     if re.match(STATE_START, plain):
         return True

@@ -242,7 +242,7 @@ async def _load_local_chain(state: ConversationState, store: Store) -> OwnerTail
     for depth in range(len(input_path), max(len(confirmed_path), answered_depth), -1):
         for link in await store.responses_to(input_path.first(depth).head):
             if (
-                # No session: nobody has recorded this response yet.
+                # Without a session: no chat has stored this response yet.
                 link.session_id is None
                 and link.status in ANSWERED_STATUSES
                 and link.previous_response_id == state.handle

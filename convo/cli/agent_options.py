@@ -476,7 +476,7 @@ class _LibraryFinder:
 
     def install(self) -> None:
         if self not in sys.meta_path:
-            # Before all others: a rich.py or json.py beside the user's file ended the chat with an ImportError.
+            # First: a rich.py beside the user's file was imported in place of the package, and the chat ended.
             sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:

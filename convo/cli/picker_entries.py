@@ -152,7 +152,7 @@ async def load_model_entries(store: Store, settings: Settings, current: str) -> 
 
     A name without a known provider is not listed. Raises StoreFault.
     """
-    candidates = dict.fromkeys([current, *await list_model_names(store, settings)])
+    candidates = dict.fromkeys([current, *await list_selectable_models(store, settings)])
     described = [row for name in candidates if (row := _describe_model(name, settings, current))]
     rows = list({row.name: row for row in described}.values())  # a bare name may be a full one that is listed already
     return PickerEntries(
@@ -171,7 +171,7 @@ async def load_model_entries(store: Store, settings: Settings, current: str) -> 
     )
 
 
-async def list_model_names(store: Store, settings: Settings) -> list[str]:
+async def list_selectable_models(store: Store, settings: Settings) -> list[str]:
     """List the names that may be given as a model, the likeliest first. Raises StoreFault."""
     used = [session.model for session in await store.sessions(limit=MAX_CONVERSATIONS)]
     listed = [

@@ -59,7 +59,10 @@ class ReplCompleter:
         return await self._list_model_offers() if argument_kind == MODEL_ARGUMENT else ()
 
     async def _list_model_offers(self) -> Sequence[Suggestion]:
-        from convo.cli.picker_entries import list_model_names
+        from convo.cli.picker_entries import list_selectable_models
 
         aliases = self._settings.aliases
-        return [Suggestion(name, aliases.get(name, "")) for name in await list_model_names(self._store, self._settings)]
+        return [
+            Suggestion(name, aliases.get(name, ""))
+            for name in await list_selectable_models(self._store, self._settings)
+        ]

@@ -70,7 +70,7 @@ def _read_key_file(path: Path, provider: str) -> Secret:
     command = f"convo config key set {provider} --file"
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
-            # Opening a pipe that nobody writes to holds the command up past every signal.
+            # Opening a pipe without a writer blocks, also when a signal arrives.
             raise InvalidSettings(f"the key of {provider} cannot be read: {path} is not a file", hint=command)
         with path.open("rb") as file:
             text = file.read(_MAX_KEY_FILE_BYTES).decode().strip()

@@ -227,7 +227,7 @@ class Redactor:
 
     def redact_field(self, name: str, value: Json, siblings: Mapping[str, Json] | None = None) -> Any:
         """Redact the value of a field; some names define how."""
-        # A field "token" beside "logprob" is a token of the output.
+        # In an object with "logprob", "token" is a token of the output.
         if is_secret_name(name) and "logprob" not in (siblings or {}):
             return self._redact_secret_field(value)
         if not isinstance(value, str):

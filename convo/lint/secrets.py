@@ -54,7 +54,7 @@ def _iter_secrets(document: Json) -> Iterator[ExposedSecret]:
                 if description := _kind_of_text(field):
                     yield ExposedSecret(f"{path}.*", description)
             members = [
-                # A member "token" beside "logprob" is a token of the output.
+                # In an object with "logprob", "token" is a token of the output.
                 (f"{path}{_path_step(field)}", "" if "logprob" in value else field, member)
                 for field, member in value.items()
             ]

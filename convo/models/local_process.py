@@ -67,7 +67,7 @@ def start_engine_server(options: dict[str, Any]) -> dict[str, Any]:
         _CACHE_MIB,
     )
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options["threads"]
-    # The slots show the texts of all requests to whoever can connect.
+    # `/slots` shows the texts of all requests to every process that can connect.
     params.ui = params.endpoint_slots = params.prefill_assistant = False
     params.verbosity = 1  # errors only: the parent reads them if the start fails
     if options["folder"]:
@@ -84,7 +84,7 @@ def start_engine_server(options: dict[str, Any]) -> dict[str, Any]:
 def wait_for_log() -> None:
     """Wait until the log on stderr, a file, has an error line and does not grow any more.
 
-    A thread of the engine writes the log, and the exit of the process stops it: beside other load the reason was lost.
+    A thread of the engine writes the log, and the exit of the process stops it: under load the reason was lost.
     """
     deadline, size = time.monotonic() + _LOG_WAIT_S, -1
     while time.monotonic() < deadline:

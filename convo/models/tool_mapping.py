@@ -322,7 +322,7 @@ class _FunctionNames:
                 self.by_tool[tool] = tool.name
             else:
                 flattened.append(tool)
-        # Functions keep their names, so all others are named after them, whatever the order of the tools.
+        # Functions keep their names, so the other tools are named after all functions, in any order of the tools.
         self._taken = set(self.by_tool.values())
         for tool in flattened:
             self.get(tool)

@@ -299,7 +299,7 @@ def _decode_responses_request(body: dict[str, Json]) -> DecodedRequest:
         parameters=_finish_parameters(_without(body, *_REQUEST_STATE)),
         previous_response_id=_as_id(body.get("previous_response_id")),
         conversation_id=_as_id(conversation if isinstance(conversation, str) else _as_dict(conversation).get("id")),
-        # The Responses API stores unless it is told not to; Chat Completions only if it is told to.
+        # `store` is true by default in the Responses API, and false in Chat Completions.
         is_stored=body.get("store") is not False,
     )
 

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from convo.endpoints.base import NOT_STORED_ERROR
 from convo.errors import ConvoError, StoreFault
 from convo.history.accumulator import DELTA_TARGETS, START_EVENTS, TERMINAL_EVENTS
-from convo.history.items import Json, StreamEvent, request_title, user_message
+from convo.history.items import Json, StreamEvent, is_valid_id, request_title, user_message
 from convo.history.records import LinkStatus
 from convo.recording.client import identify_client
 from convo.server.http import CLIENT_CLOSED_STATUS, ERROR_STATUS, ClientDisconnected, HttpExchange
@@ -88,17 +88,16 @@ class LiveRequest:
             return self.is_stored
         return self.api == "responses" and (self.body or {}).get("store") is not False
 
-    @property
-    def previous_response_id(self) -> Json:
-        return (self.response or self.body or {}).get("previous_response_id")
-
     def to_row(self) -> dict[str, Json]:
         """Return its row in the list of requests."""
-        conversation = (self.response or self.body or {}).get("conversation")
+        body = self.response or self.body or {}
+        conversation, parent = body.get("conversation"), body.get("previous_response_id")
+        conversation = conversation.get("id") if isinstance(conversation, dict) else conversation
+        parent = parent if is_valid_id(parent) else None  # the body is not validated yet
         return {
             "id": str(self.response["id"]) if self.response else self.id,
             "request_id": self.id,
-            "parent": self.previous_response_id,
+            "parent": parent,
             "title": self.title,
             "created_at": self.created_at,
             "model": self.model,
@@ -108,15 +107,15 @@ class LiveRequest:
             "client": self.client,
             **dict.fromkeys(("latency_s", "input_tokens", "cached_tokens", "output_tokens", "cost_usd")),
             "first_token_s": self.first_token_s,
-            "previous_response_id": self.previous_response_id,
-            "conversation": conversation.get("id") if isinstance(conversation, dict) else conversation,
+            "previous_response_id": parent,
+            "conversation": conversation if is_valid_id(conversation) else None,
             "text": self.text.getvalue(),
             "is_stored": self.will_be_stored,
             "api": self.api,
         }
 
     def finish(self, exchange: HttpExchange) -> None:
-        """Take the outcome from the response that was sent, as far as no event and no error told it."""
+        """Take the outcome from the response that was sent, unless an event or an error had it."""
         self.response_bytes = exchange.sent_bytes
         if exchange.status == CLIENT_CLOSED_STATUS or (exchange.connection.closed and self.status is None):
             self.status = "cancelled"
@@ -171,7 +170,7 @@ class RequestLog:
         self._writer: asyncio.Task[None] | None = None
 
     def share(self, messages: MessageChannel, server_id: str) -> None:
-        """Tell the other servers of the database what runs here, and list what runs there."""
+        """Send the running requests to the other servers of the database, and list theirs."""
         self._replicas = Replicas(messages, server_id, self._list_shared, self._notify)
 
     def _list_shared(self) -> Iterator[tuple[str, Mapping[str, Json], float]]:
@@ -234,7 +233,7 @@ class RequestLog:
         """List a request of an accepted key as running; its body was read."""
         request.body, request.request_bytes = body, size
         if request.will_be_stored:
-            request.title = input_title(body.get("input"))
+            request.title = clip_text(input_title(body.get("input")))
         self._running.setdefault(request.tenant, {})[request.id] = request
         self._notify(request.tenant)
         if self._replicas:
