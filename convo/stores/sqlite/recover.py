@@ -8,6 +8,7 @@ items after it become a session of their own.
 import sqlite3
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
+from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -216,10 +217,12 @@ class _RowRepair:
     # -- records ----------------------------------------------------------------------------------
 
     def _repair_records(self) -> None:
-        """Delete contents that differ from their hash; repair or delete the records that cannot be read."""
+        """Delete contents that are not those of their hash; repair or delete the records that cannot be read."""
         for table, column in (("repeated", "CAST(body AS BLOB)"), ("file_contents", "content")):
-            for (n,) in self._all(f"SELECT n FROM {table}"):
+            for n, stored in self._all(f"SELECT n, hash FROM {table}"):
                 hashed = sha256(self._value(f"SELECT {column} FROM {table} WHERE n = ?", n)).digest()
+                if sum(map(eq, stored, hashed)) >= len(hashed) // 2:  # so many bytes show that only the hash is damaged
+                    self._execute(f"UPDATE OR IGNORE {table} SET hash = ? WHERE n = ?", (hashed, n))
                 self._execute(f"DELETE FROM {table} WHERE n = ? AND hash <> ?", (n, hashed))
         unknown = {"record": UNKNOWN_RECORD, "model": UNKNOWN_MODEL, "route": UNKNOWN_ROUTE}
         for tenant, name in self._execute(RECREATE_SESSIONS, unknown).fetchall():
