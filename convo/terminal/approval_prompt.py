@@ -21,7 +21,7 @@ from convo.agent_runner.runner import AgentRunner
 from convo.chat.files import format_os_error
 from convo.chat.run_decisions import describe_decision, wait_for_decisions
 from convo.errors import AlreadyDecided, Conflict, ConvoError, Interrupted, InvalidUsage
-from convo.history.items import decode_json_escapes
+from convo.history.items import Json, decode_json_escapes
 from convo.history.records import ApprovalDecision
 from convo.runs.state import ApprovalDecided, ToolOutputSupplied
 from convo.runs.stored_approvals import PendingApproval, pending_approval_from_call
@@ -108,10 +108,22 @@ def _argument_lines(call: PendingApproval, display: DisplayOptions) -> list[str]
         return wrap_text(text, display.width and display.width - LABEL_MARGIN).split("\n")
     rows = []
     for name, value in arguments.items():
-        first, *rest = decode_json_escapes(json.dumps(value, indent=2)).split("\n")
+        text = value if _is_plain_text(value) else decode_json_escapes(json.dumps(value, indent=2))
+        first, *rest = text.split("\n")
         rows += [(name, first), *(("", line) for line in rest)]
     styles = dict.fromkeys(arguments, "id")
     return [line[LABEL_MARGIN:] for line in key_value_lines(rows, display, styles, value_style="bold")]
+
+
+def _is_plain_text(value: Json) -> bool:
+    """Return whether a value is a text of one line that cannot be taken for other JSON without its quotes."""
+    if not isinstance(value, str) or not value.isprintable() or value != value.strip() or value[:1] in '"[{':
+        return False
+    try:
+        json.loads(value)
+    except ValueError:
+        return True
+    return False
 
 
 def _is_short_name(name: str) -> bool:
@@ -253,10 +265,10 @@ CHOICE_SYNONYMS = {
 
 CHOICE_HELP = {
     "approve": ("y", "approve"),
-    "reject": ("n", "reject [REASON]"),
+    "reject": ("n", "reject; a reason may follow"),
     "edit": ("e", "edit, then approve"),
     "always": ("always", "approve all its calls"),
-    "never": ("never", "reject all its calls [REASON]"),
+    "never": ("never", "reject all its calls; a reason may follow"),
     "again": ("again", "run the call again"),
     "output": ("o TEXT", "use TEXT as its output"),
     ABORT_CHOICE: ("abort", "end the run"),

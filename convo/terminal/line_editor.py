@@ -366,7 +366,7 @@ class ChoiceMenu:
             style = " class:selected" if is_selected else ""
             fragments += [
                 (style, "> " if is_selected else "  "),
-                (f"class:id{style}", f"{choice.key:<{width}}"),
+                (style or "class:id", f"{choice.key:<{width}}"),
                 (style, f"  {choice.effect}\n"),
             ]
         return [*fragments, ("class:dim", "  Up, Down select, Enter decides; or type\n")]

@@ -5,6 +5,7 @@ A receipt ends with the handle that continues the conversation.
 """
 
 import json
+import math
 import os.path
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -117,9 +118,6 @@ def format_share(tokens: int, total: int) -> str:
     """Format a share in percent; a share above zero is never shown as zero."""
     share = tokens / total
     return "<0.1%" if 0 < share < MIN_SHOWN_SHARE else f"{share:.1%}"
-
-
-MIN_SHOWN_USD = 0.0001
 
 
 MIN_ID_DIGITS = 12
@@ -240,12 +238,11 @@ def format_token_counts(usage: Usage) -> list[str]:
 
 
 def format_cost(cost_usd: float | None) -> list[str]:
-    """Format a known cost in USD; a cost above zero is never shown as zero. An empty list for None."""
+    """Format a known cost in USD, with two digits at least: "$0.000042". An empty list for None."""
     if cost_usd is None:
         return []
-    if 0 < cost_usd < MIN_SHOWN_USD:
-        return [f"<${MIN_SHOWN_USD}"]
-    return [f"${cost_usd:,.4f}" if cost_usd < 1 else f"${cost_usd:,.2f}"]
+    decimals = 2 if cost_usd >= 1 else 4 if cost_usd <= 0 else max(4, 1 - math.floor(math.log10(cost_usd)))
+    return [f"${cost_usd:,.{decimals}f}"]
 
 
 def format_total_cost(

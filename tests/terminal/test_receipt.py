@@ -75,10 +75,10 @@ def test_the_receipt_of_a_run_has_the_total_of_its_requests() -> None:
 @pytest.mark.parametrize(
     ("price", "cost"),
     [
-        (Price(input=1.0, output=2.0, cached=0.5), "$0.0009"),
+        (Price(input=1.0, output=2.0, cached=0.5), "$0.00090"),
         (Price(input=1000.0, output=2000.0, cached=500.0), "$0.9000"),
         (Price(input=10_000.0, output=20_000.0, cached=5_000.0), "$9.00"),
-        (Price(input=0.001, output=0.002, cached=0.001), "<$0.0001"),
+        (Price(input=0.001, output=0.002, cached=0.001), "$0.0000010"),
         (Price(input=0.0, output=0.0, cached=0.0), "$0.0000"),
     ],
 )
