@@ -13,6 +13,7 @@ from dataclasses import replace
 from shlex import quote
 from typing import NamedTuple
 
+from convo import __version__
 from convo.endpoints.base import Endpoint
 from convo.errors import Busy, DamagedRow, InvalidUsage, ItemDeleted, NotFound, StoreFault
 from convo.history.items import Item, conversation_title
@@ -77,14 +78,16 @@ class SessionRecord:
         last_link: Link | None = None,
         run_update: RunUpdate = NO_UPDATE,
         view_path: Path | None = None,
+        used_at: float | None = None,
     ) -> None:
         """Commit `state` and `links` in one transaction.
 
         last_link:  the link that the owner confirmed with this commit
         view_path:  a separate path with one of `links`: its model received another input than the history
+        used_at:    of the record; None for now
         Raises Conflict when another process changed the record, and StoreFault.
         """
-        await shielded(self._commit(state, links, last_link, run_update, view_path))
+        await shielded(self._commit(state, links, last_link, run_update, view_path, used_at))
 
     async def _commit(
         self,
@@ -93,6 +96,7 @@ class SessionRecord:
         last_link: Link | None,
         run_update: RunUpdate,
         view_path: Path | None,
+        used_at: float | None,
     ) -> None:
         appends = _make_appends(state.path, self._stored_path)
         if view_path is not None:
@@ -104,7 +108,7 @@ class SessionRecord:
             confirmed_head=state.confirmed_head,
             handle=state.handle,
             link_id=last_link.id if last_link else None,
-            used_at=self._clock.now(),
+            used_at=self._clock.now() if used_at is None else used_at,
             use_order=None,
         )
         await self._save(session, appends, links, run_update)
@@ -153,17 +157,7 @@ class SessionRecord:
         self.session, self.state, self.last_link = snapshot.session, snapshot.state, snapshot.last_link
         self._is_saved, self._stored_path = snapshot.is_saved, snapshot.stored_path
         if attempt is not None:
-            row = UnstoredRequest(
-                attempt.id,
-                attempt.created_at,
-                "responses",
-                attempt.model,
-                attempt.status,
-                code=(attempt.error or {}).get("code"),
-                latency_s=attempt.duration_s,
-            )
-            with suppress(StoreFault):  # the error of the request is the one to report
-                await self._store.add_unstored_requests([row], DEFAULT_RETENTION)
+            await keep_rows(self._store, [make_row(attempt, "responses")])
 
     async def is_unchanged(self) -> bool:
         """Return whether the head in the store is the one of this process."""
@@ -171,8 +165,8 @@ class SessionRecord:
         return session is not None and session.head == self.session.head
 
     async def update_fields(self, session: Session) -> None:
-        """Commit other fields of the record; its head does not change."""
-        await shielded(self._save(replace(session, used_at=self._clock.now(), use_order=None)))
+        """Commit other fields of the record; its head does not change, and this is no use."""
+        await shielded(self._save(session))
 
     async def _save(
         self,
@@ -210,6 +204,35 @@ def _make_appends(path: Path, stored_path: Path) -> tuple[AppendItems, ...]:
     shared_depth = stored_path.common_depth(path)
     new_items = tuple(node.item for node in path.nodes[shared_depth:])
     return (AppendItems(path.first(shared_depth).head, new_items),) if new_items else ()
+
+
+OWN_CLIENT = f"convo {__version__}"
+"""The client of requests that leave no link."""
+
+
+def make_row(link: Link, api: str) -> UnstoredRequest:
+    """Return the row of a request whose link is not kept."""
+    usage = link.usage or {}
+    return UnstoredRequest(
+        link.id,
+        link.created_at,
+        api,
+        link.model,
+        link.status,
+        code=(link.error or {}).get("code"),
+        client=OWN_CLIENT,
+        latency_s=link.duration_s,
+        first_token_s=link.first_token_s,
+        input_tokens=usage.get("input_tokens"),
+        cached_tokens=(usage.get("input_tokens_details") or {}).get("cached_tokens"),
+        output_tokens=usage.get("output_tokens"),
+    )
+
+
+async def keep_rows(store: Store, rows: Sequence[UnstoredRequest]) -> None:
+    """Store rows of this process. A failure is ignored: the error of the request is the one to report."""
+    with suppress(StoreFault):
+        await shielded(store.add_unstored_requests(rows, DEFAULT_RETENTION))
 
 
 async def load_session_record(session: Session, deps: ChatDeps) -> SessionRecord:
@@ -315,22 +338,51 @@ async def describe_session_writer(store: Store, session: Session) -> str:
     return describe_process(holder) if holder and not is_process_dead(holder) else ""
 
 
-MAX_WAITING_TURNS = 50
-"""The sessions used last of which those are found whose turn waits for its model."""
+async def acquire_compaction_lease(store: Store, session: Session, model: str, started_at: float) -> LeaseGuard:
+    """Acquire a lease by which other processes list the request of a compaction while it runs."""
+    name = f"{_COMPACTION_LEASE_PREFIX}{started_at} {session.id} {model}"
+    return await LeaseGuard.acquire(store, name, process_identity(), SESSION_LEASE_TTL_S)
 
 
-async def list_waiting_turns(store: Store) -> list[tuple[Session, Sequence[Item]]]:
-    """Return sessions whose process has stored input that no request has answered, with that input, newest first.
+_COMPACTION_LEASE_PREFIX = "compaction "
 
-    The process holds the session's lease; after a failed request there is a link for the input, and nothing waits.
+MAX_RUNNING_TURNS = 50
+"""The sessions used last of which those are found whose turn runs."""
+
+
+class RunningRequest(NamedTuple):
+    """A request of the process that has a session open.
+
+    started_at:  seconds since 1970
+    items:       the unconfirmed items: the input, and the text so far; none for a compaction
     """
-    held, found = set(await store.held_leases()), list[tuple[Session, Sequence[Item]]]()
-    for session in await store.sessions(limit=MAX_WAITING_TURNS) if held else ():
+
+    session: Session
+    model: str
+    started_at: float
+    items: Sequence[Item] = ()
+
+
+async def list_running_requests(store: Store) -> list[RunningRequest]:
+    """Return the requests of other processes that wait for a response or receive one: compactions, then turns.
+
+    A process holds the lease of a session during a turn. A turn that failed or was stopped has a link that ends at the
+    head and at the time of the last use.
+    """
+    held, found = set(await store.held_leases()), list[RunningRequest]()
+    for name in held:
+        if name.startswith(_COMPACTION_LEASE_PREFIX):
+            _, started_at, session_id, model = name.split(" ", 3)
+            compacted = await store.session(session_id)
+            found += [RunningRequest(compacted, model, float(started_at))] if compacted else []
+    for session in await store.sessions(limit=MAX_RUNNING_TURNS) if held else ():
         if session.head == session.confirmed_head or _get_lease_name(session) not in held:
             continue
         with suppress(DamagedRow, ItemDeleted):
-            if not await store.responses_to(session.head):
-                found.append((session, await store.items_after(session.head, session.confirmed_head)))
+            last_links = await store.links(session.id, limit=1)
+            if not any(link.head == session.head and link.ended_at >= session.used_at for link in last_links):
+                items = await store.items_after(session.head, session.confirmed_head)
+                found.append(RunningRequest(session, session.model, session.used_at, items))
     return found
 
 

@@ -679,7 +679,9 @@ class ChatTurn:
         if self._requested_state is None or self._deps.clock.monotonic() < self._next_text_commit_ticks:
             return
         with suppress(StoreFault):
-            await self._record.commit(apply_cancellation(self._requested_state, self._accumulator.output))
+            state = apply_cancellation(self._requested_state, self._accumulator.output)
+            # The time stays that of the request: a page counts the seconds from it.
+            await self._record.commit(state, used_at=self._record.session.used_at)
         self._next_text_commit_ticks = self._deps.clock.monotonic() + TEXT_COMMIT_INTERVAL_S
 
     async def _complete(self, response: Response, limit: Mapping[str, Json] | None) -> None:
@@ -714,7 +716,11 @@ class ChatTurn:
             self.link = link
             state = state if run_update else self._requested_state
             await self._record.commit(
-                state, link, run_update=run_update or NO_UPDATE, view_path=input_path.append(output)
+                state,
+                link,
+                run_update=run_update or NO_UPDATE,
+                view_path=input_path.append(output),
+                used_at=link.ended_at,
             )
             return
         view_path = input_path.append(output) if self._input_override else None
@@ -744,9 +750,8 @@ class ChatTurn:
         self.link = self._make_link(
             response, await self._choose_link_id(response), input_path, input_path.append(partial_output)
         )
-        await self._record.commit(
-            state, self.link, view_path=input_path.append(partial_output) if self._input_override else None
-        )
+        view_path = input_path.append(partial_output) if self._input_override else None
+        await self._record.commit(state, self.link, view_path=view_path, used_at=self.link.ended_at)
 
     async def _choose_link_id(self, response: Response) -> str:
         """Choose the id of the turn's link: the response's own, unless an earlier response of a session has it."""

@@ -162,6 +162,11 @@ class Link:
     tools: Sequence[str] = field(default=(), compare=False)
 
     @property
+    def ended_at(self) -> float:
+        """Seconds since 1970 at the end of the response."""
+        return self.created_at + (self.duration_s or 0.0)
+
+    @property
     def service_tier(self) -> str | None:
         """The tier at which the provider says that it served the call; None for the default one."""
         tier = self.reported.get(SERVICE_TIER)

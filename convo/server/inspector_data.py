@@ -20,13 +20,22 @@ from itertools import islice
 
 from convo.chat.lookup import build_session_report, list_store, load_link, load_running_text, load_sent_body
 from convo.chat.next_request import rebuild_request_fields
-from convo.chat.session_record import list_waiting_turns
+from convo.chat.session_record import list_running_requests
 from convo.chat.view_loader import load_handle_view, load_request_view
 from convo.config.sections import Price
 from convo.config.settings import LOCAL_TENANT
 from convo.errors import DamagedRow, InvalidRunState
 from convo.history.canonical import is_utf8_encodable
-from convo.history.items import MAX_TITLE_ITEMS, Item, Json, StreamEvent, conversation_title, item_type, request_title
+from convo.history.items import (
+    MAX_TITLE_ITEMS,
+    Item,
+    Json,
+    StreamEvent,
+    conversation_title,
+    item_type,
+    last_answer_text,
+    request_title,
+)
 from convo.history.records import (
     IGNORED_PARAMETER,
     UNFINISHED_STATUSES,
@@ -118,7 +127,7 @@ async def encode_request_list(context: HandlerContext) -> bytes:
         limit=max(1, min(query.get("limit", DEFAULT_REQUEST_LIMIT), MAX_REQUEST_LIMIT)),
         after=decode_cursor(query["after"], sort) if query.get("after") else None,
     )
-    running_rows = [*context.requests.running(context.tenant), *await _list_waiting_chats(store)][-MAX_RUNNING_ROWS:]
+    running_rows = [*context.requests.running(context.tenant), *await _list_other_requests(store)][-MAX_RUNNING_ROWS:]
     request_query = replace(request_query, recent=context.requests.recent(context.tenant))
     async with context.inspector.query_locks.for_tenant(context.tenant):
         page = await store.list_requests(request_query)
@@ -126,8 +135,9 @@ async def encode_request_list(context: HandlerContext) -> bytes:
     stored_ids = {link.id for link in links}
     running = [link for link in links if is_recording_in_progress(link)]
     texts = {
-        link.id: {"text": (await load_running_text(link, store))[:MAX_LIST_TEXT_CHARS]}
+        link.id: {"text": text, "phase": "streaming" if text else "waiting"}
         for link in running[:MAX_LIST_TEXTS]
+        for text in [(await load_running_text(link, store))[:MAX_LIST_TEXT_CHARS]]
     }
     return http.serialize_strict_json(
         {
@@ -444,27 +454,29 @@ async def _load_running(seen: SeenConversation, store: Store, context: HandlerCo
     ]
 
 
-async def _list_waiting_chats(store: Store) -> list[dict[str, Json]]:
-    """Return the rows of chats in other processes that wait for their model."""
+async def _list_other_requests(store: Store) -> list[dict[str, Json]]:
+    """Return the rows of requests of chats and other commands."""
     return [
         {
             "id": session.id,
             "request_id": session.id,
             "parent": session.link_id,
             "title": request_title(reversed(items)),
-            "created_at": session.used_at,
-            "model": session.model,
+            "created_at": started_at,
+            "model": model,
             "status": "in_progress",
-            "phase": "waiting",
+            "phase": "streaming" if (text := last_answer_text(items[-1:])) else "waiting",
             "session": session.name,
             "client": None,
             **dict.fromkeys(("latency_s", "input_tokens", "cached_tokens", "output_tokens", "cost_usd")),
             "first_token_s": None,
             "previous_response_id": session.link_id,
             "conversation": None,
-            "text": "",
+            "text": text,
+            "is_stored": True,
+            "api": "responses" if items else "compact",
         }
-        for session, items in await list_waiting_turns(store)
+        for session, model, started_at, items in await list_running_requests(store)
     ]
 
 

@@ -37,7 +37,7 @@ class UnstoredRequest:
 
     id:             "req_...", as in the response header `x-request-id`; of the first of them
     created_at:     of the first, in seconds since 1970
-    api:            "responses", "compact", "chat_completions", "messages" or "embeddings"
+    api:            "responses", "compact", "chat_completions", "messages" or "embeddings"; "race" for `convo race`
     model:          as the client named it; "" if the request was refused before its body was read
     code:           of the error; null without one
     client:         name and version: "codex 0.171.0"; null if unknown

@@ -6,6 +6,7 @@ old history stays available: NAME-before (session), a copy of the file (replay),
 conversation is compacted in place by its endpoint, else a new one is seeded, which needs consent.
 """
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -20,7 +21,12 @@ from convo.chat.files import format_replay_file
 from convo.chat.item_file import ReplayFile
 from convo.chat.next_request import make_endpoint_counter
 from convo.chat.open import iter_numbered_paths, load_conversation_history
-from convo.chat.session_record import find_free_session_name
+from convo.chat.session_record import (
+    OWN_CLIENT,
+    acquire_compaction_lease,
+    find_free_session_name,
+    keep_rows,
+)
 from convo.chat.turn import RequestOptions, make_incomplete_error, make_response_fault
 from convo.compaction.planning import (
     CompactionMethod,
@@ -46,6 +52,7 @@ from convo.errors import (
     InvalidUsage,
     RequestRefused,
     StateFault,
+    StoreFault,
     StreamBroken,
     WindowExceeded,
 )
@@ -59,6 +66,7 @@ from convo.history.records import (
 )
 from convo.history.tree import Key, Path
 from convo.stores.base import Transaction
+from convo.stores.unstored_requests import UnstoredRequest
 from convo.strategies.branching import items_after_point, replace_history
 from convo.strategies.instructions import build_instruction_message
 from convo.strategies.strategy import ConversationState, to_resendable_items
@@ -129,21 +137,49 @@ async def prepare_compaction(
     if plan.method is CompactionMethod.IN_PLACE:
         count = await _count_conversation(chat, snapshot.path)
         return PreparedCompaction(plan, snapshot.path, (), count, count)
-    output = await run_compaction(
-        plan, chat.options, chat.deps.endpoint, allow_fallback=options.mode is CompactionMode.AUTO
-    )
-    counts: list[tuple[TokenCount, TokenCount]] = []
-    # Without the kept turns where the history would not be smaller with them.
-    for window in output.replacements:
-        counts.append(await _count_before_and_after(chat, snapshot.path.items, window))
+    async with _listed_request(chat):
+        output = await run_compaction(
+            plan, chat.options, chat.deps.endpoint, allow_fallback=options.mode is CompactionMode.AUTO
+        )
+        counts: list[tuple[TokenCount, TokenCount]] = []
+        # Without the kept turns where the history would not be smaller with them.
+        for window in output.replacements:
+            counts.append(await _count_before_and_after(chat, snapshot.path.items, window))
+            before, after = counts[-1]
+            if after.tokens < before.tokens:
+                return PreparedCompaction(output.plan, snapshot.path, window, before, after, output.usage, output.notes)
         before, after = counts[-1]
-        if after.tokens < before.tokens:
-            return PreparedCompaction(output.plan, snapshot.path, window, before, after, output.usage, output.notes)
-    before, after = counts[-1]
-    raise StateFault(
-        f"the compacted history would not be smaller: {before} tokens before, {after} after; nothing was changed",
-        hint="compact a longer history, or use a model that writes shorter summaries",
-    )
+        raise StateFault(
+            f"the compacted history would not be smaller: {before} tokens before, {after} after; nothing was changed",
+            hint="compact a longer history, or use a model that writes shorter summaries",
+        )
+
+
+@asynccontextmanager
+async def _listed_request(chat: Chat) -> AsyncIterator[None]:
+    """List the request of a compaction while the block runs, and keep a row of it if the block fails."""
+    (store, _, clock, new_id), lease = chat.deps, None
+    started_at, start_ticks = clock.now(), clock.monotonic()
+    with suppress(StoreFault):  # a preview needs no disk space
+        lease = await acquire_compaction_lease(store, chat.session, chat.options.model, started_at)
+    try:
+        yield
+    except (ConvoError, asyncio.CancelledError) as error:
+        row = UnstoredRequest(
+            new_id("req"),
+            started_at,
+            "compact",
+            chat.options.model,
+            "failed" if isinstance(error, ConvoError) else "cancelled",
+            code=error.code if isinstance(error, ConvoError) else "interrupted",
+            client=OWN_CLIENT,
+            latency_s=clock.monotonic() - start_ticks,
+        )
+        await keep_rows(store, [row])
+        raise
+    finally:
+        if lease:
+            await lease.release()
 
 
 async def apply_compaction(chat: Chat, prepared: PreparedCompaction, *, confirmed: bool = False) -> CompactionResult:

@@ -1,6 +1,7 @@
 """Each request to a model is listed: from the moment its body is read, and afterwards also where nothing is stored."""
 
 import asyncio
+import sys
 import threading
 import time
 from collections import Counter
@@ -14,10 +15,14 @@ import pytest
 from convo.config.sections import ServeLimits
 from convo.server.auth import KeysFile, create_api_key
 from tests import databases
-from tests.models.chat_server import ChatServer
+from tests.cli.chat_commands import ECHO
+from tests.cli.stored_chats import DATABASE
+from tests.command_runner import Convo, Start
+from tests.models.chat_server import ChatServer, run_chat_server
 from tests.server.api_keys import bearer
 from tests.server.gateway import RunningGateway, run_gateway, run_gateway_with_upstream
 from tests.server.websocket_client import connect_client
+from tests.terminal.pty_session import at_terminal
 
 CODEX = {"user-agent": "codex_exec/0.171.0 (Debian)"}
 
@@ -225,3 +230,105 @@ def test_a_request_is_listed_by_another_server_of_the_database_until_it_ends(tmp
         assert wait_for(other, lambda found: not found["running"])["data"][0]["id"] == row["id"]
         one.create_response({"model": "no/m", "input": "x"})
         assert wait_for(other, lambda found: len(found["data"]) == 2)["data"][0]["code"] == "model_not_found"
+
+
+@pytest.fixture
+def beside(home: Path, tmp_path: Path, convo: Convo) -> Iterator[tuple[RunningGateway, ChatServer]]:
+    """Run a server over the store of this test's commands, which has the conversation "talk", and their model."""
+    convo("chat", *ECHO, "-n", "talk", "tell me")
+    agent = '[agents.helper]\ninstructions = "Help."\nmodel = "up/m"\n'
+    (tmp_path / "agent.toml").write_text(f'start = "helper"\n{agent}')
+    with run_chat_server() as upstream:
+        settings = f'[providers.up]\napi = "chat"\nbase_url = "{upstream.url}"\n'
+        (home / "config").mkdir(exist_ok=True)
+        (home / "config" / "config.toml").write_text(settings)
+        with run_gateway(tmp_path / "served", f"sqlite:{home / DATABASE}") as gateway:
+            yield gateway, upstream
+
+
+def hold_refusal(upstream: ChatServer) -> threading.Event:
+    """Refuse the next request when the returned event is set."""
+    may_answer = threading.Event()
+    upstream.refuse(401, {"error": {"message": "no", "code": "bad_key"}})
+    refuse = upstream.answers.pop()
+
+    async def wait_and_refuse(receive: Any, send: Any) -> None:
+        await asyncio.to_thread(may_answer.wait)
+        await refuse(receive, send)
+
+    upstream.answers.append(wait_and_refuse)
+    return may_answer
+
+
+CLIENT = """
+import json, os, urllib.request
+body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "tell me"}]}).encode()
+address = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+urllib.request.urlopen(urllib.request.Request(address, body, {"content-type": "application/json"}))
+"""
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "chat with the words of another chat": ("chat", "-m", "up/m", "tell me"),
+    "chain": ("chat", "-m", "up/m", "--chain", "tell me"),
+    "conversation": ("chat", "-m", "up/m", "--conversation", "tell me"),
+    "replay": ("chat", "-m", "up/m", "--replay", "--from", "talk.json", "tell me"),
+    "agent": ("chat", "--agent", "agent.toml", "tell me"),
+    "race": ("race", "-m", "up/m", "tell me"),
+    "compaction": ("compact", "talk", "-m", "up/m"),
+    "program beside tap": ("tap", "--provider", "up", "--", sys.executable, "-c", CLIENT),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_request_of_another_command_is_listed_while_it_waits_and_after_it_failed(
+    beside: tuple[RunningGateway, ChatServer], start: Start, name: str
+) -> None:
+    gateway, upstream = beside
+    before = len(listed(gateway)["data"])
+    may_answer = hold_refusal(upstream)
+    requests = 4 if name == "race" else 1
+    for _ in range(requests - 1):
+        hold_refusal(upstream).set()
+    process = start(*COMMANDS[name])
+    found = wait_for(gateway, lambda found: any(row.get("phase") for row in found["running"] + found["data"]))
+    (waiting,) = [row for row in found["running"] + found["data"] if row.get("phase")]
+    assert (waiting["phase"], waiting["model"], waiting["status"]) == ("waiting", "up/m", "in_progress")
+    assert 0 <= time.time() - waiting["created_at"] < 60
+    assert len(found["data"]) == before + (name == "program beside tap")
+    may_answer.set()
+    process.wait()
+    found = wait_for(gateway, lambda found: not found["running"])
+    rows = found["data"][: len(found["data"]) - before]
+    assert sum(row.get("count", 1) for row in rows) == requests
+    for row in rows:
+        assert (row["status"], row["code"], row["model"]) == ("failed", "bad_key", "up/m")
+        assert row["latency_s"] > 0
+        assert row["session"] or row["client"].startswith("convo ")
+    assert gateway.http.get("/inspect/api/charts?status=failed").json()["total"]["requests"] == requests
+
+
+def test_a_chat_is_listed_while_its_answer_streams_and_while_a_retry_waits_but_not_after_it_was_stopped(
+    beside: tuple[RunningGateway, ChatServer],
+) -> None:
+    gateway, upstream = beside
+    with upstream.hold_answer("Once"), at_terminal("chat", "-m", "up/m") as terminal:
+        terminal.wait_for_prompt()
+        terminal.type_keys("a story\r")
+        found = wait_for(gateway, lambda found: [row["phase"] for row in found["running"]] == ["streaming"])
+        (streaming,) = found["running"]
+        assert (streaming["text"], streaming["title"], streaming["session"]) == ("Once", "a story", "a-story")
+        terminal.press_ctrl("c")
+        terminal.wait_for_prompt()
+        found = wait_for(gateway, lambda found: not found["running"])
+        assert (found["data"][0]["status"], found["data"][0]["session"]) == ("cancelled", "a-story")
+        may_answer = hold_refusal(upstream)
+        terminal.type_keys("/retry\r")
+        assert wait_for(gateway, lambda found: found["running"])["running"][0]["phase"] == "waiting"
+        may_answer.set()
+        assert wait_for(gateway, lambda found: not found["running"])["data"][0]["code"] == "bad_key"
+        terminal.wait_for_prompt()
+        may_answer = hold_refusal(upstream)
+        terminal.type_keys("/retry\r")
+        assert wait_for(gateway, lambda found: found["running"])["running"][0]["title"] == "a story"
+        may_answer.set()
+        assert len(wait_for(gateway, lambda found: not found["running"])["data"]) == 4

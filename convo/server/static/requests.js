@@ -26,6 +26,7 @@ const LABELS = { ...STATUSES, ...PHASES };
 export const API_NAMES = {
   responses: "Responses",
   compact: "Compaction",
+  race: "Race",
   chat_completions: "Chat Completions",
   messages: "Anthropic Messages",
   embeddings: "Embeddings",
