@@ -305,10 +305,10 @@ STANDARD_TIERS = (None, "auto", "default", "standard")
 class Price(NamedTuple):
     """USD per million tokens. `cached` equals `input` unless it is set.
 
-    written:             input that the provider writes to its cache; None if unknown
-    written_1h:          input that Claude writes to its cache for an hour instead of 5 minutes; None if unknown
+    written:             input that the provider writes to its cache; None: that costs what other input costs
+    written_1h:          input that Claude writes to its cache for an hour instead of 5 minutes; None: twice the input
     max_input_tokens:    input tokens up to which the prices apply
-    long_input_factors:  factors on the input and output price of a whole longer call; None if unknown
+    long_input_factors:  factors on the input and output price of a whole longer call
     source:              the URL of the price; "" for one from the settings
     tier_factors:        factors on the price of a whole call, by the service tier that its response reports
     is_secondary:        whether the source is not the vendor's own
@@ -320,7 +320,7 @@ class Price(NamedTuple):
     written: float | None = None
     max_input_tokens: int | None = None
     source: str = ""
-    long_input_factors: tuple[float, float] | None = None
+    long_input_factors: tuple[float, float] = (1.0, 1.0)
     written_1h: float | None = None
     tier_factors: Mapping[str, float] = MappingProxyType({})
     is_secondary: bool = False
@@ -337,10 +337,34 @@ class Price(NamedTuple):
         if not self.source or tier in STANDARD_TIERS:
             return self
         factor = self.tier_factors.get(tier or "")
-        if factor is None:
-            return None
-        scaled = {name: getattr(self, name) for name in ("input", "output", "cached", "written", "written_1h")}
-        return self._replace(**{name: price and price * factor for name, price in scaled.items()})
+        return None if factor is None else self._scale(factor, factor)
+
+    def is_long(self, input_tokens: float) -> bool:
+        """Return whether a call with this input has the factors for a long one."""
+        return self.max_input_tokens is not None and input_tokens > self.max_input_tokens
+
+    def at_length(self, input_tokens: float) -> "Price":
+        """Return the price of a call with this input; the factors of a long one are in the prices."""
+        return self._scale(*self.long_input_factors) if self.is_long(input_tokens) else self
+
+    def write_prices(self) -> tuple[float, float]:
+        """Return the prices of input written to the cache: as usual, and for an hour."""
+        # Models before GPT-5.6 have no price of their own for a write; an hour is Claude's, at twice the input price.
+        # Source of both: the vendors' pages on prompt caching, November 2026
+        return (
+            self.input if self.written is None else self.written,
+            2 * self.input if self.written_1h is None else self.written_1h,
+        )
+
+    def _scale(self, input_factor: float, output_factor: float) -> "Price":
+        written, written_1h = self.write_prices()
+        return self._replace(
+            input=input_factor * self.input,
+            cached=input_factor * self.cached,
+            written=input_factor * written,
+            written_1h=input_factor * written_1h,
+            output=output_factor * self.output,
+        )
 
 
 def parse_price_table(table: Mapping[str, Any]) -> Price:
@@ -363,7 +387,7 @@ PRICE_ROWS = {
         check_price,
         "The same for tokens that Claude writes to the cache for an hour.",
         "4",
-        "unknown, and so is the cost of such a call",
+        "twice the input price",
     ),
     "output": SettingRow(None, check_price, "USD per million output tokens, with reasoning.", "10", "required"),
 }

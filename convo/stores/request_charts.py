@@ -138,12 +138,10 @@ FROM {{links}} WHERE {{conditions}} AND {IS_VALID}
 SELECT_CLASSES = f"""
 SELECT links.session, {{bucket}} AS bucket, links.model, links.tier,
     CASE WHEN links.input_tokens IS NOT NULL THEN {{exceeded}} END AS exceeded,
-    coalesce(links.written_tokens > links.written_1h_tokens, false) AS writes,
-    coalesce(links.written_1h_tokens > 0, false) AS writes_1h,
     count(*) AS requests, count(*) FILTER (WHERE links.status = 'failed') AS errors,
     {", ".join(f"{{total}}(links.{column}) AS {column}" for column in COUNT_COLUMNS)},
     {{latencies}} AS latencies
-FROM {{links}} WHERE {{conditions}} AND {IS_VALID} GROUP BY 1, 2, 3, 4, 5, 6, 7
+FROM {{links}} WHERE {{conditions}} AND {IS_VALID} GROUP BY 1, 2, 3, 4, 5
 """  # noqa: S608 - constant names
 """The columns of `RequestClass` after the name of the session.
 
@@ -153,9 +151,7 @@ as long for 300,000 requests.
 
 
 class RequestClass(NamedTuple):
-    """Requests of one session and bucket that have the same price, and written tokens of the same kinds.
-
-    One sum has their cost.
+    """Requests of one session and bucket that have the same price, so that one sum has their cost.
 
     session_name:  None without a session, and for a removed one
     bucket:        the number of the bucket of time
@@ -170,8 +166,6 @@ class RequestClass(NamedTuple):
     model: str
     tier: str | None
     exceeded: int | None
-    writes: bool
-    writes_1h: bool
     requests: int
     errors: int
     input_tokens: float | None

@@ -52,7 +52,7 @@ class Usage:
         )
 
     def cost_usd(self, price: Price | None) -> float | None:
-        """Return the cost of the call in USD; None if the price of a part is unknown."""
+        """Return the cost of the call in USD; None without a price."""
         counts = self.input_tokens, self.cached_tokens, self.output_tokens
         return tokens_cost_usd(price, *counts, self.cache_write_tokens, self.cache_write_1h_tokens)
 
@@ -77,31 +77,23 @@ def tokens_cost_usd(
     *,
     is_long: bool | None = None,
 ) -> float | None:
-    """Return the cost of calls with these tokens in USD; None if the price of a part is unknown.
+    """Return the cost of calls with these tokens in USD; None without a price.
 
     is_long:  for several calls: whether each of them has more input than `price.max_input_tokens`; None: of one call
 
     It needs no `Usage`: to create one takes as long as to compute the cost, and a list by cost has 100,000 of them.
     """
-    short_write_tokens = write_tokens - write_1h_tokens
-    if (
-        price is None
-        or (short_write_tokens and price.written is None)
-        or (write_1h_tokens and price.written_1h is None)
-    ):
+    if price is None:
         return None
-    if is_long is None:
-        is_long = price.max_input_tokens is not None and input_tokens > price.max_input_tokens
     input_factor, output_factor = 1.0, 1.0
-    if is_long:
-        if price.long_input_factors is None:
-            return None
+    if price.is_long(input_tokens) if is_long is None else is_long:
         input_factor, output_factor = price.long_input_factors
+    written, written_1h = price.write_prices() if write_tokens else (0.0, 0.0)
     input_cost = (
         (input_tokens - cached_tokens - write_tokens) * price.input
         + cached_tokens * price.cached
-        + short_write_tokens * (price.written or 0.0)
-        + write_1h_tokens * (price.written_1h or 0.0)
+        + (write_tokens - write_1h_tokens) * written
+        + write_1h_tokens * written_1h
     )
     return (input_factor * input_cost + output_factor * output_tokens * price.output) / TOKENS_PER_PRICE
 

@@ -308,13 +308,8 @@ def _build_model(row: Mapping[str, Any], tier_factors: Mapping[str, float]) -> K
         window = ModelWindow(**figures, source=source, is_secondary=is_secondary)
     if "price" in row:
         figures = {"source": source, **row["price"]}
-        factors, tiers = figures.pop("long_input_factors", None), figures.pop("tiers", {})
-        price = Price(
-            **figures,
-            long_input_factors=factors and tuple(factors),
-            tier_factors={**tier_factors, **tiers},
-            is_secondary=is_secondary,
-        )
+        tiers = {**tier_factors, **figures.pop("tiers", {})}
+        price = Price(**figures, tier_factors=tiers, is_secondary=is_secondary)
     shutdown = _build_shutdown(row["shutdown"]) if "shutdown" in row else None
     return KnownModel(window, price, shutdown, str(row["read"]))
 

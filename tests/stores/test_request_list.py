@@ -262,15 +262,15 @@ async def test_writes_for_an_hour_and_other_service_tiers_have_their_prices_in_t
     await store.commit(Transaction((AppendItems(ROOT, path.items),), tuple(links)))
     known = Price(2, 10, cached=0.5, written=4, written_1h=8)
     tiers = known._replace(source="https://example.com", tier_factors={"flex": 0.5})
-    prices = {**dict.fromkeys(("c/a", "c/b", "c/c"), known), "c/d": known._replace(written_1h=None), "c/e": tiers}
+    prices = {**dict.fromkeys(("c/a", "c/b", "c/c"), known), "c/d": known._replace(input=3, written_1h=None), "c/e": tiers}
     page = await store.list_requests(RequestQuery("cost", find_price=prices.get))
     charts = await store.chart_requests(RequestQuery(find_price=prices.get))
     by_hand: dict[str, float] = {"c/c": 20 + 5 + 640 + 10, "c/b": 20 + 5 + 200 + 240 + 10, "c/a": 20 + 5 + 320 + 10}
-    by_hand["c/e"] = by_hand["c/a"] / 2
-    assert [request.link.id for request in page.requests] == ["resp_c", "resp_b", "resp_a", "resp_e", "resp_d"]
+    by_hand |= {"c/d": 30 + 5 + 316 + 2 * 3 + 10, "c/e": by_hand["c/a"] / 2}  # an hour is twice the input price
+    assert [request.link.id for request in page.requests] == ["resp_c", "resp_b", "resp_d", "resp_a", "resp_e"]
     assert {request.link.id: request.link for request in page.requests} == {stored.id: stored for stored in links}
     costs = {request.link.model: link_cost_usd(request.link, prices) for request in page.requests}
-    expected = {**{name: pytest.approx(cost / 1e6) for name, cost in by_hand.items()}, "c/d": None}
+    expected = {name: pytest.approx(cost / 1e6) for name, cost in by_hand.items()}
     assert costs == expected
     assert {group.name: group.cost_usd for group in charts.models.top} == expected
 

@@ -71,11 +71,45 @@ def test_another_provider_or_another_name_has_no_price(model: str) -> None:
     assert find_price(model, {}) is None
 
 
-def test_a_component_without_a_price_makes_the_cost_unknown() -> None:
-    price = Price(1.0, 2.0, 0.1, max_input_tokens=1_000)
-    assert Usage(input_tokens=1_000).cost_usd(price) == pytest.approx(0.001)
-    assert Usage(input_tokens=1_001).cost_usd(price) is None
-    assert Usage(input_tokens=100, cache_write_tokens=50).cost_usd(price) is None
+@pytest.mark.parametrize(
+    ("model", "read", "write", "write_1h", "long_input", "long_output"),
+    [
+        # multiples of the input price: reads are 0.1, and less since GPT-6.1, Claude 5.5 and Fable 5.1; above 272,000
+        # input tokens of GPT, and 100,000 of Haiku, the whole request costs more. Before GPT-5.6 a write costs nothing
+        ("openai/gpt-5-mini", 0.1, 1, None, 1, 1),
+        ("openai/gpt-5.1", 0.1, 1, None, 1, 1),
+        ("openai/gpt-5.6-luna", 0.1, 1.25, None, 2, 1.5),
+        ("openai/gpt-6-astra", 0.1, 1.25, None, 2, 1.5),
+        ("openai/gpt-6.1-sol", 0.05, 1.25, None, 2, 1.5),
+        ("openai/gpt-6.1-terra", 0.05, 1.25, None, 2, 1.5),
+        ("openai/gpt-6.2-sol", 0.05, 1.25, None, 2, 1.5),
+        ("openai/gpt-6.2-astra", 0.05, 1.25, None, 2, 1.5),
+        ("anthropic/claude-sonnet-5", 0.1, 1.25, 2, 1, 1),
+        ("anthropic/claude-opus-5-5", 0.05, 1.25, 2, 1, 1),
+        ("anthropic/claude-sonnet-5-5", 0.05, 1.25, 2, 1, 1),
+        ("anthropic/claude-fable-5-1", 0.025, 1.25, 2, 1, 1),
+        ("anthropic/claude-fable-5-2", 0.025, 1.25, 2, 1, 1),
+        ("anthropic/claude-mythos-5-1", 0.025, 1.25, 2, 1, 1),
+        ("anthropic/claude-haiku-5-5", 0.1, 1.25, 2, 5, 5),
+        # a price from the settings that says nothing of the cache
+        ("groq/x", 1, 1, 2, 1, 1),
+    ],
+)
+def test_every_token_of_a_request_has_the_price_of_its_class(
+    model: str, read: float, write: float, write_1h: float | None, long_input: float, long_output: float
+) -> None:
+    price = find_price(model, {"groq/x": Price(3.0, 4.0, 3.0)})
+    assert price
+    for tokens, input_factor, output_factor in ((1_000, 1, 1), (300_000, long_input, long_output)):
+        input_usd = tokens * price.input * input_factor / 1e6
+        assert Usage(tokens).cost_usd(price) == pytest.approx(input_usd)
+        assert Usage(tokens, cached_tokens=tokens).cost_usd(price) == pytest.approx(read * input_usd)
+        assert Usage(tokens, cache_write_tokens=tokens).cost_usd(price) == pytest.approx(write * input_usd)
+        if write_1h:
+            written_1h = Usage(tokens, cache_write_tokens=tokens, cache_write_1h_tokens=tokens)
+            assert written_1h.cost_usd(price) == pytest.approx(write_1h * input_usd)
+        output_usd = 10 * price.output * output_factor / 1e6
+        assert Usage(tokens, 0, 10).cost_usd(price) == pytest.approx(input_usd + output_usd)
 
 
 def test_a_request_above_a_price_threshold_is_priced_completely_by_its_factors() -> None:
@@ -201,14 +235,3 @@ def test_gpt_6_has_the_prices_of_its_pages(model: str, short_usd: float, long_us
 @pytest.mark.parametrize("model", ["openai/gpt-5.4-mini", "deepseek/deepseek-v4-flash", "openai/o4-mini"])
 def test_a_model_has_no_price_unless_a_page_of_its_vendor_shows_all_of_it(model: str) -> None:
     assert find_price(model, {}) is None
-
-
-def test_claude_writes_to_the_cache_at_one_and_a_quarter_of_the_input_price_and_twice_for_an_hour() -> None:
-    claude = {name: price for name, price in PRICES.items() if name.startswith("anthropic/")}
-    factors = {name: (price.written or 0, price.written_1h or 0) for name, price in claude.items()}
-    assert factors == {name: (price.input * 1.25, price.input * 2) for name, price in claude.items()}
-
-
-def test_writes_for_an_hour_without_a_price_make_the_cost_unknown() -> None:
-    price = Price(1.0, 2.0, 0.1, written=1.25)
-    assert Usage(input_tokens=100, cache_write_tokens=50, cache_write_1h_tokens=1).cost_usd(price) is None
