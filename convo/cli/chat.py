@@ -17,11 +17,13 @@ from convo.cli.context import ChatContext, ChatOptions, ChatOutput, get_turn_lin
 from convo.cli.deps import get_store_url, open_configured_store
 from convo.cli.output import print_event, print_json
 from convo.config.loader import SettingFlags, load_settings
+from convo.config.sections import Price
 from convo.config.settings import Settings
 from convo.errors import ConvoError, EndpointFault, Interrupted, InvalidUsage, NotFound
 from convo.history.items import Item, Json, StreamEvent, item_text, item_type, user_message
 from convo.history.records import EMBEDDED_SCOPE, Link, Strategy
-from convo.report import Keywords
+from convo.inspect.view import link_cost_usd
+from convo.report import OPTIONAL, Keywords
 from convo.runtime import SystemClock
 from convo.stores.base import Store
 from convo.strategies.selection import is_file_handle
@@ -266,7 +268,7 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
     link = get_turn_link(chat)
     assert link
     if output.as_json:
-        print_json(_build_turn_report(chat, link))
+        print_json(_build_turn_report(chat, link, context.settings.prices))
     return EXIT_CODE_BY_STATUS.get(link.status, 1)
 
 
@@ -285,6 +287,7 @@ class TurnReport(NamedTuple):
     output_text:      the output as plain text
     output:           the output items, of the Responses API, unchanged
     usage:            tokens as reported by the endpoint; null if it reported none
+    cost_usd:         null if the usage or the price is unknown
     status:           status of the response: completed, incomplete, failed or cancelled
     pending:          always empty: only agent runs have pending calls
     state_file:       with --replay: file with the conversation
@@ -298,12 +301,13 @@ class TurnReport(NamedTuple):
     output_text: str
     output: Sequence[Item]
     usage: Mapping[str, Json] | None
+    cost_usd: Annotated[float | None, OPTIONAL]
     status: str
     pending: Annotated[Sequence[Json], Keywords(maxItems=0)]
     state_file: str | None
 
 
-def _build_turn_report(chat: Chat, link: Link) -> TurnReport:
+def _build_turn_report(chat: Chat, link: Link, prices: Mapping[str, Price]) -> TurnReport:
     session, output = chat.session, get_answer_items(chat, link)
     return TurnReport(
         None if link.id.startswith("try_") else link.id,
@@ -314,6 +318,7 @@ def _build_turn_report(chat: Chat, link: Link) -> TurnReport:
         "".join(item_text(item) for item in output if item_type(item) == "message"),
         output,
         link.usage,
+        link_cost_usd(link, prices),
         link.status,
         [],
         session.replay_file,

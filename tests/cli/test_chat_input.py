@@ -275,9 +275,11 @@ def test_a_request_with_more_input_than_the_price_limit_has_a_cost(server: Loopb
     usage = {"input_tokens": 300_000, "output_tokens": 1_000, "total_tokens": 301_000}
     response = {"id": "resp_1", "object": "response", "status": "completed", "output": [], "usage": usage}
     event = {"type": "response.completed", "sequence_number": 0, "response": response}
-    server.arm(raw_stream(f"data: {json.dumps(event)}\n\n".encode()))
+    replies = [raw_stream(f"data: {json.dumps(event)}\n\n".encode()) for _ in range(2)]
+    server.arm(*replies)
     got = convo("chat", "-m", "openai/gpt-5.6-terra", "hi")
     assert "300,000 input · 1,000 output · $1.22" in got.err
+    assert convo("chat", "-m", "openai/gpt-5.6-terra", "hi", "--json").json()["cost_usd"] == pytest.approx(1.218)
 
 
 @pytest.mark.needs("posix")

@@ -262,7 +262,11 @@ async def test_writes_for_an_hour_and_other_service_tiers_have_their_prices_in_t
     await store.commit(Transaction((AppendItems(ROOT, path.items),), tuple(links)))
     known = Price(2, 10, cached=0.5, written=4, written_1h=8)
     tiers = known._replace(source="https://example.com", tier_factors={"flex": 0.5})
-    prices = {**dict.fromkeys(("c/a", "c/b", "c/c"), known), "c/d": known._replace(input=3, written_1h=None), "c/e": tiers}
+    prices = {
+        **dict.fromkeys(("c/a", "c/b", "c/c"), known),
+        "c/d": known._replace(input=3, written_1h=None),
+        "c/e": tiers,
+    }
     page = await store.list_requests(RequestQuery("cost", find_price=prices.get))
     charts = await store.chart_requests(RequestQuery(find_price=prices.get))
     by_hand: dict[str, float] = {"c/c": 20 + 5 + 640 + 10, "c/b": 20 + 5 + 200 + 240 + 10, "c/a": 20 + 5 + 320 + 10}
