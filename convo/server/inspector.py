@@ -102,7 +102,7 @@ of time that begin at multiples of their size in UTC:
      "is_search_limited": false}
 
 `errors` are the failed requests, `unpriced` those with usage whose price is unknown. A latency percentile is the
-smallest latency that this part of the requests does not exceed.
+smallest latency that this part of the requests does not exceed; a row with a count counts once, as its slowest request.
 
 The feed of changes is a stream of server-sent events:
 `inspector.changed` at its start, and after each change of the store or of the responses in progress.

@@ -216,7 +216,7 @@ def build_charts(
 
     limits:    of `find_input_limits`
     size:      of the buckets; None without requests
-    unstored:  requests without a stored response, which count in all figures but the latencies
+    unstored:  requests without a stored response; those of one row have one latency, that of the slowest
     """
     buckets = _sum_buckets(classes, size, unstored) if size else []
     models, sessions = _sum_costs(classes, limits, unstored, query)
@@ -240,14 +240,16 @@ def _sum_buckets(
         )
         valid = (value for value in each.latencies if value is not None and 0 <= value <= MAX_LATENCY_S)
         latencies.setdefault(number, []).extend(valid)
+    for request in unstored:
+        number = int(request.created_at // size)
+        found[number] = _count_unstored(found.get(number) or TimeBucket(number * size), request)
+        if request.latency_s is not None:
+            latencies.setdefault(number, []).append(request.latency_s)
     for number, values in latencies.items():
         if values:
             values.sort()
             p50_s, p95_s = (values[ceil(len(values) * share) - 1] for share in (0.5, 0.95))
             found[number] = found[number]._replace(p50_s=p50_s, p95_s=p95_s)
-    for request in unstored:
-        number = int(request.created_at // size)
-        found[number] = _count_unstored(found.get(number) or TimeBucket(number * size), request)
     numbers = range(min(found), max(found) + 1) if found else ()
     return [found.get(number, TimeBucket(number * size)) for number in numbers]
 

@@ -185,6 +185,8 @@ def test_list_charts_filters_and_metrics_count_the_same_requests(tmp_path: Path,
         ):
             total = gateway.http.get(f"/inspect/api/charts?{query}").json()["total"]
             assert (total["requests"], total["errors"]) == (requests, errors), query
+        buckets = gateway.http.get("/inspect/api/charts?model=no/m").json()["buckets"]
+        assert all(0 < bucket["latency_p50_s"] <= bucket["latency_p95_s"] for bucket in buckets if bucket["requests"])
         assert "no/m" in listed(gateway)["models"], models
         metrics = gateway.http.get("/metrics").text
         by_status: Counter[bool] = Counter()
