@@ -229,7 +229,7 @@ class Gateway:
                 self.metrics.set_store_size(size)
 
     async def handle_request(self, route: ApiRoute, exchange: HttpExchange) -> None:
-        """Handle one request that matched `route`. Raises ConvoError and ClientDisconnected."""
+        """Handle one request that matched `route`. Raises ClientDisconnected, and ConvoError if no model is called."""
         if route.is_public:
             await self._run_handler(route, exchange)
         elif route.model_api is None:
@@ -238,8 +238,12 @@ class Gateway:
         else:
             request = self._make_live_request(route.model_api, exchange)
             with self.requests.track(request):
-                with self._request_slot(exchange, request):
-                    await self._run_handler(route, exchange, request)
+                try:
+                    with self._request_slot(exchange, request):
+                        await self._run_handler(route, exchange, request)
+                except ConvoError as fault:  # sent here, so that the row has its size
+                    self._report_fault(fault, exchange.tenant)
+                    await exchange.send_error(fault)
                 request.finish(exchange)
 
     def _make_live_request(self, api: ModelApi, exchange: HttpExchange, request_id: str | None = None) -> LiveRequest:

@@ -105,6 +105,7 @@ def test_a_request_that_failed_leaves_a_row_and_no_response(
     assert (row["id"], row["client"], row["is_stored"]) == (answer.headers["x-request-id"], "codex 0.171.0", False)
     assert row["model"] == fields.get("model", "up/m")
     assert row["latency_s"] > 0
+    assert row["response_bytes"] == len(answer.content)
     assert "x" not in row["title"]
     assert gateway.http.get(f"/v1/responses/{row['id']}").status_code == 404
     continued = gateway.create_response({"model": "echo", "input": "x", "previous_response_id": row["id"]})
