@@ -200,6 +200,9 @@ class GatewayRecording:
             yield
         except ConvoError as error:
             passed_exchange.error = error.message
+            if not passed_exchange.response_status:  # the server's own error, as the client gets it
+                passed_exchange.response_status = error.status
+                passed_exchange.response_body += json.dumps(exchange.build_error_body(error)).encode()
             raise
         finally:
             reason = None if passed_exchange.is_complete else passed_exchange.error or "the client disconnected"

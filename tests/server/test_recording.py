@@ -228,6 +228,8 @@ def test_a_failed_request_is_recorded_with_its_error_and_embeddings_and_token_co
         assert (refused.status_code, refused.headers[HEADER]) == (429, "ttl=604800")
         upstream.hang_up()
         assert gateway.http.post("/v1/chat/completions", json=chat("two")).headers[HEADER] == "ttl=604800"
+        upstream.refuse(401, {"error": {"message": "no"}})
+        assert gateway.http.post("/v1/chat/completions", json=chat("three")).headers[HEADER] == "ttl=604800"
         upstream.refuse(200, {"data": []})
         assert HEADER not in gateway.http.post("/v1/embeddings", json={"model": "up/e", "input": "x"}).headers
         upstream.refuse(200, {"input_tokens": 1})
@@ -238,10 +240,11 @@ def test_a_failed_request_is_recorded_with_its_error_and_embeddings_and_token_co
             gateway,
             lambda data: (
                 [(row["title"], row["status"]) for row in data]
-                == [("", "failed"), ("", "completed"), ("two", "failed"), ("one", "failed")]
+                == [("", "failed"), ("", "completed"), ("three", "failed"), ("two", "failed"), ("one", "failed")]
             ),
         )
-        link = gateway.http.get(f"/inspect/api/conversations/{data[3]['id']}").json()["links"][0]
+        assert [row["code"] for row in data[2:]] == ["provider_key_refused", "server_error", "rate_limit_exceeded"]
+        link = gateway.http.get(f"/inspect/api/conversations/{data[4]['id']}").json()["links"][0]
         assert "too fast" in json.dumps(link)
 
 
