@@ -101,14 +101,17 @@ async def _make_unknown_handle_error(store: Store, handle: str) -> NotFound:
 
 
 async def _find_closest_session_name(store: Store, name: str) -> str | None:
-    """Return the newest name that has the words of `name`, or else the most similar one; None if none is similar."""
+    """Return the newest name that has the words of `name`, or else the most similar one, or one with a similar word."""
     if len(name) > _MAX_COMPARED_CHARS:
         return None
     if found := await _find_sessions_by_words(store, name):
         return found[0].name
     sessions = await store.sessions(limit=_MAX_COMPARED_SESSIONS)
-    names = (session.name for session in sessions if not session.name.startswith(SCRATCH_PREFIX))
-    return find_closest_word(name, [name for name in names if len(name) <= _MAX_COMPARED_CHARS])
+    stored = [session.name for session in sessions if not session.name.startswith(SCRATCH_PREFIX)]
+    names = [each for each in stored if len(each) <= _MAX_COMPARED_CHARS]
+    names_by_word = {word: each for each in reversed(names) for word in each.split("-")}
+    word = find_closest_word(name, names_by_word, cutoff=0.8)
+    return find_closest_word(name, names) or names_by_word.get(word or "")
 
 
 async def load_session_by_words(store: Store, words: str) -> Session | None:

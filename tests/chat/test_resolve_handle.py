@@ -151,6 +151,8 @@ async def test_words_of_a_name_find_a_session_to_read_and_are_only_proposed_else
     for load in (load_named_session, resolve_handle):
         with pytest.raises(NotFound, match=r"no session 'zurich rain'; did you mean 'rain-in-zurich'\?"):
             await load(store, "zurich rain")
+    with pytest.raises(NotFound, match="did you mean 'rain-in-zurich'"):
+        await load_session(store, "zurihc")
     for unknown in ("zur", "snow zurich", "resp_zurich", "@zurich"):
         with pytest.raises(NotFound):
             await load_session(store, unknown)
