@@ -277,7 +277,9 @@ class RequestLog:
         if not running:
             self._running.pop(request.tenant, None)
         row = None
-        if request.tenant and not (request.is_stored or request.is_recorded):
+        # A response that its client cancels before the first event is stored all the same.
+        is_cancelled_response = request.status == "cancelled" and request.body is not None and request.will_be_stored
+        if request.tenant and not (request.is_stored or request.is_recorded or is_cancelled_response):
             row = request.to_unstored()
             self.add(request.tenant, row)
         elif was_listed:

@@ -1,14 +1,17 @@
 """Each request to a model is listed: from the moment its body is read, and afterwards also where nothing is stored."""
 
 import asyncio
+import json
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -138,6 +141,23 @@ def test_a_turn_of_a_websocket_that_failed_leaves_a_row(served: tuple[RunningGat
         client.receive()
     (row,) = wait_for(gateway, lambda found: found["data"])["data"]
     assert (row["status"], row["code"], row["model"]) == ("failed", "rate_limited", "up/m")
+
+
+@pytest.mark.parametrize("store", [True, False])
+def test_a_request_whose_client_leaves_while_it_waits_is_one_cancelled_row(
+    served: tuple[RunningGateway, ChatServer], store: bool
+) -> None:
+    gateway, upstream = served
+    may_answer = hold_refusal(upstream)
+    address = urlsplit(gateway.url)
+    client = HTTPConnection(address.netloc)
+    body = json.dumps({"model": "up/m", "input": "x", "store": store})
+    client.request("POST", "/v1/responses", body, {"content-type": "application/json"})
+    wait_for(gateway, lambda found: found["running"] and upstream.requests)
+    client.close()
+    (row,) = wait_for(gateway, lambda found: found["data"] and not found["running"])["data"]
+    assert (row["status"], row.get("is_stored", True)) == ("cancelled", store)
+    may_answer.set()
 
 
 def test_rows_are_written_in_batches_kept_after_a_restart_and_limited_in_number(tmp_path: Path) -> None:
