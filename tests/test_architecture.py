@@ -23,6 +23,7 @@ LAYERS = (
     ("responses_api",),
     ("endpoints", "runstate", "recording"),
     ("runs", "lint"),
+    ("prompt_cache",),
     ("inspect",),
     ("models", "stores", "agents", "compaction"),
     ("tools", "usage", "strategies"),

@@ -31,6 +31,30 @@ class DiffPair(NamedTuple):
     status: Annotated[DiffStatus, Wire("mark")]
 
 
+class JsonDifference(NamedTuple):
+    """The first difference of two JSON values.
+
+    path:         "content[0].text"; "" for the whole value
+    byte_offset:  in the value at the path, as its text or its JSON
+    a, b:         an excerpt of each side at the difference
+    """
+
+    path: str
+    byte_offset: Annotated[Count, Wire("byte")]
+    a: str
+    b: str
+
+
+def diff_json(first: Json, second: Json) -> JsonDifference | None:
+    """Return the first difference of two values; None if they are equal."""
+    path = _first_difference_path(first, second)
+    if path is None:
+        return None
+    a, b = (_text_or_json(_value_at_path(value, path)).encode("utf-8", "replace") for value in (first, second))
+    excerpts = _excerpt(first, second, path), _excerpt(second, first, path)
+    return JsonDifference(_format_json_path(path), common_text_length(a, b), *excerpts)
+
+
 class HistoryDiff(NamedTuple):
     """The comparison of two histories.
 
@@ -392,7 +416,7 @@ def _text_or_json(value: Json | Missing) -> str:
     return value if isinstance(value, str) else _sorted_json_text(value)
 
 
-def _excerpt(value: Mapping[str, Json], other: Mapping[str, Json], path: tuple[str | int, ...]) -> str:
+def _excerpt(value: Json, other: Json, path: tuple[str | int, ...]) -> str:
     """Return a few characters around the first difference between `value` and `other`."""
     text, other_text = _text_or_json(_value_at_path(value, path)), _text_or_json(_value_at_path(other, path))
     start = common_text_length(text, other_text)

@@ -33,7 +33,7 @@ _GPT_MODEL = r"(?:ft:)?gpt-(?P<major>\d)(?:\.(?P<minor>\d+))?(?![\d.])"
 """The name of a GPT model, dated or not; Azure's gpt-35-turbo has no version in this form."""
 
 
-def _gpt_version(model: str) -> tuple[int, int]:
+def gpt_version(model: str) -> tuple[int, int]:
     """Return the version of a GPT model, named with or without its provider; (0, 0) for another model."""
     gpt = re.match(_GPT_MODEL, model.rpartition("/")[2])
     return (int(gpt["major"]), int(gpt["minor"] or 0)) if gpt else (0, 0)
@@ -44,7 +44,7 @@ def appends_instructions(model: str) -> bool:
 
     Source: OpenAI, "Using GPT-6.2", November 2026
     """
-    return _gpt_version(model) >= (6, 2)
+    return gpt_version(model) >= (6, 2)
 
 
 def has_cache_diagnostics(model: str) -> bool:
@@ -52,7 +52,7 @@ def has_cache_diagnostics(model: str) -> bool:
 
     Sources: openai.types.responses.ResponseCreateParams, anthropic.types.MessageCreateParams
     """
-    return model.startswith("claude") or _gpt_version(model) >= (5, 6)
+    return model.startswith("claude") or gpt_version(model) >= (5, 6)
 
 
 def describe_appended_instructions(model: str) -> str:

@@ -1,0 +1,140 @@
+"""The first difference of a request from an earlier one: the cause of a miss that both requests show.
+
+Both are read from the tree of their conversation. Requests of one branch share the nodes of its history, so that
+comparing each request with the one before it takes time in proportion to the new items alone.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from convo.history.canonical import digest
+from convo.history.items import Item, Json, is_compaction, item_type, to_resendable
+from convo.history.records import Link
+from convo.history.tree import Key
+from convo.inspect.diff import JsonDifference, diff_json
+from convo.inspect.view import PathIndex
+from convo.prompt_cache.rules import find_cache_rules, read_setting
+
+Change: TypeAlias = Literal[
+    "model_changed", "tools_changed", "tools_reordered", "instructions_changed", "text_format_changed",
+    "reasoning_effort_changed", "verbosity_changed", "setting_changed", "prompt_cache_key_changed",
+    "service_tier_changed", "item_edited", "item_added", "item_removed", "items_reordered", "item_bytes_changed",
+    "context_compacted",
+]  # fmt: skip
+"""What changed. The names are those of OpenAI's diagnostics, where it has one.
+
+item_added:          between earlier items; new items at the end are no change
+item_bytes_changed:  the same item in other bytes, such as other spaces in the arguments of a call
+"""
+
+SETTING_CHANGES: Mapping[str, Change] = {
+    "model": "model_changed",
+    "tools": "tools_changed",
+    "instructions": "instructions_changed",
+    "text.format": "text_format_changed",
+    "reasoning.effort": "reasoning_effort_changed",
+    "text.verbosity": "verbosity_changed",
+    "prompt_cache_key": "prompt_cache_key_changed",
+    "service_tier": "service_tier_changed",
+}
+"""The change of each setting; of the others it is `setting_changed`."""
+
+
+class PromptChange(NamedTuple):
+    """The first difference of two requests.
+
+    name:         the setting, or the type of the item
+    item_index:   of the item in the input of the later request, which its owner's items begin; None for a setting
+    difference:   JSON path, byte and excerpts within the setting or item; None if one side lacks it
+    kept_tokens:  estimate of the items before the difference; 0 for a setting, which stands before all of them
+    """
+
+    change: Change
+    name: str
+    item_index: int | None
+    difference: JsonDifference | None
+    kept_tokens: int
+
+
+def find_first_change(earlier: Link, later: Link, path_index: PathIndex) -> PromptChange | None:
+    """Return the first difference of a request from an earlier one; None if it only continues it.
+
+    Also None if an item of either is unknown: what was deleted cannot be compared.
+    """
+    setting = find_setting_change(earlier.model, earlier.parameters, later.model, later.parameters)
+    if setting is not None or later.input_head not in path_index or earlier.input_head not in path_index:
+        return setting
+    return find_item_change(earlier.input_head, later.input_head, path_index)
+
+
+def find_setting_change(
+    earlier_model: str, earlier: Mapping[str, Json], later_model: str, later: Mapping[str, Json]
+) -> PromptChange | None:
+    """Return the first setting before the items that differs. Models are named provider/model."""
+    if earlier_model != later_model:
+        return PromptChange("model_changed", "model", None, diff_json(earlier_model, later_model), 0)
+    for name in (*find_cache_rules(later_model, later).settings, "prompt_cache_key"):
+        before, after = read_setting(earlier, name), read_setting(later, name)
+        if before == after:
+            continue
+        change = SETTING_CHANGES.get(name, "setting_changed")
+        if name == "tools" and _is_reordered(before, after):
+            change = "tools_reordered"
+        return PromptChange(change, name, None, diff_json(before, after), 0)
+    return None
+
+
+def _is_reordered(before: Json, after: Json) -> bool:
+    if not (isinstance(before, list) and isinstance(after, list)):
+        return False
+    first, second = (sorted(json.dumps(tool, sort_keys=True) for tool in tools) for tools in (before, after))
+    return first == second
+
+
+def find_item_change(earlier_head: Key, later_head: Key, path_index: PathIndex) -> PromptChange | None:
+    """Return the first earlier item that is not in the same place of the later input; None if all are."""
+    shared = find_shared_depth(earlier_head, later_head, path_index)
+    before, after = (_items_after(head, shared, path_index) for head in (earlier_head, later_head))
+    for index, item in enumerate(before):
+        other = after[index] if index < len(after) else None
+        if other is not None and to_resendable(item) == to_resendable(other):
+            continue
+        keys = path_index.last_keys(earlier_head, len(before) - index + 1)
+        kept = path_index.tokens_up_to(keys[0] if len(keys) > len(before) - index else path_index.root)
+        change = _classify(before[index:], after[index:])
+        difference = None if other is None else diff_json(item, other)
+        return PromptChange(change, item_type(other or item), shared + index, difference, kept)
+    return None
+
+
+def find_shared_depth(first: Key, second: Key, path_index: PathIndex) -> int:
+    """Return the number of nodes that two paths share at their start."""
+    while first != second:
+        if path_index.depth(first) >= path_index.depth(second):
+            first = path_index.key_before_last(first, 1)
+        else:
+            second = path_index.key_before_last(second, 1)
+    return path_index.depth(first)
+
+
+def _items_after(head: Key, depth: int, path_index: PathIndex) -> list[Item]:
+    keys = path_index.last_keys(head, path_index.depth(head) - depth)
+    return [path_index.item(key) or {} for key in keys]
+
+
+def _classify(before: Sequence[Item], after: Sequence[Item]) -> Change:
+    """Return what happened to the first item of `before`."""
+    if any(map(is_compaction, after)) and not any(map(is_compaction, before)):
+        return "context_compacted"
+    if not after:
+        return "item_removed"
+    item, other, digests = digest(before[0]), digest(after[0]), {digest(later) for later in after}
+    if item == other:
+        return "item_bytes_changed"
+    is_kept, is_known = item in digests, other in {digest(earlier) for earlier in before}
+    if is_kept and is_known:
+        return "items_reordered"
+    if is_kept:
+        return "item_added"
+    return "item_removed" if is_known else "item_edited"

@@ -1,0 +1,126 @@
+"""The vendors' rules for prompt caches, and for reasoning that is bound to the prompt before it, by model.
+
+Sources: openai.types.responses and anthropic.types (November 2026); OpenAI, "Prompt caching" (September 2026), "Keep
+the prefix unchanged" and "Using GPT-6.2" (November 2026); Anthropic, "Prompt caching" and "Extended thinking"
+(November 2026).
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, TypeAlias
+
+from convo.history.items import Json
+from convo.usage.model_info import gpt_version
+
+Certainty: TypeAlias = Literal["no", "may", "yes"]
+
+Vendor: TypeAlias = Literal["openai", "anthropic"]
+
+OPENAI_SETTINGS = (
+    *("tools", "parallel_tool_calls", "text.format", "reasoning.effort", "text.verbosity", "context_management"),
+    "instructions",
+)
+ANTHROPIC_SETTINGS = ("tools", "instructions", "tool_choice", "reasoning.effort")
+OTHER_SETTINGS = ("tools", "instructions")
+"""The settings that stand before all items, by vendor; "text.format" is the member `format` of `text`.
+
+A change of one loses the whole prefix, but with Claude it keeps what stands before it: tools, then instructions.
+"""
+
+
+class CacheRules(NamedTuple):
+    """The rules of one model.
+
+    vendor:          None if it is neither OpenAI nor Anthropic: nothing is known but that a prefix must be identical
+    settings:        as above
+    min_tokens:      of a prefix that is cached; None if unknown
+    step_tokens:     cached tokens are reported in steps of these
+    life_s:          seconds after its last use in which a prefix is kept at least; None if unknown
+    binds_reasoning: whether reasoning is withheld, or refused, after a prefix other than the one that it was made with
+    bound_settings:  the settings that are a part of that prefix
+    appends:         the append-only ways to change the request, by setting: what is appended instead
+    """
+
+    vendor: Vendor | None
+    settings: tuple[str, ...]
+    min_tokens: int | None
+    step_tokens: int
+    life_s: float | None
+    binds_reasoning: Certainty
+    bound_settings: tuple[str, ...]
+    appends: Mapping[str, str]
+
+
+_FIVE_MINUTES_S, _HALF_HOUR_S, _HOUR_S, _HALF_DAY_S = 300.0, 1_800.0, 3_600.0, 43_200.0
+
+_UPDATE, _TOOLS, _DEVELOPER = "a configuration_update item", "an additional_tools item", "a developer message"
+_SYSTEM = "a system message after the last user message"
+
+OPENAI_APPENDS = {
+    "reasoning.effort": _UPDATE, "text.format": _UPDATE, "tools": _TOOLS, "instructions": _DEVELOPER,
+}  # fmt: skip
+ANTHROPIC_APPENDS = {"instructions": _SYSTEM, "tools": "tool_addition and tool_removal items"}
+
+ANTHROPIC_MIN_TOKENS = {
+    "opus-5": 512, "opus-5-5": 512, "fable-5": 512, "fable-5-1": 512, "mythos-5": 512, "mythos-5-1": 512,
+    "opus-4-8": 1_024, "sonnet-5": 1_024, "sonnet-4-6": 1_024, "sonnet-4-5": 1_024, "opus-4-7": 2_048,
+    "opus-4-6": 4_096, "opus-4-5": 4_096, "haiku-4-5": 4_096,
+}  # fmt: skip
+"""The shortest cached prompt by model, in tokens; no page has those of the other models."""
+
+ALWAYS_BOUND, MAYBE_BOUND = (
+    ("fable-5-2", "mythos-5-2"),
+    ("fable-5-1", "mythos-5-1", "opus-5-5", "sonnet-5-5", "haiku-5-5"),
+)
+"""Models of Claude whose thinking is bound to its prefix on every account, and on those made since 31 August 2026."""
+
+_CLAUDE_NAME = re.compile(r"claude-((?:opus|sonnet|haiku|fable|mythos)-\d{1,2}(?:-\d{1,2})?)(?:-\d{8}|-latest)?$")
+
+
+def find_cache_rules(model: str, parameters: Mapping[str, Json]) -> CacheRules:
+    """Return the rules of a model for a request with these parameters.
+
+    model:  with or without its provider
+    """
+    name = model.rpartition("/")[2]
+    if gpt_version(name) > (0, 0):
+        return _openai_rules(gpt_version(name), parameters)
+    claude = _CLAUDE_NAME.fullmatch(name)
+    if claude or name.startswith("claude"):
+        return _anthropic_rules(claude[1] if claude else "", parameters)
+    return CacheRules(None, OTHER_SETTINGS, None, 1, None, "no", (), {})
+
+
+def _openai_rules(version: tuple[int, int], parameters: Mapping[str, Json]) -> CacheRules:
+    has_breakpoints, is_bound = version >= (5, 6), version >= (6, 2)
+    ttl = _read_option(parameters, "ttl")
+    life_s = (_HALF_DAY_S if ttl == "12h" else _HALF_HOUR_S) if has_breakpoints else _FIVE_MINUTES_S
+    step = 1 if has_breakpoints else 2_048 if version == (5, 5) else 128
+    settings = OPENAI_SETTINGS[:-1] if is_bound else OPENAI_SETTINGS  # then `instructions` follow the input
+    bound = ("tools", "text.format") if is_bound else ()
+    appends = OPENAI_APPENDS if version >= (6, 0) else {}
+    return CacheRules("openai", settings, 1_024, step, life_s, "yes" if is_bound else "no", bound, appends)
+
+
+def _anthropic_rules(name: str, parameters: Mapping[str, Json]) -> CacheRules:
+    is_hour = (
+        _read_option(parameters, "ttl") in ("30m", "1h", "12h") or parameters.get("prompt_cache_retention") == "24h"
+    )
+    binds: Certainty = "yes" if name in ALWAYS_BOUND else "may" if name in MAYBE_BOUND else "no"
+    bound = () if binds == "no" else ("tools", "instructions")
+    appends = {} if name == "sonnet-5" else ANTHROPIC_APPENDS
+    min_tokens, life_s = ANTHROPIC_MIN_TOKENS.get(name), _HOUR_S if is_hour else _FIVE_MINUTES_S
+    return CacheRules("anthropic", ANTHROPIC_SETTINGS, min_tokens, 1, life_s, binds, bound, appends)
+
+
+def _read_option(parameters: Mapping[str, Json], name: str) -> Json:
+    options = parameters.get("prompt_cache_options")
+    return options.get(name) if isinstance(options, Mapping) else None
+
+
+def read_setting(parameters: Mapping[str, Json], name: str) -> Json:
+    """Return a setting of a request by its name in `CacheRules.settings`; None if it is not set."""
+    value: Json = parameters
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
