@@ -74,7 +74,8 @@ def find_setting_change(
     """Return the first setting before the items that differs. Models are named provider/model."""
     if earlier_model != later_model:
         return PromptChange("model_changed", "model", None, diff_json(earlier_model, later_model), 0)
-    for name in (*find_cache_rules(later_model, later).settings, "prompt_cache_key"):
+    rules = find_cache_rules(later_model, later)
+    for name in (*rules.settings, *(() if rules.vendor == "anthropic" else ("prompt_cache_key",))):
         before, after = read_setting(earlier, name), read_setting(later, name)
         if before == after:
             continue

@@ -7,12 +7,15 @@ the prefix unchanged" and "Using GPT-6.2" (November 2026); Anthropic, "Prompt ca
 
 import re
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from convo.history.items import Json
 from convo.usage.model_info import gpt_version
 
 Certainty: TypeAlias = Literal["no", "may", "yes"]
+
+CERTAINTIES: tuple[Certainty, ...] = get_args(Certainty)
+"""In rising order."""
 
 Vendor: TypeAlias = Literal["openai", "anthropic"]
 
@@ -72,7 +75,10 @@ ALWAYS_BOUND, MAYBE_BOUND = (
     ("fable-5-2", "mythos-5-2"),
     ("fable-5-1", "mythos-5-1", "opus-5-5", "sonnet-5-5", "haiku-5-5"),
 )
-"""Models of Claude whose thinking is bound to its prefix on every account, and on those made since 31 August 2026."""
+"""Models of Claude with bound thinking on every account, and on those made since 31 August 2026.
+
+Only the first ones read their thinking.
+"""
 
 _CLAUDE_NAME = re.compile(r"claude-((?:opus|sonnet|haiku|fable|mythos)-\d{1,2}(?:-\d{1,2})?)(?:-\d{8}|-latest)?$")
 
@@ -118,9 +124,36 @@ def _read_option(parameters: Mapping[str, Json], name: str) -> Json:
     return options.get(name) if isinstance(options, Mapping) else None
 
 
+def find_model_change_loss(maker: str, reader: str) -> Certainty:
+    """Return whether a model does not receive the reasoning of another one, in the same place of the same prompt."""
+    maker_rules, reader_rules = find_cache_rules(maker, {}), find_cache_rules(reader, {})
+    if maker_rules.vendor != reader_rules.vendor:
+        return "yes"
+    if reader_rules.vendor != "anthropic":
+        return "may"  # OpenAI: "certain model changes", without a list
+    made_by, read_by = (_CLAUDE_NAME.fullmatch(model.rpartition("/")[2]) for model in (maker, reader))
+    if not made_by or not read_by:
+        return "may"
+    if made_by[1] in ALWAYS_BOUND:
+        return "no" if read_by[1] in ALWAYS_BOUND else "yes"
+    family, major, *minor = made_by[1].split("-")
+    is_5_or_earlier = (int(major), *map(int, minor)) <= (5,)
+    is_read = (
+        (is_5_or_earlier and family in ("opus", "sonnet", "haiku"))
+        if read_by[1] == "opus-5-5"
+        else (is_5_or_earlier or made_by[1] == "opus-5-5") and read_by[1] in ("fable-5-1", "mythos-5-1")
+    )
+    return "no" if is_read else "may"
+
+
 def read_setting(parameters: Mapping[str, Json], name: str) -> Json:
-    """Return a setting of a request by its name in `CacheRules.settings`; None if it is not set."""
+    """Return a setting of a request by its name in `CacheRules.settings`; None if it is not set.
+
+    Tools with `defer_loading` are not a part of the prefix.
+    """
     value: Json = parameters
     for part in name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
+    if name == "tools" and isinstance(value, list):
+        value = [tool for tool in value if not (isinstance(tool, Mapping) and tool.get("defer_loading"))] or None
     return value
