@@ -6,11 +6,12 @@ comparing each request with the one before it takes time in proportion to the ne
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Literal, NamedTuple, TypeAlias
 
-from convo.history.canonical import digest
+from convo.history.canonical import STRICT_JSON_DECODER, Digest, digest
 from convo.history.items import Item, Json, is_compaction, item_type, to_resendable
-from convo.history.records import Link
+from convo.history.records import DEFAULT_SERVICE_TIER, Link
 from convo.history.tree import Key
 from convo.inspect.diff import JsonDifference, diff_json
 from convo.inspect.view import PathIndex
@@ -34,6 +35,7 @@ SETTING_CHANGES: Mapping[str, Change] = {
     "instructions": "instructions_changed",
     "text.format": "text_format_changed",
     "reasoning.effort": "reasoning_effort_changed",
+    "output_config.effort": "reasoning_effort_changed",
     "text.verbosity": "verbosity_changed",
     "prompt_cache_key": "prompt_cache_key_changed",
     "service_tier": "service_tier_changed",
@@ -63,9 +65,12 @@ def find_first_change(earlier: Link, later: Link, path_index: PathIndex) -> Prom
     Also None if an item of either is unknown: what was deleted cannot be compared.
     """
     setting = find_setting_change(earlier.model, earlier.parameters, later.model, later.parameters)
-    if setting is not None or later.input_head not in path_index or earlier.input_head not in path_index:
+    if setting is not None and setting.change != "prompt_cache_key_changed":
         return setting
-    return find_item_change(earlier.input_head, later.input_head, path_index)
+    item = None
+    if later.input_head in path_index and earlier.input_head in path_index:
+        item = find_item_change(earlier.input_head, later.input_head, path_index)
+    return item or setting or _find_tier_change(earlier, later)
 
 
 def find_setting_change(
@@ -84,6 +89,14 @@ def find_setting_change(
             change = "tools_reordered"
         return PromptChange(change, name, None, diff_json(before, after), 0)
     return None
+
+
+def _find_tier_change(earlier: Link, later: Link) -> PromptChange | None:
+    """Return a change of the service tier that OpenAI reported: a cache may belong to one tier."""
+    before, after = (link.service_tier or DEFAULT_SERVICE_TIER for link in (earlier, later))
+    if before == after or find_cache_rules(later.model, later.parameters).vendor != "openai":
+        return None
+    return PromptChange("service_tier_changed", "service_tier", None, diff_json(before, after), 0)
 
 
 def _is_reordered(before: Json, after: Json) -> bool:
@@ -130,12 +143,19 @@ def _classify(before: Sequence[Item], after: Sequence[Item]) -> Change:
         return "context_compacted"
     if not after:
         return "item_removed"
-    item, other, digests = digest(before[0]), digest(after[0]), {digest(later) for later in after}
+    item, other, kept = _digest_meaning(before[0]), _digest_meaning(after[0]), set(map(_digest_meaning, after))
     if item == other:
         return "item_bytes_changed"
-    is_kept, is_known = item in digests, other in {digest(earlier) for earlier in before}
+    is_kept, is_known = item in kept, other in set(map(_digest_meaning, before))
     if is_kept and is_known:
         return "items_reordered"
     if is_kept:
         return "item_added"
     return "item_removed" if is_known else "item_edited"
+
+
+def _digest_meaning(item: Item) -> Digest:
+    """Return the digest of an item, with the arguments of a call as the value of their JSON."""
+    with suppress(TypeError, ValueError, RecursionError):
+        return digest({**item, "arguments": STRICT_JSON_DECODER.decode(item.get("arguments") or "")})
+    return digest(item)

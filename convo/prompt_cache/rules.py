@@ -23,9 +23,11 @@ OPENAI_SETTINGS = (
     *("tools", "parallel_tool_calls", "text.format", "reasoning.effort", "text.verbosity", "context_management"),
     "instructions",
 )
-ANTHROPIC_SETTINGS = ("tools", "instructions", "tool_choice", "reasoning.effort")
+ANTHROPIC_SETTINGS = ("tools", "instructions", "tool_choice", "reasoning.effort", "output_config.effort", "thinking")
 OTHER_SETTINGS = ("tools", "instructions")
 """The settings that stand before all items, by vendor; "text.format" is the member `format` of `text`.
+
+Recorded requests of the Messages API have the effort in `output_config`.
 
 A change of one loses the whole prefix, but with Claude it keeps what stands before it: tools, then instructions.
 """
