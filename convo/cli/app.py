@@ -68,6 +68,9 @@ COMMANDS: CommandTable = MappingProxyType(
             "Show the exact next request, and the context that the server prepends.",
         ),
         "diff": CommandEntry("convo.cli.commands.diff", "Find where two histories or two requests diverge."),
+        "why": CommandEntry(
+            "convo.cli.commands.why", "Explain why the prompt cache missed: the cause, its cost and a fix."
+        ),
         "convert": CommandEntry("convo.cli.commands.convert", "Convert a conversation to another strategy."),
         "export": CommandEntry("convo.cli.commands.export", "Export a conversation to a file."),
         "import": CommandEntry("convo.cli.commands.import_", "Import conversations from files."),
@@ -110,7 +113,7 @@ COMMANDS: CommandTable = MappingProxyType(
 COMMAND_GROUPS: Mapping[str, Sequence[str]] = MappingProxyType(
     {
         "Chat": ("chat", "resume", "approvals", "sessions", "templates"),
-        "Inspect and compare": ("inspect", "next", "diff", "race"),
+        "Inspect and compare": ("inspect", "next", "diff", "why", "race"),
         "Convert and repair": ("convert", "compact", "export", "import", "lint", "repair"),
         "Serve and record": ("serve", "tap"),
         "Set up": ("models", "config", "store", "doctor", "schema"),

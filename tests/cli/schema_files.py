@@ -28,6 +28,7 @@ from convo.cli.sessions import SearchHitReport
 from convo.cli.templates import TemplateReport
 from convo.inspect.report import ConversationReport
 from convo.lint.report import LintSummary
+from convo.prompt_cache.why import MissReport
 from convo.report import Keywords
 from convo.runstate.reader import StateReport
 from convo.stores.base import TenantStats
@@ -72,6 +73,7 @@ REPORTS: dict[str, tuple[Any, int]] = {
     "race": (race.RaceReport, 1),
     "race.events": (race.RaceTurnEvent | race.RaceOwnerEvent | FailureReport, 1),
     "repair": (RepairReport, 1),
+    "why": (MissReport, 1),
     "resume": (RunReport | DecidedStateReport, 1),
     "approvals": (
         Annotated[

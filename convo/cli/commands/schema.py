@@ -34,6 +34,7 @@ SCHEMA_FILES: Mapping[str, str] = MappingProxyType(
         "inspect": "inspect",
         "next": "next",
         "diff": "diff",
+        "why": "why",
         "convert": "convert",
         "export": "export",
         "import": "import",

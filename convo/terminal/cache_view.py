@@ -1,0 +1,53 @@
+"""The view of a prompt cache miss: the vendor's reason and ours apart, the cost and the fix."""
+
+from collections.abc import Iterator, Mapping
+
+from convo.prompt_cache.why import MissReport, Outcome
+from convo.terminal.status_line import format_cost
+from convo.terminal.terminal import DisplayOptions, KeyValue, format_count, render_key_values
+
+OUTCOMES: Mapping[Outcome, str] = {
+    "miss": "missed",
+    "partial": "partly missed",
+    "hit": "hit",
+    "first": "not used: no earlier request begins like this one",
+    "unreported": "unknown: the endpoint reports no cached tokens",
+}
+
+
+def render_miss(report: MissReport, display: DisplayOptions) -> str:
+    """Render why the cache missed in one request, without the last line break."""
+    return render_key_values(_miss_rows(report), display)
+
+
+def _miss_rows(report: MissReport) -> Iterator[KeyValue]:
+    compared = f", compared with {report.compared_id}" if report.compared_id else ""
+    yield "request", f"{report.response_id}, {report.model}{compared}"
+    figures = ""
+    if report.reusable_tokens is not None:
+        figures = f": {report.cached_tokens or 0:,} of {report.reusable_tokens:,} reusable tokens were read from it"
+    yield "cache", OUTCOMES[report.outcome] + figures
+    if reported := report.reported:
+        tokens = [] if reported.missed_tokens is None else [format_count(reported.missed_tokens, "token")]
+        yield f"{reported.vendor} says", ", ".join([reported.reason or reported.type, *tokens])
+    if report.cause:
+        yield "we see", _describe_cause(report)
+    if report.missed_tokens and report.cause:
+        cost = format_cost(report.cost_usd)
+        yield (
+            "cost",
+            " for ".join([*(cost or ["unknown"]), f"{format_count(report.missed_tokens, 'token')} not reused"]),
+        )
+    if report.fix:
+        yield "fix", report.fix
+
+
+def _describe_cause(report: MissReport) -> str:
+    if report.cause == "unknown":
+        return f"no difference: {report.detail}"
+    text = ("perhaps " if report.certainty == "may" else "") + (report.cause or "").replace("_", " ")
+    if report.path is not None:
+        text += f": {report.path}" + ("" if report.byte_offset is None else f", byte {report.byte_offset:,}")
+    if report.before is not None:
+        text += f': "{report.before}" -> "{report.after}"'
+    return f"{text}: {report.detail}" if report.detail else text
