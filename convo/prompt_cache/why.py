@@ -109,9 +109,9 @@ class CacheUse(NamedTuple):
 
     @property
     def outcome(self) -> Outcome:
-        if self.missed_tokens * 2 > self.reusable_tokens:
-            return "miss"
-        return "partial" if self.missed_tokens > max(MIN_MISSED_TOKENS, self.reusable_tokens // 50) else "hit"
+        if self.missed_tokens <= max(MIN_MISSED_TOKENS, self.reusable_tokens // 50):
+            return "hit"
+        return "miss" if self.missed_tokens * 2 > self.reusable_tokens else "partial"
 
 
 MIN_MISSED_TOKENS = 128

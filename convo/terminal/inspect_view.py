@@ -320,6 +320,8 @@ def _usage_rows(view: ConversationView) -> Iterator[KeyValue]:
         yield "last", " · ".join([*format_token_counts(last_totals.usage), *format_cost_of_totals(last_totals)])
     if totals and totals.request_count > 1:
         yield "total", _format_totals_with_resent(totals)
+    if missed_ids := _find_missed_ids(view):
+        yield "cache", f"missed by {format_count(len(missed_ids), 'request')}: convo why {quote(view.handle)}"
     if other_totals := sum_link_usage(other_links, view.prices, other_links=branch_links, path_index=view.path_index):
         yield "others", _format_totals_with_resent(other_totals)
 
@@ -523,6 +525,7 @@ def _short_columns(rows: Sequence[TreeRow], view: ConversationView, display: Dis
     yield _number_column("input", input_tokens, drop_order=None if keeps_input else 13)
     yield _number_column("output", [usage.output_tokens if usage else None for usage in usages], drop_order=11)
     yield from _cost_columns(rows, view)
+    yield from _miss_columns(rows, view, display)
     if is_wide:
         yield Column("time", [_format_time(row.link, "%H:%M") for row in rows], drop_order=2)
         yield _status_cells(rows, display)
@@ -566,6 +569,7 @@ def _tree_columns(rows: Sequence[TreeRow], view: ConversationView, display: Disp
     yield Column("owner", owners, drop_order=0 if len(set(owners)) == 1 else MIXED_OWNERS_DROP_ORDER)
     yield from _amount_columns(rows)
     yield from _cost_columns(rows, view)
+    yield from _miss_columns(rows, view, display)
     yield Column("model", [row.link.model for row in rows], drop_order=3)
     yield Column("date", [_format_time(row.link, "%Y-%m-%d") for row in rows], drop_order=1)
     yield Column("time", [_format_time(row.link, "%H:%M") for row in rows], drop_order=8)
@@ -582,6 +586,27 @@ def _cost_columns(rows: Sequence[TreeRow], view: ConversationView) -> Iterator[C
         yield Column(
             "cost", ["".join(format_cost(cost)) or UNKNOWN_NUMBER for cost in costs], align_right=True, drop_order=9
         )
+
+
+def _miss_columns(rows: Sequence[TreeRow], view: ConversationView, display: DisplayOptions) -> Iterator[Column]:
+    """Yield the column of the requests that missed the prompt cache, if one did."""
+    missed_ids = _find_missed_ids(view)
+    if missed_ids:
+        statuses = [Status("miss", WARNING) if row.link.id in missed_ids else Status("") for row in rows]
+        yield status_column("cache", statuses, display, drop_order=10)
+
+
+MIN_CACHED_TOKENS = 512
+"""Input tokens of the shortest prompt that any vendor caches."""
+
+
+def _find_missed_ids(view: ConversationView) -> set[str]:
+    input_tokens = ((link.usage or {}).get("input_tokens") for link in view.links)
+    if not any(type(tokens) is int and tokens >= MIN_CACHED_TOKENS for tokens in input_tokens):
+        return set()
+    from convo.prompt_cache.why import find_missed_ids  # takes 2 ms, and short chats do not need it
+
+    return find_missed_ids(view)
 
 
 def _status_cells(rows: Sequence[TreeRow], display: DisplayOptions) -> Column:

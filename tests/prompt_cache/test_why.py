@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from convo.history.items import Item, user_message
 from convo.prompt_cache.why import explain_miss, find_missed_ids
 from tests.call_count import CallCount
-from tests.command_runner import Convo
+from tests.command_runner import Convo, run_in_process
 from tests.prompt_cache.stored_requests import (
     CLAUDE,
     ITEMS,
@@ -211,6 +211,15 @@ def test_without_a_handle_the_last_miss_of_the_last_conversation_is_explained(co
     assert hit.splitlines()[1:] == ["  cache    hit: 12,500 of 12,500 reusable tokens were read from it"]
     assert "not used" in convo("why", "resp_1").out
     assert convo("why", "resp_9").exit == 5
+
+
+def test_inspect_marks_the_requests_that_missed(convo: Convo, home: Path) -> None:
+    hit = NEXT.next(user_message("Thanks."), usage=usage(13_000, cached=12_500, written=500))
+    store_requests(home, [FIRST, NEXT, hit], OPENAI)
+    lines = convo("inspect", "trip").out.splitlines()
+    assert "  cache        missed by 1 request: convo why trip" in lines
+    assert [" miss " in line for line in lines[-3:]] == [False, True, False]
+    assert "! miss" in run_in_process("inspect", "trip", "--no-pager", is_terminal=True).out
 
 
 def test_a_failed_request_and_a_compaction_are_no_baseline(convo: Convo, home: Path) -> None:
