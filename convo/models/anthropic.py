@@ -51,8 +51,8 @@ from convo.models.http import (
     make_transport,
     read_environment_headers,
 )
-from convo.models.readers.messages import Block, MessagesReader
-from convo.models.stream import ResponseEventWriter, is_token_count
+from convo.models.readers.messages import Block, MessagesReader, translate_diagnostics
+from convo.models.stream import ResponseEventWriter
 from convo.models.tool_mapping import map_request
 from convo.runtime import NewId
 from convo.secrets import Secret
@@ -242,7 +242,7 @@ class AnthropicEventTranslator(AnswerTranslator):
         if isinstance(message.get("id"), str):
             reported[UPSTREAM_ID] = message["id"]
         if self._is_compared:
-            reported["prompt_cache_diagnostics"] = _translate_diagnostics(message.get("diagnostics"))
+            reported["prompt_cache_diagnostics"] = translate_diagnostics(message.get("diagnostics"))
         transformations = message.get("input_transformations")
         if isinstance(transformations, list):
             reported["input_transformations"] = list(self._translate_transformations(transformations)) or None
@@ -262,36 +262,6 @@ class AnthropicEventTranslator(AnswerTranslator):
 
 
 _TRANSLATED_BLOCKS = frozenset({"text", "tool_use", *THINKING_BLOCK_TYPES})
-
-
-_CACHE_MISS_REASONS = {
-    "model_changed": "model_changed",
-    "system_changed": "input_changed",
-    "tools_changed": "tools_changed",
-    "messages_changed": "input_changed",
-}
-"""The Responses API's reason for each reason of Claude's cache diagnostics; instructions are a part of its input."""
-
-
-def _translate_diagnostics(diagnostics: Json) -> Json:
-    """Translate the comparison with another message: null is no difference, a null reason that it is not finished."""
-    if not isinstance(diagnostics, Mapping):
-        return {"type": "cache_hit"}
-    miss = diagnostics.get("cache_miss_reason")
-    fields: Mapping[str, Json] = miss if isinstance(miss, Mapping) else {}
-    kind, tokens = str(fields.get("type")), fields.get("cache_missed_input_tokens")
-    if kind == "previous_message_not_found":
-        return {"type": "comparison_response_not_found"}
-    if kind not in _CACHE_MISS_REASONS:
-        return {"type": "unavailable"}
-    reason = _CACHE_MISS_REASONS[kind]
-    return {
-        "type": "cache_miss",
-        "reason": reason,
-        "cache_missed_tokens": tokens if is_token_count(tokens) else 0,
-        "comparison_reusable_tokens": None,
-        **({} if kind == reason else {"provider_reason": kind}),
-    }
 
 
 DEFAULT_MAX_TOKENS = 32_000

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 from convo.history.accumulator import SERVER_TERMINAL_EVENTS, ResponseAccumulator
 from convo.history.canonical import STRICT_JSON_DECODER, count_value_signs, has_too_many_values, is_utf8_encodable
 from convo.history.items import ENCRYPTED_FIELD, Item, Json, is_item, is_valid_id, user_message
-from convo.history.records import LINK_STATUSES, LinkStatus, strip_tool_secrets
+from convo.history.records import LINK_STATUSES, LinkStatus, pick_reported_fields, strip_tool_secrets
 from convo.history.request_body import split_request_body, strip_body_secrets
 from convo.inspect.redaction import CREDENTIAL_RULES, Redactor
 from convo.models.errors import find_error
 from convo.models.readers.chat import ChatReader, read_parts, read_reasoning
-from convo.models.readers.messages import MessagesReader
+from convo.models.readers.messages import MessagesReader, translate_diagnostics
 from convo.models.readers.responses import ResponsesReader
 from convo.models.stream import Ending
 from convo.recording.exchange import ExchangeRequest, ExchangeResponse, Protocol
@@ -76,6 +76,7 @@ class DecodedResponse:
     usage:  in the form of the Responses API
     error:  {"code", "message"} of a response that did not succeed
     notes:  the parts that the record lacks
+    reported:  as in `Link`
     """
 
     status: LinkStatus
@@ -85,6 +86,7 @@ class DecodedResponse:
     usage: Mapping[str, Json] | None = None
     error: Mapping[str, str] | None = None
     notes: tuple[str, ...] = ()
+    reported: Mapping[str, Json] = field(default_factory=dict)
 
 
 def decode_request(request: ExchangeRequest) -> DecodedRequest:
@@ -342,6 +344,7 @@ def _decode_responses_response(response: dict[str, Json]) -> DecodedResponse:
         _to_items(_as_list(response.get("output"))),
         _as_dict(response.get("usage")) or None,
         error,
+        reported=pick_reported_fields(response),
     )
 
 
@@ -628,7 +631,9 @@ def _decode_messages_answer(events: Iterable[Json]) -> DecodedResponse:
     items = _decode_anthropic_message({"role": "assistant", "content": blocks}) if blocks else []
     if explanation := _as_dict(message.get("stop_details")).get("explanation"):
         items.append({"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": explanation}]})
-    return _make_answer(
+    diagnostics = message.get("diagnostics")  # also null if the client did not ask
+    reported = {"prompt_cache_diagnostics": translate_diagnostics(diagnostics)} if diagnostics else {}
+    answer = _make_answer(
         reader.ending(),
         reader.error,
         message.get("id"),
@@ -637,6 +642,7 @@ def _decode_messages_answer(events: Iterable[Json]) -> DecodedResponse:
         reader.usage,
         ("the model refused to answer",) if message.get("stop_reason") == "refusal" else (),
     )
+    return replace(answer, reported=reported)
 
 
 class _ProtocolDecoder(NamedTuple):

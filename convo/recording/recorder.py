@@ -503,6 +503,7 @@ class StoreRecorder:
             first_token_s=response.first_byte_s if output else None,
             usage=decoded.usage,
             error=decoded.error,
+            reported=decoded.reported,
             parameters={**started.parameters, RECORDING_PARAMETER: recording},
         )
         session = await self.store.session(started.session_id) if started.session_id else None

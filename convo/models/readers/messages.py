@@ -11,7 +11,7 @@ from io import StringIO
 
 from convo.history.items import Json
 from convo.models.answer import Call, Piece
-from convo.models.stream import Ending, make_usage, read_ending, read_token_count
+from convo.models.stream import Ending, is_token_count, make_usage, read_ending, read_token_count
 
 
 class Block:
@@ -190,3 +190,33 @@ def read_messages_usage(counts: Mapping[str, Json]) -> Json:
         written_1h=read_token_count(counts, "cache_creation.ephemeral_1h_input_tokens"),
         reasoning=read_token_count(counts, "output_tokens_details.thinking_tokens"),
     )
+
+
+_CACHE_MISS_REASONS = {
+    "model_changed": "model_changed",
+    "system_changed": "input_changed",
+    "tools_changed": "tools_changed",
+    "messages_changed": "input_changed",
+}
+"""The Responses API's reason for each reason of Claude's cache diagnostics; instructions are a part of its input."""
+
+
+def translate_diagnostics(diagnostics: Json) -> Json:
+    """Translate the comparison with another message: null is no difference, a null reason that it is not finished."""
+    if not isinstance(diagnostics, Mapping):
+        return {"type": "cache_hit"}
+    miss = diagnostics.get("cache_miss_reason")
+    fields: Mapping[str, Json] = miss if isinstance(miss, Mapping) else {}
+    kind, tokens = str(fields.get("type")), fields.get("cache_missed_input_tokens")
+    if kind == "previous_message_not_found":
+        return {"type": "comparison_response_not_found"}
+    if kind not in _CACHE_MISS_REASONS:
+        return {"type": "unavailable"}
+    reason = _CACHE_MISS_REASONS[kind]
+    return {
+        "type": "cache_miss",
+        "reason": reason,
+        "cache_missed_tokens": tokens if is_token_count(tokens) else 0,
+        "comparison_reusable_tokens": None,
+        **({} if kind == reason else {"provider_reason": kind}),
+    }
