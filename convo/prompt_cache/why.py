@@ -342,30 +342,29 @@ MIN_SUMMARY_CHARS = 40
 
 
 def _find_barrier(view: ConversationView, earlier: Link, link: Link) -> Finding | None:
-    """Return why nothing of the prompt could be cached, whether it changed or not."""
-    min_tokens = find_cache_rules(link.model, link.parameters).min_tokens
-    earlier_usage = Usage.from_json(earlier.usage) or Usage()
+    """Return why nothing of the prompt could be read, whether it changed or not."""
+    rules, earlier_usage = find_cache_rules(link.model, link.parameters), Usage.from_json(earlier.usage) or Usage()
     if _lacks_breakpoint(view, link):
         fix = 'add "cache_control": {"type": "ephemeral"} to the request'
         if view.sent_body is None:
             fix = "set prompt_cache_options.mode to implicit, or prompt_cache_breakpoint on a part of the input"
         return Finding("no_breakpoint", "yes", fix, "the request has no cache breakpoint")
-    if min_tokens and earlier_usage.input_tokens < min_tokens:
-        detail = f"{earlier_usage.input_tokens:,} tokens; {link.model} caches from {min_tokens:,} tokens on"
+    if rules.min_tokens and earlier_usage.input_tokens < rules.min_tokens:
+        detail = f"{earlier_usage.input_tokens:,} tokens; {link.model} caches from {rules.min_tokens:,} tokens on"
         return Finding("below_minimum", "yes", "none needed: a short prompt costs little", detail)
+    if rules.vendor and _is_parallel(earlier, link):
+        detail = f"sent {link.created_at - earlier.created_at:.1f} s after {earlier.id}, before its first token"
+        certainty: Certainty = "yes" if rules.vendor == "anthropic" else "may"
+        return Finding("parallel_request", certainty, "send the others after the first token of one request", detail)
     return None
 
 
 def _find_other_cause(earlier: Link, link: Link, index: PathIndex) -> Finding:
     """Return the cause of a miss between two requests that only continue each other."""
     rules, gap_s = find_cache_rules(link.model, link.parameters), link.created_at - earlier.created_at
-    if rules.vendor and _is_parallel(earlier, link):
-        detail = f"sent {gap_s:.1f} s after {earlier.id}, before its first token"
-        certainty: Certainty = "yes" if rules.vendor == "anthropic" else "may"
-        return Finding("parallel_request", certainty, "send the others after the first token of one request", detail)
     if rules.life_s is not None and gap_s > rules.life_s:
         gap, life = format_duration_setting(round(gap_s / 60) * 60), format_duration_setting(rules.life_s)
-        certainty = "yes" if rules.vendor == "anthropic" else "may"  # OpenAI states a minimum
+        certainty: Certainty = "yes" if rules.vendor == "anthropic" else "may"  # OpenAI states a minimum
         return Finding(
             "ttl_over", certainty, _fix_life(link, life), f"{gap} passed; the cache keeps a prefix for {life}"
         )
