@@ -44,7 +44,8 @@ goes to `base_url`, without it to the host that the call names; the key is read 
 another server from the variable in the settings.
 
 `GET /inspect/api/conversations/{handle}` returns a superset of `convo inspect --json`: at most 2,000 requests of one
-tree, first those on the way to the handle, and a note if there are more.
+tree, first those on the way to the handle, and a note if there are more. A link that missed the prompt cache has
+`"cache_missed": true`.
 
 `GET /inspect/api/conversations/{handle}/export?format=json|jsonl|markdown|html` returns a conversation as
 `convo export` writes it, as an attachment.

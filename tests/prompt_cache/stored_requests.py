@@ -99,18 +99,22 @@ def make_view(requests: Sequence[Request], model: str) -> ConversationView:
     )
 
 
-def store_requests(home: FilePath, requests: Sequence[Request], model: str) -> None:
-    """Store these requests as the session "trip", which was used last."""
+def make_transaction(requests: Sequence[Request], model: str) -> Transaction:
+    """Return the write that stores these requests as the session "trip", which was used last."""
     links, paths = make_links(requests, model)
+    head = paths[-1].head
+    session = Session(
+        SESSION_ID, "trip", Strategy.SESSION, model, head, head, START_TIME, START_TIME, link_id=links[-1].id
+    )
+    return Transaction(tuple(AppendItems(path.root, path.items) for path in paths), tuple(links), session)
+
+
+def store_requests(home: FilePath, requests: Sequence[Request], model: str) -> None:
+    """Store these requests in the store of `home`."""
 
     async def write() -> None:
         store = open_store(f"sqlite:{home / DATABASE}")
-        head = paths[-1].head
-        session = Session(
-            SESSION_ID, "trip", Strategy.SESSION, model, head, head, START_TIME, START_TIME, link_id=links[-1].id
-        )
-        appends = [AppendItems(path.root, path.items) for path in paths]
-        await store.commit(Transaction(appends=tuple(appends), links=tuple(links), session=session))
+        await store.commit(make_transaction(requests, model))
         await store.aclose()
 
     asyncio.run(write())

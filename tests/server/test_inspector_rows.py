@@ -19,6 +19,7 @@ from convo.history.tree import root_key
 from convo.runs.serialize import run_to_json
 from convo.stores.base import AppendItems, Transaction
 from tests.models.chat_server import ChatServer
+from tests.prompt_cache.stored_requests import OPENAI, Request, make_transaction
 from tests.runs.run_steps import call
 from tests.runs.test_stored_approvals import paused
 from tests.server.browser import accessibility, horizontal_overflow, open_page
@@ -157,6 +158,22 @@ def store_chain(gateway: RunningGateway, answer: str) -> None:
         link("resp_other", path.first(1).head, path.head, **fields),
     )
     gateway.run(gateway.store.commit(Transaction((AppendItems(root, longer.items),), links)))
+
+
+def test_a_request_that_missed_the_prompt_cache_is_marked_in_its_pane_and_in_the_tree(
+    browser: Browser, tmp_path: Path
+) -> None:
+    requests = [Request(), Request().next(user_message("And in Oslo?"))]
+    with run_gateway(tmp_path / "served") as gateway, open_page(browser) as page:
+        gateway.run(gateway.store.commit(make_transaction(requests, OPENAI)))
+        page.goto(gateway.root)
+        page.locator("#request-resp_2").click()
+        expect(page.locator("#detail-figures")).to_contain_text("Cached0 (missed)")
+        page.locator("#detail-open").click()
+        expect(page.locator("table.tree tbody tr")).to_have_count(2)
+        expect(page.locator("table.tree tbody tr").nth(1)).to_contain_text("cache missed")
+        expect(page.locator("table.tree tbody tr").first).not_to_contain_text("cache missed")
+        assert accessibility(page) == []
 
 
 def test_an_opened_request_has_its_figures_and_collapses_an_answer_from_4_000_characters(

@@ -81,7 +81,7 @@ function requestFigures(link, row) {
     ["First token", formatSeconds(firstToken ?? null)],
     ["Duration", duration],
     ["Input", usage && usage.input !== null && formatNumber(usage.input)],
-    ["Cached", usage && usage.cached !== null && formatNumber(usage.cached)],
+    ["Cached", usage && usage.cached !== null && formatNumber(usage.cached) + (link?.cache_missed ? " (missed)" : "")],
     ["Output", usage && usage.output !== null && formatNumber(usage.output)],
     ["Cost", cost !== null && formatCost(cost)],
   ];

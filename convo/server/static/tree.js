@@ -111,7 +111,8 @@ function rowHeading(link, { selected, address, head, shortIds, checked }) {
   const id = link.response_id;
   const lines = "│ ".repeat(Math.max(0, link.depth - (link.begins ? 1 : 0))) + (link.begins ? "├─" : "");
   const mark = id === head ? "@" : link.status === "completed" ? "●" : "○";
-  const notes = [link.begins && "fork", id === head && "head", link.status !== "completed" && statusWord(link.status)];
+  const status = link.status !== "completed" && statusWord(link.status);
+  const notes = [link.begins && "fork", id === head && "head", status, link.cache_missed && "cache missed"];
   const preview = [link.said, link.answered].filter(Boolean).join(" → ");
   const current = id === selected && "true";
   const box = checked && element("input", { type: "checkbox", id: `check-${id}`, value: id, "aria-label": `Compare ${id}` });
