@@ -46,7 +46,9 @@ async def run_why(handle: str, config: Path | None, *, as_json: bool) -> None:
 def _choose_link(view: ConversationView) -> Link:
     links = [link for link in split_branch_links(view)[0] if link.status in ANSWERED_STATUSES]
     if not links:
-        raise NotFound("request", view.handle, hint="convo import reads the requests of an exported conversation")
+        raise NotFound(
+            "request", view.handle, hint="a file has no requests: convo import reads those of an exported conversation"
+        )
     if view.handle == view.current_link_id:
         return next((link for link in links if link.id == view.handle), links[-1])
     missed = find_missed_ids(view)

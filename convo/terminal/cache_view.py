@@ -1,5 +1,6 @@
 """The view of a prompt cache miss: the vendor's reason and ours apart, the cost and the fix."""
 
+import json
 from collections.abc import Iterator, Mapping
 
 from convo.prompt_cache.why import MissReport, Outcome
@@ -49,5 +50,7 @@ def _describe_cause(report: MissReport) -> str:
     if report.path is not None:
         text += f": {report.path}" + ("" if report.byte_offset is None else f", byte {report.byte_offset:,}")
     if report.before is not None:
-        text += f': "{report.before}" -> "{report.after}"'
+        # One line: an excerpt may have line breaks, and they may be the difference.
+        before, after = (json.dumps(excerpt or "", ensure_ascii=False) for excerpt in (report.before, report.after))
+        text += f": {before} -> {after}"
     return f"{text}: {report.detail}" if report.detail else text
