@@ -151,7 +151,7 @@ def _choose_earlier(link: Link, parent: Link | None, latest: Link | None, index:
             parent is not None
             and RECORDING_PARAMETER in link.parameters
             and latest.created_at > parent.created_at
-            and _contains(latest.input_head, parent.input_head, index)
+            and _count_shared_items(latest, link, index)
         )
         if is_rewritten or _contains(link.input_head, latest.input_head, index):
             return latest
@@ -170,12 +170,14 @@ def _contains(head: Key, key: Key, index: PathIndex) -> bool:
 
 def _is_another_conversation(parent: Link, link: Link, index: PathIndex) -> bool:
     """Return whether a request shares neither items nor instructions with its parent: the first one of a subagent."""
-    is_known = parent.input_head in index and link.input_head in index
-    return (
-        is_known
-        and parent.parameters.get("instructions") != link.parameters.get("instructions")
-        and find_shared_depth(parent.input_head, link.input_head, index) == 0
-    )
+    is_same = parent.parameters.get("instructions") == link.parameters.get("instructions")
+    return not is_same and _count_shared_items(parent, link, index) == 0
+
+
+def _count_shared_items(first: Link, second: Link, index: PathIndex) -> int | None:
+    """Return with how many items both prompts begin; None if the items of one are unknown."""
+    is_known = first.input_head in index and second.input_head in index
+    return find_shared_depth(first.input_head, second.input_head, index) if is_known else None
 
 
 def _is_parallel(earlier: Link, link: Link) -> bool:
@@ -228,8 +230,7 @@ def _count_reusable_tokens(earlier: Link, earlier_usage: Usage, link: Link, usag
         tokens -= len(str(earlier.parameters.get("instructions") or "")) // BYTES_PER_TOKEN
     if rules.vendor is not None and rules.step_tokens == 1:  # it reports writes
         tokens = earlier_usage.cached_tokens + earlier_usage.cache_write_tokens or tokens
-    if _is_parallel(earlier, link) and earlier.input_head in index and link.input_head in index:
-        shared = find_shared_depth(earlier.input_head, link.input_head, index)
+    if _is_parallel(earlier, link) and (shared := _count_shared_items(earlier, link, index)) is not None:
         shared_head = index.key_before_last(earlier.input_head, index.depth(earlier.input_head) - shared)
         tokens -= index.tokens_up_to(earlier.input_head) - index.tokens_up_to(shared_head)
     tokens = min(tokens, usage.input_tokens) // rules.step_tokens * rules.step_tokens
