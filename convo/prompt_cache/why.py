@@ -189,17 +189,14 @@ def _is_parallel(earlier: Link, link: Link) -> bool:
 # -- figures -----------------------------------------------------------------------------------------
 
 
-def measure_cache_use(view: ConversationView) -> dict[str, CacheUse]:
-    """Return by id how far each request used the cache; none without an earlier request or without cache figures."""
-    return _measure_cache_use(view, find_earlier_requests(view))
-
-
 def find_missed_ids(view: ConversationView) -> set[str]:
     """Return the ids of the requests that read less than half of the reusable tokens from the cache."""
-    return {link_id for link_id, use in measure_cache_use(view).items() if use.outcome == "miss"}
+    uses = _measure_cache_use(view, find_earlier_requests(view))
+    return {link_id for link_id, use in uses.items() if use.outcome == "miss"}
 
 
 def _measure_cache_use(view: ConversationView, earlier_requests: Mapping[str, Link]) -> dict[str, CacheUse]:
+    """Return by id how far each request used the cache; none without an earlier request or without cache figures."""
     usages = {link.id: usage for link in view.links if (usage := Usage.from_json(link.usage))}
     cached_models = {link.model for link in view.links if link.id in usages and usages[link.id].cached_tokens}
     uses = {}
@@ -307,9 +304,12 @@ def read_vendor_reason(link: Link) -> VendorReason | None:
     if not isinstance(reported, Mapping) or not isinstance(reported.get("type"), str):
         return None
     reason, tokens = reported.get("provider_reason") or reported.get("reason"), reported.get("cache_missed_tokens")
-    vendor = VENDOR_NAMES[find_cache_rules(link.model, link.parameters).vendor]
-    is_known = isinstance(reason, str), type(tokens) is int
-    return VendorReason(vendor, reported["type"], reason if is_known[0] else None, tokens if is_known[1] else None)
+    return VendorReason(
+        VENDOR_NAMES[find_cache_rules(link.model, link.parameters).vendor],
+        reported["type"],
+        reason if isinstance(reason, str) else None,
+        tokens if type(tokens) is int else None,
+    )
 
 
 def _find_change(view: ConversationView, earlier: Link, link: Link) -> Finding | None:
@@ -324,7 +324,7 @@ def _find_change(view: ConversationView, earlier: Link, link: Link) -> Finding |
     if change.change.startswith("item") and _is_summarized(view, earlier, link):
         change = change._replace(change="context_compacted")
     is_uncertain = change.change in ("prompt_cache_key_changed", "service_tier_changed")
-    return Finding(change.change, "may" if is_uncertain else "yes", _fix_change(change, link), change=change)
+    return Finding(change.change, "may" if is_uncertain else "yes", _fix_change(change, earlier, link), change=change)
 
 
 def _is_summarized(view: ConversationView, earlier: Link, link: Link) -> bool:
@@ -424,14 +424,15 @@ FIXES: Mapping[Change, str] = {
 }
 
 
-def _fix_change(change: PromptChange, link: Link) -> str:
+def _fix_change(change: PromptChange, earlier: Link, link: Link) -> str:
     place = _name_place(change, link)
     if kind := _find_volatile_kind(change):
         return f"keep the {kind} out of the {place}; put it into the newest user message"
     if change.change in FIXES:
         return FIXES[change.change]
     if change.item_index is not None:
-        return "append to the history instead of changing it; for an edit: convo chat --fork HANDLE@TURN"
+        command = "" if RECORDING_PARAMETER in link.parameters else f": convo chat --fork {earlier.id}"
+        return f"append to the history instead of changing it, or continue the earlier request{command}"
     appended = find_cache_rules(link.model, link.parameters).appends.get(change.name)
     instead = f"append {appended} instead" if appended else "change it where a conversation begins"
     return f"keep the {place} as in the request before; {instead}"

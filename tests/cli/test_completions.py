@@ -105,6 +105,7 @@ HANDLES = [("@last", "chained"), CHAINED, MONADS]
         (["inspect", "--"], "", HANDLES),
         (["diff", "monads"], "", HANDLES),
         (["diff"], "c", [CHAINED]),
+        (["why"], "", HANDLES),
         (["chat", "--from"], "mo", [MONADS]),
         (["chat", "--from"], "=", HANDLES),
         (["chat"], "--fork=ch", [CHAINED]),

@@ -91,7 +91,7 @@ CASES = {
         "item_edited",
         with_items(*ITEMS[:2], {**ITEMS[2], "output": "Rain, 5 degrees."}, *ITEMS[3:]),
         ("input[2].output", 6),
-        "append to the history",
+        "convo chat --fork resp_1",
     ),
     "an item removed": Case("item_removed", with_items(*ITEMS[:3], ITEMS[4]), ("input[3].content[0].text", 0)),
     "an item added": Case("item_added", with_items(user_message("Hi."), *ITEMS), ("input[0].content[0].text", 0)),
