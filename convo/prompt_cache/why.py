@@ -435,7 +435,7 @@ def _fix_change(change: PromptChange, earlier: Link, link: Link) -> str:
         return f"append to the history instead of changing it, or continue the earlier request{command}"
     appended = find_cache_rules(link.model, link.parameters).appends.get(change.name)
     instead = f"append {appended} instead" if appended else "change it where a conversation begins"
-    return f"keep the {place} as in the request before; {instead}"
+    return f"keep {place if '.' in place else f'the {place}'} as in the request before; {instead}"
 
 
 def _name_place(change: PromptChange, link: Link) -> str:
