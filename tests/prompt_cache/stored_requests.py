@@ -28,7 +28,7 @@ def tool(name: str, description: str = "") -> dict[str, Any]:
 PARAMETERS: Mapping[str, Any] = {
     "instructions": "You are a careful assistant for travellers.",
     "tools": [tool("get_weather", "For example 2026-11-27."), tool("book"), tool("cancel")],
-    "text": {"format": {"type": "text"}, "verbosity": "medium"},
+    "text": {"format": {"type": "json_schema", "name": "one", "schema": {"type": "object"}}, "verbosity": "low"},
     "reasoning": {"effort": "medium"},
     "prompt_cache_key": "one",
 }

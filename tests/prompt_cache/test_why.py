@@ -107,13 +107,13 @@ CASES = {
     "effort": Case("reasoning_effort_changed", with_parameters(reasoning={"effort": "high"}), ("reasoning.effort", 0)),
     "text format": Case(
         "text_format_changed",
-        with_parameters(text={"format": {"type": "json_object"}}),
-        ("text.format.type", 0),
+        with_parameters(text={"format": {**PARAMETERS["text"]["format"], "name": "two"}}),
+        ("text.format.name", 0),
         models=(OPENAI,),
     ),
     "verbosity": Case(
         "verbosity_changed",
-        with_parameters(text={**PARAMETERS["text"], "verbosity": "low"}),
+        with_parameters(text={**PARAMETERS["text"], "verbosity": "high"}),
         ("text.verbosity", 0),
         models=(OPENAI,),
     ),
