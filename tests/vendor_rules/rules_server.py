@@ -1,0 +1,139 @@
+"""What the two enforcing servers share: tokens, digests, refusals, cache entries, and the HTTP server around a model.
+
+The models (`OpenAIRules`, `AnthropicRules`) are written from the vendors' published rules alone. They import nothing
+of convo, so that a forecast can be compared with them. They have no clock: each request says its time.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from tests.asgi_server import listen_on_free_port, serve_in_thread
+from tests.models.chat_server import send_head, send_piece
+
+Json = dict[str, Any]
+Tokenizer = Callable[[Any], int]
+
+MILLION = Decimal(1_000_000)
+
+
+class Refusal(Exception):
+    """The server refuses a request. `error` is the error object of the body."""
+
+    def __init__(self, message: str, *, status: int = 400, **error: Any) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error: Json = {"type": "invalid_request_error", "message": message, **error}
+
+
+def canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def count_tokens(value: Any) -> int:
+    """A token for each four bytes of JSON: simple, and the same each time."""
+    return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()) // 4
+
+
+def extend_digest(digest: str, key: str) -> str:
+    """The digest of a prefix after one more piece."""
+    return hashlib.sha256(f"{digest}\n{key}".encode()).hexdigest()
+
+
+def without(value: Mapping[str, Any], *names: str) -> Json:
+    return {name: member for name, member in value.items() if name not in names}
+
+
+@dataclass
+class CacheEntry:
+    """A prefix in the cache. Times are seconds; a read refreshes the life."""
+
+    readable_from: float
+    expires: float
+    life_s: float
+
+    def is_readable(self, at: float) -> bool:
+        return self.readable_from <= at < self.expires
+
+    def refresh(self, at: float) -> None:
+        self.expires = max(self.expires, at + self.life_s)
+
+
+# -- HTTP -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One request; header names are in lower case."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    json: Any
+
+
+@dataclass
+class RulesServer:
+    """An HTTP server on loopback around a pure model.
+
+    handle:    answers a request at a time: a JSON object, or the events of a stream; raises Refusal
+    now:       the server's time in seconds; each request advances it by `step_s`. A test may set it
+    replies:   the output of the next responses, oldest first; without one the model gives its usual answer
+    requests:  all received requests, oldest first
+    answers:   what the model returned, oldest first, with the bill of each request
+    """
+
+    url: str
+    handle: Callable[["RulesServer", Received, float], Json | Sequence[Json]]
+    now: float
+    step_s: float = 10.0
+    replies: deque[list[Json]] = field(default_factory=deque)
+    requests: list[Received] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        request = Received(scope["method"], scope["path"], headers, json.loads(body or b"null"))
+        self.requests.append(request)
+        at = self.now
+        self.now += self.step_s
+        try:
+            answer = self.handle(self, request, at)
+        except Refusal as refusal:
+            await send_head(send, refusal.status, "application/json")
+            await send_piece(send, json.dumps({"type": "error", "error": refusal.error}).encode(), more=False)
+            return
+        if isinstance(answer, dict):
+            await send_head(send, 200, "application/json")
+            await send_piece(send, json.dumps(answer).encode(), more=False)
+            return
+        await send_head(send, 200, "text/event-stream")
+        for event in answer:
+            await send_piece(send, f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+        await send_piece(send, b"", more=False)
+
+    def next_reply(self) -> list[Json] | None:
+        return self.replies.popleft() if self.replies else None
+
+
+@contextmanager
+def run_rules_server(
+    handle: Callable[[RulesServer, Received, float], Json | Sequence[Json]], now: float
+) -> Iterator[RulesServer]:
+    """Run a server in a thread. Its socket listens before the thread starts, so callers need not wait."""
+    listener, url = listen_on_free_port()
+    server = RulesServer(url, handle, now)
+    with serve_in_thread(server, listener, asyncio.new_event_loop()):
+        yield server
