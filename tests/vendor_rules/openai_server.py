@@ -5,8 +5,9 @@ puts HTTP around it. What no source states is a choice in `Unstated`, so that a 
 Tool outputs, images and files are data: the server counts and compares them, and calls nothing.
 """
 
+import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -16,8 +17,8 @@ from typing import Any, NamedTuple
 
 from tests.vendor_rules.rules_server import (
     MILLION,
-    CacheEntry,
     Json,
+    PromptCache,
     Received,
     Refusal,
     RulesServer,
@@ -209,7 +210,7 @@ class OpenAIRules:
         self.prices, self.count, self.unstated = prices, count, unstated or Unstated()
         self.tiers = {"auto": "default", "fast": "priority", **(tiers or {})}
         self.zdr, self.diagnostics_enabled = zdr, diagnostics_enabled
-        self._entries: dict[tuple[str, ...], CacheEntry] = {}
+        self._cache = PromptCache()
         self._seals: dict[str, Seal] = {}
         self._compactions: dict[str, Compaction] = {}
         self._stored: dict[str, tuple[str, list[Json]]] = {}
@@ -497,18 +498,19 @@ class OpenAIRules:
             places = [place for place in places if place.visible >= MINIMUM_TOKENS]
         elif visible < MINIMUM_TOKENS:
             return 0, {}
-        read = None if overflows else self._longest(scope, self._considered(places), call.at)
-        cached = position = read.tokens if read else 0
+        readable = [place for place in self._considered(places) if self._cache.find((*scope, place.digest), call.at)]
+        cached = position = 0 if overflows else max((place.tokens for place in readable), default=0)
         for place in places:
             if place.tokens <= cached:
-                self._refresh(scope, place, call.at)
+                self._cache.touch((*scope, place.digest), call.at)
         written: Json = {"30m": 0, "12h": 0}
         for place in written_places(places, explicit_mode(options)):
             ttl = place.piece.ttl or options.get("ttl") or "30m"
             written[ttl] += max(0, place.tokens - position)
             position = max(position, place.tokens)
-            if not (place.tokens <= cached and self._entry(scope, place, call.at)):
-                self._write(scope, place, call.at, LIFE_S[ttl] + self.unstated.kept_beyond_ttl_s)
+            if place.tokens > cached or not self._cache.find((*scope, place.digest), call.at):
+                life_s = LIFE_S[ttl] + self.unstated.kept_beyond_ttl_s
+                self._cache.write((*scope, place.digest), call.at, life_s, self.unstated.readable_after_s)
         return cached, written
 
     def _use_older_cache(
@@ -517,23 +519,19 @@ class OpenAIRules:
         """Before GPT-5.6 each prefix is an entry, writes are free, and the count of cached tokens is rounded down."""
         if boundaries[-1].visible < self.unstated.older_minimum:
             return 0
-        read = None if overflows else self._longest(scope, boundaries, call.at)
-        in_memory = (call.request.get("prompt_cache_retention") or ("in_memory" if self.zdr else "24h")) == "in_memory"
-        life_s = self.unstated.in_memory_idle_s if in_memory and call.version < (5, 5) else LIFE_S["30m"]
+        retention = call.request.get("prompt_cache_retention") or ("in_memory" if self.zdr else "24h")
+        in_memory = retention == "in_memory" and call.version < (5, 5)
+        matched = 0
         for place in boundaries:
-            entry = self._entry(scope, place, call.at)
-            if entry is None:
-                self._write(scope, place, call.at, life_s)
-            elif in_memory and call.version < (5, 5):
-                entry.expires = min(call.at + life_s, entry.readable_from + IN_MEMORY_MAX_S)  # an hour at most
+            key = (*scope, place.digest)
+            if self._cache.find(key, call.at):
+                matched = place.visible
+                self._cache.touch(key, call.at, IN_MEMORY_MAX_S if in_memory else math.inf)
             else:
-                entry.refresh(call.at)
+                life_s = self.unstated.in_memory_idle_s if in_memory else LIFE_S["30m"]
+                self._cache.write(key, call.at, life_s, self.unstated.readable_after_s)
         step = 2048 if call.version == (5, 5) else 128
-        return read.visible // step * step if read else 0
-
-    def _longest(self, scope: tuple[str, ...], places: Iterable[Boundary], at: float) -> Boundary | None:
-        found = [place for place in places if self._entry(scope, place, at)]
-        return max(found, key=lambda place: place.tokens, default=None)
+        return 0 if overflows else matched // step * step
 
     def _considered(self, places: Sequence[Boundary]) -> list[Boundary]:
         if self.unstated.considered == "latest":
@@ -542,18 +540,6 @@ class OpenAIRules:
         implicit = [place for place in places if place.piece.place == "implicit"]
         first_block = [place for place in implicit if place.piece.ends_first_developer_block]
         return [*explicit[:2], *explicit[-50:], *implicit[-21:], *first_block]
-
-    def _entry(self, scope: tuple[str, ...], place: Boundary, at: float) -> CacheEntry | None:
-        entry = self._entries.get((*scope, place.digest))
-        return entry if entry and entry.is_readable(at) else None
-
-    def _refresh(self, scope: tuple[str, ...], place: Boundary, at: float) -> None:
-        if entry := self._entry(scope, place, at):
-            entry.refresh(at)
-
-    def _write(self, scope: tuple[str, ...], place: Boundary, at: float, life_s: float) -> None:
-        entry = CacheEntry(at + self.unstated.readable_after_s, at + life_s, life_s)
-        self._entries[(*scope, place.digest)] = entry
 
     def _overflows(self, machine: tuple[str, ...], at: float) -> bool:
         times = [time for time in self._request_times.get(machine, ()) if time > at - 60] + [at]

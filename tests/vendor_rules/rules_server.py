@@ -54,17 +54,33 @@ def without(value: Mapping[str, Any], *names: str) -> Json:
 
 @dataclass
 class CacheEntry:
-    """A prefix in the cache. Times are seconds; a read refreshes the life."""
-
     readable_from: float
+    written: float
     expires: float
     life_s: float
 
-    def is_readable(self, at: float) -> bool:
-        return self.readable_from <= at < self.expires
 
-    def refresh(self, at: float) -> None:
-        self.expires = max(self.expires, at + self.life_s)
+class PromptCache:
+    """Prefixes by scope and digest. Times are seconds. A read refreshes the life of an entry."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, ...], CacheEntry] = {}
+
+    def find(self, key: tuple[str, ...], at: float) -> CacheEntry | None:
+        """The entry, if it can be read at this time."""
+        entry = self._entries.get(key)
+        return entry if entry and entry.readable_from <= at < entry.expires else None
+
+    def touch(self, key: tuple[str, ...], at: float, max_age_s: float = float("inf")) -> None:
+        """Refresh the life of an entry that can be read. It ends `max_age_s` after the write at the latest."""
+        if entry := self.find(key, at):
+            entry.expires = min(max(entry.expires, at + entry.life_s), entry.written + max_age_s)
+
+    def write(self, key: tuple[str, ...], at: float, life_s: float, readable_after_s: float = 0.0) -> None:
+        """Write an entry. A parallel request that writes it again does not delay it."""
+        known = self._entries.get(key)
+        readable_from = known.readable_from if known and at < known.expires else at + readable_after_s
+        self._entries[key] = CacheEntry(readable_from, at, at + life_s, life_s)
 
 
 # -- HTTP -----------------------------------------------------------------------------------------
