@@ -230,7 +230,6 @@ class AnthropicRules:
         self._check(call)
         checked = self._check_thinking(call)
         blocks, seal = self._render(call, checked.dropped), checked.seal
-        effective = self._effective(call)
         cached, written = self._use_cache(call, blocks)
         tokens = sum(block.tokens for block in blocks)
         content, stop_reason = self._content(call, reply, tokens, checked)
@@ -254,13 +253,12 @@ class AnthropicRules:
         if BINDING in betas:
             response["input_transformations"] = checked.report
         if "diagnostics" in request:
-            settings = [request.get("tool_choice"), request.get("thinking"), request_effort(request)]
-            asked = Asked(organization, [call.model, request.get("speed")], settings, blocks)
+            asked = Asked(organization, [call.model, request.get("speed")], message_settings(request), blocks)
             previous = (request["diagnostics"] or {}).get("previous_message_id")
             if previous is not None:
                 response["diagnostics"] = self._diagnose(self._asked.get(previous), asked)
             self._asked[response["id"]] = asked
-        return Answer(response, bill, effective)
+        return Answer(response, bill, self._effective(call))
 
     def count_input(self, request: Mapping[str, Any], at: float, **caller: Any) -> int:
         """Count the input tokens; thinking is checked as in a request for a response."""
@@ -278,8 +276,7 @@ class AnthropicRules:
             require(call, BINDING, "thinking.block_binding")
             if thinking.get("type") == "disabled":
                 raise Refusal("thinking.block_binding: not supported with thinking disabled.")
-        edits = (request.get("context_management") or {}).get("edits") or ()
-        for edit in edits:
+        for edit in context_edits(request):
             if edit["type"] not in EDITS:
                 raise Refusal(f"context_management.edits: unknown type '{edit['type']}'.")
         self._check_messages(call)
@@ -347,13 +344,9 @@ class AnthropicRules:
             if message["role"] == "user" and any(block["type"] != "tool_result" for block in message["content"]):
                 effort = request_effort(call.request)  # the setting of a message is for its turn
             effort = (message.get("output_config") or {}).get("effort", effort)
-            for block in message["content"]:
-                changes = block.get("tool_changes") or () if block["type"] == "compaction" else (block,)
-                for change in changes:
-                    if change["type"] == "tool_addition":
-                        tools = [*tools, changed_tool(change)]
-                    elif change["type"] == "tool_removal":
-                        tools = [name for name in tools if name != changed_tool(change)]
+        for change in tool_changes(call.messages):
+            is_added, name = change["type"] == "tool_addition", changed_tool(change)
+            tools = [*(tool for tool in tools if tool != name), *([name] if is_added else [])]
         return {"effort": effort, "tools": tools}
 
     # -- signed thinking --------------------------------------------------------------------------
@@ -455,8 +448,8 @@ class AnthropicRules:
         if not self._reads(seal.model, call.model):
             return "model_binding_mismatch"
         # Earlier thinking may be missing from the start only; thinking that was put back is not in the seal.
-        is_kept_end = seal.earlier[len(seal.earlier) - len(present.earlier) :] == present.earlier
-        is_same = seal.prefix == present.prefix and (is_kept_end or not present.earlier)
+        kept_end = seal.earlier[len(seal.earlier) - len(present.earlier) :]
+        is_same = (seal.prefix, kept_end) == (present.prefix, present.earlier)
         checks = call.family in CHECKED and model_family(seal.model) in CHECKED
         return PREFIX if checks and not is_same else None
 
@@ -483,18 +476,16 @@ class AnthropicRules:
         if (call.request.get("thinking") or {}).get("type") != "disabled":
             usual.insert(0, {"type": "thinking", "thinking": f"Thought {self._ids}.", "signature": ""})
         content = usual if reply is None else [dict(block) for block in reply]
-        for edit in (call.request.get("context_management") or {}).get("edits") or ():
+        for edit in context_edits(call.request):
             trigger = (edit.get("trigger") or {}).get("value", COMPACTION_TRIGGER)
             if edit["type"] == "compact_20260112" and tokens > trigger:
-                compacted = self._compact(call, checked, None)
-                return ([compacted], "compaction") if edit.get("pause_after_compaction") else (
-                    [compacted, *content], "end_turn")  # fmt: skip
+                content.insert(0, self._compact(call, checked, None))
+                if edit.get("pause_after_compaction"):
+                    return content[:1], "compaction"
         return content, "tool_use" if any(block["type"] == "tool_use" for block in content) else "end_turn"
 
     def _compact(self, call: _Call, checked: Checked, summarized: list[Json] | None) -> Json:
-        blocks = [block for message in call.messages for block in message["content"]]
-        changes = [block for block in blocks if block["type"] in ("tool_addition", "tool_removal")]
-        token = self._new_id("compacted")
+        token, changes = self._new_id("compacted"), tool_changes(call.messages)
         block = {"type": "compaction", "content": f"Summary {token}.", "signature": token, "tool_changes": changes}
         self._compactions[token] = Compaction(block, call.model, checked.seal.start, summarized, checked.before)
         return block
@@ -523,9 +514,7 @@ class AnthropicRules:
         blocks += [self._block("tools", "", tool) for tool in tools if is_web_search(tool)]
         blocks += [self._block("system", "", block) for block in system_blocks(request)]
         has_images = any('"type":"image"' in canonical(block) for block in content)
-        thinking = without(request.get("thinking") or {}, "block_binding")
-        settings = [request.get("tool_choice"), has_images, thinking, request_effort(request)]
-        blocks.append(Block("", canonical(settings)))
+        blocks.append(Block("", canonical([has_images, message_settings(request)])))
         newest_user = max((n for n, message in enumerate(call.messages) if message["role"] == "user"), default=-1)
         for number, place, message, block in self._shown(call):
             is_cleared = message.get("clear_at") == "next_user_message" and number < newest_user
@@ -616,6 +605,12 @@ def read_multiple(call: _Call) -> Decimal:
     return Decimal("0.05") if is_cheaper else Decimal("0.1")
 
 
+def message_settings(request: Mapping[str, Any]) -> list[Any]:
+    """The settings that are part of the prefix of the messages."""
+    thinking = without(request.get("thinking") or {}, "block_binding")
+    return [request.get("tool_choice"), thinking, request_effort(request)]
+
+
 def blocks_of(message: Mapping[str, Any]) -> list[Json]:
     content = message.get("content") or []
     return [{"type": "text", "text": content}] if isinstance(content, str) else [dict(block) for block in content]
@@ -630,12 +625,23 @@ def prefix_tools(request: Mapping[str, Any]) -> list[Json]:
     return [dict(tool) for tool in request.get("tools") or () if not tool.get("defer_loading")]
 
 
+def context_edits(request: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return (request.get("context_management") or {}).get("edits") or ()
+
+
 def is_web_search(tool: Mapping[str, Any]) -> bool:
     return str(tool.get("type")).startswith("web_search")
 
 
 def request_effort(request: Mapping[str, Any]) -> Any:
     return (request.get("output_config") or {}).get("effort", DEFAULT_EFFORT)
+
+
+def tool_changes(messages: Sequence[Json]) -> list[Json]:
+    """All additions and removals of tools, also those before a compaction."""
+    blocks = [block for message in messages for block in message["content"]]
+    changes = [block.get("tool_changes") or () if block["type"] == "compaction" else (block,) for block in blocks]
+    return [change for some in changes for change in some if change["type"] in ("tool_addition", "tool_removal")]
 
 
 def changed_tool(change: Mapping[str, Any]) -> Any:

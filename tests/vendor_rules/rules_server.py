@@ -34,13 +34,13 @@ class Refusal(Exception):
         self.error: Json = {"type": "invalid_request_error", "message": message, **error}
 
 
-def canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+_compact = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def count_tokens(value: Any) -> int:
     """A token for each four bytes of JSON: simple, and the same each time."""
-    return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()) // 4
+    return len(_compact(value).encode()) // 4
 
 
 def extend_digest(digest: str, key: str) -> str:
