@@ -159,10 +159,10 @@ class Seal(NamedTuple):
 
 
 class Compaction(NamedTuple):
-    """`in_place`: made within a response. The items before it are not shown, and its settings stay in force."""
+    """`in_place`: made within a response. The items before it are not shown, and their updates stay in force."""
 
     in_place: bool
-    effective: Json
+    updates: Json
 
 
 class Sent(NamedTuple):
@@ -231,16 +231,15 @@ class OpenAIRules:
         """Answer a request made at `at` (seconds). `reply`: output items; a reasoning item may say its `tokens`."""
         call = self._receive(request, at, organization, region)
         options = request.get("prompt_cache_options") or {}
-        visible = self._shown_items(call.items)
-        kept, removed, prefix = self._check_reasoning(call, visible)
+        kept, removed, prefix = self._check_reasoning(call)
         pieces = self._render(call, kept)
         tier = self._served_tier(request)
         cached, written = self._use_cache(call, pieces, options)
-        effective = self._effective(call)
+        updates = self._updates(call)
         tokens = sum(piece.tokens for piece in pieces)
         if call.version >= (6, 2) and tokens > MAX_INPUT:
             raise Refusal("Your input exceeds the context window of this model.", code="context_length_exceeded")
-        output = self._output(call, reply, tokens, effective)
+        output = self._output(call, reply, tokens, updates)
         sealed = self._seal(call, output, prefix)
         counts = sum(self._tokens_of(item) for item in sealed)
         limit = request.get("max_output_tokens")
@@ -270,6 +269,7 @@ class OpenAIRules:
         self._sent[response["id"]] = sent
         if request.get("store", True):
             self._stored[response["id"]] = (organization, [*call.items, *sealed])
+        effective = {"effort": effort(request), "format": text_format(request), "tools": [], **updates}
         return Answer(response, bill, effective)
 
     def compact(
@@ -284,12 +284,12 @@ class OpenAIRules:
         if request.get("service_tier", "auto") not in COMPACT_TIERS:
             raise Refusal("Invalid value: 'service_tier'.")
         call = self._receive(request, at, organization, region)
-        kept, _, _ = self._check_reasoning(call, self._shown_items(call.items))
+        kept, _, _ = self._check_reasoning(call)
         pieces = self._render(call, kept)
         asked = request.get("service_tier", "auto")
         tier = "fast" if asked == "fast" else self._served_tier(request)
         cached, written = self._use_cache(call, pieces, options)
-        item = self._compaction_item(in_place=False, effective={})
+        item = self._compaction_item(in_place=False, updates={})
         output = [dict(item) for item in kept if item.get("role") == "user"] + [item]
         tokens = sum(piece.tokens for piece in pieces)
         bill = self._bill(call, tokens, cached, written, self._tokens_of(item), tier)
@@ -299,7 +299,7 @@ class OpenAIRules:
 
     def count_input(self, request: Mapping[str, Any], at: float, *, organization: str = "org") -> int:
         call = self._receive(request, at, organization, "us")
-        kept, _, _ = self._check_reasoning(call, self._shown_items(call.items))
+        kept, _, _ = self._check_reasoning(call)
         return sum(piece.tokens for piece in self._render(call, kept))
 
     # -- the request ------------------------------------------------------------------------------
@@ -313,7 +313,7 @@ class OpenAIRules:
             if owner != organization:
                 raise Refusal(f"Previous response with id '{previous}' not found.", code="previous_response_not_found")
             items = [*history, *items]
-        call = _Call(request, at, organization, region, items)
+        call = _Call(request, at, organization, region, self._shown_items(items))
         if call.model not in self.prices or is_shut_down(call.model, at):
             raise Refusal(f"The model '{call.model}' does not exist.", status=404, code="model_not_found")
         check_request(call)
@@ -326,25 +326,23 @@ class OpenAIRules:
 
     def _compaction(self, item: Mapping[str, Any]) -> Compaction:
         if item.get("type") != "compaction":
-            return Compaction(in_place=False, effective={})
+            return Compaction(in_place=False, updates={})
         if item.get("encrypted_content") not in self._compactions:
             raise Refusal("The encrypted content of a compaction could not be verified.", code=INVALID_SEAL)
         return self._compactions[item["encrypted_content"]]
 
-    def _effective(self, call: _Call) -> Json:
-        """The settings after all configuration updates; the request-level ones are the baseline."""
-        effective: Json = {"effort": effort(call.request), "format": text_format(call.request), "tools": []}
-        for item in self._shown_items(call.items):
+    def _updates(self, call: _Call) -> Json:
+        """What configuration updates and additional tools have set; the request-level settings are the baseline."""
+        updates: Json = {}
+        for item in call.items:
             if item.get("type") == "configuration_update":
-                if "reasoning" in item:
-                    effective["effort"] = item["reasoning"].get("effort")
-                if "text" in item:
-                    effective["format"] = item["text"]["format"]
+                updates |= {"effort": item["reasoning"].get("effort")} if "reasoning" in item else {}
+                updates |= {"format": item["text"]["format"]} if "text" in item else {}
             elif item.get("type") == "additional_tools":
-                effective["tools"] = [*effective["tools"], *(tool.get("name") for tool in item["tools"])]
+                updates["tools"] = [*updates.get("tools", ()), *(tool.get("name") for tool in item["tools"])]
             elif self._compaction(item).in_place:
-                effective = {**effective, **self._compaction(item).effective}
-        return effective
+                updates = dict(self._compaction(item).updates)
+        return updates
 
     def _served_tier(self, request: Mapping[str, Any]) -> str:
         asked = request.get("service_tier") or "auto"
@@ -352,11 +350,11 @@ class OpenAIRules:
 
     # -- sealed reasoning -------------------------------------------------------------------------
 
-    def _check_reasoning(self, call: _Call, items: Sequence[Json]) -> tuple[list[Json], list[Json], str]:
+    def _check_reasoning(self, call: _Call) -> tuple[list[Json], list[Json], str]:
         """The items that the model is shown, the report of those that it is not, and the digest of the prefix."""
         removed, kept, prefix = [], [], self._binding_start(call)
-        newest_user = max((n for n, item in enumerate(items) if item.get("role") == "user"), default=-1)
-        for number, item in enumerate(items):
+        newest_user = max((n for n, item in enumerate(call.items) if item.get("role") == "user"), default=-1)
+        for number, item in enumerate(call.items):
             reason = None
             if item.get("type") == "reasoning":
                 reason = self._mismatch(call, item, prefix, is_earlier_turn=number < newest_user)
@@ -393,23 +391,19 @@ class OpenAIRules:
             return prefix
         return extend_digest(prefix, canonical(normal_item(item)))
 
-    def _output(self, call: _Call, reply: Items | None, tokens: int, effective: Json) -> list[Json]:
+    def _output(self, call: _Call, reply: Items | None, tokens: int, updates: Json) -> list[Json]:
         if (call.request.get("prompt_cache_options") or {}).get("prewarm"):
             return []
-        thresholds = [
-            entry.get("compact_threshold") or MAX_INPUT
-            for entry in call.request.get("context_management") or ()
-            if entry["type"] == "compaction"
-        ]
+        managed = call.request.get("context_management") or ()
         triggered = bool(call.items) and call.items[-1].get("type") == "compaction_trigger"
         compaction: list[Json] = []
-        if triggered or any(tokens > threshold for threshold in thresholds):
-            compaction = [self._compaction_item(in_place=True, effective=effective)]
+        if triggered or any(tokens > entry.get("compact_threshold", MAX_INPUT) for entry in managed):
+            compaction = [self._compaction_item(in_place=True, updates=updates)]
         if triggered:
             return compaction
         text = [{"type": "output_text", "text": f"Answer {self._ids}.", "annotations": []}]
         usual: list[Json] = [{"type": "message", "role": "assistant", "status": "completed", "content": text}]
-        if effective["effort"] not in ("none", "minimal"):
+        if updates.get("effort", effort(call.request)) not in ("none", "minimal"):
             usual.insert(0, {"type": "reasoning", "summary": []})
         return [*compaction, *(dict(item) for item in (usual if reply is None else reply))]
 
@@ -428,9 +422,9 @@ class OpenAIRules:
             sealed.append(own)
         return sealed
 
-    def _compaction_item(self, *, in_place: bool, effective: Json) -> Json:
+    def _compaction_item(self, *, in_place: bool, updates: Json) -> Json:
         token = self._new_id("compacted")
-        self._compactions[token] = Compaction(in_place, effective)
+        self._compactions[token] = Compaction(in_place, updates)
         return {"type": "compaction", "id": f"cmp_{token}", "encrypted_content": token}
 
     def _new_id(self, kind: str) -> str:
@@ -466,16 +460,17 @@ class OpenAIRules:
         if item.get("type") == "reasoning":
             return [Piece(canonical(normal), self._tokens_of(item) * self.unstated.hidden_in_usage, hidden=True)]
         name = "output" if is_tool_output(item) else "content"
+        end = Piece(canonical(normal), self.count(normal), False, place, None, ends_first_developer_block)
         if not isinstance(normal.get(name), list):
-            return [Piece(canonical(normal), self.count(normal), False, place, None, ends_first_developer_block)]
+            return [end]
         head, pieces = canonical(without(normal, name)), []
-        for part in normal[name]:
+        marks = [part.get("prompt_cache_breakpoint") for part in item[name]] if isinstance(item[name], list) else [None]
+        for part, mark in zip(normal[name], marks, strict=True):
             if part.get("type") == "input_image" and not self.unstated.image_detail:
                 part = without(part, "detail")
-            mark, content = part.get("prompt_cache_breakpoint"), without(part, "prompt_cache_breakpoint")
-            key = head + canonical(content)
-            pieces.append(Piece(key, self.count(content), False, "explicit" if mark else "", (mark or {}).get("ttl")))
-        return [*pieces, Piece(f"{head} end", 0, False, place, None, ends_first_developer_block)]
+            key = head + canonical(part)
+            pieces.append(Piece(key, self.count(part), False, "explicit" if mark else "", (mark or {}).get("ttl")))
+        return [*pieces, end._replace(key=f"{head} end", tokens=0)]
 
     def _tokens_of(self, item: Mapping[str, Any]) -> int:
         if item.get("type") == "reasoning":
@@ -666,8 +661,10 @@ def normal_item(item: Mapping[str, Any]) -> Json:
     if isinstance(normal.get("content"), str):
         kind = "output_text" if normal.get("role") == "assistant" else "input_text"
         normal["content"] = [{"type": kind, "text": normal["content"]}]
-    if isinstance(normal.get("content"), list):
-        normal["content"] = [without(part, "annotations", "logprobs") for part in normal["content"]]
+    for name in ("content", "output"):
+        if isinstance(normal.get(name), list):
+            parts = normal[name]
+            normal[name] = [without(part, "annotations", "logprobs", "prompt_cache_breakpoint") for part in parts]
     return normal
 
 

@@ -442,6 +442,7 @@ def test_from_gpt_6_2_on_reasoning_after_an_edit_is_withheld_and_that_before_it_
         (lambda items: items.__setitem__(3, {**OUTPUT, "output": "f"}), True),
         (lambda items: items.__setitem__(slice(0, 4), [user("summary")]), True),
         (lambda items: items.append(developer("one more")), False),
+        (lambda items: items.__setitem__(1, marked(items[1])), False),
     ],
 )
 def test_a_changed_item_is_an_edit_of_the_prefix(edit: Any, is_edit: bool) -> None:  # rule 28
