@@ -124,7 +124,7 @@ class Seal(NamedTuple):
 
     start:    system and tools
     prefix:   all that precedes the block except thinking
-    earlier:  the signatures of the thinking that precedes it
+    earlier:  the signatures of the thinking that precedes it; a block that fails takes the rest of its run with it
     """
 
     organization: str
@@ -364,15 +364,12 @@ class AnthropicRules:
             if block["type"] in THINKING:
                 path = f"messages.{number}.content.{place}"
                 reason = self._mismatch(call, path, block, seal)
-                follows_dropped = place > 0 and report[-1:] == [dropped_entry(number, place - 1)]
-                if reason is None and follows_dropped:
-                    reason = PREFIX  # a drop takes the rest of consecutive thinking
                 if reason == PREFIX and behaviour == "error":
                     raise Refusal(BOUND_ELSEWHERE.format(path=path))
                 if reason == PREFIX and behaviour == "allow":
                     report.append({"type": "thinking_mismatch_allowed", "path": path, "reason": reason})
                 elif reason:
-                    report.append(dropped_entry(number, place, reason))
+                    report.append({"type": "thinking_dropped", "path": path, "reason": reason})
                     dropped.add((number, place))
             if number >= first_bound:
                 seal = self._extend(seal, message["role"], block)
@@ -671,10 +668,6 @@ def require(call: _Call, beta: str, name: str) -> None:
 
 def compaction_refusal(code: str, **error: Any) -> Refusal:
     return Refusal(f"compaction: {code}", details={"error_code": f"compaction_{code}"}, **error)
-
-
-def dropped_entry(number: int, place: int, reason: str = PREFIX) -> Json:
-    return {"type": "thinking_dropped", "path": f"messages.{number}.content.{place}", "reason": reason}
 
 
 def usage_object(bill: Bill) -> Json:

@@ -35,7 +35,8 @@ OPUS, OPUS_5, FABLE, FABLE_NEW, HAIKU = (
 )
 PRICE = [Price(Decimal(4), Decimal(20))]
 PRICES = {
-    **dict.fromkeys((OPUS, OPUS_5, FABLE, FABLE_NEW, "claude-sonnet-5-5", "claude-sonnet-5", "claude-mythos-5"), PRICE),
+    **dict.fromkeys((OPUS, OPUS_5, FABLE, FABLE_NEW, "claude-sonnet-5-5", "claude-sonnet-5"), PRICE),
+    **dict.fromkeys(("claude-mythos-5", "claude-mythos-5-1", "claude-mythos-5-2"), PRICE),
     **dict.fromkeys(("claude-opus-4-8", "claude-opus-4-7", "claude-opus-4-6", "claude-sonnet-4-6"), PRICE),
     HAIKU: [Price(Decimal("0.10"), Decimal("0.50"), 100_000), Price(Decimal("0.50"), Decimal("2.50"))],
 }
@@ -60,6 +61,9 @@ def user(*blocks: Json | str, **fields: Any) -> Json:
 
 def system(words: str, **fields: Any) -> Json:
     return {"role": "system", "content": words, **fields}
+
+
+SCOPED = system("x" * 4000, clear_at="next_user_message")
 
 
 class Conversation:
@@ -93,7 +97,8 @@ class Conversation:
 def spoken(model: str = OPUS, **options: Any) -> Conversation:
     """A conversation of two answered turns, the first with a tool call."""
     chat = Conversation(model, **options)
-    chat.ask(user(text("a")), reply=[{"type": "thinking", "thinking": "Hm.", "signature": ""}, CALL])
+    called = chat.ask(user(text("a")), reply=[{"type": "thinking", "thinking": "Hm.", "signature": ""}, CALL])
+    assert called.response["stop_reason"] == "tool_use"
     chat.ask(user(RESULT))
     chat.ask(user("b"))
     return chat
@@ -124,6 +129,7 @@ def test_the_prefix_is_tools_then_system_then_messages_with_four_breakpoints_and
         changed = {**body, "tools": [TOOL, text_tool(**MARK)], "messages": [user(text())], **change}
         assert bool(rules.answer(changed, NOW + 9).bill.cached) is bool(kept)
         assert first.bill.written_5m
+    Conversation().ask(user(*(text(**MARK) for _ in range(4))))
     with pytest.raises(Refusal, match=r"maximum of 4 .* Found 5"):
         Conversation().ask(user(*(text(**MARK) for _ in range(4)), text()))
     with pytest.raises(Refusal, match="1h"):
@@ -145,6 +151,9 @@ def test_automatic_caching_marks_the_last_cacheable_block_and_usage_splits_write
     assert (usage["input_tokens"], usage["cache_read_input_tokens"]) == (0, 0)
     assert min(split.values()) > 0
     assert sum(split.values()) == usage["cache_creation_input_tokens"]
+    thought = chat.ask(user("more"), reply=[{"type": "thinking", "thinking": "x" * 400, "signature": ""}])
+    bill = chat.ask().bill  # the last block is thinking, which cannot be marked
+    assert (bill.written_5m, bill.uncached) == (0, thought.bill.output)
     plain = {"model": OPUS, "messages": [user(text(**MARK), text())]}
     usage = AnthropicRules(PRICES).answer(plain, NOW).response["usage"]
     assert usage["input_tokens"] == usage["cache_creation_input_tokens"]  # only the rest behind the breakpoint
@@ -351,10 +360,19 @@ def test_an_edited_prefix_is_refused_by_model_age_of_the_account_and_setting(
     assert kinds == ({outcome} if outcome else set())
 
 
+def test_a_block_of_a_model_that_does_not_check_is_not_checked_by_one_that_does() -> None:  # rule 59
+    chat = spoken(OPUS_5, account_created=NEW_ACCOUNT)
+    chat.messages[0] = user("edit")
+    assert report(chat.ask(user("more"), model=OPUS)) == []
+
+
 @pytest.mark.parametrize(
     ("made_by", "asked", "platform", "is_read"),
     [
         (FABLE_NEW, FABLE, "claude", False),
+        (FABLE_NEW, "claude-mythos-5-2", "claude", True),
+        (OPUS_5, FABLE_NEW, "claude", False),
+        ("claude-mythos-5-1", FABLE, "claude", False),
         (FABLE_NEW, OPUS, "claude", False),
         (OPUS_5, OPUS, "claude", True),
         ("claude-sonnet-4-6", OPUS, "claude", True),
@@ -431,6 +449,7 @@ INVALID: dict[str, Edit] = {
     "edit a tool": set_field(tools=[{**TOOL, "description": "new"}]),
     "remove thinking from the middle": remove_thinking(slice(1, 2)),
     "delete a turn-scoped message": lambda chat: chat.messages.pop(7),
+    "edit the scope of a message": lambda chat: chat.messages.__setitem__(7, system("now")),
     "reword a turn-scoped message": lambda chat: chat.messages.__setitem__(
         7, system("x", clear_at="next_user_message")
     ),
@@ -494,10 +513,15 @@ def test_system_messages_tool_changes_and_effort_are_appended_with_their_betas()
     defined = {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": {"name": "inline"}}}
     removed = {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "look_up"}}
     changes = {"role": "system", "content": [added, defined, removed], "output_config": {"effort": "low"}}
-    answer = chat.ask(user("c"), changes)
+    answer = chat.ask(user("c"), changes, reply=[{**CALL, "id": "u"}])
     assert (report(answer), answer.bill.cached > 0) == ([], True)
-    assert answer.effective == {"effort": "low", "tools": ["rare", "inline"]}
-    assert chat.ask(user("d")).effective == {"effort": "high", "tools": ["rare", "inline"]}
+    offered = {"effort": "low", "tools": ["rare", "inline"]}
+    assert answer.effective == chat.ask(user({**RESULT, "tool_use_id": "u"})).effective == offered
+    assert chat.ask(user("d")).effective == {**offered, "effort": "high"}
+    Conversation().ask(user("a"), {"role": "system", "content": [added]}, betas=[TOOL_CHANGES])
+    scoped = Conversation(settings={"cache_control": None})
+    sizes = [sum(scoped.ask(*messages).bill[:4]) for messages in ([user("a"), SCOPED], [user("b")])]
+    assert sizes[0] > 1000 > sizes[1]  # the text is shown for one turn
     for beta in (TOOL_CHANGES, INLINE_TOOLS, MESSAGE_CONFIG, CLEAR_AT):
         scoped = {**changes, "clear_at": "next_user_message"}
         with pytest.raises(Refusal, match="not permitted"):

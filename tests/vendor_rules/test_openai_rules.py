@@ -138,6 +138,7 @@ def test_a_read_considers_the_latest_80_breakpoints_or_those_of_the_guide(consid
     # rule 3
     chat = Conversation(unstated=Unstated(considered=considered))
     chat.ask(developer(), *(user(str(number), tokens=100) for number in range(20)))
+    assert chat.asks(*(user(str(number), tokens=1) for number in range(10)))[0]
     assert bool(chat.asks(*(user(str(number), tokens=1) for number in range(40)))[0]) is is_hit
     chat = Conversation(unstated=Unstated(considered=considered))
     chat.ask(user())
@@ -170,9 +171,9 @@ def test_the_response_repeats_the_cache_options() -> None:  # rule 5
 def test_retention_in_memory_ends_with_gpt_5_5_and_is_the_default_without_data_retention() -> None:  # rule 6
     with pytest.raises(Refusal, match="prompt_cache_retention"):
         Conversation("gpt-5.5").ask(user(), prompt_cache_retention="in_memory")
-    for zdr, is_hit in ((True, False), (False, True)):
-        chat = Conversation(OLD, zdr=zdr)
-        chat.ask(user())
+    for model, zdr, is_hit in ((OLD, True, False), (OLD, False, True), ("gpt-5.5", True, True)):
+        chat = Conversation(model, zdr=zdr)
+        chat.ask(user(tokens=3000))
         assert bool(chat.asks(user(), after_s=900)[0]) is is_hit
 
 
@@ -226,6 +227,11 @@ def test_a_read_extends_the_life_of_an_entry_except_beyond_an_hour_in_memory() -
     chat = Conversation()
     chat.ask(user())
     assert all(chat.asks(user(tokens=1), after_s=1500)[0] for _ in range(4))
+    again = {"model": SOL, "input": [user()]}
+    bills = [chat.rules.answer(again, NOW + after_s).bill for after_s in (9000, 10_500, 12_000, 13_801)]
+    assert (
+        [bill.written_30m > 0 for bill in bills] == [bill.cached == 0 for bill in bills] == [True, False, False, True]
+    )
     old = Conversation(OLD, zdr=True)
     hits = [bool(old.rules.answer({"model": OLD, "input": [user()]}, NOW + n * 250).bill.cached) for n in range(16)]
     assert hits == [False, *[True] * 14, False]
@@ -273,7 +279,7 @@ def test_more_than_fifteen_requests_a_minute_overflow_and_an_older_key_chooses_t
     chat = Conversation(unstated=Unstated(overflow_per_minute=15))
     cached = [bool(chat.asks(user(tokens=1000), after_s=1)[0]) for _ in range(17)]
     assert cached == [False, False, *[True] * 13, False, False]
-    for model, is_hit in ((OLD, False), (SOL, True)):
+    for model, is_hit in ((OLD, False), (OLDER, True)):
         chat = Conversation(model)
         chat.ask(user(), prompt_cache_key="a")
         assert bool(chat.asks(user(), prompt_cache_key="b")[0]) is is_hit
@@ -415,6 +421,7 @@ def test_no_reason_exists_for_instructions_ttl_the_minimum_or_breakpoints() -> N
 def test_withheld_reasoning_is_reported_in_input_order_with_its_reason() -> None:  # rule 26
     chat = Conversation()
     sent = [chat.ask(user(str(number))).response["output"][0]["id"] for number in range(2)]
+    chat.items[1] = {"type": "reasoning", "id": sent[0], "summary": []}  # a stored item is known by its id
     answer = chat.ask(user(), organization="b")
     entry = {"type": "reasoning", "action": "removed", "reason": "organization_mismatch"}
     assert answer.response["input_transformations"] == [{"id": item_id, **entry} for item_id in sent]
@@ -679,27 +686,28 @@ def test_a_model_is_gone_from_its_shutdown_date_on() -> None:  # rule 45
 PICTURE = {"type": "input_image", "image_url": "data:,", "detail": "low"}
 
 
+LONG_LIFE: Json = {"prompt_cache_options": {"ttl": "12h"}}
+HIGHER_DETAIL: Json = {"input": [user(), {"role": "user", "content": [{**PICTURE, "detail": "high"}]}]}
+
+
 @pytest.mark.parametrize(
-    ("choice", "first", "second"),
+    ("choice", "first", "second", "hits"),
     [
-        ({"readable_after_s": 20}, {}, {}),
-        ({"state_fields": True}, {}, {"store": False}),
-        ({"binding_settings": frozenset({"reasoning.effort"})}, {}, {"reasoning": {"effort": "high"}}),
-        ({"hidden_in_usage": False}, {}, {}),
-        ({"write_12h": Decimal(2)}, {"prompt_cache_options": {"ttl": "12h"}}, {"prompt_cache_options": {"ttl": "12h"}}),
-        (
-            {"image_detail": False},
-            {},
-            {"input": [user(), {"role": "user", "content": [{**PICTURE, "detail": "high"}]}]},
-        ),
+        ({"readable_after_s": 20}, {}, {}, (True, False)),
+        ({"state_fields": True}, {}, {"store": False}, (True, False)),
+        ({"image_detail": False}, {}, HIGHER_DETAIL, (False, True)),
+        ({"hidden_in_usage": False}, {}, {}, (True, True)),
+        ({"write_12h": Decimal(2)}, LONG_LIFE, LONG_LIFE, (True, True)),
+        ({"binding_settings": frozenset({"reasoning.effort"})}, {}, {"reasoning": {"effort": "high"}}, (False, False)),
     ],
 )
-def test_what_no_source_states_is_a_choice(choice: Json, first: Json, second: Json) -> None:
+def test_what_no_source_states_is_a_choice(choice: Json, first: Json, second: Json, hits: tuple[bool, bool]) -> None:
     outcomes = []
-    for unstated in (Unstated(), Unstated(**choice)):
+    for unstated, is_hit in zip((Unstated(), Unstated(**choice)), hits, strict=True):
         chat = Conversation(unstated=unstated)
         chat.ask(user(), {"role": "user", "content": [PICTURE]}, **first)
         answer = chat.ask(user(tokens=10), **second)
+        assert bool(answer.bill.cached) is is_hit
         outcomes.append((answer.bill, reasons(answer)))
     assert outcomes[0] != outcomes[1]
 
