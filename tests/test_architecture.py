@@ -81,7 +81,7 @@ HEAVY = {
 }
 """Libraries with slow imports, and the modules that may import them at the top; others import them in functions."""
 
-DECISIONS = {"history", "tools", "runs", "strategies", "compaction", "inspect", "lint", "runstate"}
+DECISIONS = {"history", "tools", "runs", "strategies", "compaction", "inspect", "lint", "prompt_cache", "runstate"}
 """Packages whose functions have no effects: no clock, no randomness, no files, no await."""
 
 EFFECTS = {

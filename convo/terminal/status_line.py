@@ -5,7 +5,6 @@ A receipt ends with the handle that continues the conversation.
 """
 
 import json
-import math
 import os.path
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ from convo.history.items import Json
 from convo.history.records import Link, Session
 from convo.strategies.strategy import STRATEGIES, ConversationState
 from convo.terminal.terminal import format_count, text_width, truncate_text
-from convo.usage.cost import Usage
+from convo.usage.cost import Usage, format_usd
 
 if TYPE_CHECKING:
     from convo.inspect.view import OpenRun
@@ -238,11 +237,8 @@ def format_token_counts(usage: Usage) -> list[str]:
 
 
 def format_cost(cost_usd: float | None) -> list[str]:
-    """Format a known cost in USD, with two digits at least: "$0.000042". An empty list for None."""
-    if cost_usd is None:
-        return []
-    decimals = 2 if cost_usd >= 1 else 4 if cost_usd <= 0 else max(4, 1 - math.floor(math.log10(cost_usd)))
-    return [f"${cost_usd:,.{decimals}f}"]
+    """Format a known cost as `format_usd`. An empty list for None."""
+    return [] if cost_usd is None else [format_usd(cost_usd)]
 
 
 def format_total_cost(

@@ -3,6 +3,7 @@
 Missing parts of a usage object count as 0; no usage at all is None.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
@@ -96,6 +97,12 @@ def tokens_cost_usd(
         + write_1h_tokens * written_1h
     )
     return (input_factor * input_cost + output_factor * output_tokens * price.output) / TOKENS_PER_PRICE
+
+
+def format_usd(cost_usd: float) -> str:
+    """Format a cost in USD, with two digits at least: "$0.000042"."""
+    decimals = 2 if cost_usd >= 1 else 4 if cost_usd <= 0 else max(4, 1 - math.floor(math.log10(cost_usd)))
+    return f"${cost_usd:,.{decimals}f}"
 
 
 def _read_token_count(usage: Json, name: str) -> int:

@@ -1,0 +1,325 @@
+"""What a request will lose of the requests before it, known before it is sent: cached tokens, and bound reasoning.
+
+A reasoning item is bound to the prompt that it was made behind, which its link names. It stays usable while the next
+request has the same items before it and the same bound settings; reasoning before an edit is not lost. A request that
+only appends to the one before loses nothing, and has no forecast.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Annotated, NamedTuple
+
+from convo.config.sections import Price
+from convo.history.items import ENCRYPTED_FIELD, Item, Json, item_type, to_resendable
+from convo.history.records import Link, Scope, is_compaction_link
+from convo.history.tree import Key
+from convo.inspect.diff import diff_json
+from convo.inspect.view import PathIndex
+from convo.prompt_cache.compare import PromptChange, find_item_change, find_setting_change
+from convo.prompt_cache.rules import (
+    CERTAINTIES,
+    CacheRules,
+    Certainty,
+    find_cache_rules,
+    find_model_change_loss,
+    read_setting,
+)
+from convo.report import FLAT, Count, Wire
+from convo.usage.cost import Usage, format_usd, tokens_cost_usd
+from convo.usage.counting import count_item_tokens, count_tokens
+from convo.usage.model_info import find_price
+
+MAX_LIFE_S = 86_400.0
+"""Seconds after which no vendor is known to keep a prefix."""
+
+END_USER_SETTINGS = ("safety_identifier", "user")
+"""The fields that may name the end user of a request: no source says which of them reasoning is bound to."""
+
+
+class PlannedRequest(NamedTuple):
+    """A request before it is sent.
+
+    model, scope, parameters:  as in `Link`
+    head:            the last node of its input
+    is_server_side:  whether the endpoint has the history: then it has reasoning without encrypted content, too
+    sent_at:         seconds since 1970
+    """
+
+    model: str
+    scope: Scope
+    parameters: Mapping[str, Json]
+    head: Key
+    is_server_side: bool
+    sent_at: float
+
+
+class LostReasoning(NamedTuple):
+    """A reasoning item that the next request has, and that its model will not receive or will refuse.
+
+    item_index:  of the item in the input
+    tokens:      as reported for its response, else an estimate
+    certainty:   yes, or may where the vendor does not say
+    """
+
+    item_index: Annotated[Count, Wire("item")]
+    tokens: Count
+    certainty: Certainty
+
+
+class PrefixForecast(NamedTuple):
+    """What a request loses because it changes the prefix.
+
+    lost_tokens:     tokens of the request before that are cached, and that this one cannot read; an estimate
+    cache_loss:      may where they may have expired already
+    lost_usd:        what it costs to process or write them again, less the price of reading them; null if unknown
+    lost_reasoning:  reasoning items that were usable in the request before, and no longer are
+    append_instead:  the way to the same end that loses nothing; null if there is none
+    """
+
+    change: Annotated[PromptChange, FLAT]
+    lost_tokens: Count
+    cache_loss: Certainty
+    lost_usd: float | None
+    lost_reasoning: Sequence[LostReasoning]
+    append_instead: str | None
+
+    @property
+    def has_loss(self) -> bool:
+        """Whether anything is lost: a short prompt is not cached."""
+        return bool(self.lost_tokens or self.lost_reasoning)
+
+
+def forecast_prefix(
+    links: Sequence[Link], planned: PlannedRequest, path_index: PathIndex, prices: Mapping[str, Price]
+) -> PrefixForecast | None:
+    """Return what a request loses; None if it only appends, or if an item is not known.
+
+    links:       the answered ones of its branch, oldest first; without the earlier ones their reasoning is not judged
+    path_index:  the nodes of the request and of the links
+    prices:      the user's own, by full name of the model
+    """
+    links = [link for link in links if link.head in path_index]
+    previous = next((link for link in reversed(links) if not is_compaction_link(link)), None)
+    if previous is None or planned.head not in path_index:
+        return None
+    lost_reasoning = tuple(_find_lost_reasoning(links, previous, planned, path_index))
+    change = (
+        find_setting_change(previous.model, previous.parameters, planned.model, planned.parameters)
+        or (_find_account_change(previous, planned) if lost_reasoning else None)
+        or find_item_change(previous.input_head, planned.head, path_index)
+        or (find_item_change(previous.head, planned.head, path_index) if lost_reasoning else None)
+    )
+    if change is None:
+        return None
+    rules = find_cache_rules(planned.model, planned.parameters)
+    age_s = planned.sent_at - previous.created_at
+    lost_tokens = _count_lost_tokens(previous, change, path_index) if age_s < MAX_LIFE_S else 0
+    is_certain = change.change != "prompt_cache_key_changed" and rules.life_s is not None and age_s < rules.life_s
+    return PrefixForecast(
+        change=change,
+        lost_tokens=lost_tokens,
+        cache_loss="no" if not lost_tokens else "yes" if is_certain else "may",
+        lost_usd=_compute_lost_usd(lost_tokens, previous, planned, prices),
+        lost_reasoning=lost_reasoning,
+        append_instead=_choose_append(change, previous, planned, rules),
+    )
+
+
+def _find_account_change(previous: Link, planned: PlannedRequest) -> PromptChange | None:
+    """Return the change of the organisation or the end user: both bind reasoning, and neither is a part of a prompt."""
+    before, after = (
+        {"organisation": request.scope.organisation}
+        | {name: request.parameters.get(name) for name in END_USER_SETTINGS}
+        for request in (previous, planned)
+    )
+    names = [name for name in before if before[name] != after[name]]
+    differences = [diff_json(before[name], after[name]) for name in names]
+    return PromptChange("setting_changed", names[0], None, differences[0], 0) if names else None
+
+
+# -- reasoning ------------------------------------------------------------------------------------
+
+
+class _Place(NamedTuple):
+    """The place of a reasoning item in an input.
+
+    prefix:            digest of the items before it, reasoning excepted, from the vendor's last compaction on
+    reasoning_prefix:  digest of the reasoning items among them
+    compaction:        digest of the prefix that begins with that compaction; "" without one
+    """
+
+    item_index: int
+    item: Item
+    prefix: str
+    reasoning_prefix: str
+    compaction: str
+
+
+def _find_places(head: Key, path_index: PathIndex) -> dict[str, _Place]:
+    """Return the places of the sealed reasoning items of an input, by their seal, or by the id of a stored one."""
+    places: dict[str, _Place] = {}
+    prefix = reasoning_prefix = compaction = ""
+    for index, key in enumerate(path_index.last_keys(head, path_index.depth(head))):
+        item = path_index.item(key) or {}
+        text = json.dumps(to_resendable(item), sort_keys=True)
+        if item_type(item) == "reasoning":
+            places[_read_seal(item)] = _Place(index, item, prefix, reasoning_prefix, compaction)
+            reasoning_prefix = sha256(f"{reasoning_prefix}{prefix}{text}".encode()).hexdigest()
+            continue
+        if item_type(item) == "compaction":  # reasoning that follows is bound to what follows, too
+            prefix = reasoning_prefix = ""
+        prefix = sha256(f"{prefix}{text}".encode()).hexdigest()
+        if item_type(item) == "compaction":
+            compaction = prefix
+    return places
+
+
+def _find_lost_reasoning(
+    links: Sequence[Link], previous: Link, planned: PlannedRequest, path_index: PathIndex
+) -> Iterator[LostReasoning]:
+    """Yield the reasoning items that were usable in the request before, and will not be in the next one."""
+    next_places = _find_places(planned.head, path_index)
+    if not planned.is_server_side:
+        next_places = {seal: place for seal, place in next_places.items() if ENCRYPTED_FIELD in place.item}
+    if not next_places:
+        return
+    previous_places = _find_places(previous.head, path_index)
+    previous_keys = {path_index.root, *path_index.last_keys(previous.head, path_index.depth(previous.head))}
+    earlier = planned._replace(model=previous.model, scope=previous.scope, parameters=previous.parameters)
+    for link in links:
+        if is_compaction_link(link):
+            continue
+        output_keys = path_index.last_keys(link.head, path_index.depth(link.head) - path_index.depth(link.input_head))
+        items = [path_index.item(key) or {} for key in output_keys]
+        seals = [seal for item in items if item_type(item) == "reasoning" and (seal := _read_seal(item)) in next_places]
+        if not seals:
+            continue
+        made_places = previous_places if link.head in previous_keys else _find_places(link.head, path_index)
+        setting_losses = _find_setting_loss(link, earlier), _find_setting_loss(link, planned)
+        for seal in seals:
+            made, place = made_places[seal], next_places[seal]
+            before = _max(setting_losses[0], _find_place_loss(made, previous_places.get(seal, made), earlier))
+            after = _max(setting_losses[1], _find_place_loss(made, place, planned))
+            if _max(before, after) != before:
+                yield LostReasoning(place.item_index, _count_reasoning(link, place.item, len(seals)), after)
+
+
+def _read_seal(reasoning: Item) -> str:
+    return str(reasoning.get(ENCRYPTED_FIELD) or reasoning.get("id") or "")
+
+
+def _count_reasoning(link: Link, item: Item, item_count: int) -> int:
+    usage = Usage.from_json(link.usage)
+    return usage.reasoning_tokens // item_count if usage and usage.reasoning_tokens else count_item_tokens([item])[0]
+
+
+def _find_setting_loss(maker: Link, request: PlannedRequest) -> Certainty:
+    """Return whether a request with these settings loses the reasoning of a response, wherever its items are."""
+    rules = find_cache_rules(request.model, request.parameters)
+    loss: Certainty = "no"
+    if maker.model != request.model:
+        loss = find_model_change_loss(maker.model, request.model)
+    if rules.binds_reasoning == "no":
+        return loss
+    if any(_differ(maker.parameters, request.parameters, name) for name in rules.bound_settings):
+        loss = _max(loss, rules.binds_reasoning)
+    if any(_differ(maker.parameters, request.parameters, name) for name in END_USER_SETTINGS):
+        loss = _max(loss, "may")
+    organisations = {maker.scope.organisation, request.scope.organisation}
+    return "yes" if len(organisations) > 1 and None not in organisations else loss
+
+
+def _differ(first: Mapping[str, Json], second: Mapping[str, Json], name: str) -> bool:
+    return bool(read_setting(first, name) != read_setting(second, name))
+
+
+def _find_place_loss(made: _Place, place: _Place, request: PlannedRequest) -> Certainty:
+    """Return whether a reasoning item is lost because the items before it are not those that it was made behind."""
+    binds = find_cache_rules(request.model, request.parameters).binds_reasoning
+    at_most_may = min(binds, "may", key=CERTAINTIES.index)
+    if made.prefix != place.prefix:
+        # Anthropic keeps the turns that follow its compaction unchanged; of OpenAI's nothing is known.
+        return at_most_may if place.compaction not in ("", made.compaction) else binds
+    # Anthropic allows the removal of the first or the last reasoning items; OpenAI does not say.
+    return "no" if made.reasoning_prefix == place.reasoning_prefix else at_most_may
+
+
+def _max(first: Certainty, second: Certainty) -> Certainty:
+    return max(first, second, key=CERTAINTIES.index)
+
+
+# -- the cache ------------------------------------------------------------------------------------
+
+
+def _count_lost_tokens(previous: Link, change: PromptChange, path_index: PathIndex) -> int:
+    """Estimate the cached tokens after the first difference."""
+    usage, rules = Usage.from_json(previous.usage), find_cache_rules(previous.model, previous.parameters)
+    if usage is None:
+        return 0
+    cached = usage.cached_tokens + usage.cache_write_tokens
+    if rules.vendor == "openai" and rules.step_tokens > 1:  # these models do not report what they wrote
+        is_cached = usage.input_tokens >= (rules.min_tokens or 0)
+        cached = usage.input_tokens // rules.step_tokens * rules.step_tokens if is_cached else 0
+    instructions, tools = previous.parameters.get("instructions"), previous.parameters.get("tools")
+    tool_tokens = count_tokens((), None, tools).tokens
+    setting_tokens = count_tokens((), str(instructions or ""), tools).tokens
+    all_tokens = setting_tokens + path_index.tokens_up_to(previous.input_head)
+    kept = setting_tokens + change.kept_tokens
+    if change.item_index is None:  # Claude reads the tools first, then the instructions
+        claude_kept = {"instructions": tool_tokens, "tool_choice": setting_tokens, "reasoning.effort": setting_tokens}
+        kept = claude_kept.get(change.name, 0) if rules.vendor == "anthropic" else 0
+    kept = kept * usage.input_tokens // max(all_tokens, 1)
+    return max(0, cached - (kept if kept >= (rules.min_tokens or 0) else 0))
+
+
+def _compute_lost_usd(
+    tokens: int, previous: Link, planned: PlannedRequest, prices: Mapping[str, Price]
+) -> float | None:
+    usage = Usage.from_json(previous.usage)
+    price = find_price(planned.model, prices, previous.service_tier)
+    written = tokens if usage and usage.cache_write_tokens else 0
+    written_1h = written if usage and usage.cache_write_1h_tokens else 0
+    again = tokens_cost_usd(price, tokens, 0, 0, written, written_1h)
+    read = tokens_cost_usd(price, tokens, tokens, 0, 0, 0)
+    return None if again is None or read is None else again - read
+
+
+# -- what to do instead, and one line ------------------------------------------------------------
+
+
+def _choose_append(change: PromptChange, previous: Link, planned: PlannedRequest, rules: CacheRules) -> str | None:
+    """Return the way that keeps the prefix: it only appends."""
+    if change.change in ("item_edited", "item_added", "item_removed", "items_reordered", "item_bytes_changed"):
+        return "leave the earlier items as they are and append a message, or fork at the end of a turn before them"
+    if change.change == "tools_reordered":
+        return "keep the order of the tools"
+    before, after = (
+        read_setting(parameters, "tools") or () for parameters in (previous.parameters, planned.parameters)
+    )
+    if change.name == "tools" and rules.vendor == "openai" and all(tool in before for tool in after):
+        return "keep the tools, and name those that may be called in tool_choice (allowed_tools)"
+    if change.name in rules.appends:
+        return f"keep {change.name} as it was, and append {rules.appends[change.name]}"
+    return None
+
+
+def describe_forecast(forecast: PrefixForecast) -> str:
+    """Describe a forecast in one line."""
+    change, may = forecast.change, "up to " if forecast.cache_loss == "may" else ""
+    cause = change.change.replace("_", " ")
+    if change.item_index is not None:
+        cause += f", {change.name.replace('_', ' ')} {change.item_index + 1}"
+    elif change.name not in ("model", "instructions", "tools"):
+        cause += f", {change.name}"
+    losses = []
+    if forecast.lost_tokens:
+        cost = "" if forecast.lost_usd is None else f" ({format_usd(forecast.lost_usd)})"
+        losses.append(f"{may}{forecast.lost_tokens:,} cached tokens{cost}")
+    for certainty, text in (("yes", ""), ("may", "perhaps ")):
+        tokens = [item.tokens for item in forecast.lost_reasoning if item.certainty == certainty]
+        if tokens:
+            noun = "item" if len(tokens) == 1 else "items"
+            losses.append(f"{text}{len(tokens):,} reasoning {noun} ({sum(tokens):,} tokens)")
+    instead = f"; instead: {forecast.append_instead}" if forecast.append_instead else ""
+    return f"this request changes the prefix ({cause}) and loses {' and '.join(losses) or 'nothing yet'}{instead}"
