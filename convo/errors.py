@@ -236,6 +236,12 @@ class StateFault(ConvoError):
     prompt_hint = "/inspect shows its state"
 
 
+class PrefixChanged(StateFault):
+    """The request would change the prefix of the one before, and strict_prefix refuses that; nothing was sent."""
+
+    code, hint = "prefix_changed", "append only, or leave out --strict-prefix or the setting strict_prefix"
+
+
 class Conflict(StateFault):
     """The head moved since it was read, by another writer; nothing was changed."""
 

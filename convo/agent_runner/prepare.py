@@ -150,11 +150,16 @@ INPUT_FILTER_CODE = "input_filter"
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
-    """A request of a run before it is sent; `request_input` is the part of the conversation in it."""
+    """A request of a run before it is sent.
+
+    request_input:  the part of the conversation in it
+    input_path:     the path of the model's input
+    """
 
     options: RequestOptions
     endpoint: Endpoint
     request_input: RequestInput
+    input_path: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,11 +253,15 @@ async def preview_agent_request(
         agent_request, state, _drop_foreign_reasoning(agent_request, state, view, last_link)
     )
     request_input = input_override.request_input if input_override else agent_request.options.build_input(state)
+    path = input_override.path if input_override else state.path
     if config.input_filter is not None:
-        agent_request, request_input = await _apply_input_filter(
+        agent_request, filtered_input = await _apply_input_filter(
             agent_request, request_input, state, config.input_filter, context
         )
-    return PreparedRequest(agent_request.options, agent_request.endpoint, request_input)
+        if filtered_input is not request_input:
+            kept_path = state.path.up_to(state.confirmed_head) if state.is_server_side else Path(path.root)
+            request_input, path = filtered_input, kept_path.append(filtered_input.items)
+    return PreparedRequest(agent_request.options, agent_request.endpoint, request_input, path)
 
 
 def _drop_foreign_reasoning(

@@ -37,7 +37,8 @@ from convo.inspect.context_window import (
 from convo.inspect.diff import SentRequest
 from convo.inspect.tree import find_branch_links
 from convo.inspect.view import ConversationView
-from convo.report import FLAT, Wire
+from convo.prompt_cache.forecast import PrefixForecast
+from convo.report import FLAT, OPTIONAL, Wire
 from convo.strategies.instructions import choose_field, drop_instruction_messages, omit_repeated_message
 from convo.strategies.requests import add_cache_options, build_open_call_outputs, build_request_body
 from convo.strategies.strategy import STRATEGIES, ConversationState, RequestInput
@@ -65,6 +66,7 @@ class NextRequest:
     body:             the request as it is sent
     headers:          without secrets; `{key}` is written for the key
     key_env:          the variable that holds the key; None if none is needed
+    prefix:           what the request loses; None if it only appends, or if no earlier request is known
     """
 
     handle: str
@@ -77,6 +79,7 @@ class NextRequest:
     context_usage: ContextUsage
     headers: Mapping[str, str]
     key_env: str | None = None
+    prefix: PrefixForecast | None = None
 
 
 class PrependedReport(NamedTuple):
@@ -96,6 +99,7 @@ class NextRequestReport(NamedTuple):
     model:     provider/model
     url:       null if the request stays in this process
     body:      the body of the request
+    prefix:    what the request loses because it changes the prefix of the one before; null if it only appends
     """
 
     handle: str
@@ -106,6 +110,7 @@ class NextRequestReport(NamedTuple):
     prepended: Annotated[PrependedReport, Wire("before")]
     body: Mapping[str, Json]
     context_usage: Annotated[ContextUsageReport, FLAT]
+    prefix: Annotated[PrefixForecast | None, OPTIONAL]
 
 
 def build_next_request_report(request: NextRequest) -> NextRequestReport:
@@ -118,6 +123,7 @@ def build_next_request_report(request: NextRequest) -> NextRequestReport:
         PrependedReport(request.owner_handle, [node.item for node in request.prepended_nodes]),
         request.body,
         build_context_usage_report(request.context_usage),
+        request.prefix,
     )
 
 
@@ -203,6 +209,9 @@ async def build_next_request(
     request_input: RequestInput | None = None,
     previous_instructions: str | None = None,
     cache_options: Mapping[str, Json] = MappingProxyType({}),
+    input_path: Path | None = None,
+    earlier: ConversationView | None = None,
+    planned_at: float = 0.0,
 ) -> NextRequest:
     """Build the request that would send `items` next.
 
@@ -210,14 +219,24 @@ async def build_next_request(
     request_input:          the input, where the agents decide on it; None: the items that the owner lacks
     previous_instructions:  those of the turn before
     cache_options:          those that ask for diagnostics of the cache
-    Raises Conflict when the path does not contain the confirmed head, and the errors of `count_tokens`.
+    input_path:             the path of `request_input`
+    earlier:                the requests that it continues, for the forecast of what it loses
+    planned_at:             seconds since 1970
+    Raises Conflict when the path does not contain the confirmed head, PrefixChanged if the prefix guard is strict, and
+    the errors of `count_tokens`.
     """
     prepended_nodes = state.prepended_nodes
     prepended_items = [node.item for node in prepended_nodes]
     outputs = build_open_call_outputs(state, items) if items else ()
     answered = replace(state, path=state.path.append(outputs))
-    new_input = request_input or options.build_input(options.append_input(answered, items, previous_instructions))
-    body = add_cache_options(options.build_body(new_input, prepended_items), cache_options)
+    answered = options.append_input(answered, items, previous_instructions)
+    plain_body = options.build_body(request_input or options.build_input(answered), prepended_items)
+    body = add_cache_options(plain_body, cache_options)
+    prefix = None
+    if options.prefix_guard and earlier:
+        path = input_path or answered.path
+        planned = options.plan_link(plain_body, path, state.strategy, endpoint.scope, planned_at)
+        prefix = options.prefix_guard.forecast_next(earlier, planned, path)
     http_request = endpoint.build_http_request(body) or HttpRequest("", body, {})
     window = find_model_window(options.model, windows)
     parts = request_parts(
@@ -234,6 +253,7 @@ async def build_next_request(
         context_usage=sum_context_usage(parts, window, await count_tokens(_select_counted_fields(body))),
         headers=http_request.headers,
         key_env=key_env,
+        prefix=prefix,
     )
 
 

@@ -56,7 +56,8 @@ NO_UPDATE = RunUpdate()
 class SessionRecord:
     """One session's record, opened for writing by one process.
 
-    agent_run:  the agent run that was stored last through this record
+    agent_run:      the agent run that was stored last through this record
+    warned_change:  the kind and the name of the change of the prefix in the last request; None if it only appended
     """
 
     def __init__(self, session: Session, path: Path, last_link: Link | None, deps: ChatDeps, *, is_saved: bool) -> None:
@@ -70,6 +71,7 @@ class SessionRecord:
         self._is_saved, self._stored_path = is_saved, path if is_saved else Path(path.root)
         self._view_path = Path(path.root)
         self.agent_run: AgentRun | None = None
+        self.warned_change: tuple[str, str] | None = None
 
     async def commit(
         self,

@@ -13,6 +13,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from convo.chat.prefix_guard import PrefixGuard
 from convo.chat.session_record import NO_UPDATE, ChatDeps, RunUpdate, SessionRecord
 from convo.endpoints.base import LIMIT_FIELD, PAGE_ITEMS, Endpoint, iter_pages
 from convo.errors import ConvoError, EndpointFault, LimitReached, RequestRefused, StateFault, StoreFault, StreamBroken
@@ -329,6 +330,7 @@ class RequestOptions:
     encrypt_reasoning:  the model reasons, and can return its reasoning encrypted
     cache_diagnostics:  None: they do not ask
     instructions_as_message:  new instructions become a message of the history (`convo.strategies.instructions`)
+    prefix_guard:       None: nothing is said about changes of the prefix
     field_sources:      the setting that sets a field, by the field: "reasoning.effort"
     ignored_settings:   the settings for all models that this model does not support, each as one sentence
     """
@@ -341,6 +343,7 @@ class RequestOptions:
     encrypt_reasoning: bool = False
     cache_diagnostics: CacheDiagnostics | None = None
     instructions_as_message: bool = False
+    prefix_guard: PrefixGuard | None = None
     field_sources: Mapping[str, str] = field(default_factory=dict)
     ignored_settings: Sequence[str] = ()
 
@@ -379,6 +382,15 @@ class RequestOptions:
         if last_link is not None and is_comparable:
             return {COMPARISON_FIELD: last_link.id}
         return {COMPARISON_FIELD: None} if diagnostics.from_first else {}
+
+    def plan_link(
+        self, body: Mapping[str, Json], path: Path, strategy: Strategy, scope: Scope, planned_at: float
+    ) -> Link:
+        """Return the link of a request before it is sent; `body` and `path` are its body and its input."""
+        parameters = _get_parameters(body)
+        return Link(
+            "", path.head, path.head, 0, self.model, strategy, "queued", planned_at, scope=scope, parameters=parameters
+        )
 
     def append_input(
         self, state: ConversationState, items: Sequence[Item], previous_instructions: str | None
@@ -590,17 +602,32 @@ class ChatTurn:
             await record.commit(replace(record.state, handle=conversation["id"]))
         elif self._check_tail and await self._recover_response():
             return None
-        self._requested_state = record.state
-        self._request_input = (
+        request_input = (
             self._input_override.request_input if self._input_override else self._options.build_input(record.state)
         )
+        prepended_items = [node.item for node in record.state.prepended_nodes]
+        body = self._options.build_body(request_input, prepended_items)
+        if not self.request_count:
+            await self._check_prefix(body)
+        self._requested_state, self._request_input = record.state, request_input
         self.request_count += 1
         if self.request_count == 1:  # the times of a request include those of its retries
             self._timing = RequestTiming(self._deps.clock.now(), self._deps.clock.monotonic())
-        prepended_items = [node.item for node in record.state.prepended_nodes]
-        body = self._options.build_body(self._request_input, prepended_items)
         self._comparison = self._options.build_comparison(record.last_link, self._deps.endpoint.scope)
         return self._deps.endpoint.create(add_cache_options(body, self._comparison))
+
+    async def _check_prefix(self, body: Mapping[str, Json]) -> None:
+        """Warn if the request changes the prefix of the one before. Raises PrefixChanged if the guard is strict."""
+        guard, record, scope = self._options.prefix_guard, self._record, self._deps.endpoint.scope
+        if guard is None:
+            return
+        path = self._input_override.path if self._input_override else record.state.path
+        planned = self._options.plan_link(body, path, record.state.strategy, scope, self._timing.started_at)
+        forecast = await guard.forecast_turn(self._deps.store, record.last_link, planned, path)
+        warned_change, record.warned_change = record.warned_change, forecast and forecast.change[:2]
+        # A session limit, a filter or a time in the instructions changes each request: it is said once.
+        if forecast and forecast.has_loss and record.warned_change != warned_change:
+            self._notify(f"warning: {forecast}")
 
     async def _recover_response(self) -> bool:
         """Apply the owner's items that this process missed; return whether no request is needed."""
@@ -789,9 +816,7 @@ class ChatTurn:
             previous_response_id=fields.get("previous_response_id"),
             duration_s=self._deps.clock.monotonic() - timing.start_ticks,
             first_token_s=None if timing.first_output_ticks is None else timing.first_output_ticks - timing.start_ticks,
-            parameters=strip_tool_secrets(
-                {name: value for name, value in fields.items() if name not in NON_PARAMETER_FIELDS}
-            )
+            parameters=_get_parameters(fields)
             | ({IGNORED_PARAMETER: list(self._ignored_fields)} if self._ignored_fields else {})
             | ({COMPARED_PARAMETER: bool(self._comparison[COMPARISON_FIELD])} if self._comparison else {}),
             usage=response.get("usage"),
@@ -806,6 +831,11 @@ class ChatTurn:
         error = response.get("error") or make_incomplete_error(response)
         mismatch = {"code": "text_differs", "message": STREAMED_TEXT_DIFFERS_MESSAGE}
         return {**mismatch, **(error or {}), STREAMED_TEXT_DIFFERS: True} if self._has_text_mismatch else error
+
+
+def _get_parameters(body: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the parameters of a request in the form of a link's."""
+    return strip_tool_secrets({name: value for name, value in body.items() if name not in NON_PARAMETER_FIELDS})
 
 
 def append_setting_source(failure: ConvoError, field_sources: Mapping[str, str]) -> None:

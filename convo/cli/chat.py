@@ -63,7 +63,7 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
                 options, setup = new_options, _load_agents(new_options)
                 model = setup.model if setup and options.model is None else options.model
                 context = ChatContext(
-                    load_settings(options.config, SettingFlags(model=model, model_source=options.model_source)),
+                    load_settings(options.config, _make_setting_flags(options, model)),
                     store,
                     exit_stack,
                     options,
@@ -111,7 +111,7 @@ def _load_chat_settings(options: ChatOptions, model: str | None, output: ChatOut
     """Load the settings, with a store in memory if a replay chat cannot write the configured one."""
     from convo.stores.factory import is_store_writable
 
-    settings = load_settings(options.config, SettingFlags(model=model, model_source=options.model_source))
+    settings = load_settings(options.config, _make_setting_flags(options, model))
     is_replayed = options.strategies == (Strategy.REPLAY,) or (
         options.handle is not None and is_file_handle(options.handle) and not options.strategies
     )
@@ -119,7 +119,11 @@ def _load_chat_settings(options: ChatOptions, model: str | None, output: ChatOut
     if not is_replayed or storage.type == "none" or is_store_writable(get_store_url(storage)):
         return settings
     output.note(f"{storage} cannot be written; only the file of the conversation is saved")
-    return load_settings(options.config, SettingFlags(model=model, store="memory", model_source=options.model_source))
+    return load_settings(options.config, _make_setting_flags(options, model)._replace(store="memory"))
+
+
+def _make_setting_flags(options: ChatOptions, model: str | None) -> SettingFlags:
+    return SettingFlags(model=model, model_source=options.model_source, strict_prefix=options.strict_prefix)
 
 
 def _load_agents(options: ChatOptions) -> "AgentSetup | None":

@@ -17,7 +17,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from convo.chat.conversation import Chat, find_adjacent_links, find_turn_end
-from convo.chat.files import load_text_format
 from convo.chat.history_nav import make_session_at_turn
 from convo.chat.lookup import (
     find_session_by_handle,
@@ -160,6 +159,7 @@ class ChatOptions(NamedTuple):
     attachments: tuple[str, ...] = ()
     schema_file: str | None = None
     parameters: Mapping[str, Json] = MappingProxyType({})
+    strict_prefix: bool | None = None
     prompt: str | None = None
     config: Path | None = None
     run_flags: RunFlags = RunFlags()
@@ -542,8 +542,6 @@ class ChatContext:
     def make_request_options(self, choice: ModelChoice, session: Session | None) -> RequestOptions:
         options = self.options
         parameters = dict(options.parameters)
-        if options.schema_file:
-            parameters["text"] = {**parameters.get("text", {}), **load_text_format(options.schema_file)}
         if self.chat_effort and lacks_reasoning_effort(choice.name.model, choice.provider.api):
             self._note_ignored_settings(
                 [f"the effort {self.chat_effort} is ignored: {choice.name} does not support a reasoning effort"]
@@ -555,6 +553,7 @@ class ChatContext:
             self.settings,
             instructions=session.instructions if session and options.instructions is None else options.instructions,
             parameters=parameters,
+            schema_file=options.schema_file,
             store=options.store_remotely,
         )
         self._note_ignored_settings(request_options.ignored_settings)

@@ -148,18 +148,25 @@ def make_request_options(
     *,
     instructions: str | None,
     parameters: Mapping[str, Json],
+    schema_file: str | None = None,
     store: bool = False,
 ) -> "RequestOptions":
     """Build the request options for the chosen model.
 
-    parameters:  the fields that the command sets; they override those of the settings
-    store:       as in `RequestOptions`
+    parameters:   the fields that the command sets; they override those of the settings
+    schema_file:  the JSON schema of the response
+    store:        as in `RequestOptions`
+
+    Raises Unreadable for the schema.
     """
+    from convo.chat.files import load_text_format
+    from convo.chat.prefix_guard import PrefixGuard
     from convo.chat.turn import CacheDiagnostics, RequestOptions
     from convo.config.request_settings import (
         describe_field_sources,
         find_request_settings,
         merge_request_parameters,
+        override_fields,
         split_refused_settings,
     )
     from convo.usage.model_info import (
@@ -177,6 +184,8 @@ def make_request_options(
     request_settings, ignored = split_refused_settings(
         find_request_settings(settings.entries, str(choice.name)), describe_refusal
     )
+    if schema_file:
+        parameters = override_fields(parameters, {"text": load_text_format(schema_file)})
     fields = merge_request_parameters(request_settings, parameters)
     remote = provider.endpoint == "remote"
     asks_diagnostics = settings.cache_diagnostics and has_cache_diagnostics(model)
@@ -194,6 +203,7 @@ def make_request_options(
         encrypt_reasoning=remote and has_encrypted_reasoning(model),
         cache_diagnostics=diagnostics,
         instructions_as_message=provider.is_openai and appends_instructions(model),
+        prefix_guard=PrefixGuard(settings.prices, settings.strict_prefix),
         field_sources=describe_field_sources(request_settings, fields),
         ignored_settings=[
             f"{format_setting_key(setting.key)} {setting.source} is ignored: {choice.name} does not support {refusal}"

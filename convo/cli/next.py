@@ -44,9 +44,10 @@ from convo.cli.resolve import HandleResolver, LookupOptions
 from convo.cli.run_options import RunFlags
 from convo.config.credentials import load_provider_token
 from convo.config.loader import RecordedEndpoint, SettingFlags, choose_model, load_settings
+from convo.config.request_settings import override_fields
 from convo.config.settings import ModelChoice, Settings
 from convo.endpoints.base import Endpoint, HttpRequest
-from convo.history.items import user_message
+from convo.history.items import Json, user_message
 from convo.history.records import EMBEDDED_SCOPE, Link
 from convo.history.request_body import SentBody
 from convo.inspect.request_code import (
@@ -58,6 +59,7 @@ from convo.inspect.request_code import (
     to_sent_target,
 )
 from convo.inspect.view import ConversationView
+from convo.runtime import SystemClock
 from convo.stores.base import Store
 from convo.strategies.selection import owner_of_handle
 from convo.strategies.strategy import STRATEGIES
@@ -80,7 +82,10 @@ class NextOptions:
     model: str | None = None
     instructions: str | None = None
     attachments: tuple[str, ...] = ()
+    schema_file: str | None = None
+    parameters: Mapping[str, Json] = field(default_factory=dict)
     store_remotely: bool = False
+    strict_prefix: bool | None = None
     provider: str | None = None
     count_by: str = "auto"
     config: Path | None = None
@@ -91,13 +96,14 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
     """Build the next request; nothing is stored.
 
     Raises NotFound, AmbiguousHandle, Unreadable, WrongOwner, ItemDeleted or InvalidSettings, StateFault for an open
-    agent run whose calls have no output yet, and the errors of the agents' own code and of an endpoint that is called.
+    agent run whose calls have no output yet, PrefixChanged if strict_prefix is set, and the errors of the agents' own
+    code and of an endpoint that is called.
     """
     attachment_parts = [load_attachment(path) for path in options.attachments]
     items = [user_message(options.prompt, *attachment_parts)] if options.prompt or attachment_parts else []
     setup = _load_agents(options.run_flags)
     model = setup.model if setup and options.model is None else options.model
-    settings = load_settings(options.config, SettingFlags(model=model))
+    settings = load_settings(options.config, SettingFlags(model=model, strict_prefix=options.strict_prefix))
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
         view = await _load_continued_view(store, options, settings)
         if view.session:
@@ -106,14 +112,11 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
             options = await _with_previous_agents(store, view, options, settings.paths.data)
             setup = _load_agents(options.run_flags)
             model = setup.model if setup and options.model is None else options.model
-            settings = load_settings(options.config, SettingFlags(model=model))
+            settings = load_settings(options.config, SettingFlags(model=model, strict_prefix=options.strict_prefix))
         settings, choice = _choose_settings_and_model(settings, view, model)
         endpoint = await exit_stack.enter_async_context(endpoint_session(choice, settings, store))
-        request_options, request_input, counter = (
-            _build_request_options(choice, settings, view, options),
-            None,
-            TOKEN_COUNTERS[options.count_by](endpoint, choice),
-        )
+        request_options = _build_request_options(choice, settings, view, options)
+        request_input, input_path, counter = None, None, TOKEN_COUNTERS[options.count_by](endpoint, choice)
         if setup:
             from convo.cli.next_agents import AgentRequestPreview
 
@@ -122,7 +125,8 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
                 view, items, request_options, endpoint, same_model=bool(options.model)
             )
             counter = counter if prepared.endpoint is endpoint else skip_remote_count
-            request_options, endpoint, request_input = prepared.options, prepared.endpoint, prepared.request_input
+            request_options, endpoint = prepared.options, prepared.endpoint
+            request_input, input_path = prepared.request_input, prepared.input_path
         windows, key = settings.windows, _get_key_variable(choice)
         next_request = await build_next_request(
             view.handle,
@@ -136,6 +140,9 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
             request_input=request_input,
             previous_instructions=get_instructions(view),
             cache_options=request_options.build_comparison(find_current_link(view), endpoint.scope),
+            input_path=input_path,
+            earlier=view,
+            planned_at=SystemClock().now(),
         )
     return next_request, settings
 
@@ -158,7 +165,7 @@ async def _with_previous_agents(
                 model=options.model or agents.model,
                 run_flags=options.run_flags.with_source(agents.source),
             )
-    options.run_flags.validate(instructions=options.instructions)
+    options.run_flags.validate(instructions=options.instructions, schema_file=options.schema_file)
     return options
 
 
@@ -204,7 +211,8 @@ def _build_request_options(
         choice,
         settings,
         instructions=instructions,
-        parameters=get_repeated_parameters(view),
+        parameters=override_fields(get_repeated_parameters(view), options.parameters),
+        schema_file=options.schema_file,
         store=options.store_remotely,
     )
     print_ignored_settings(request_options)

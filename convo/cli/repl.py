@@ -35,7 +35,7 @@ from convo.history.items import (
     user_message,
 )
 from convo.history.records import Link, is_compaction_link
-from convo.history.tree import Key, Prefix, derive
+from convo.history.tree import Key, Path, Prefix, derive
 from convo.runtime import collect_garbage_often
 from convo.secrets import redact_secrets
 from convo.terminal.answer import AnswerPrinter, consume_interruptibly
@@ -460,7 +460,7 @@ class Repl:
         chat = self.chat
         options, endpoint, request_input = chat.options, chat.deps.endpoint, None
         with suppress(StateFault):
-            options, endpoint, request_input = await self.prepare_next_request(())
+            options, endpoint, request_input, _ = await self.prepare_next_request(())
         counter = self.choose_token_counter(endpoint) if can_start_counter else skip_remote_count
         usage = await measure_context_window(
             chat.load_state(), options, counter, self.context.settings.windows, request_input=request_input
@@ -469,16 +469,16 @@ class Repl:
 
     async def prepare_next_request(
         self, items: Sequence[Item]
-    ) -> tuple[RequestOptions, "Endpoint", "RequestInput | None"]:
-        """Return the options and the endpoint of the next request, and its input if agents decide on it.
+    ) -> tuple[RequestOptions, "Endpoint", "RequestInput | None", Path | None]:
+        """Return the options and the endpoint of the next request, and its input and its path if agents decide on it.
 
         Raises the errors of `AgentRunner.preview_request`.
         """
         if self.agent_chat is None:
-            return self.chat.options, self.chat.deps.endpoint, None
+            return self.chat.options, self.chat.deps.endpoint, None, None
         await self.agent_chat.presenter.switch_chat(self.chat)
         prepared = await self.agent_chat.runner.preview_request(items)
-        return prepared.options, prepared.endpoint, prepared.request_input
+        return prepared.options, prepared.endpoint, prepared.request_input, prepared.input_path
 
     def choose_token_counter(self, endpoint: "Endpoint") -> "RequestTokenCounter":
         from convo.chat.next_request import make_endpoint_counter, skip_remote_count

@@ -456,10 +456,12 @@ MAX_PREPENDED_ITEMS = 5
 
 async def handle_next(repl: Repl, text: str) -> None:
     from convo.chat.next_request import build_next_request
+    from convo.chat.view_loader import load_response_view
     from convo.terminal.inspect_view import render_next_request
 
     chat, items = repl.chat, [user_message(text)] if text else []
-    options, endpoint, request_input = await repl.prepare_next_request(items)
+    options, endpoint, request_input, input_path = await repl.prepare_next_request(items)
+    last_link = chat.record.last_link
     next_request = await build_next_request(
         chat.session.name,
         chat.load_state(),
@@ -470,7 +472,10 @@ async def handle_next(repl: Repl, text: str) -> None:
         windows=repl.context.settings.windows,
         request_input=request_input,
         previous_instructions=chat.session.instructions,
-        cache_options=options.build_comparison(chat.record.last_link, endpoint.scope),
+        cache_options=options.build_comparison(last_link, endpoint.scope),
+        input_path=input_path,
+        earlier=await load_response_view(chat.deps.store, last_link.id, is_branch_only=True) if last_link else None,
+        planned_at=chat.deps.clock.now(),
     )
     text = render_next_request(
         next_request,

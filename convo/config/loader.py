@@ -230,6 +230,7 @@ class SettingFlags(NamedTuple):
     record: bool | None = None
     profile: str | None = None
     model_source: str | None = None
+    strict_prefix: bool | None = None
 
 
 class SettingsFile(NamedTuple):
@@ -364,7 +365,7 @@ def _iter_profile_settings(
 
 def _iter_flag_settings(flags: SettingFlags) -> Iterator[Setting]:
     for flag, key in FLAG_SETTINGS.items():
-        value = flags.model if flag == "-m" else getattr(flags, flag.removeprefix("--"))
+        value = flags.model if flag == "-m" else getattr(flags, flag.removeprefix("--").replace("-", "_"))
         if value is not None:
             source = flags.model_source if flag == "-m" and flags.model_source else flag
             yield _parse_text_setting(key, value, SettingSource(Layer.FLAG, source))

@@ -283,6 +283,14 @@ class Settings(NamedTuple):
         " show the reason and the number of removed reasoning items after the answer.",
         "false",
     )
+    strict_prefix: bool = setting(
+        False,
+        check_boolean,
+        "Refuse a request that changes the prefix of the one before it. Otherwise a warning says how many cached tokens"
+        " and reasoning items it loses.",
+        "true",
+        flag="--strict-prefix",
+    )
     redact: tuple[str, ...] = setting(
         (), check_patterns, "What `--redact` of `export` and `convert` redacts in addition.", '["PROJ-[0-9]+"]', "none"
     )

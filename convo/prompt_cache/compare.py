@@ -47,8 +47,8 @@ class PromptChange(NamedTuple):
     """The first difference of two requests.
 
     name:         the setting, or the type of the item
-    item_index:   of the item in the input of the later request, which its owner's items begin; None for a setting
-    difference:   JSON path, byte and excerpts within the setting or item; None if one side lacks it
+    item_index:   of the item in the input of the later request, which its owner's items begin; null for a setting
+    difference:   JSON path, byte and excerpts within the setting or item; null if one side lacks it
     kept_tokens:  estimate of the items before the difference; 0 for a setting, which stands before all of them
     """
 

@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 
 from convo.config.sections import Price
 from convo.history.items import ENCRYPTED_FIELD, Item, Json, item_type, to_resendable
-from convo.history.records import Link, Scope, is_compaction_link
+from convo.history.records import Link, is_compaction_link
 from convo.history.tree import Key
 from convo.inspect.diff import diff_json
 from convo.inspect.view import PathIndex
@@ -26,6 +26,7 @@ from convo.prompt_cache.rules import (
     read_setting,
 )
 from convo.report import FLAT, Count, Wire
+from convo.strategies.strategy import STRATEGIES
 from convo.usage.cost import Usage, format_usd, tokens_cost_usd
 from convo.usage.counting import count_item_tokens, count_tokens
 from convo.usage.model_info import find_price
@@ -35,23 +36,6 @@ MAX_LIFE_S = 86_400.0
 
 END_USER_SETTINGS = ("safety_identifier", "user")
 """The fields that may name the end user of a request: no source says which of them reasoning is bound to."""
-
-
-class PlannedRequest(NamedTuple):
-    """A request before it is sent.
-
-    model, scope, parameters:  as in `Link`
-    head:            the last node of its input
-    is_server_side:  whether the endpoint has the history: then it has reasoning without encrypted content, too
-    sent_at:         seconds since 1970
-    """
-
-    model: str
-    scope: Scope
-    parameters: Mapping[str, Json]
-    head: Key
-    is_server_side: bool
-    sent_at: float
 
 
 class LostReasoning(NamedTuple):
@@ -89,31 +73,51 @@ class PrefixForecast(NamedTuple):
         """Whether anything is lost: a short prompt is not cached."""
         return bool(self.lost_tokens or self.lost_reasoning)
 
+    def __str__(self) -> str:
+        change, may = self.change, "up to " if self.cache_loss == "may" else ""
+        cause = change.change.replace("_", " ")
+        if change.item_index is not None:
+            cause += f", {change.name.replace('_', ' ')} {change.item_index + 1}"
+        elif change.name not in ("model", "instructions", "tools"):
+            cause += f", {change.name}"
+        losses = []
+        if self.lost_tokens:
+            cost = "" if self.lost_usd is None else f" ({format_usd(self.lost_usd)})"
+            losses.append(f"{may}{self.lost_tokens:,} cached tokens{cost}")
+        for certainty, text in (("yes", ""), ("may", "perhaps ")):
+            tokens = [item.tokens for item in self.lost_reasoning if item.certainty == certainty]
+            if tokens:
+                noun = "item" if len(tokens) == 1 else "items"
+                losses.append(f"{text}{len(tokens):,} reasoning {noun} ({sum(tokens):,} tokens)")
+        instead = f"; instead: {self.append_instead}" if self.append_instead else ""
+        return f"this request changes the prefix ({cause}) and loses {' and '.join(losses) or 'nothing yet'}{instead}"
+
 
 def forecast_prefix(
-    links: Sequence[Link], planned: PlannedRequest, path_index: PathIndex, prices: Mapping[str, Price]
+    links: Sequence[Link], planned: Link, path_index: PathIndex, prices: Mapping[str, Price]
 ) -> PrefixForecast | None:
     """Return what a request loses; None if it only appends, or if an item is not known.
 
+    planned:     the link that the request will have; its output is not known yet
     links:       the answered ones of its branch, oldest first; without the earlier ones their reasoning is not judged
     path_index:  the nodes of the request and of the links
     prices:      the user's own, by full name of the model
     """
     links = [link for link in links if link.head in path_index]
     previous = next((link for link in reversed(links) if not is_compaction_link(link)), None)
-    if previous is None or planned.head not in path_index:
+    if previous is None or planned.input_head not in path_index:
         return None
     lost_reasoning = tuple(_find_lost_reasoning(links, previous, planned, path_index))
     change = (
         find_setting_change(previous.model, previous.parameters, planned.model, planned.parameters)
         or (_find_account_change(previous, planned) if lost_reasoning else None)
-        or find_item_change(previous.input_head, planned.head, path_index)
-        or (find_item_change(previous.head, planned.head, path_index) if lost_reasoning else None)
+        or find_item_change(previous.input_head, planned.input_head, path_index)
+        or (find_item_change(previous.head, planned.input_head, path_index) if lost_reasoning else None)
     )
     if change is None:
         return None
     rules = find_cache_rules(planned.model, planned.parameters)
-    age_s = planned.sent_at - previous.created_at
+    age_s = planned.created_at - previous.created_at
     lost_tokens = _count_lost_tokens(previous, change, path_index) if age_s < MAX_LIFE_S else 0
     is_certain = change.change != "prompt_cache_key_changed" and rules.life_s is not None and age_s < rules.life_s
     return PrefixForecast(
@@ -126,7 +130,7 @@ def forecast_prefix(
     )
 
 
-def _find_account_change(previous: Link, planned: PlannedRequest) -> PromptChange | None:
+def _find_account_change(previous: Link, planned: Link) -> PromptChange | None:
     """Return the change of the organisation or the end user: both bind reasoning, and neither is a part of a prompt."""
     before, after = (
         {"organisation": request.scope.organisation}
@@ -176,17 +180,16 @@ def _find_places(head: Key, path_index: PathIndex) -> dict[str, _Place]:
 
 
 def _find_lost_reasoning(
-    links: Sequence[Link], previous: Link, planned: PlannedRequest, path_index: PathIndex
+    links: Sequence[Link], previous: Link, planned: Link, path_index: PathIndex
 ) -> Iterator[LostReasoning]:
     """Yield the reasoning items that were usable in the request before, and will not be in the next one."""
-    next_places = _find_places(planned.head, path_index)
-    if not planned.is_server_side:
+    next_places = _find_places(planned.input_head, path_index)
+    if not STRATEGIES[planned.strategy].is_server_side:  # reasoning without encrypted content is not sent
         next_places = {seal: place for seal, place in next_places.items() if ENCRYPTED_FIELD in place.item}
     if not next_places:
         return
     previous_places = _find_places(previous.head, path_index)
     previous_keys = {path_index.root, *path_index.last_keys(previous.head, path_index.depth(previous.head))}
-    earlier = planned._replace(model=previous.model, scope=previous.scope, parameters=previous.parameters)
     for link in links:
         if is_compaction_link(link):
             continue
@@ -196,10 +199,10 @@ def _find_lost_reasoning(
         if not seals:
             continue
         made_places = previous_places if link.head in previous_keys else _find_places(link.head, path_index)
-        setting_losses = _find_setting_loss(link, earlier), _find_setting_loss(link, planned)
+        setting_losses = _find_setting_loss(link, previous), _find_setting_loss(link, planned)
         for seal in seals:
             made, place = made_places[seal], next_places[seal]
-            before = _max(setting_losses[0], _find_place_loss(made, previous_places.get(seal, made), earlier))
+            before = _max(setting_losses[0], _find_place_loss(made, previous_places.get(seal, made), previous))
             after = _max(setting_losses[1], _find_place_loss(made, place, planned))
             if _max(before, after) != before:
                 yield LostReasoning(place.item_index, _count_reasoning(link, place.item, len(seals)), after)
@@ -214,7 +217,7 @@ def _count_reasoning(link: Link, item: Item, item_count: int) -> int:
     return usage.reasoning_tokens // item_count if usage and usage.reasoning_tokens else count_item_tokens([item])[0]
 
 
-def _find_setting_loss(maker: Link, request: PlannedRequest) -> Certainty:
+def _find_setting_loss(maker: Link, request: Link) -> Certainty:
     """Return whether a request with these settings loses the reasoning of a response, wherever its items are."""
     rules = find_cache_rules(request.model, request.parameters)
     loss: Certainty = "no"
@@ -234,7 +237,7 @@ def _differ(first: Mapping[str, Json], second: Mapping[str, Json], name: str) ->
     return bool(read_setting(first, name) != read_setting(second, name))
 
 
-def _find_place_loss(made: _Place, place: _Place, request: PlannedRequest) -> Certainty:
+def _find_place_loss(made: _Place, place: _Place, request: Link) -> Certainty:
     """Return whether a reasoning item is lost because the items before it are not those that it was made behind."""
     binds = find_cache_rules(request.model, request.parameters).binds_reasoning
     at_most_may = min(binds, "may", key=CERTAINTIES.index)
@@ -273,9 +276,7 @@ def _count_lost_tokens(previous: Link, change: PromptChange, path_index: PathInd
     return max(0, cached - (kept if kept >= (rules.min_tokens or 0) else 0))
 
 
-def _compute_lost_usd(
-    tokens: int, previous: Link, planned: PlannedRequest, prices: Mapping[str, Price]
-) -> float | None:
+def _compute_lost_usd(tokens: int, previous: Link, planned: Link, prices: Mapping[str, Price]) -> float | None:
     usage = Usage.from_json(previous.usage)
     price = find_price(planned.model, prices, previous.service_tier)
     written = tokens if usage and usage.cache_write_tokens else 0
@@ -285,10 +286,10 @@ def _compute_lost_usd(
     return None if again is None or read is None else again - read
 
 
-# -- what to do instead, and one line ------------------------------------------------------------
+# -- what to do instead --------------------------------------------------------------------------
 
 
-def _choose_append(change: PromptChange, previous: Link, planned: PlannedRequest, rules: CacheRules) -> str | None:
+def _choose_append(change: PromptChange, previous: Link, planned: Link, rules: CacheRules) -> str | None:
     """Return the way that keeps the prefix: it only appends."""
     if change.change in ("item_edited", "item_added", "item_removed", "items_reordered", "item_bytes_changed"):
         return "leave the earlier items as they are and append a message, or fork at the end of a turn before them"
@@ -300,26 +301,5 @@ def _choose_append(change: PromptChange, previous: Link, planned: PlannedRequest
     if change.name == "tools" and rules.vendor == "openai" and all(tool in before for tool in after):
         return "keep the tools, and name those that may be called in tool_choice (allowed_tools)"
     if change.name in rules.appends:
-        return f"keep {change.name} as it was, and append {rules.appends[change.name]}"
+        return f"leave {change.name} as before, and append {rules.appends[change.name]}"
     return None
-
-
-def describe_forecast(forecast: PrefixForecast) -> str:
-    """Describe a forecast in one line."""
-    change, may = forecast.change, "up to " if forecast.cache_loss == "may" else ""
-    cause = change.change.replace("_", " ")
-    if change.item_index is not None:
-        cause += f", {change.name.replace('_', ' ')} {change.item_index + 1}"
-    elif change.name not in ("model", "instructions", "tools"):
-        cause += f", {change.name}"
-    losses = []
-    if forecast.lost_tokens:
-        cost = "" if forecast.lost_usd is None else f" ({format_usd(forecast.lost_usd)})"
-        losses.append(f"{may}{forecast.lost_tokens:,} cached tokens{cost}")
-    for certainty, text in (("yes", ""), ("may", "perhaps ")):
-        tokens = [item.tokens for item in forecast.lost_reasoning if item.certainty == certainty]
-        if tokens:
-            noun = "item" if len(tokens) == 1 else "items"
-            losses.append(f"{text}{len(tokens):,} reasoning {noun} ({sum(tokens):,} tokens)")
-    instead = f"; instead: {forecast.append_instead}" if forecast.append_instead else ""
-    return f"this request changes the prefix ({cause}) and loses {' and '.join(losses) or 'nothing yet'}{instead}"

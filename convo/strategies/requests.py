@@ -8,7 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import dropwhile
 
-from convo.errors import NO_CONNECTION, ConvoError, KeyRefused, ModelFault, TryLater, Unreachable, Unreadable
+from convo.errors import (
+    NO_CONNECTION,
+    ConvoError,
+    KeyRefused,
+    ModelFault,
+    PrefixChanged,
+    TryLater,
+    Unreachable,
+    Unreadable,
+)
 from convo.history.items import (
     Item,
     Json,
@@ -151,11 +160,11 @@ def decide_retry(strategy: Strategy, failure: ConvoError) -> RetryDecision:
     return STRATEGIES[strategy].unknown_outcome
 
 
-UNSENT_CODES = (NO_CONNECTION, "model_not_found")
+UNSENT_CODES = (NO_CONNECTION, "model_not_found", PrefixChanged.code)
 
 
 def is_unsent_request(failure: ConvoError) -> bool:
-    """Return whether no model was called: no connection, a refused key, an unknown model or an unsupported request."""
+    """Return whether no model was called: no connection, a refused key or prefix, an unknown model, ..."""
     return failure.code in UNSENT_CODES or isinstance(failure, KeyRefused | ModelFault | Unreadable)
 
 

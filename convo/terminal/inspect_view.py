@@ -836,6 +836,7 @@ def render_next_request(
         *context_table_lines(
             request.context_usage, request.model, display, compact_command or f"convo compact {quote(request.handle)}"
         ),
+        *([escape_control_chars(str(request.prefix))] if request.prefix else ()),
     ]
     return display.translate_box_chars("\n".join(lines))
 

@@ -1,13 +1,13 @@
 """One branch of requests, as a chat that owns its history sends and stores them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from convo.history.records import COMPACTION_CONTEXT_MANAGEMENT, EMBEDDED_SCOPE, Link, Scope, Strategy
-from convo.history.tree import Path, root_key
+from convo.history.tree import Key, Path, root_key
 from convo.inspect.view import PathIndex
-from convo.prompt_cache.forecast import PlannedRequest, PrefixForecast, forecast_prefix
+from convo.prompt_cache.forecast import PrefixForecast, forecast_prefix
 
 Item = Mapping[str, Any]
 
@@ -34,34 +34,38 @@ class Branch:
 
     def forecast(self) -> PrefixForecast | None:
         self.index.add(self.path)
-        planned = PlannedRequest(self.model, self.scope, self.parameters, self.path.head, False, self.now)
-        return forecast_prefix(self.links, planned, self.index, {})
+        return forecast_prefix(self.links, self._make_link(self.path.head, self.path), self.index, {})
 
     def answer(self, output: Sequence[Item], usage: Mapping[str, Any] | None = None) -> None:
         """Store the request and its response."""
-        self._add_link(self.path.head, self.path.append(output), self.parameters, usage)
+        link = replace(self._make_link(self.path.head, self.path.append(output)), usage=usage)
+        self.path = self.path.append(output)
+        self._add_link(link)
         self.now += 10.0
 
     def compact(self, items: Sequence[Item]) -> None:
         """Replace the history, as `convo compact` stores it."""
+        path = Path(self.path.root).append(items)
+        self.index.add(self.path)
         parameters = {"context_management": COMPACTION_CONTEXT_MANAGEMENT}
-        self._add_link(self.path.head, Path(self.path.root).append(items), parameters, None)
-
-    def _add_link(self, input_head: Any, path: Path, parameters: Mapping[str, Any], usage: Any) -> None:
+        link = replace(self._make_link(self.path.head, path), parameters=parameters)
         self.path = path
-        self.index.add(path)
-        self.links.append(
-            Link(
-                id=f"resp_{len(self.links)}",
-                input_head=input_head,
-                head=path.head,
-                sent_count=len(path),
-                model=self.model,
-                strategy=Strategy.SESSION,
-                status="completed",
-                created_at=self.now,
-                parameters=dict(parameters),
-                scope=self.scope,
-                usage=usage,
-            )
+        self._add_link(link)
+
+    def _make_link(self, input_head: Key, path: Path) -> Link:
+        return Link(
+            id=f"resp_{len(self.links)}",
+            input_head=input_head,
+            head=path.head,
+            sent_count=len(path),
+            model=self.model,
+            strategy=Strategy.SESSION,
+            status="completed",
+            created_at=self.now,
+            parameters=dict(self.parameters),
+            scope=self.scope,
         )
+
+    def _add_link(self, link: Link) -> None:
+        self.index.add(self.path)
+        self.links.append(link)

@@ -130,6 +130,7 @@ class RequestFlags:
     other_parameters: OptionalTexts = value_option(
         "--param", "KEY=VALUE", "Any other field of the request, in JSON or as text; can be repeated."
     )
+    strict_prefix: bool = flag_option("--strict-prefix", "Refuse a request that changes the prefix of the one before.")
 
     def parameters(self) -> dict[str, Json]:
         """Return the fields of every request. Raises InvalidUsage for a number out of range, or a field given twice."""
@@ -296,6 +297,7 @@ def chat_command(
         attachments=tuple(request.attachments or ()),
         schema_file=request.schema_file,
         parameters=parameters,
+        strict_prefix=request.strict_prefix or None,
         prompt=message,
         config=get_root_options(ctx).config,
         run_flags=run,

@@ -8,14 +8,15 @@ import typer
 from convo.cli.app import (
     App,
     OptionalText,
-    OptionalTexts,
     ProviderOption,
     TurnHandleArgument,
     flag_option,
     get_root_options,
     value_option,
 )
+from convo.cli.commands.chat import RequestFlags
 from convo.cli.run_options import RunFlags
+from convo.config.request_settings import FIELD_BY_SETTING
 from convo.errors import InvalidUsage
 
 app = App()
@@ -26,10 +27,18 @@ Examples:
   convo next @last "and in Haskell?"         the same with this message
   convo next resp_4f1c "and?" --curl | sh    send it without convo
   convo next monads --json                   body, parts and tokens, for a program
+  convo next monads --reasoning-effort high  what a change of the effort costs: cached tokens and reasoning
   convo next monads --count endpoint         ask the endpoint for the number of tokens
   convo next desk "hi" --agent support.py:triage
                                              with the instructions and tools of the agent that runs next
 """
+
+NEXT_REQUEST_OPTIONS = {
+    "model": None,
+    "instructions": "Instructions to send instead of the current ones.",
+    "attachments": None,
+    **dict.fromkeys(("schema_file", *FIELD_BY_SETTING, "other_parameters", "strict_prefix")),
+}
 
 NEXT_RUN_OPTIONS = dict.fromkeys(("agent", "tool", "context", "session_limit", "input_filter"))
 
@@ -55,18 +64,6 @@ class NextFormatFlags:
         return "--curl" if self.curl else "--json" if self.as_json else ""
 
 
-@dataclass(frozen=True)
-class NextRequestFlags:
-    """Fields of the next request."""
-
-    model: OptionalText = value_option("-m --model", "MODEL", "Model to use, as provider/model.")
-    instructions: OptionalText = value_option(
-        "-s --system", "TEXT", "Instructions to send instead of the current ones."
-    )
-    attachments: OptionalTexts = value_option("-a --attach", "FILE", "File to attach; can be repeated.")
-    store_remotely: bool = flag_option("--store", "Also store the response at the endpoint.")
-
-
 @app.command("next", epilog=EXAMPLES)
 def next_command(
     ctx: typer.Context,
@@ -74,7 +71,8 @@ def next_command(
     prompt: PromptArgument = None,
     *,
     output: Annotated[NextFormatFlags, "Output (at most one of these)"],
-    request: Annotated[NextRequestFlags, "Request"],
+    request: Annotated[RequestFlags, "Request", NEXT_REQUEST_OPTIONS],
+    store_remotely: bool = flag_option("--store", "Also store the response at the endpoint.", panel="Request"),
     run: Annotated[RunFlags, "Agent runs", NEXT_RUN_OPTIONS],
     provider: ProviderOption = None,
     count: str = value_option(
@@ -94,15 +92,18 @@ def next_command(
     from convo.cli.input import read_message
     from convo.cli.next import NextOptions, prepare_next_request, print_next_request
 
-    run.validate(instructions=request.instructions, is_continued=True)
-    files = (handle, *(request.attachments or ()), run.context)
+    run.validate(instructions=request.instructions, schema_file=request.schema_file, is_continued=True)
+    files = (handle, *(request.attachments or ()), request.schema_file, run.context)
     options = NextOptions(
         handle=handle,
         prompt=read_message(prompt or [], files, example='convo next HANDLE "..."') or "",
         model=request.model,
         instructions=request.instructions,
         attachments=tuple(request.attachments or ()),
-        store_remotely=request.store_remotely,
+        schema_file=request.schema_file,
+        parameters=request.parameters(),
+        store_remotely=store_remotely,
+        strict_prefix=request.strict_prefix or None,
         provider=provider,
         count_by="offline" if output.curl else count,
         config=get_root_options(ctx).config,

@@ -1,0 +1,67 @@
+"""The prefix guard: before a request that changes the prefix, say what it loses, or refuse it.
+
+All requests of a chat pass here, those of agent runs included. A request that only appends, as nearly all do, costs a
+comparison with the last link; only for another one the branch is read, and the modules that compare are imported.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from convo.config.sections import Price
+from convo.errors import NotFound, PrefixChanged
+from convo.history.records import Link, client_parameters, is_compaction_link
+from convo.history.tree import Path
+from convo.stores.base import Store
+
+if TYPE_CHECKING:
+    from convo.inspect.view import ConversationView
+    from convo.prompt_cache.forecast import PrefixForecast
+
+
+class PrefixGuard(NamedTuple):
+    """The settings of the guard.
+
+    prices:     the user's own, by full name of the model
+    is_strict:  refuse a request that changes the prefix
+    """
+
+    prices: Mapping[str, Price]
+    is_strict: bool = False
+
+    async def forecast_turn(
+        self, store: Store, previous: Link | None, planned: Link, path: Path
+    ) -> "PrefixForecast | None":
+        """Return what a request loses; None if it appends, or follows a compaction, which the user chose.
+
+        previous:  the last answered link
+        planned:   the link of the request, whose input is `path`
+        Raises PrefixChanged if the guard is strict.
+        """
+        if (
+            previous is None
+            or is_compaction_link(previous)
+            or (
+                (previous.model, previous.scope) == (planned.model, planned.scope)
+                and path.contains(previous.head)
+                and client_parameters(previous.parameters) == planned.parameters
+            )
+        ):
+            return None
+        from convo.chat.view_loader import load_response_view
+
+        with suppress(NotFound):
+            view = await load_response_view(store, previous.id, is_branch_only=True)
+            return self.forecast_next(view, planned, path)
+        return None
+
+    def forecast_next(self, view: "ConversationView", planned: Link, path: Path) -> "PrefixForecast | None":
+        """Return what a request loses that continues `view`; the rest as for `forecast_turn`."""
+        from convo.inspect.tree import find_branch_links
+        from convo.prompt_cache.forecast import forecast_prefix
+
+        view.path_index.add(path)
+        forecast = forecast_prefix(find_branch_links(view), planned, view.path_index, self.prices)
+        if self.is_strict and forecast is not None:
+            raise PrefixChanged(str(forecast))
+        return forecast

@@ -1,0 +1,175 @@
+"""A request that changes the prefix says before it is sent what it loses; `next` shows it, and a chat warns."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.command_runner import Convo
+from tests.models.chat_server import ChatServer, run_chat_server
+from tests.models.messages_events import sse, stop
+from tests.terminal.plain_repl import run_repl
+
+TOOLS = """
+def add(a: int, b: int) -> int:
+    "Add two numbers."
+    return a + b
+"""
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
+USAGE = {
+    "input_tokens": 10_000,
+    "input_tokens_details": {"cached_tokens": 2_000, "cache_write_tokens": 8_000},
+    "output_tokens": 400,
+    "output_tokens_details": {"reasoning_tokens": 300},
+    "total_tokens": 10_400,
+}
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, ChatServer]]:
+    """Scripted servers as the providers `openai` and `anthropic`."""
+    with run_chat_server() as openai, run_chat_server() as anthropic:
+        monkeypatch.setenv("OPENAI_BASE_URL", openai.url)
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", anthropic.url.removesuffix("/v1"))
+        monkeypatch.setenv("OPENAI_API_KEY", "test-key")
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
+        yield {"openai": openai, "anthropic": anthropic}
+
+
+def answer(servers: dict[str, ChatServer], model: str, number: int) -> None:
+    """Answer the next request with a sealed reasoning item and a message, for 10,000 cached tokens."""
+    vendor = model.partition("/")[0]
+    if vendor == "anthropic":
+        usage = {"input_tokens": 0, "cache_read_input_tokens": 2_000, "cache_creation_input_tokens": 8_000}
+        message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "claude", "content": []}
+        thinking = {"type": "thinking", "thinking": "", "signature": f"seal {number}"}
+        blocks = [thinking, {"type": "text", "text": "Hi."}]
+        content = [
+            event
+            for index, block in enumerate(blocks)
+            for event in (
+                {"type": "content_block_start", "index": index, "content_block": block},
+                {"type": "content_block_stop", "index": index},
+            )
+        ]
+        start = {"type": "message_start", "message": {**message, "usage": usage}}
+        servers[vendor].stream(*map(sse, [start, *content]), *stop(), end=b"")
+        return
+    output = [
+        {"id": f"rs_{number}", "type": "reasoning", "summary": [], "encrypted_content": f"seal {number}"},
+        {
+            "id": f"msg_{number}",
+            "type": "message",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "Hi.", "annotations": []}],
+        },
+    ]
+    response = {"id": f"resp_{number}", "object": "response", "status": "completed", "output": output, "usage": USAGE}
+    start = {"type": "response.created", "response": {**response, "status": "in_progress", "output": []}}
+    servers[vendor].stream(start, {"type": "response.completed", "response": response})
+
+
+def begin(convo: Convo, servers: dict[str, ChatServer], model: str) -> None:
+    """Make the session `mine` with two turns."""
+    answer(servers, model, 1)
+    answer(servers, model, 2)
+    got = convo("chat", "-m", model, "-n", "mine", "-s", "Be brief.", "one")
+    assert got.exit == 0, got.err
+    got = convo("chat", "-c", "two")
+    assert (got.exit, "warning" in got.err) == (0, False), got.err
+
+
+TOOLS_ARGUMENT = 'tools=[{"type": "web_search"}]'
+PREVIEWS: list[tuple[str, list[str], tuple[str, str, list[str]] | None]] = [
+    ("openai/gpt-6.2-sol", [], None),
+    ("openai/gpt-6.2-sol", ["--max-output-tokens", "100"], None),
+    ("openai/gpt-6.2-sol", ["-s", "Be long."], None),
+    ("openai/gpt-6.2-sol", ["--reasoning-effort", "high"], ("reasoning_effort_changed", "yes", [])),
+    ("openai/gpt-6.2-sol", ["--schema", "schema.json"], ("text_format_changed", "yes", ["yes", "yes"])),
+    ("openai/gpt-6.2-sol", ["--param", TOOLS_ARGUMENT], ("tools_changed", "yes", ["yes", "yes"])),
+    ("openai/gpt-6.2-sol", ["-m", "openai/gpt-6.1-sol"], ("model_changed", "yes", ["may", "may"])),
+    ("openai/gpt-6.1-sol", [], None),
+    ("openai/gpt-6.1-sol", ["-s", "Be long."], ("instructions_changed", "yes", [])),
+    ("openai/gpt-6.1-sol", ["--verbosity", "low"], ("verbosity_changed", "yes", [])),
+    ("anthropic/claude-fable-5-2", [], None),
+    ("anthropic/claude-fable-5-2", ["-s", "Be long."], ("instructions_changed", "yes", ["yes", "yes"])),
+    ("anthropic/claude-fable-5-2", ["--reasoning-effort", "high"], ("reasoning_effort_changed", "yes", [])),
+    ("anthropic/claude-opus-5-5", ["-s", "Be long."], ("instructions_changed", "yes", ["may", "may"])),
+]
+
+
+@pytest.mark.parametrize(("model", "flags", "expected"), PREVIEWS)
+def test_next_previews_what_a_change_loses(
+    convo: Convo, servers: dict[str, ChatServer], model: str, flags: list[str], expected: Any
+) -> None:
+    begin(convo, servers, model)
+    Path("schema.json").write_text(json.dumps(SCHEMA), "utf-8")
+
+    got = convo("next", "mine", "three", *flags, "--json")
+
+    prefix = got.json()["prefix"]
+    found = prefix and (
+        prefix["change"],
+        prefix["cache_loss"],
+        [item["certainty"] for item in prefix["lost_reasoning"]],
+    )
+    assert (found, got.err) == (expected, "")
+    if expected:
+        assert prefix["lost_tokens"] == pytest.approx(10_000, rel=0.15)
+        assert prefix["lost_usd"] > 0
+        assert [item["item"] for item in prefix["lost_reasoning"]] in ([], [1, 4], [2, 5])
+
+
+CHAT_CHANGES: list[tuple[str, list[str], str]] = [
+    ("openai/gpt-6.1-sol", ["-s", "Be long."], "instructions changed) and loses 10,000 cached tokens ($0.0"),
+    ("openai/gpt-6.2-sol", ["--tool", "desk.py:add"], "tools changed) and loses 10,000 cached tokens ($0.0"),
+    ("openai/gpt-6.2-sol", ["--reasoning-effort", "high"], "append a configuration_update item"),
+    ("openai/gpt-6.2-sol", ["--tool", "desk.py:add", "--session-limit", "3"], "1 reasoning item (300 tokens)"),
+    ("anthropic/claude-fable-5-2", ["-s", "Be long."], "append a system message"),
+]
+
+
+@pytest.mark.parametrize(("model", "flags", "expected"), CHAT_CHANGES)
+def test_a_chat_warns_in_one_line_or_refuses_before_anything_is_stored(
+    convo: Convo, servers: dict[str, ChatServer], model: str, flags: list[str], expected: str
+) -> None:
+    begin(convo, servers, model)
+    Path("desk.py").write_text(TOOLS, "utf-8")
+    before = convo("inspect", "mine", "--json").json()
+
+    refused = convo("chat", "-c", "--strict-prefix", *flags, "three")
+
+    assert (refused.exit, expected in refused.err) == (1, True), refused.err
+    vendor = model.partition("/")[0]
+    assert len(servers[vendor].requests) == 2
+    if "--tool" not in flags:
+        assert convo("inspect", "mine", "--json").json()["items"] == before["items"]
+        answer(servers, model, 3)
+        got = convo("chat", "-c", *flags, "three")
+        assert got.exit == 0
+        warnings = [line for line in got.err.splitlines() if line.startswith("warning: ")]
+        assert (len(warnings), expected in warnings[0]) == (1, True), got.err
+        answer(servers, model, 4)
+        again = convo("chat", "-c", *flags, "four")
+        assert (again.exit, "warning" in again.err) == (0, False), again.err
+
+
+def test_changes_at_the_prompt_are_said_once(servers: dict[str, ChatServer]) -> None:
+    model = "openai/gpt-6.1-sol"
+    for number in range(1, 6):
+        answer(servers, model, number)
+    lines = ["one", "two", "/system Be long.", "three", "four", "/model openai/gpt-6-luna", "five"]
+    got = run_repl("-m", model, "-n", "mine", "-s", "Be brief.", lines=lines)
+    warnings = [line for line in got.err.splitlines() if "changes the prefix" in line]
+    assert ["instructions changed" in warnings[0], "model changed" in warnings[1], len(warnings)] == [True, True, 2]
+
+
+def test_the_setting_refuses_too(convo: Convo, servers: dict[str, ChatServer]) -> None:
+    begin(convo, servers, "openai/gpt-6.1-sol")
+    assert convo("config", "set", "strict_prefix", "true").exit == 0
+    got = convo("next", "mine", "-s", "Be long.", "--json")
+    assert (got.exit, got.json()["error"]["code"]) == (1, "prefix_changed")
+    assert convo("next", "mine", "more").exit == 0
