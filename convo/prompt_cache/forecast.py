@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Annotated, NamedTuple
 
 from convo.config.sections import Price
-from convo.history.items import ENCRYPTED_FIELD, Item, Json, item_type, to_resendable
+from convo.history.items import ENCRYPTED_FIELD, Item, item_type, to_resendable
 from convo.history.records import Link, is_compaction_link
 from convo.history.tree import Key
 from convo.inspect.diff import diff_json
@@ -188,6 +188,7 @@ def _find_lost_reasoning(
         next_places = {seal: place for seal, place in next_places.items() if ENCRYPTED_FIELD in place.item}
     if not next_places:
         return
+    is_edited = find_item_change(previous.head, planned.input_head, path_index) is not None
     previous_places = _find_places(previous.head, path_index)
     previous_keys = {path_index.root, *path_index.last_keys(previous.head, path_index.depth(previous.head))}
     for link in links:
@@ -199,13 +200,14 @@ def _find_lost_reasoning(
         if not seals:
             continue
         made_places = previous_places if link.head in previous_keys else _find_places(link.head, path_index)
-        setting_losses = _find_setting_loss(link, previous), _find_setting_loss(link, planned)
         for seal in seals:
             made, place = made_places[seal], next_places[seal]
-            before = _max(setting_losses[0], _find_place_loss(made, previous_places.get(seal, made), previous))
-            after = _max(setting_losses[1], _find_place_loss(made, place, planned))
-            if _max(before, after) != before:
-                yield LostReasoning(place.item_index, _count_reasoning(link, place.item, len(seals)), after)
+            before = _find_losses(link, made, previous, previous_places.get(seal, made), is_edited=False)
+            after = _find_losses(link, made, planned, place, is_edited=is_edited)
+            is_new = any(loss not in ("no", before.get(reason)) for reason, loss in after.items())
+            if is_new and "yes" not in before.values():
+                tokens = _count_reasoning(link, place.item, len(seals))
+                yield LostReasoning(place.item_index, tokens, "yes" if "yes" in after.values() else "may")
 
 
 def _read_seal(reasoning: Item) -> str:
@@ -217,39 +219,34 @@ def _count_reasoning(link: Link, item: Item, item_count: int) -> int:
     return usage.reasoning_tokens // item_count if usage and usage.reasoning_tokens else count_item_tokens([item])[0]
 
 
-def _find_setting_loss(maker: Link, request: Link) -> Certainty:
-    """Return whether a request with these settings loses the reasoning of a response, wherever its items are."""
+def _find_losses(maker: Link, made: _Place, request: Link, place: _Place, *, is_edited: bool) -> dict[str, Certainty]:
+    """Return the reasons for which a request loses a reasoning item of `maker`, each with its certainty.
+
+    made, place:  the place of the item where it was made, and in the request
+    is_edited:    the request changes items of the one before
+    """
     rules = find_cache_rules(request.model, request.parameters)
-    loss: Certainty = "no"
+    at_most_may = min(rules.binds_reasoning, "may", key=CERTAINTIES.index)
+    is_maker_bound = find_cache_rules(maker.model, maker.parameters).binds_reasoning != "no"
+    binds = rules.binds_reasoning if is_maker_bound else at_most_may
+    losses: dict[str, Certainty] = {}
     if maker.model != request.model:
-        loss = find_model_change_loss(maker.model, request.model)
-    if rules.binds_reasoning == "no":
-        return loss
-    if any(_differ(maker.parameters, request.parameters, name) for name in rules.bound_settings):
-        loss = _max(loss, rules.binds_reasoning)
-    if any(_differ(maker.parameters, request.parameters, name) for name in END_USER_SETTINGS):
-        loss = _max(loss, "may")
+        losses[request.model] = find_model_change_loss(maker.model, request.model)
+    for name in (*rules.bound_settings, *END_USER_SETTINGS):
+        if read_setting(maker.parameters, name) != read_setting(request.parameters, name):
+            losses[name] = "may" if name in END_USER_SETTINGS else binds
     organisations = {maker.scope.organisation, request.scope.organisation}
-    return "yes" if len(organisations) > 1 and None not in organisations else loss
-
-
-def _differ(first: Mapping[str, Json], second: Mapping[str, Json], name: str) -> bool:
-    return bool(read_setting(first, name) != read_setting(second, name))
-
-
-def _find_place_loss(made: _Place, place: _Place, request: Link) -> Certainty:
-    """Return whether a reasoning item is lost because the items before it are not those that it was made behind."""
-    binds = find_cache_rules(request.model, request.parameters).binds_reasoning
-    at_most_may = min(binds, "may", key=CERTAINTIES.index)
-    if made.prefix != place.prefix:
-        # Anthropic keeps the turns that follow its compaction unchanged; of OpenAI's nothing is known.
-        return at_most_may if place.compaction not in ("", made.compaction) else binds
-    # Anthropic allows the removal of the first or the last reasoning items; OpenAI does not say.
-    return "no" if made.reasoning_prefix == place.reasoning_prefix else at_most_may
-
-
-def _max(first: Certainty, second: Certainty) -> Certainty:
-    return max(first, second, key=CERTAINTIES.index)
+    if len(organisations) > 1 and None not in organisations:
+        losses["organisation"] = "may" if binds == "no" else "yes"
+    if made.prefix != place.prefix and place.compaction not in ("", made.compaction):
+        # Anthropic keeps the turns that follow its compaction unchanged, as a whole; of OpenAI's nothing is known.
+        losses["edited" if is_edited else place.prefix] = at_most_may
+    elif made.prefix != place.prefix:
+        losses[place.prefix] = binds
+    elif made.reasoning_prefix != place.reasoning_prefix:
+        # Anthropic allows the removal of the first or the last reasoning items; OpenAI does not say.
+        losses[place.reasoning_prefix] = at_most_may
+    return {reason: loss for reason, loss in losses.items() if loss != "no"}
 
 
 # -- the cache ------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def answer(servers: dict[str, ChatServer], model: str, number: int) -> None:
         message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "claude", "content": []}
         thinking = {"type": "thinking", "thinking": "", "signature": f"seal {number}"}
         blocks = [thinking, {"type": "text", "text": "Hi."}]
-        content = [
+        content: list[Any] = [
             event
             for index, block in enumerate(blocks)
             for event in (
@@ -54,8 +54,8 @@ def answer(servers: dict[str, ChatServer], model: str, number: int) -> None:
                 {"type": "content_block_stop", "index": index},
             )
         ]
-        start = {"type": "message_start", "message": {**message, "usage": usage}}
-        servers[vendor].stream(*map(sse, [start, *content]), *stop(), end=b"")
+        start: Any = {"type": "message_start", "message": {**message, "usage": usage}}
+        servers[vendor].stream(*(sse(event) for event in [start, *content]), *stop(), end=b"")
         return
     output = [
         {"id": f"rs_{number}", "type": "reasoning", "summary": [], "encrypted_content": f"seal {number}"},
