@@ -182,6 +182,12 @@ FIELDS: dict[str, tuple[str, int, int, str]] = {
     "UnknownSchema": ("unknown_schema", 2, 400, "use the original file; this one may have been edited or truncated"),
     "JavaScriptRunState": ("javascript_state", 2, 400, "resume it with @openai/agents, the SDK that wrote it"),
     "StateFault": ("state_fault", 1, 400, "convo inspect HANDLE shows its state"),
+    "PrefixChanged": (
+        "prefix_changed",
+        1,
+        400,
+        "append only, or leave out --strict-prefix or the setting strict_prefix",
+    ),
     "Conflict": ("conflict", 1, 400, "reload the conversation, then retry"),
     "Busy": ("busy", 1, 400, "close it in that process, or wait until that process ends"),
     "ItemDeleted": (

@@ -89,8 +89,13 @@ class PrefixForecast(NamedTuple):
             if tokens:
                 noun = "item" if len(tokens) == 1 else "items"
                 losses.append(f"{text}{len(tokens):,} reasoning {noun} ({sum(tokens):,} tokens)")
+        loss = (
+            f" and loses {' and '.join(losses)}"
+            if losses
+            else "; no cached tokens and no reasoning are known to be lost"
+        )
         instead = f"; instead: {self.append_instead}" if self.append_instead else ""
-        return f"this request changes the prefix ({cause}) and loses {' and '.join(losses) or 'nothing yet'}{instead}"
+        return f"this request changes the prefix ({cause}){loss}{instead}"
 
 
 def forecast_prefix(

@@ -134,7 +134,7 @@ def test_a_change_of_the_prefix_says_what_is_lost(change: Any, vendor: str) -> N
     assert [item.certainty for item in forecast.lost_reasoning] == reasoning_losses
     assert {item.tokens for item in forecast.lost_reasoning} <= {300}
     assert (instead or "") in (forecast.append_instead or "")
-    assert "loses" in str(forecast)
+    assert "lose" in str(forecast) or "lost" in str(forecast)
 
 
 @pytest.mark.parametrize(
