@@ -148,8 +148,14 @@ def find_model_change_loss(maker: str, reader: str) -> Certainty:
     return "no" if is_read else "may"
 
 
+DEFAULTS: Mapping[str, Json] = {
+    "parallel_tool_calls": True, "text.format": {"type": "text"}, "text.verbosity": "medium", "tool_choice": "auto",
+}  # fmt: skip
+"""The values of settings that are not set, for models of both vendors."""
+
+
 def read_setting(parameters: Mapping[str, Json], name: str) -> Json:
-    """Return a setting of a request by its name in `CacheRules.settings`; None if it is not set.
+    """Return a setting of a request by its name in `CacheRules.settings`; None if it is not set, or is the default.
 
     Tools with `defer_loading` are not a part of the prefix.
     """
@@ -158,4 +164,4 @@ def read_setting(parameters: Mapping[str, Json], name: str) -> Json:
         value = value.get(part) if isinstance(value, Mapping) else None
     if name == "tools" and isinstance(value, list):
         value = [tool for tool in value if not (isinstance(tool, Mapping) and tool.get("defer_loading"))] or None
-    return value
+    return None if value == DEFAULTS.get(name) else value

@@ -61,6 +61,11 @@ def change_format(branch: Branch) -> None:
     branch.parameters = {**branch.parameters, "text": {"format": {"type": "json_object"}}}
 
 
+def set_defaults(branch: Branch) -> None:
+    text = {"format": {"type": "text"}, "verbosity": "medium"}
+    branch.parameters = {**branch.parameters, "text": text, "parallel_tool_calls": True, "tool_choice": "auto"}
+
+
 def change_key(branch: Branch) -> None:
     branch.parameters = {**branch.parameters, "prompt_cache_key": "other"}
 
@@ -110,6 +115,7 @@ CHANGES: dict[Any, dict[str, Any]] = {
         "openai": ("text_format_changed", "yes", ["yes", "yes"], "configuration_update"),
         "anthropic": None,
     },
+    set_defaults: dict.fromkeys(NEWEST),
     change_key: {"openai": ("prompt_cache_key_changed", "may", [], None), "anthropic": None},
     edit_last_question: dict.fromkeys(NEWEST, ("item_edited", "yes", ["yes"], "fork at the end of a turn")),
     remove_first_reasoning: dict.fromkeys(NEWEST, ("item_removed", "yes", ["may"], "fork at the end of a turn")),
