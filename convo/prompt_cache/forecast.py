@@ -95,7 +95,7 @@ class PrefixForecast(NamedTuple):
             else "; no cached tokens and no reasoning are known to be lost"
         )
         instead = f"; instead: {self.append_instead}" if self.append_instead else ""
-        return f"this request changes the prefix ({cause}){loss}{instead}"
+        return f"the next request changes the prefix ({cause}){loss}{instead}"
 
 
 def forecast_prefix(

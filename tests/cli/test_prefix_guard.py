@@ -167,6 +167,25 @@ def test_changes_at_the_prompt_are_said_once(servers: dict[str, ChatServer]) -> 
     assert ["instructions changed" in warnings[0], "model changed" in warnings[1], len(warnings)] == [True, True, 2]
 
 
+def test_a_compaction_says_what_the_next_request_loses_and_the_next_turn_does_not_repeat_it(
+    convo: Convo, servers: dict[str, ChatServer]
+) -> None:
+    model = "openai/gpt-6.2-sol"
+    begin(convo, servers, model)
+    compaction = {"id": "cmp_1", "type": "compaction", "encrypted_content": "sealed"}
+    compacted = {"id": "resp_3", "object": "response.compaction", "output": [compaction], "usage": USAGE}
+    servers["openai"].respond(json.dumps(compacted).encode())
+
+    got = convo("compact", "mine", "--json")
+
+    prefix = got.json()["prefix"]
+    assert (prefix["change"], prefix["lost_tokens"] > 5_000) == ("context_compacted", True)
+    assert "warning: the next request changes the prefix (context compacted" in got.err
+    answer(servers, model, 4)
+    after = convo("chat", "-c", "--strict-prefix", "three")
+    assert (after.exit, "warning" in after.err) == (0, False), after.err
+
+
 def test_the_setting_refuses_too(convo: Convo, servers: dict[str, ChatServer]) -> None:
     begin(convo, servers, "openai/gpt-6.1-sol")
     assert convo("config", "set", "strict_prefix", "true").exit == 0
