@@ -75,7 +75,7 @@ async def run_compact(options: CompactCommandOptions) -> None:
             print_notice(note)
         prefix = await _forecast_prefix(chat, prepared)
         if prefix and prefix.has_loss:
-            print_notice(f"warning: {prefix}")
+            print_notice(str(prefix))
         if options.preview:
             print_line(
                 json.dumps(to_json(_build_preview_report(chat, prepared, prefix)))

@@ -112,12 +112,13 @@ def find_item_change(earlier_head: Key, later_head: Key, path_index: PathIndex) 
     before, after = (_items_after(head, shared, path_index) for head in (earlier_head, later_head))
     for index, item in enumerate(before):
         other = after[index] if index < len(after) else None
-        if other is not None and to_resendable(item) == to_resendable(other):
+        sent, other_sent = to_resendable(item), None if other is None else to_resendable(other)
+        if other is not None and sent == other_sent:
             continue
         keys = path_index.last_keys(earlier_head, len(before) - index + 1)
         kept = path_index.tokens_up_to(keys[0] if len(keys) > len(before) - index else path_index.root)
         change = _classify(before[index:], after[index:])
-        difference = None if other is None else diff_json(item, other)
+        difference = None if other is None else diff_json(sent, other_sent)
         return PromptChange(change, item_type(other or item), shared + index, difference, kept)
     return None
 

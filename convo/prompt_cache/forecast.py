@@ -78,8 +78,10 @@ class PrefixForecast(NamedTuple):
         cause = change.change.replace("_", " ")
         if change.item_index is not None:
             cause += f", {change.name.replace('_', ' ')} {change.item_index + 1}"
-        elif change.name not in ("model", "instructions", "tools"):
+        elif change.change == "setting_changed":
             cause += f", {change.name}"
+        if change.difference and change.difference.path and change.change != "context_compacted":
+            cause += f", at {change.difference.path}"
         losses = []
         if self.lost_tokens:
             cost = "" if self.lost_usd is None else f" ({format_usd(self.lost_usd)})"

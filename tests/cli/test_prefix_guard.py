@@ -180,7 +180,7 @@ def test_a_compaction_says_what_the_next_request_loses_and_the_next_turn_does_no
 
     prefix = got.json()["prefix"]
     assert (prefix["change"], prefix["lost_tokens"] > 5_000) == ("context_compacted", True)
-    assert "warning: the next request changes the prefix (context compacted" in got.err
+    assert "the next request changes the prefix (context compacted, " in got.err
     answer(servers, model, 4)
     after = convo("chat", "-c", "--strict-prefix", "three")
     assert (after.exit, "warning" in after.err) == (0, False), after.err
