@@ -406,7 +406,8 @@ class AnthropicRules:
         for number in range(1, len(made.messages)):
             tail = made.messages[number:]
             if unmarked(kept[: len(tail)]) == unmarked(tail) and all(message["role"] != "system" for message in tail):
-                return seal._replace(prefix=made.before[number].prefix, earlier=made.before[number].earlier), 1
+                before = made.before.get(number, seal)  # none, if a compaction within the tail starts it anew
+                return seal._replace(prefix=before.prefix, earlier=before.earlier), 1
         return seal, 0
 
     def _extend(self, seal: Seal, role: str, block: Mapping[str, Any]) -> Seal:

@@ -39,6 +39,7 @@ LONG_INPUT = 272_000
 MAX_INPUT, MAX_OUTPUT = 922_000, 128_000
 LIFE_S = {"30m": 1800.0, "12h": 43_200.0}
 IN_MEMORY_MAX_S = 3600.0
+MODES = ("implicit", "explicit")
 CAN_END_PREFIX = {"input_text", "input_image", "input_file"}
 TIER_MULTIPLES = {"batch": Decimal("0.5"), "flex": Decimal("0.5"), "priority": Decimal(2), "fast": Decimal(2),
                   "ultrafast": Decimal(6)}  # fmt: skip
@@ -704,9 +705,6 @@ def check_request(call: _Call) -> None:
     check_items(call)
     if call.version >= (6, 2):
         check_6_2(call)
-
-
-MODES = ("implicit", "explicit")
 
 
 def check_items(call: _Call) -> None:

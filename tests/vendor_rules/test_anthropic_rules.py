@@ -523,9 +523,9 @@ def test_system_messages_tool_changes_and_effort_are_appended_with_their_betas()
     sizes = [sum(scoped.ask(*messages).bill[:4]) for messages in ([user("a"), SCOPED], [user("b")])]
     assert sizes[0] > 1000 > sizes[1]  # the text is shown for one turn
     for beta in (TOOL_CHANGES, INLINE_TOOLS, MESSAGE_CONFIG, CLEAR_AT):
-        scoped = {**changes, "clear_at": "next_user_message"}
+        limited = {**changes, "clear_at": "next_user_message"}
         with pytest.raises(Refusal, match="not permitted"):
-            Conversation().ask(user("a"), scoped, betas=[name for name in ALL_BETAS if name != beta])
+            Conversation().ask(user("a"), limited, betas=[name for name in ALL_BETAS if name != beta])
     for wrong in ([system("a"), user("b")], [user("a"), system("b"), user("c")]):
         with pytest.raises(Refusal, match="system message"):
             Conversation().ask(*wrong)
@@ -623,6 +623,16 @@ def test_a_tail_that_was_kept_behind_its_summary_stays_valid(edit: Edit, start: 
         else:
             with pytest.raises(Refusal, match="different conversation"):
                 chat.ask(user("next"))
+
+
+def test_a_kept_tail_may_hold_a_compaction_of_its_own() -> None:  # rule 67
+    chat = spoken(account_created=NEW_ACCOUNT)
+    edits = {"edits": [{"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 10}}]}
+    chat.ask(user("c"), context_management=edits)
+    tail = chat.messages[2:]
+    chat.compact()
+    chat.messages += tail
+    assert report(chat.ask(user("next"))) == []
 
 
 def test_over_http_the_same_rules_hold_with_and_without_streaming() -> None:
