@@ -256,6 +256,37 @@ def _find_losses(maker: Link, made: _Place, request: Link, place: _Place, *, is_
     return {reason: loss for reason, loss in losses.items() if loss != "no"}
 
 
+def describe_forecast_miss(links: Sequence[Link], path_index: PathIndex) -> str | None:
+    """Describe how the reasoning that a provider reports as removed differs from the forecast; None if it does not.
+
+    links:  of a branch, oldest first; the last one is compared with its forecast
+    """
+    *earlier, last = links
+    forecast = forecast_prefix(earlier, last, path_index, {})
+    removed, removed_before = _read_removed_ids(last), _read_removed_ids(earlier[-1]) if earlier else set()
+    keys = path_index.last_keys(last.input_head, path_index.depth(last.input_head)) if forecast else []
+    lost = {
+        str((path_index.item(keys[item.item_index]) or {}).get("id")): item.certainty
+        for item in (forecast.lost_reasoning if forecast else ())
+    }
+    unforeseen = len(removed - removed_before - lost.keys())
+    kept = sum(certainty == "yes" and item_id not in removed for item_id, certainty in lost.items())
+    parts = [f"{unforeseen:,} of the removed reasoning items not expected"] if unforeseen else []
+    parts += [f"{kept:,} expected as removed and not reported"] if kept else []
+    return "; ".join(parts) or None
+
+
+def _read_removed_ids(link: Link) -> set[str]:
+    """Return the ids of the reasoning items that a provider removed, those of earlier turns excepted."""
+    reported = link.reported.get("input_transformations")
+    entries = [entry for entry in reported if isinstance(entry, Mapping)] if isinstance(reported, list) else []
+    return {
+        str(entry.get("id"))
+        for entry in entries
+        if entry.get("action") == "removed" and entry.get("reason") != "turn_boundary"
+    }
+
+
 # -- the cache ------------------------------------------------------------------------------------
 
 

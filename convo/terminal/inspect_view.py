@@ -37,7 +37,7 @@ from convo.history.records import (
     is_compaction_link,
 )
 from convo.inspect.run_timeline import RunTimeline, TimelineEntry
-from convo.inspect.tree import LinkRow, iter_link_rows, split_branch_links
+from convo.inspect.tree import LinkRow, find_branch_links, iter_link_rows, split_branch_links
 from convo.inspect.view import (
     ChartCell,
     ConversationView,
@@ -79,6 +79,7 @@ from convo.terminal.terminal import (
     text_width,
     truncate_text,
     unconfirmed_rows,
+    wrap_text,
 )
 from convo.terminal.usage_views import context_table_lines, format_cost_of_totals, reported_rows
 
@@ -287,6 +288,11 @@ def conversation_rows(view: ConversationView, table: Table | None = None) -> Ite
         yield "forks", "this endpoint cannot list the other responses that continue a response"
     current = next((link for link in reversed(view.links) if link.id == view.current_link_id), None)
     yield from reported_rows(current.reported if current else {})
+    if current and "input_transformations" in current.reported and current.input_head in view.path_index:
+        from convo.prompt_cache.forecast import describe_forecast_miss
+
+        if miss := describe_forecast_miss(find_branch_links(view), view.path_index):
+            yield "forecast", miss
     ignored = dict.fromkeys(name for link in view.links for name in link.parameters.get(IGNORED_PARAMETER, ()))
     if ignored:
         yield "ignored", f"not sent to the model: {escape_control_chars(', '.join(ignored))}"
@@ -836,7 +842,7 @@ def render_next_request(
         *context_table_lines(
             request.context_usage, request.model, display, compact_command or f"convo compact {quote(request.handle)}"
         ),
-        *([escape_control_chars(str(request.prefix))] if request.prefix else ()),
+        *([wrap_text(escape_control_chars(str(request.prefix)), display.width)] if request.prefix else ()),
     ]
     return display.translate_box_chars("\n".join(lines))
 

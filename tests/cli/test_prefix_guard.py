@@ -38,7 +38,7 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, ChatServer]]:
         yield {"openai": openai, "anthropic": anthropic}
 
 
-def answer(servers: dict[str, ChatServer], model: str, number: int) -> None:
+def answer(servers: dict[str, ChatServer], model: str, number: int, **fields: Any) -> None:
     """Answer the next request with a sealed reasoning item and a message, for 10,000 cached tokens."""
     vendor = model.partition("/")[0]
     if vendor == "anthropic":
@@ -69,7 +69,7 @@ def answer(servers: dict[str, ChatServer], model: str, number: int) -> None:
     ]
     response = {"id": f"resp_{number}", "object": "response", "status": "completed", "output": output, "usage": USAGE}
     start = {"type": "response.created", "response": {**response, "status": "in_progress", "output": []}}
-    servers[vendor].stream(start, {"type": "response.completed", "response": response})
+    servers[vendor].stream(start, {"type": "response.completed", "response": {**response, **fields}})
 
 
 def begin(convo: Convo, servers: dict[str, ChatServer], model: str) -> None:
@@ -184,6 +184,30 @@ def test_a_compaction_says_what_the_next_request_loses_and_the_next_turn_does_no
     answer(servers, model, 4)
     after = convo("chat", "-c", "--strict-prefix", "three")
     assert (after.exit, "warning" in after.err) == (0, False), after.err
+
+
+REMOVED = [
+    {"id": f"rs_{number}", "type": "reasoning", "action": "removed", "reason": "prefix_mismatch"} for number in (1, 2)
+]
+
+
+@pytest.mark.parametrize(
+    ("flags", "reported", "expected"),
+    [
+        ([], REMOVED, "2 of the removed reasoning items not expected"),
+        (["--param", TOOLS_ARGUMENT], REMOVED, ""),
+        (["--param", TOOLS_ARGUMENT], REMOVED[:1], "1 expected as removed and not reported"),
+    ],
+)
+def test_inspect_shows_where_the_provider_differs_from_the_forecast(
+    convo: Convo, servers: dict[str, ChatServer], flags: list[str], reported: Any, expected: str
+) -> None:
+    model = "openai/gpt-6.2-sol"
+    begin(convo, servers, model)
+    answer(servers, model, 3, input_transformations=reported)
+    assert convo("chat", "-c", *flags, "three").exit == 0
+    shown = [line.split(None, 1)[1] for line in convo("inspect", "mine").out.splitlines() if "forecast " in line]
+    assert shown == ([expected] if expected else [])
 
 
 def test_the_setting_refuses_too(convo: Convo, servers: dict[str, ChatServer]) -> None:
