@@ -273,10 +273,12 @@ def _validate_items(file_name: str, value: Json) -> tuple[Item, ...]:
         if item_type(item) == "unknown":
             raise Unreadable(f"{prefix}item {number} has neither a type nor a role", hint=REPLAY_FILE_HINT)
         if wrapper := _find_wrapper_field(item):
-            jq_filter = 'select(.type == "response_item") | .payload' if wrapper == "payload" else f".{wrapper}"
+            hint = f"extract the items first: jq -c '.{wrapper}' FILE > items.jsonl"
+            if prefix and wrapper in ("payload", "message"):
+                hint = f"convo import {quote(file_name)}, if Codex or Claude Code wrote it; then use the session"
             raise Unreadable(
                 f"{prefix}item {number} is a {item_type(item)!r} record with a {wrapper}, not an item of the API",
-                hint=f"extract the items first: jq -c '{jq_filter}' FILE > items.jsonl",
+                hint=hint,
             )
     return tuple(value)
 

@@ -104,6 +104,9 @@ async def _import_file(file: str, options: ImportOptions) -> int:
         if faults and (options.only_name is not None or not documents):
             raise next(iter(faults.values()))
         documents = select_documents(documents, file, options)
+    for document in documents:
+        for note in document.notes:
+            print_notice(f"{file}: {note}")
     if options.dry_run:
         for document in documents:
             report_import(document, None, as_json=options.as_json)

@@ -195,7 +195,8 @@ def _shorten_to_line(text: str, width: int) -> str:
 
 
 WRAPPER_START = re.compile(
-    r"\s*(?:<(environment_context|user_instructions|permissions instructions|skills_instructions|system-reminder)>"
+    r"\s*(?:<(environment_context|user_instructions|permissions instructions|skills_instructions|turn_aborted"
+    r"|system-reminder|local-command-caveat|local-command-stdout|command-name|command-message|command-args)>"
     r"|# AGENTS\.md instructions\b[^\n]*\s*<(INSTRUCTIONS)>)"
 )
 """The start of a text that Codex or Claude Code adds to a user message; the tag that ends it."""

@@ -81,6 +81,7 @@ class ConversationDocument:
 
     transcript:  `items` with those that a compaction replaced, for Markdown and pages; empty without a compaction, and
                  in no JSON form
+    notes:       what a transcript of another program has that was not imported; in no JSON form
     """
 
     items: tuple[Item, ...]
@@ -94,6 +95,7 @@ class ConversationDocument:
     used_at: float | None = None
     link_id: str | None = None
     other_items: tuple[BranchItem, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "items", strip_item_secrets(self.items))

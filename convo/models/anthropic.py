@@ -23,7 +23,6 @@ from convo.models.anthropic_messages import (
     THINKING_BLOCK_TYPES,
     build_anthropic_messages,
     build_system_blocks,
-    encode_thinking_block,
     find_reasoning_id,
     limit_cache_breakpoints,
     list_dropped_breakpoints,
@@ -51,7 +50,7 @@ from convo.models.http import (
     make_transport,
     read_environment_headers,
 )
-from convo.models.readers.messages import Block, MessagesReader, translate_diagnostics
+from convo.models.readers.messages import Block, MessagesReader, encode_thinking_block, translate_diagnostics
 from convo.models.stream import ResponseEventWriter
 from convo.models.tool_mapping import map_request
 from convo.runtime import NewId

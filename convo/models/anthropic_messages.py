@@ -138,11 +138,6 @@ def _strip_trailing_thinking(content: list[AnthropicBlock]) -> list[AnthropicBlo
     return content[:end]
 
 
-def encode_thinking_block(block: AnthropicBlock) -> str:
-    """Encode a thinking block as the encrypted content of a reasoning item."""
-    return base64.b64encode(json.dumps(block).encode()).decode()
-
-
 # -- assistant blocks -----------------------------------------------------------------------------
 
 

@@ -513,6 +513,16 @@ def _make_answer(
 # -- Anthropic Messages ---------------------------------------------------------------------------------
 
 
+def decode_message(message: dict[str, Json]) -> tuple[Item, ...]:
+    """Decode one message of the Messages API."""
+    return _to_items(_decode_anthropic_message(message))
+
+
+def decode_messages_parameters(body: dict[str, Json]) -> Mapping[str, Json]:
+    """Decode the parameters of a request to the Messages API."""
+    return _decode_messages_request(body).parameters
+
+
 def _decode_messages_request(body: dict[str, Json]) -> DecodedRequest:
     parameters = _without(body, "model", "messages", "stream", "system", "max_tokens", "tools")
     system = body.get("system")

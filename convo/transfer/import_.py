@@ -3,6 +3,7 @@
     [ ... ]                     a replay file: the list of items
     lines of objects            items, or the lines of `convo.inspect.serialize`
     HTML or Markdown of convo   the embedded document; without one it cannot be imported
+    lines of records            a transcript of Codex or Claude Code: see `convo.transfer.transcripts`
     RunState                    the items of the run; `convo resume` continues the run itself
     SQLite                      logs of `llm`, or sessions of the Agents SDK
 
@@ -43,11 +44,13 @@ from convo.runstate.reader import run_state_from_json
 from convo.runstate.run_state import RunState
 from convo.stores.base import AppendItems, Store
 from convo.transfer.convert import SessionWriter
+from convo.transfer.transcripts import is_transcript, parse_transcript
 
 SQLITE_HEADER = b"SQLite format 3\0"
 
 IMPORT_FORMATS = (
-    "a replay file, JSONL, Markdown, HTML or RunState of convo export, llm's logs.db, or an Agents SDK session"
+    "a replay file, JSONL, Markdown, HTML or RunState of convo export, a transcript of Codex or Claude Code, "
+    "llm's logs.db, or an Agents SDK session"
 )
 
 
@@ -151,6 +154,7 @@ def _parse_items(text: str) -> ConversationDocument:
 
 
 DOCUMENT_PARSERS: Sequence[tuple[Callable[[str], bool], Callable[[str], ConversationDocument]]] = (
+    (is_transcript, parse_transcript),
     (lambda text: text.startswith("["), _parse_items),
     (lambda text: text.startswith("{"), _parse_objects),
     (lambda text: text[:15].lower().startswith("<!doctype html"), _parse_page),

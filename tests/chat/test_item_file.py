@@ -135,6 +135,7 @@ def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
 LIST_HINT = 'use a list of items, such as [{"role": "user", "content": "hi"}]'
 PAGE_HINT = "convo import {}, if convo exported this page; then use the session"
 TORN_HINT = "convo import {} --skip-incomplete, which leaves out the line, or fix the file"
+TRANSCRIPT_HINT = "convo import {}, if Codex or Claude Code wrote it; then use the session"
 FIX_HINT = "fix the file, which may be incomplete, or choose another file"
 
 
@@ -147,7 +148,12 @@ FIX_HINT = "fix the file, which may be incomplete, or choose another file"
         (
             '[{"type": "response_item", "payload": {}}]',
             "{}: item 1 is a 'response_item' record with a payload, not an item of the API",
-            """extract the items first: jq -c 'select(.type == "response_item") | .payload' FILE > items.jsonl""",
+            TRANSCRIPT_HINT,
+        ),
+        (
+            '[{"type": "user", "message": {}}]',
+            "{}: item 1 is a 'user' record with a message, not an item of the API",
+            TRANSCRIPT_HINT,
         ),
         *(
             (
@@ -155,7 +161,7 @@ FIX_HINT = "fix the file, which may be incomplete, or choose another file"
                 f"{{}}: item 1 is a 'log' record with a {field}, not an item of the API",
                 f"extract the items first: jq -c '.{field}' FILE > items.jsonl",
             )
-            for field in ("response", "message", "item", "event", "data", "record", "part")
+            for field in ("response", "item", "event", "data", "record", "part")
         ),
         ('{"role": "user"}\n{\n{"role": "user"}', "{}, line 2, is not JSON: ", FIX_HINT),
         ('{"role": "user"}\n{', "{}, line 2, is not JSON: ", TORN_HINT),

@@ -7,7 +7,8 @@ import pytest
 
 from convo.errors import ConvoError, InputFault, Unsupported
 from convo.history.items import Item, assistant_message, user_message
-from convo.models.anthropic_messages import build_anthropic_messages, build_system_blocks, encode_thinking_block
+from convo.models.anthropic_messages import build_anthropic_messages, build_system_blocks
+from convo.models.readers.messages import encode_thinking_block
 from tests.models.anthropic_model import ISSUER_TAG, text_block
 
 MODEL_NAME = "anthropic/claude-opus-5"

@@ -7,7 +7,7 @@ import pytest
 from convo.errors import Unsupported
 from convo.history.items import assistant_message, user_message
 from convo.models.anthropic import build_anthropic_body, list_ignored_anthropic_fields
-from convo.models.anthropic_messages import encode_thinking_block
+from convo.models.readers.messages import encode_thinking_block
 from tests.models.anthropic_model import ISSUER_TAG
 from tests.models.model_calls import make_request
 

@@ -8,8 +8,8 @@ from convo.config.sections import PrefixMismatchBehavior
 from convo.errors import RequestRefused
 from convo.history.items import user_message
 from convo.models.anthropic import AnthropicModel
-from convo.models.anthropic_messages import encode_thinking_block
 from convo.models.base import ModelRequest, make_issuer_tag
+from convo.models.readers.messages import encode_thinking_block
 from convo.secrets import Secret
 from tests.clock import counting_ids
 from tests.models.anthropic_model import HI, KEY, model

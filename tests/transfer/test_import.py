@@ -261,8 +261,8 @@ def test_a_file_that_is_neither_text_nor_a_database_is_refused(tmp_path: Path) -
         read_documents(str(file))
     assert (refused.value.message, refused.value.hint) == (
         f"{file}: the file is not UTF-8 text or a database",
-        "import a replay file, JSONL, Markdown, HTML or RunState of convo export, llm's logs.db, or an Agents SDK "
-        "session",
+        "import a replay file, JSONL, Markdown, HTML or RunState of convo export, a transcript of Codex or Claude "
+        "Code, llm's logs.db, or an Agents SDK session",
     )
 
 

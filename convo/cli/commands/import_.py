@@ -16,11 +16,16 @@ Examples:
   convo import ~/.config/io.datasette.llm/logs.db --dry-run
                                              list the conversations of llm
   convo import agents.db --only thread-7     one session of the Agents SDK
+  convo import ~/.codex/sessions             transcripts of Codex, with requests, tokens and forks
+  convo import ~/.claude/projects/*/*.jsonl  transcripts of Claude Code
   convo import state.json                    the items of a paused run; convo resume continues the run itself
 
 No file is changed. A conversation that was imported before is skipped; --as NAME imports it again. In a database, a
 row that cannot be read affects its conversation only; the exit code is 2 then. Of several files, one that cannot be
 imported is reported, the others are imported, and the exit code is 1.
+In a transcript, a line that is not JSON or of an unknown type is left out and reported. The history before a
+compaction, and what was edited or rewound, is a branch. The definitions of tools are imported as far as the file has
+them: Codex writes them for its newer models, Claude Code in its newer versions.
 The new sessions are in the local store; convo convert changes their strategy.
 """
 
@@ -32,7 +37,8 @@ def import_command(
         list[str],
         typer.Argument(
             metavar="FILE...",
-            help="Exported conversations, lists of items, databases of llm or the Agents SDK, or folders of them.",
+            help="Exported conversations, lists of items, transcripts of Codex or Claude Code, databases of llm or the"
+            " Agents SDK, or folders of them.",
         ),
     ],
     name: str | None = value_option("--as", "NAME", "Name of the new session; for a file with one conversation."),

@@ -4,6 +4,7 @@ An invalid field or event is skipped, and the rest is kept. Some proxies begin a
 ended: only the second counts.
 """
 
+import base64
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -220,3 +221,8 @@ def translate_diagnostics(diagnostics: Json) -> Json:
         "comparison_reusable_tokens": None,
         **({} if kind == reason else {"provider_reason": kind}),
     }
+
+
+def encode_thinking_block(block: Mapping[str, Json]) -> str:
+    """Encode a thinking block as the encrypted content of a reasoning item."""
+    return base64.b64encode(json.dumps(block).encode()).decode()

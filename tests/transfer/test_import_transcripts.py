@@ -1,0 +1,162 @@
+"""Import of transcripts of Codex 0.169 and Claude Code 2.1.330, which `tests.clients.transcripts` made."""
+
+import json
+import tarfile
+from collections import Counter
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from convo.errors import InputFault
+from convo.history.items import item_type
+from convo.inspect.serialize import ConversationDocument
+from convo.models.anthropic_messages import build_anthropic_messages
+from convo.models.base import make_issuer_tag
+from convo.transfer.import_ import parse_conversation_document
+from tests.command_runner import Convo
+
+CODEX, NEW_CODEX, CLAUDE = "openai/gpt-5.5", "openai/gpt-5.6-sol", "anthropic/claude-opus-5"
+
+
+NO_TOOLS = "t.jsonl: the file has no definitions of the tools that were called\n"
+
+
+def read_archive() -> dict[str, str]:
+    with tarfile.open(Path(__file__).parent / "transcripts.tar.xz") as archive:
+        files = {member.name.removesuffix(".jsonl"): archive.extractfile(member) for member in archive}
+        return {name: file.read().decode() for name, file in files.items() if file}
+
+
+TRANSCRIPTS = read_archive()
+
+# For each transcript: the model; its items; items of branches; input and output tokens of its requests, None for one
+# that was interrupted or failed; and the exit code of lint.
+TABLE: dict[str, tuple[str, str, int, list[tuple[int, int] | None], int]] = {
+    "codex-plain": (
+        NEW_CODEX, "additional_tools developer*4 user*2 reasoning assistant user assistant", 0,
+        [(1000, 50), (1100, 50)], 0,
+    ),
+    "codex-tools": (
+        CODEX,
+        "developer user*2 reasoning function_call*2 function_call_output*2 reasoning custom_tool_call"
+        " custom_tool_call_output function_call function_call_output assistant",
+        0, [(1000, 50)] * 4, 0,
+    ),
+    "codex-compacted": (
+        CODEX, "developer user*2 compaction user assistant", 4, [(1000, 50), (1000, 400), (150_000, 50)], 0,
+    ),
+    "codex-interrupted": (
+        CODEX, "developer user*2 reasoning assistant user reasoning user*2 assistant", 0,
+        [(1000, 50), None, (1000, 50)], 4,
+    ),
+    "codex-error": (CODEX, "developer user*3 assistant", 0, [(1000, 50)], 0),
+    "claude-plain": (
+        CLAUDE, "user system*4 user reasoning assistant user system assistant", 0, [(12, 50), (912, 50)], 0,
+    ),
+    "claude-tools": (
+        CLAUDE,
+        "user system*4 user reasoning assistant function_call*2 function_call_output*2 system reasoning function_call"
+        " function_call_output system function_call function_call_output system assistant",
+        0, [(12, 50)] * 4, 0,
+    ),
+    "claude-compacted": (CLAUDE, "user*4 system*2 user system*2 user assistant", 8, [(12, 50)] * 2, 0),
+    "claude-edited": (
+        CLAUDE, "user system*4 user assistant user system assistant", 3, [(12, 50)] * 3, 0,
+    ),
+    "claude-interrupted": (
+        CLAUDE,
+        "user system*4 user reasoning assistant user system user assistant user system user system assistant",
+        0, [(12, 50), None, (12, 50)], 0,
+    ),
+}  # fmt: skip
+
+
+def describe_items(items: Any) -> str:
+    """The types of items, or roles of messages, with the number of equal ones: "user*2 assistant"."""
+    kinds = [item["role"] if item_type(item) == "message" else item_type(item) for item in items]
+    return " ".join(kind + f"*{count}" * (count > 1) for kind, group in groupby(kinds) for count in [len([*group])])
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_transcript_is_imported_with_its_items_and_requests(
+    name: str, convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    model, kinds, branch_count, tokens, lint_exit = TABLE[name]
+    (tmp_path / "t.jsonl").write_text(TRANSCRIPTS[name], encoding="utf-8")
+
+    imported = convo("import", str(tmp_path / "t.jsonl"), "--as", "mine", "--json")
+
+    assert (imported.exit, imported.err.endswith(NO_TOOLS)) == (0, name == "codex-tools")
+    view = convo("inspect", "mine", "--json").json()
+    path_keys = view["links"][-1]["saw"] + view["links"][-1]["output"]
+    path = [view["items"][key] for key in path_keys]
+    assert imported.json()["model"] == model
+    assert describe_items(path) == kinds
+    assert len(view["items"]) - len(path) == branch_count
+    usages = [link["usage"] for link in view["links"]]
+    assert Counter(usage and (usage["input_tokens"], usage["output_tokens"]) for usage in usages) == Counter(tokens)
+    assert convo("lint", "mine").exit == lint_exit
+    assert convo("next", "mine", "More.").exit == 0
+    assert convo("import", str(tmp_path / "t.jsonl"), "--as", "mine").out.endswith("already imported\n")
+
+
+def test_thinking_is_sent_back_as_the_vendor_made_it() -> None:
+    lines = map(json.loads, TRANSCRIPTS["claude-tools"].splitlines())
+    contents = (line["message"]["content"] for line in lines if line["type"] == "assistant")
+    thinking = [block for content in contents for block in content if block["type"] == "thinking"]
+
+    items = parse_conversation_document(TRANSCRIPTS["claude-tools"]).items
+    issuer = make_issuer_tag("anthropic", "claude-opus-5", "https://api.anthropic.com")
+    messages = build_anthropic_messages(items, CLAUDE, issuer)
+
+    sent = [block for message in messages for block in message["content"] if block["type"] == "thinking"]
+    assert sent == thinking
+    assert len(sent) == 2
+
+
+def all_items(document: ConversationDocument) -> Counter[str]:
+    """The items of all branches, by their JSON."""
+    items = [*document.items, *(other.item for other in document.other_items)]
+    return Counter(json.dumps(item) for item in items)
+
+
+def parse_leniently(text: str) -> Counter[str]:
+    """The items of a text; none if it has no messages."""
+    try:
+        return all_items(parse_conversation_document(text))
+    except InputFault:
+        return Counter()
+
+
+GARBLINGS: dict[str, Callable[[str], str]] = {
+    "deleted": lambda line: "",
+    "cut": lambda line: line[: len(line) // 2],
+    "unknown type": lambda line: json.dumps({**json.loads(line), "type": "hologram"}),
+    "no text": lambda line: json.dumps(dict.fromkeys(json.loads(line), 5)),
+    "empty members": lambda line: json.dumps({name: {} for name in json.loads(line)}),
+    "a list": lambda line: f"[{line}]",
+}
+
+
+@given(st.data(), st.sampled_from(sorted(TRANSCRIPTS)), st.sampled_from(sorted(GARBLINGS)))
+def test_a_line_that_is_missing_or_garbled_costs_itself(data: st.DataObject, name: str, garbling: str) -> None:
+    lines = TRANSCRIPTS[name].splitlines()
+    number = data.draw(st.integers(0, len(lines) - 1))
+    garbled = GARBLINGS[garbling](lines[number])
+    before = parse_conversation_document(TRANSCRIPTS[name])
+
+    after = parse_conversation_document("\n".join([*lines[:number], garbled, *lines[number + 1 :]]))
+
+    lost = all_items(before) - all_items(after)
+    assert lost.total() <= parse_leniently(lines[number]).total()
+    assert abs(len(before.links) - len(after.links)) <= 1
+    if garbling in ("cut", "a list"):
+        assert "not imported: 1 line that is not a JSON object" in after.notes
+    if garbling == "unknown type":
+        assert "not imported: 1 line of the type 'hologram'" in after.notes
