@@ -44,7 +44,6 @@ from convo.runstate.reader import run_state_from_json
 from convo.runstate.run_state import RunState
 from convo.stores.base import AppendItems, Store
 from convo.transfer.convert import SessionWriter
-from convo.transfer.transcripts import is_transcript, parse_transcript
 
 SQLITE_HEADER = b"SQLite format 3\0"
 
@@ -153,8 +152,20 @@ def _parse_items(text: str) -> ConversationDocument:
     return ConversationDocument(items=items, confirmed_count=len(items))
 
 
+def _is_transcript(text: str) -> bool:
+    from convo.transfer.transcripts import is_transcript  # late: lint and resume import this module, too
+
+    return is_transcript(text)
+
+
+def _parse_transcript(text: str) -> ConversationDocument:
+    from convo.transfer.transcripts import parse_transcript
+
+    return parse_transcript(text)
+
+
 DOCUMENT_PARSERS: Sequence[tuple[Callable[[str], bool], Callable[[str], ConversationDocument]]] = (
-    (is_transcript, parse_transcript),
+    (_is_transcript, _parse_transcript),
     (lambda text: text.startswith("["), _parse_items),
     (lambda text: text.startswith("{"), _parse_objects),
     (lambda text: text[:15].lower().startswith("<!doctype html"), _parse_page),

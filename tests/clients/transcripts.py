@@ -16,6 +16,7 @@ import sys
 import tarfile
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -73,7 +74,7 @@ class ScriptedVendor:
         if path == "/responses" and scope["method"] == "GET":  # a WebSocket; Codex then uses HTTP
             await send_json(send, {}, 426)
             return
-        if path in ("/responses", "/responses/compact"):
+        if path == "/responses":
             build_events = response_events
         elif path == "/messages" and request.get("tools"):
             build_events = message_events
@@ -89,8 +90,6 @@ class ScriptedVendor:
         if answer.status != 200:
             error = {"type": "invalid_request_error", "message": "the script refuses this request"}
             await send_json(send, {"type": "error", "error": error}, answer.status)
-        elif path == "/responses/compact":
-            await send_json(send, {"output": answer.output, "usage": response_usage(answer)})
         elif answer.is_cut:
             await send_head(send, 200, "text/event-stream")
             *events, _ = build_events(answer)
@@ -134,22 +133,17 @@ def response_events(answer: Answer) -> list[bytes]:
 
 
 def message_events(answer: Answer) -> list[bytes]:
-    blocks = [messages_events_of(index, block) for index, block in enumerate(answer.output)]
+    blocks = [event for index, block in enumerate(answer.output) for event in block_events(index, block)]
+    start = messages_events.start(CLAUDE_MODEL, cache_creation_input_tokens=0, **answer.counts)
     is_call = any(block["type"] == "tool_use" for block in answer.output)
-    counts = {"cache_read_input_tokens": 0, "cache_creation_input_tokens": 0, "output_tokens": 1, **answer.counts}
-    start = messages_events.start(f"{CLAUDE_MODEL}", **{k: v for k, v in counts.items() if k != "output_tokens"})
-    end = messages_events.stop(
-        "tool_use" if is_call else "end_turn", output_tokens=answer.counts.get("output_tokens", 50)
-    )
-    return [start.replace(b"msg_01", f"msg_{uuid4().hex}".encode()), *(one for block in blocks for one in block), *end]
+    end = messages_events.stop("tool_use" if is_call else "end_turn", output_tokens=50)
+    return [start.replace(b"msg_01", f"msg_{uuid4().hex}".encode()), *blocks, *end]
 
 
-def messages_events_of(index: int, block: Block) -> list[bytes]:
+def block_events(index: int, block: Block) -> list[bytes]:
     match block["type"]:
         case "thinking":
             return messages_events.thinking(index, block["thinking"], signature=block["signature"])
-        case "redacted_thinking":
-            return messages_events.redacted(index, block["data"])
         case "tool_use":
             return messages_events.tool(index, block["id"], block["name"], json.dumps(block["input"]))
     return messages_events.text(index, block["text"])
@@ -203,10 +197,16 @@ def tool_use(number: int, name: str, **arguments: Any) -> Block:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One run of a program: its arguments, and the answers to its requests. "SESSION" stands for the session."""
+    """One run of a program.
+
+    arguments:     "SESSION" stands for the id of the session, "MESSAGE" for that of its first answer
+    answers:       to its requests
+    interrupt_at:  of a turn whose last answer is cut: the text in the transcript at which the program is interrupted
+    """
 
     arguments: Sequence[str]
     answers: Sequence[Answer]
+    interrupt_at: str = ""
 
 
 PATCH = "*** Begin Patch\n*** Add File: made.txt\n+done\n*** End Patch\n"
@@ -242,7 +242,7 @@ CODEX: Mapping[str, Sequence[Turn]] = {
     ],
     "codex-interrupted": [
         Turn(["Say a number."], [Answer([reasoning(1, "Any."), message("Twelve.")])]),
-        Turn(["resume", "SESSION", "Count to a thousand."], [Answer([reasoning(2, "Long.")], is_cut=True)]),
+        Turn(["resume", "SESSION", "Count to a thousand."], [Answer([reasoning(2, "Long.")], is_cut=True)], "rs_2"),
         Turn(["resume", "SESSION", "Count to two."], [Answer([message("One, two.")])]),
     ],
     "codex-error": [
@@ -286,7 +286,7 @@ CLAUDE: Mapping[str, Sequence[Turn]] = {
     ],
     "claude-interrupted": [
         Turn(["Say a number."], [Answer([thinking(1, "Any."), text("Twelve.")])]),
-        Turn(["--resume", "SESSION", "Count to a thousand."], [Answer([text("One, two")], is_cut=True)]),
+        Turn(["--resume", "SESSION", "Count to a thousand."], [Answer([text("One, two")], is_cut=True)], "thousand"),
         Turn(["--resume", "SESSION", "What went wrong?"], [Answer(status=400)]),
         Turn(["--resume", "SESSION", "Count to two."], [Answer([text("One, two.")])]),
     ],
@@ -356,9 +356,8 @@ def make_transcript(name: str, folder: Path, vendor: ScriptedVendor, url: str) -
         file = find_transcript(folder)
         session = file.stem[-36:] if file else ""
         if name in CODEX:
-            command, environ = codex_command(
-                folder, url, CODEX_MODEL if name != "codex-plain" else NEW_CODEX_MODEL, turn, session
-            )
+            model = NEW_CODEX_MODEL if name == "codex-plain" else CODEX_MODEL
+            command, environ = codex_command(folder, url, model, turn, session)
         else:
             command, environ = claude_command(url, turn, session, first_answer_id(file) if file else "")
         place = [json.dumps(dict(item)).replace(HOME, str(folder)) for answer in turn.answers for item in answer.output]
@@ -371,16 +370,19 @@ def make_transcript(name: str, folder: Path, vendor: ScriptedVendor, url: str) -
         run(command, work, {"HOME": str(folder / "home"), "DO_NOT_TRACK": "1", **environ}, vendor, turn)
     file = find_transcript(folder)
     assert file, f"{name}: no transcript"
-    written = file.read_text(encoding="utf-8")
+    return replace_folder(file.read_text(encoding="utf-8"), folder)
+
+
+def replace_folder(text: str, folder: Path) -> str:
+    """Replace what names this machine in a transcript or request."""
+    place = str(folder)
     # Claude Code names a project by its folder, with dashes.
     for name, neutral in (
-        (f"{folder}/work", f"{HOME}/project"),
-        (str(folder), HOME),
-        (str(folder).replace("/", "-"), "-home-dev"),
+        (f"{place}/work", f"{HOME}/project"), (place, HOME), (place.replace("/", "-"), HOME.replace("/", "-")),
         (release(), "6.1.0"),
-    ):
-        written = written.replace(name, neutral)
-    return written
+    ):  # fmt: skip
+        text = text.replace(name, neutral)
+    return text
 
 
 def run(command: list[str], work: Path, environ: Mapping[str, str], vendor: ScriptedVendor, turn: Turn) -> None:
@@ -391,16 +393,19 @@ def run(command: list[str], work: Path, environ: Mapping[str, str], vendor: Scri
         [program, *command[1:]], cwd=work, env={**inherited, **environ}, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", process_group=0,
     ) as process:  # fmt: skip
-        if any(answer.is_cut for answer in turn.answers):
+        if turn.interrupt_at:
             assert vendor.cut.wait(60)
+            while not (file := find_transcript(work.parent)) or turn.interrupt_at not in file.read_text("utf-8"):
+                assert process.poll() is None
+                time.sleep(0.02)
             os.killpg(process.pid, signal.SIGINT)
         output, _ = process.communicate(timeout=110)
     assert len(vendor.answers) == 1, output  # the last one is kept for requests that are repeated
 
 
-def main(file: str, names: Sequence[str]) -> None:
+def main(file: str) -> None:
     with run_vendor() as (vendor, url), tarfile.open(file, "w:xz") as archive:
-        for name in names or TURNS:
+        for name in TURNS:
             with tempfile.TemporaryDirectory() as folder:
                 written = make_transcript(name, Path(folder), vendor, url).encode()
             member = tarfile.TarInfo(f"{name}.jsonl")
@@ -409,4 +414,4 @@ def main(file: str, names: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(sys.argv[1])
