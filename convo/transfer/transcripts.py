@@ -17,6 +17,7 @@ from hashlib import sha256
 
 from convo.config.sections import KNOWN_PROVIDERS
 from convo.errors import InputFault
+from convo.history.canonical import is_utf8_encodable
 from convo.history.items import (
     ENCRYPTED_FIELD,
     Item,
@@ -104,7 +105,7 @@ def _load_record(line: str) -> Record | None:
 
 @dataclass
 class TranscriptReader:
-    """The history and the requests read so far.
+    """The history and the requests read so far; `read` of a subclass returns whether it knows the type of a line.
 
     nodes:         item, parent and depth of each node, numbered from 1; ROOT is the parent of the first
     links:         requests in the form of a document, with the numbers of these nodes
@@ -115,18 +116,12 @@ class TranscriptReader:
     nodes: list[tuple[Item, int, int]] = field(default_factory=list)
     links: list[dict[str, Json]] = field(default_factory=list)
     link_by_node: dict[int, str] = field(default_factory=dict)
+    link_ids: set[str] = field(default_factory=set)
     unread: Counter[str] = field(default_factory=Counter)
     created_at: float | None = None
     name: str | None = None
     model: str | None = None
     instructions: str | None = None
-
-    def read(self, record: Record) -> bool:
-        """Read one line; False if its type is unknown."""
-        raise NotImplementedError
-
-    def build_document(self) -> ConversationDocument:
-        raise NotImplementedError
 
     def add_items(self, parent: int, items: Sequence[Item]) -> int:
         """Append items to the node `parent`, and return the last node."""
@@ -157,6 +152,9 @@ class TranscriptReader:
         **fields: Json,
     ) -> None:
         """Add a request; it continues the last request on the path that it saw."""
+        if link_id in self.link_ids:  # some servers use an id again
+            link_id = _make_link_id(link_id, len(self.links))
+        self.link_ids.add(link_id)
         parent = next(filter(None, map(self.link_by_node.get, self.ancestors(saw))), None)
         provider = model.partition("/")[0]
         is_remote = KNOWN_PROVIDERS.get(provider, {}).get("api") == "responses"
@@ -227,7 +225,7 @@ def _make_link_id(*parts: Json) -> str:
 
 
 def _text(value: Json) -> str | None:
-    return value if isinstance(value, str) and value else None
+    return value if isinstance(value, str) and value and is_utf8_encodable(value) else None
 
 
 # -- Codex ----------------------------------------------------------------------------------------
@@ -327,17 +325,16 @@ class CodexReader(TranscriptReader):
 
     def _read_compaction(self, payload: Record) -> None:
         """Begin a new path with the items that replace the history."""
-        request = (
-            self.links[-1] if self.links and self.links[-1]["saw"] == self.links[-1]["head"] == self.head else None
-        )
         replacement = payload.get("replacement_history") or [user_message(payload["message"])]
-        self.head = self.add_items(ROOT, [_strip_codex_fields(item) for item in replacement])
-        if request:
-            # As convo's own: the replacement is the context of the next request.
+        items = [item for item in map(_strip_codex_fields, replacement) if is_item(item)]
+        end, self.head = self.head, self.add_items(ROOT, items)
+        if not self.links:
+            return
+        last = self.links[-1]
+        self.link_by_node[self.head] = last["id"]
+        if last["saw"] == last["head"] == end:  # its request, in convo's form: without input and output
             context_management = {"context_management": COMPACTION_CONTEXT_MANAGEMENT}
-            request |= {"saw": self.head, "head": self.head, "sent": 0, "parameters": context_management}
-        if self.links:
-            self.link_by_node[self.head] = self.links[-1]["id"]
+            last |= {"saw": self.head, "head": self.head, "sent": 0, "parameters": context_management}
 
     def _read_event(self, payload: Record) -> None:
         match payload.get("type"):
@@ -389,7 +386,7 @@ def _read_codex_usage(counts: Record) -> Json:
 # -- Claude Code ----------------------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(eq=False)
 class _Message:
     """An answer, the results of its calls, or another message.
 
@@ -502,7 +499,7 @@ class ClaudeCodeReader(TranscriptReader):
     def _read_answer(self, record: Record, parent: _Message | None) -> _Message:
         """Read a block of an answer, or what Claude Code wrote in place of one."""
         message, is_error = record["message"], bool(record.get("isApiErrorMessage"))
-        model = f"{ANTHROPIC}/{_text(record.get('requestedModel')) or message['model']}"
+        model = f"{ANTHROPIC}/{_text(record.get('requestedModel')) or _text(message['model']) or UNKNOWN_MODEL}"
         items = [_decode_block(block, model) for block in message["content"]]
         if message["model"] == SYNTHETIC and not is_error:
             return self._add_message(parent, items)
@@ -513,8 +510,9 @@ class ClaudeCodeReader(TranscriptReader):
             failed = self._add_message(parent, ())
             failed.link = self._make_link(record, self.model or model, status="failed", error=error, ended_at=ended_at)
             return failed
-        answer = self.answers.get(message["id"]) or self._add_message(parent, ())
-        self.answers[message["id"]] = answer
+        answer = self.answers.get(message["id"])
+        if answer is None or (parent is not answer and parent is not answer.results):  # some servers use an id again
+            answer = self.answers[message["id"]] = self._add_message(parent, ())
         is_cut = message.get("stop_reason") == "max_tokens"
         answer.link = {
             **(answer.link or self._make_link(record, model, reported={UPSTREAM_ID: message["id"]})),
@@ -525,7 +523,7 @@ class ClaudeCodeReader(TranscriptReader):
         }
         answer.items += items
         self.answers |= {item["call_id"]: answer for item in items if item["type"] == "function_call"}
-        if not record.get("isSidechain"):
+        if self.model is None or not record.get("isSidechain"):  # the file of a subagent has no other lines
             self.model = model
             self.instructions = answer.link["parameters"].get("instructions", self.instructions)
         return answer

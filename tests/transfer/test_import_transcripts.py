@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from convo.errors import InputFault
-from convo.history.items import item_type
+from convo.history.items import item_text, item_type
 from convo.inspect.serialize import ConversationDocument
 from convo.models.anthropic_messages import build_anthropic_messages
 from convo.models.base import make_issuer_tag
@@ -160,3 +160,55 @@ def test_a_line_that_is_missing_or_garbled_costs_itself(data: st.DataObject, nam
         assert "not imported: 1 line that is not a JSON object" in after.notes
     if garbling == "unknown type":
         assert "not imported: 1 line of the type 'hologram'" in after.notes
+
+
+def change_records(name: str, change: Callable[[Any], Any]) -> ConversationDocument:
+    """Import a transcript with its records changed; None leaves one out."""
+    records = (change(json.loads(line)) for line in TRANSCRIPTS[name].splitlines())
+    return parse_conversation_document("\n".join(json.dumps(record) for record in records if record is not None))
+
+
+def test_the_token_counts_of_older_codex_are_read_from_its_events() -> None:
+    for name in ("codex-plain", "codex-tools", "codex-interrupted"):
+        older = change_records(name, lambda record: None if record["type"] == "token_usage_record" else record)
+        usages = [link["usage"] for link in older.links]
+        assert usages == [link["usage"] for link in parse_conversation_document(TRANSCRIPTS[name]).links]
+
+
+def test_a_summary_of_older_codex_is_a_message() -> None:
+    def change(record: Any) -> Any:
+        return {**record, "payload": {"message": "Twelve was said."}} if record["type"] == "compacted" else record
+
+    assert item_text(change_records("codex-compacted", change).items[0]) == "Twelve was said."
+
+
+def test_a_rollback_of_codex_begins_a_branch() -> None:
+    rollback = {"timestamp": "2026-11-28T19:00:00Z", "type": "event_msg"}
+    rollback |= {"payload": {"type": "thread_rolled_back", "num_turns": 1}}
+    document = parse_conversation_document(TRANSCRIPTS["codex-plain"] + json.dumps(rollback))
+    assert describe_items(document.items).endswith("reasoning assistant")
+    assert describe_items(other.item for other in document.other_items) == "user assistant"
+
+
+def test_the_texts_that_older_claude_code_does_not_keep_are_reported() -> None:
+    def change(record: Any) -> Any:
+        names = ("rendered", "renderedRole", "requestRef", "requestedModel")
+        kept = {name: value for name, value in record.items() if name not in names}
+        return None if record["type"].startswith("api-request") else kept
+
+    document = change_records("claude-plain", change)
+    assert (document.model, describe_items(document.items)) == (CLAUDE, "user reasoning assistant user assistant")
+    assert document.notes == ("not imported: 9 lines of the type 'attachment'",)
+
+
+def test_a_subagent_is_a_branch_of_its_session_and_in_a_file_of_its_own_a_conversation() -> None:
+    lines = TRANSCRIPTS["claude-edited"].splitlines()
+    start = next(number for number, line in enumerate(lines) if "A smaller one." in line and '"uuid"' in line)
+    subagent = [json.dumps({**json.loads(line), "isSidechain": True}) for line in lines[start:]]
+
+    whole = parse_conversation_document("\n".join([*lines[:start], *subagent]))
+    alone = parse_conversation_document("\n".join(subagent))
+
+    assert item_text(whole.items[-1]) == "Thirteen."
+    assert item_text(whole.other_items[-1].item) == item_text(alone.items[-1]) == "Two."
+    assert alone.model == CLAUDE
