@@ -67,16 +67,17 @@ def answer(servers: dict[str, ChatServer], model: str, number: int, **fields: An
             "content": [{"type": "output_text", "text": "Hi.", "annotations": []}],
         },
     ]
-    response = {"id": f"resp_{number}", "object": "response", "status": "completed", "output": output, "usage": USAGE}
+    previous = {"previous_response_id": f"resp_{number - 1}" if number > 1 else None}
+    response = {"id": f"resp_{number}", "object": "response", "status": "completed", "output": output, **previous}
     start = {"type": "response.created", "response": {**response, "status": "in_progress", "output": []}}
-    servers[vendor].stream(start, {"type": "response.completed", "response": {**response, **fields}})
+    servers[vendor].stream(start, {"type": "response.completed", "response": {**response, "usage": USAGE, **fields}})
 
 
-def begin(convo: Convo, servers: dict[str, ChatServer], model: str) -> None:
+def begin(convo: Convo, servers: dict[str, ChatServer], model: str, *owner: str) -> None:
     """Make the session `mine` with two turns."""
     answer(servers, model, 1)
     answer(servers, model, 2)
-    got = convo("chat", "-m", model, "-n", "mine", "-s", "Be brief.", "one")
+    got = convo("chat", *owner, "-m", model, "-n", "mine", "-s", "Be brief.", "one")
     assert got.exit == 0, got.err
     got = convo("chat", "-c", "two")
     assert (got.exit, "warning" in got.err) == (0, False), got.err
@@ -155,6 +156,25 @@ def test_a_chat_warns_in_one_line_or_refuses_before_anything_is_stored(
         answer(servers, model, 4)
         again = convo("chat", "-c", *flags, "four")
         assert (again.exit, "warning" in again.err) == (0, False), again.err
+
+
+@pytest.mark.parametrize("owner", ["--session", "--replay", "--chain"])
+def test_each_owner_warns_of_other_instructions(convo: Convo, servers: dict[str, ChatServer], owner: str) -> None:
+    begin(convo, servers, "openai/gpt-6.1-sol", owner)
+    answer(servers, "openai/gpt-6.1-sol", 3)
+    got = convo("chat", "-c", "-s", "Be long.", "three")
+    assert "warning: the next request changes the prefix (instructions changed) and loses 10,000 cached" in got.err
+
+
+def test_an_edited_replay_file_loses_the_reasoning_after_the_edit(convo: Convo, servers: dict[str, ChatServer]) -> None:
+    model = "openai/gpt-6.2-sol"
+    begin(convo, servers, model, "--replay", "--from", "./talk.json")
+    file = Path("talk.json")
+    file.write_text(file.read_text("utf-8").replace("two", "other"), "utf-8")
+    answer(servers, model, 3)
+    got = convo("chat", "-c", "three")
+    assert "(item edited, message 5, at content[0].text) and loses" in got.err
+    assert "1 reasoning item (300 tokens); instead: leave the earlier items as they are" in got.err
 
 
 def test_changes_at_the_prompt_are_said_once(servers: dict[str, ChatServer]) -> None:
