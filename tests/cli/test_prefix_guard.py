@@ -17,6 +17,11 @@ def add(a: int, b: int) -> int:
     "Add two numbers."
     return a + b
 """
+AGENTS = """
+from convo.agents import Agent
+billing = Agent("billing", instructions="Refund.", handoffs=())
+triage = Agent("triage", instructions="Hand over.", handoffs=(billing,))
+"""
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
 USAGE = {
     "input_tokens": 10_000,
@@ -175,6 +180,23 @@ def test_an_edited_replay_file_loses_the_reasoning_after_the_edit(convo: Convo, 
     got = convo("chat", "-c", "three")
     assert "(item edited, message 5, at content[0].text) and loses" in got.err
     assert "1 reasoning item (300 tokens); instead: leave the earlier items as they are" in got.err
+
+
+@pytest.mark.parametrize("nesting", ["--nest-history", "--no-nest-history"])
+def test_a_handoff_warns_once_that_the_next_agent_has_another_prefix(
+    convo: Convo, servers: dict[str, ChatServer], nesting: str
+) -> None:
+    Path("desk.py").write_text(AGENTS, "utf-8")
+    model = "openai/gpt-6.1-sol"
+    call = {"type": "function_call", "call_id": "c1", "name": "transfer_to_billing", "arguments": "{}"}
+    answer(servers, model, 1, output=[{**call, "id": "fc_1", "status": "completed"}])
+    answer(servers, model, 2)
+    answer(servers, model, 3)
+    got = convo("chat", "-m", model, "-n", "mine", "--agent", "desk.py:triage", nesting, "one")
+    again = convo("chat", "-c", "two")
+    warnings = [line for line in (got.err + again.err).splitlines() if line.startswith("warning: the next request")]
+    assert len(warnings) == 2, (got.err, again.err)  # to billing, and back to triage with the next message
+    assert "(tools changed) and loses 10,000 cached tokens" in warnings[0]
 
 
 def test_changes_at_the_prompt_are_said_once(servers: dict[str, ChatServer]) -> None:
