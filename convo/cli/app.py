@@ -71,6 +71,10 @@ COMMANDS: CommandTable = MappingProxyType(
         "why": CommandEntry(
             "convo.cli.commands.why", "Explain why the prompt cache missed: the cause, its cost and a fix."
         ),
+        "cost": CommandEntry(
+            "convo.cli.commands.cost",
+            "Show what each item, tool and file of a conversation cost, over all requests.",
+        ),
         "convert": CommandEntry("convo.cli.commands.convert", "Convert a conversation to another strategy."),
         "export": CommandEntry("convo.cli.commands.export", "Export a conversation to a file."),
         "import": CommandEntry("convo.cli.commands.import_", "Import conversations from files."),
@@ -113,7 +117,7 @@ COMMANDS: CommandTable = MappingProxyType(
 COMMAND_GROUPS: Mapping[str, Sequence[str]] = MappingProxyType(
     {
         "Chat": ("chat", "resume", "approvals", "sessions", "templates"),
-        "Inspect and compare": ("inspect", "next", "diff", "why", "race"),
+        "Inspect and compare": ("inspect", "next", "diff", "why", "cost", "race"),
         "Convert and repair": ("convert", "compact", "export", "import", "lint", "repair"),
         "Serve and record": ("serve", "tap"),
         "Set up": ("models", "config", "store", "doctor", "schema"),

@@ -134,11 +134,25 @@ async def handle_usage(repl: Repl, _: str) -> None:
 
 
 async def handle_cost(repl: Repl, _: str) -> None:
-    from convo.terminal.usage_views import format_session_cost
+    from convo.chat.view_loader import load_handle_view
+    from convo.prompt_cache.bill import build_bill
+    from convo.terminal.usage_views import bill_lines, cost_lines
 
-    links = await _load_own_links(repl)
-    if links is not None:
-        repl.print_message(format_session_cost(links, repl.context.settings.prices))
+    links, prices = await _load_own_links(repl), repl.context.settings.prices
+    if links is None:
+        return
+    repl.print_message("\n".join(f"  {line}" for line in cost_lines(links, prices)))
+    if not links:
+        return
+    view = await load_handle_view(repl.chat.deps.store, repl.chat.session.id, read_files=False)
+    rows = build_bill(replace(view, links=tuple(links), prices=prices), max_rows=MAX_COST_ROWS)
+    if any(row.cost_usd for row in rows):
+        display = detect_display_without_color(sys.stderr)
+        repl.print_block("".join(f"{display.translate_box_chars(line)}\n" for line in bill_lines(rows, display)))
+
+
+MAX_COST_ROWS = 5
+"""Parts that /cost lists; `convo cost` lists all."""
 
 
 async def _load_own_links(repl: Repl) -> Sequence[Link] | None:

@@ -6,7 +6,7 @@ prompt it could have read from the cache. Where no source states a rule, the cer
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from convo.config.sections import Price
@@ -193,6 +193,29 @@ def find_missed_ids(view: ConversationView) -> set[str]:
     """Return the ids of the requests that read less than half of the reusable tokens from the cache."""
     uses = _measure_cache_use(view, find_earlier_requests(view))
     return {link_id for link_id, use in uses.items() if use.outcome == "miss"}
+
+
+class Miss(NamedTuple):
+    """A request that read less than the reusable tokens from the cache.
+
+    cost_usd:  of these tokens, minus what they cost from the cache; None without a price
+    change:    the first difference from the earlier request; None if it only continues it
+    """
+
+    link: Link
+    earlier: Link
+    cost_usd: float | None
+    change: PromptChange | None
+
+
+def find_misses(view: ConversationView) -> Iterator[Miss]:
+    """Yield each request of a conversation that missed the cache, at least partly."""
+    earlier_requests, links = find_earlier_requests(view), {link.id: link for link in view.links}
+    for link_id, use in _measure_cache_use(view, earlier_requests).items():
+        link, earlier, usage = links[link_id], earlier_requests[link_id], Usage.from_json(links[link_id].usage)
+        if usage is not None and use.outcome in ("miss", "partial"):
+            cost_usd = _missed_cost_usd(use, usage, find_price(link.model, view.prices, link.service_tier))
+            yield Miss(link, earlier, cost_usd, find_first_change(earlier, link, view.path_index))
 
 
 def _measure_cache_use(view: ConversationView, earlier_requests: Mapping[str, Link]) -> dict[str, CacheUse]:

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
+from typing import TYPE_CHECKING
 
 from convo.config.sections import Price
 from convo.history.items import Json
@@ -17,6 +18,10 @@ from convo.inspect.view import PathIndex, UsageTotals, sum_link_usage
 from convo.terminal.status_line import format_share, format_token_counts, format_total_cost
 from convo.terminal.tables import Column, render_bar, render_table
 from convo.terminal.terminal import DisplayOptions, KeyValue, escape_control_chars, format_count, wrap_line
+from convo.usage.cost import format_usd
+
+if TYPE_CHECKING:
+    from convo.prompt_cache.bill import BillRow
 
 NO_REQUESTS_TEXT = "no requests yet"
 
@@ -56,27 +61,58 @@ def format_cost_of_totals(totals: UsageTotals) -> list[str]:
     return format_total_cost(totals.known_cost_usd, totals.unpriced_count, totals.request_count)
 
 
-def format_session_cost(links: Sequence[Link], prices: Mapping[str, Price]) -> str:
-    """Format the lines of /cost."""
-    return "\n".join(_cost_lines(links, prices)) or f"  {NO_REQUESTS_TEXT}"
-
-
-def _cost_lines(links: Sequence[Link], prices: Mapping[str, Price]) -> Iterator[str]:
+def cost_lines(links: Sequence[Link], prices: Mapping[str, Price]) -> Iterator[str]:
+    """Yield the cost of all requests, the number of requests and the models without a price."""
     total, last = sum_link_usage(links, prices), sum_link_usage(links[-1:], prices)
     if total is None:
-        if links:
-            yield f"  cost unknown: {format_count(len(links), 'request')} without reported tokens"
+        yield (
+            f"cost unknown: {format_count(len(links), 'request')} without reported tokens"
+            if links
+            else NO_REQUESTS_TEXT
+        )
         return
     last_cost = "".join(f"; last request {cost}" for cost in (format_cost_of_totals(last) if last else ()))
     count = "" if total.unpriced_count else f" for {format_count(total.request_count, 'request')}"
     if cost := format_cost_of_totals(total):
-        yield "; ".join([f"  {cost[0]}{count}{last_cost}", *_format_unreported(links, total)])
+        yield "; ".join([f"{cost[0]}{count}{last_cost}", *_format_unreported(links, total)])
     if not total.unpriced_count:
         return
     unpriced = dict.fromkeys(
         link.model for link in links if (link_total := sum_link_usage([link], prices)) and link_total.unpriced_count
     )
-    yield f"  no price for {', '.join(unpriced)}; add it under [prices] in config.toml"
+    yield f"no price for {', '.join(unpriced)}; add it under [prices] in config.toml"
+
+
+MIN_PART_COLUMNS = 16
+"""Columns to which the names of the parts of a bill may be cut."""
+
+
+def bill_lines(rows: "Sequence[BillRow]", display: DisplayOptions) -> Iterator[str]:
+    """Yield a table with the cost of each row; with its tokens if no price is known."""
+    if not rows:
+        return
+    has_cost = any(row.cost_usd for row in rows)
+    charges = [[charge.cost_usd if has_cost else charge.tokens for charge in row[3:7]] for row in rows]
+    sums = [sum(row) for row in charges]
+    total = sum(sums) or 1
+    columns = [
+        Column("part", [row.name for row in rows], min_width=MIN_PART_COLUMNS),
+        Column("kind", [row.kind.removeprefix("others") for row in rows], drop_order=2),
+        *(
+            Column(name, [_format_charge(row[index]) for row in charges], align_right=True, drop_order=3 + index)
+            for index, name in enumerate(("first", "cached", "uncached", "output"))
+        ),
+        Column("total", [*map(_format_charge, sums)], align_right=True),
+        Column("share", [f"{sum_ / total:.1%}" for sum_ in sums], align_right=True, drop_order=1),
+        Column("missed", [_format_charge(row.missed_usd) for row in rows], align_right=True, drop_order=7),
+    ]
+    shown = [column for column in columns if column.heading not in ("kind", "missed") or set(column.cells) - {"", "-"}]
+    yield from render_table(shown, display).split("\n")
+
+
+def _format_charge(value: float) -> str:
+    """Format USD, or a number of tokens."""
+    return "-" if not value else f"{value:,}" if isinstance(value, int) else format_usd(value)
 
 
 def reported_rows(reported: Mapping[str, Json]) -> Iterator[KeyValue]:

@@ -18,6 +18,7 @@ from convo.cli.chat import TurnReport
 from convo.cli.commands.schema import SCHEMA_FILES
 from convo.cli.compact import CompactionPreviewReport, CompactionReport
 from convo.cli.convert import ConversionReport
+from convo.cli.cost import CostReport
 from convo.cli.diff import HistoriesReport, RequestsReport
 from convo.cli.export import ExportReport
 from convo.cli.import_ import ImportReport
@@ -48,6 +49,7 @@ REPORTS: dict[str, tuple[Any, int]] = {
     "chat": (TurnReport | RunReport, 1),
     "compact": (CompactionReport | CompactionPreviewReport, 1),
     "convert": (ConversionReport, 1),
+    "cost": (CostReport, 1),
     "diff": (HistoriesReport | RequestsReport, 1),
     "events": (
         Annotated[

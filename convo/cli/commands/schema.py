@@ -33,6 +33,7 @@ SCHEMA_FILES: Mapping[str, str] = MappingProxyType(
         "chat --jsonl": "events",
         "inspect": "inspect",
         "next": "next",
+        "cost": "cost",
         "diff": "diff",
         "why": "why",
         "convert": "convert",

@@ -1,0 +1,54 @@
+"""`convo cost`: what each part of a conversation cost, over all requests."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from convo.cli.deps import read_from_store
+from convo.cli.output import print_json, print_line
+from convo.cli.resolve import LookupOptions, load_views
+from convo.config.loader import load_settings
+from convo.inspect.run_timeline import RunTimeline, build_run_timeline
+from convo.inspect.view import ConversationView, UsageTotals, sum_link_usage
+from convo.prompt_cache.bill import BillRow, Grouping, build_bill
+from convo.stores.base import Store
+from convo.terminal.terminal import detect_display
+from convo.terminal.usage_views import bill_lines, cost_lines
+
+
+class CostReport(NamedTuple):
+    """What a conversation cost.
+
+    total:  of the requests with a reported usage, forks and failed ones included; null without such a request
+    """
+
+    handle: str
+    by: Grouping
+    total: UsageTotals | None
+    rows: Sequence[BillRow]
+
+
+MAX_RUNS = 100_000
+"""Agent runs of a session that are read."""
+
+
+def print_cost(handle: str, lookup: LookupOptions, by: Grouping, max_rows: int | None, *, as_json: bool) -> None:
+    """Print the bill of a conversation. Raises the errors of `load_views`."""
+    (view,) = load_views([handle], lookup)
+    timelines: Sequence[RunTimeline] = ()
+    if by == "agent":
+        timelines = read_from_store(load_settings(lookup.config), lambda store: _load_timelines(store, view))
+    rows = build_bill(view, by=by, max_rows=max_rows, timelines=timelines)
+    if as_json:
+        print_json(CostReport(handle, by, sum_link_usage(view.links, view.prices, path_index=view.path_index), rows))
+    else:
+        display = detect_display(sys.stdout, os.environ)
+        print_line("\n".join([*cost_lines(view.links, view.prices), *bill_lines(rows, display)]))
+
+
+async def _load_timelines(store: Store, view: ConversationView) -> Sequence[RunTimeline]:
+    """Load the agent runs that made the requests of a conversation."""
+    sessions = dict.fromkeys(link.session_id for link in view.links if link.session_id)
+    runs = [run for session in sessions for run in await store.agent_runs(session_id=session, limit=MAX_RUNS)]
+    return [build_run_timeline(run, (), ()) for run in runs]
