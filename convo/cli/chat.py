@@ -22,7 +22,6 @@ from convo.config.settings import Settings
 from convo.errors import ConvoError, EndpointFault, Interrupted, InvalidUsage, NotFound
 from convo.history.items import Item, Json, StreamEvent, item_text, item_type, user_message
 from convo.history.records import EMBEDDED_SCOPE, Link, Strategy
-from convo.inspect.view import link_cost_usd
 from convo.report import OPTIONAL, Keywords
 from convo.runtime import SystemClock
 from convo.stores.base import Store
@@ -312,6 +311,8 @@ class TurnReport(NamedTuple):
 
 
 def _build_turn_report(chat: Chat, link: Link, prices: Mapping[str, Price]) -> TurnReport:
+    from convo.inspect.view import link_cost_usd  # only a report as JSON needs the import
+
     session, output = chat.session, get_answer_items(chat, link)
     return TurnReport(
         None if link.id.startswith("try_") else link.id,
