@@ -133,6 +133,7 @@ def test_the_json_has_the_complete_request() -> None:
         "window": None,
         "left": None,
         "fits": None,
+        "prefix": None,
     }
 
 
