@@ -1,32 +1,32 @@
-"""Resolve handles, and list the content of a store.
+"""Resolve handles, and report the conversations of a store.
 
 A handle is a response, a conversation, a session's name or id, an agent run, a unique prefix of one
 of these, `@last` or `@recorded`. A name wins over a prefix; an ambiguous prefix raises AmbiguousHandle. Commands that
 read accept words of a session's name, too; what is deleted or changed is named in full (`load_named_session`).
-Conversations of other clients have no session: they are listed by their last response or their id.
-Lists read no history: the store counts.
 """
 
 import os
 import re
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from shlex import quote
-from typing import Annotated, NamedTuple, TypeVar
+from typing import TypeVar
 
 from convo.config.values import find_closest_word
 from convo.errors import AmbiguousHandle, DamagedRow, InvalidUsage, ItemDeleted, NotFound
 from convo.history.accumulator import ResponseAccumulator
 from convo.history.items import (
-    MAX_TITLE_ITEMS,
     Item,
-    conversation_title,
     item_text,
-    typed_text,
 )
-from convo.history.records import RECORDED_SESSION_PREFIX, RECORDING_PARAMETER, SCRATCH_PREFIX, Link, Session, Strategy
+from convo.history.records import (
+    IMPORT_USE_ORDER,
+    RECORDED_SESSION_PREFIX,
+    RECORDING_PARAMETER,
+    SCRATCH_PREFIX,
+    Link,
+    Session,
+)
 from convo.history.request_body import API_PATHS, SentBody, join_request_body
-from convo.history.tree import Key
-from convo.report import Count, Wire
 from convo.stores.base import HandleMatch, Store
 from convo.strategies.selection import check_handle, owner_of_handle, parse_turn_handle
 from convo.strategies.strategy import STRATEGIES
@@ -151,19 +151,21 @@ async def load_last_used_session(store: Store) -> Session:
     Raises NotFound when there is none, and DamagedRow when it is damaged: no other session is returned instead.
     """
     for session in await store.sessions(limit=1, strict=True):
-        if _is_own_chat(session):
+        if is_own_chat(session):
             return session
     sessions = await store.sessions()
     for session in sessions:
-        if _is_own_chat(session):
+        if is_own_chat(session):
             return session
     is_recorded = any(is_recorded_session(session) for session in sessions)
     hint = f"convo inspect {RECORDED_HANDLE}" if is_recorded else await get_other_clients_hint(store)
     raise NotFound("session", LAST_HANDLE, hint=hint or 'convo chat "hello"')
 
 
-def _is_own_chat(session: Session) -> bool:
-    return not session.name.startswith(SCRATCH_PREFIX) and not is_recorded_session(session)
+def is_own_chat(session: Session) -> bool:
+    """Return whether the session is a chat of this program, and no temporary one, recording or import."""
+    is_import = session.use_order == IMPORT_USE_ORDER
+    return not session.name.startswith(SCRATCH_PREFIX) and not is_recorded_session(session) and not is_import
 
 
 def is_recorded_session(session: Session) -> bool:
@@ -304,36 +306,6 @@ def _to_found(session: Session) -> HandleMatch:
 OTHER_CLIENTS_HINT = "convo inspect resp_ lists the newest responses of other clients"
 
 
-class SessionSummary(NamedTuple):
-    """One row of the list of sessions.
-
-    item_count:         items on the path to the head
-    unconfirmed_count:  items that the owner has not confirmed
-    turn_count:         responses
-    first_words:        the title: the start of the first message that a person typed
-    """
-
-    session: Session
-    item_count: int
-    unconfirmed_count: int
-    turn_count: int
-    first_words: str
-
-
-async def load_session_summary(store: Store, session: Session) -> SessionSummary:
-    """Return the summary of `session`; of its history only the first items are read."""
-    stats = await store.session_stats(session.id)
-    has_typed_start = stats.first_item is None or typed_text(stats.first_item)
-    first_items = [stats.first_item] if has_typed_start else await store.first_items(session.head, MAX_TITLE_ITEMS)
-    return SessionSummary(
-        session,
-        stats.item_count,
-        stats.unconfirmed_count,
-        stats.turn_count,
-        conversation_title(filter(None, first_items)),
-    )
-
-
 async def get_other_clients_hint(store: Store) -> str:
     """Return a hint for a store without sessions that has responses of other clients; otherwise ""."""
     return OTHER_CLIENTS_HINT if await store.find_handles("resp_", limit=1) else ""
@@ -346,141 +318,3 @@ async def load_unconfirmed_items(store: Store, session: Session) -> tuple[Item, 
     except ItemDeleted:
         return ()
     return tuple(node.item for node in path.after(session.confirmed_head))
-
-
-class SessionReport(NamedTuple):
-    """The record of a session.
-
-    strategy:           the owner of the state
-    head:               key of the head: the node of the last item
-    confirmed_head:     key of the last node that the owner confirmed
-    unconfirmed_count:  number of items that the owner has not confirmed
-    created_at:         seconds since 1970
-    used_at:            seconds since 1970
-    """
-
-    id: str
-    name: str
-    strategy: Strategy
-    handle: str | None
-    endpoint: str
-    model: str
-    head: Key
-    confirmed_head: Annotated[Key, Wire("mark")]
-    item_count: Annotated[Count, Wire("items")]
-    unconfirmed_count: Annotated[Count, Wire("unacknowledged")]
-    turn_count: Annotated[Count, Wire("turns")]
-    response_id: str | None
-    instructions: str | None
-    created_at: float
-    used_at: float
-    first_words: str | None
-
-
-def build_session_report(summary: SessionSummary) -> SessionReport:
-    session = summary.session
-    return SessionReport(
-        session.id,
-        session.name,
-        session.strategy,
-        session.handle,
-        str(session.scope),
-        session.model,
-        session.head,
-        session.confirmed_head,
-        summary.item_count,
-        summary.unconfirmed_count,
-        summary.turn_count,
-        session.link_id,
-        session.instructions,
-        session.created_at,
-        session.used_at,
-        summary.first_words,
-    )
-
-
-class UnrecordedConversation(NamedTuple):
-    """A conversation without a session record.
-
-    handle:       the last response of a chain, or the conversation
-    status:       of its last response; "" when it has none
-    used_at:      seconds since 1970
-    first_words:  the title of a conversation; for a chain, whose branches differ at the end, its last input
-    """
-
-    handle: Annotated[str, Wire("id")]
-    strategy: str
-    status: str
-    used_at: float
-    first_words: str
-
-
-class StoreListing(NamedTuple):
-    """The listed sessions and conversations; `has_more` is true when the limit left some out."""
-
-    sessions: Sequence[SessionSummary]
-    unrecorded: Sequence[UnrecordedConversation]
-    has_more: bool
-
-
-async def list_store(store: Store, limit: int) -> StoreListing:
-    """List the newest content of `store`: at most `limit` sessions, and the newest responses of other clients."""
-    sessions = await store.sessions(limit=limit + 1)
-    responses = await _find_kind(store, "response", "resp_", limit)
-    conversations = await _find_kind(store, "conversation", "conv_", limit)
-    other_links = await _load_unrecorded_links(store, responses)
-    unrecorded = [
-        *_list_chain_ends(other_links, responses),
-        *await _list_conversations(store, other_links, conversations, sessions),
-    ]
-    return StoreListing(
-        [await load_session_summary(store, session) for session in sessions[:limit]],
-        sorted(unrecorded, key=lambda other: other.used_at, reverse=True),
-        len(sessions) > limit or limit in (len(responses), len(conversations)),
-    )
-
-
-async def _find_kind(store: Store, kind: str, prefix: str, limit: int) -> Sequence[HandleMatch]:
-    return [match for match in await store.find_handles(prefix, limit=limit) if match.kind == kind]
-
-
-async def _load_unrecorded_links(store: Store, responses: Sequence[HandleMatch]) -> Sequence[Link]:
-    """Return the links among `responses` that belong to no session, newest first."""
-    links = [await read_or_report(store, store.link(match.id)) for match in responses]
-    return [link for link in links if link is not None and link.session_id is None]
-
-
-def _list_chain_ends(links: Sequence[Link], responses: Sequence[HandleMatch]) -> list[UnrecordedConversation]:
-    """Return the ends of chains: responses that no other one continues. Each has the words of its own last input."""
-    first_words = {match.id: match.label for match in responses}
-    continued_ids = {link.parent_id for link in links}
-    ends = [link for link in links if link.id not in continued_ids and link.conversation_id is None]
-    return [
-        UnrecordedConversation(link.id, str(link.strategy), link.status, link.created_at, first_words[link.id])
-        for link in ends
-    ]
-
-
-async def _load_title(store: Store, head: Key) -> str:
-    """Return the title of the conversation that ends at `head`; "" for a missing one."""
-    try:
-        return conversation_title(await store.first_items(head, MAX_TITLE_ITEMS))
-    except NotFound:
-        return ""
-
-
-async def _list_conversations(
-    store: Store, links: Sequence[Link], conversations: Sequence[HandleMatch], sessions: Sequence[Session]
-) -> list[UnrecordedConversation]:
-    recorded_handles = {session.handle for session in sessions}
-    unrecorded: list[UnrecordedConversation] = []
-    for match in conversations:
-        if match.id in recorded_handles:
-            continue
-        conversation = await read_or_report(store, store.conversation(match.id))
-        if conversation is not None:
-            last_link = next((link for link in links if link.conversation_id == match.id), None)
-            status, used_at = (last_link.status, last_link.created_at) if last_link else ("", conversation.created_at)
-            title = await _load_title(store, conversation.head)
-            unrecorded.append(UnrecordedConversation(match.id, "conversation", status, used_at, title))
-    return unrecorded

@@ -329,14 +329,14 @@ SESSION_LEASE_TTL_S = 30.0
 async def acquire_session_lease(store: Store, session: Session) -> LeaseGuard:
     """Acquire the lease to write this session and its replay file. Raises Busy when another process has it."""
     try:
-        return await LeaseGuard.acquire(store, _get_lease_name(session), process_identity(), SESSION_LEASE_TTL_S)
+        return await LeaseGuard.acquire(store, session_lease_name(session), process_identity(), SESSION_LEASE_TTL_S)
     except Busy as busy:
         raise Busy(_get_session_title(session), describe_process(busy.process), hint=_make_busy_hint(session)) from busy
 
 
 async def describe_session_writer(store: Store, session: Session) -> str:
     """Describe the process that has that lease; "" when none does or its process has ended."""
-    holder = await store.lease_holder(_get_lease_name(session))
+    holder = await store.lease_holder(session_lease_name(session))
     return describe_process(holder) if holder and not is_process_dead(holder) else ""
 
 
@@ -378,7 +378,7 @@ async def list_running_requests(store: Store) -> list[RunningRequest]:
             compacted = await store.session(session_id)
             found += [RunningRequest(compacted, model, float(started_at))] if compacted else []
     for session in await store.sessions(limit=MAX_RUNNING_TURNS) if held else ():
-        if session.head == session.confirmed_head or _get_lease_name(session) not in held:
+        if session.head == session.confirmed_head or session_lease_name(session) not in held:
             continue
         with suppress(DamagedRow, ItemDeleted):
             last_links = await store.links(session.id, limit=1)
@@ -399,7 +399,7 @@ async def acquire_state_lease(store: Store, state_hash: str, document_name: str)
         raise Busy(document_name, describe_process(busy.process), hint="wait until that process ends") from busy
 
 
-def _get_lease_name(session: Session) -> str:
+def session_lease_name(session: Session) -> str:
     """Return the name of the lease; all sessions of one file share a lease, under any path to it."""
     if session.replay_file:
         return f"file {os.path.realpath(session.replay_file)}"

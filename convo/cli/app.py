@@ -271,6 +271,10 @@ class App(typer.Typer):
         register = super().command(name, cls=cls, **settings)
         return lambda command: register(_expand_option_groups(command))
 
+    def callback(self, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # type: ignore[override]
+        register = super().callback(**settings)
+        return lambda command: register(_expand_option_groups(command))
+
 
 def strip_braces(text: str) -> str:
     """Return `HANDLE` for `{HANDLE}`, Typer's form of a required argument."""

@@ -6,8 +6,9 @@ Local data is listed at once. Only the server of the chat's model is called, for
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from convo.chat.conversation_list import ConversationQuery, list_conversations
 from convo.chat.endpoint_factory import open_catalogue
-from convo.chat.lookup import StoreListing, list_store, load_link
+from convo.chat.lookup import load_link
 from convo.cli.repl import last_turn_lines
 from convo.config.model_lists import get_listed_models, make_model_lists, save_model_lists
 from convo.config.sections import CONFIGURABLE_APIS, Provider
@@ -34,7 +35,7 @@ from convo.terminal.terminal import DisplayOptions, truncate_text
 from convo.usage.model_info import find_model_window, find_price
 
 MAX_CONVERSATIONS = 200
-"""Sessions that are listed, last used first; as many responses of other clients are read."""
+"""Conversations that are listed, last used first."""
 
 LISTING_TIMEOUT_S = 10.0
 """Seconds that a server has to list its models; the list is open meanwhile."""
@@ -48,36 +49,30 @@ MAX_MESSAGE_LINES = 4
 """Lines of each message in a preview."""
 
 
-class _Conversation(NamedTuple):
-    """A stored conversation; `handle` opens it, and `items` is "" if they were not counted."""
-
-    handle: str
-    name: str
-    owner: str
-    used_at: float
-    items: str
-    first_words: str
-
-
 async def load_conversation_entries(
     store: Store,
     now: float,
     display: DisplayOptions,
     *,
     owners: Collection[Strategy] = (),
+    is_own: bool = False,
     open_session_id: str = "",
 ) -> PickerEntries:
     """List the stored conversations, last used first; the value of an entry is its handle.
 
     owners:           list only those of these owners; all if empty
+    is_own:           list only the own chats: no recordings, imports and conversations of other clients
     open_session_id:  the session that is not listed, because it is open
 
     Raises StoreFault.
     """
-    conversations = [
-        conversation
-        for conversation in _list_conversations(await list_store(store, MAX_CONVERSATIONS))
-        if conversation.handle != open_session_id and (not owners or conversation.owner in owners)
+    page = await list_conversations(store, ConversationQuery(limit=MAX_CONVERSATIONS, is_own=is_own))
+    rows = [
+        row
+        for row in page.rows
+        if row.session.id != open_session_id
+        and (not owners or row.session.strategy in owners)
+        and not row.session.name.startswith(SCRATCH_PREFIX)
     ]
 
     async def load_preview(handle: str, columns: int) -> Sequence[str]:
@@ -90,42 +85,18 @@ async def load_conversation_entries(
     return PickerEntries(
         noun="conversation",
         action="continues it",
-        values=[conversation.handle for conversation in conversations],
-        search_texts=[
-            f"{conversation.name} {conversation.owner} {conversation.first_words}" for conversation in conversations
-        ],
+        values=[row.session.id for row in rows],
+        search_texts=[f"{row.session.name} {row.session.strategy} {row.first_words}" for row in rows],
         columns=[
-            Column("used", [format_age(conversation.used_at, now) for conversation in conversations]),
-            Column(
-                "conversation",
-                [truncate_text(_shorten_id(conversation.name), MAX_NAME_COLUMNS) for conversation in conversations],
-            ),
-            Column("owner", [conversation.owner for conversation in conversations], drop_order=0),
-            Column("items", [conversation.items for conversation in conversations], align_right=True, drop_order=1),
-            Column("first message", [conversation.first_words for conversation in conversations]),
+            Column("used", [format_age(row.session.used_at, now) for row in rows]),
+            Column("conversation", [truncate_text(_shorten_id(row.session.name), MAX_NAME_COLUMNS) for row in rows]),
+            Column("owner", [str(row.session.strategy) for row in rows], drop_order=0),
+            Column("turns", [f"{row.turn_count:,}" for row in rows], align_right=True, drop_order=1),
+            Column("status", ["" if row.status == "done" else row.status for row in rows], drop_order=2),
+            Column("first message", [row.first_words for row in rows]),
         ],
         load_preview=load_preview,
     )
-
-
-def _list_conversations(listing: StoreListing) -> list[_Conversation]:
-    sessions = [
-        _Conversation(
-            summary.session.id,
-            summary.session.name or summary.session.id,
-            str(summary.session.strategy),
-            summary.session.used_at,
-            f"{summary.item_count:,}",
-            summary.first_words,
-        )
-        for summary in listing.sessions
-        if not summary.session.name.startswith(SCRATCH_PREFIX)
-    ]
-    others = [
-        _Conversation(other.handle, other.handle, other.strategy, other.used_at, "", other.first_words)
-        for other in listing.unrecorded
-    ]
-    return sorted([*sessions, *others], key=lambda conversation: conversation.used_at, reverse=True)
 
 
 def _shorten_id(name: str) -> str:

@@ -6,107 +6,116 @@ The list is the command that users wait for most often: imports that it does not
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from typer import Exit
 
-from convo.chat.lookup import (
-    SessionSummary,
+from convo.chat.conversation_list import (
+    CONVERSATION_SORTS,
+    CONVERSATION_STATUSES,
+    ConversationQuery,
+    ConversationSort,
+    ConversationStatus,
+    ListedConversation,
     build_session_report,
-    get_other_clients_hint,
-    load_session_summary,
+    list_conversations,
+    load_session_row,
+)
+from convo.chat.lookup import (
     load_unconfirmed_items,
-    read_or_report,
 )
 from convo.cli.deps import open_configured_store, read_from_store
 from convo.cli.output import print_json, print_line, print_notice
 from convo.config.loader import load_settings
+from convo.config.values import InvalidValue, parse_duration
 from convo.errors import InvalidUsage
 from convo.history.items import Item
 from convo.history.records import Session
-from convo.history.tree import Key
-from convo.report import Count, Wire
 from convo.runtime import SystemClock
-from convo.stores.base import SearchHit, Store
+from convo.stores.base import Store
 from convo.terminal import list_views
 from convo.terminal.terminal import detect_display, escape_control_chars
 
 if TYPE_CHECKING:
     from convo.chat.session_admin import RemovedSession
-    from convo.history.records import LinkStatus
     from convo.inspect.view import OpenRun
 
 
 ConfigPath: TypeAlias = Path | None
 """A settings file of the user."""
 
+
 NO_LIMIT = 1_000_000
 
 
-class SearchHitReport(NamedTuple):
-    """An item that a search found.
+def build_query(
+    words: str,
+    *,
+    limit: int,
+    since: str | None,
+    until: str | None,
+    model: str | None,
+    status: str | None,
+    client: str | None,
+    sort: str | None,
+) -> ConversationQuery:
+    """Return the query of the options. Raises InvalidUsage."""
+    for option, value, values in (("--status", status, CONVERSATION_STATUSES), ("--sort", sort, CONVERSATION_SORTS)):
+        if value is not None and value not in values:
+            raise InvalidUsage(f"{option} {value!r} is unknown", hint=f"{option} {'|'.join(values)}")
+    return ConversationQuery(
+        words,
+        since=since and _parse_time("--since", since),  # type: ignore[arg-type]
+        until=until and _parse_time("--until", until),  # type: ignore[arg-type]
+        model=model,
+        status=cast("ConversationStatus | None", status),
+        client=client,
+        sort=cast("ConversationSort | None", sort),
+        is_descending=sort not in ("name", "model", "status"),
+        limit=limit if 0 < limit < NO_LIMIT else None,
+    )
 
-    item_number:  position of the item
-    item_count:   number of items of the session; null if the item is on another branch
-    author:       role of the message, or type of the item
-    """
 
-    session: str
-    session_id: str
-    key: Key
-    item_number: Annotated[Count, Wire("at")]
-    item_count: Annotated[int | None, Wire("of")]
-    author: Annotated[str, Wire("by")]
-    snippet: str
+def _parse_time(option: str, text: str) -> float:
+    """Parse a local date, a time, or a duration before now, to seconds since 1970. Raises InvalidUsage."""
+    from datetime import datetime
+
+    try:
+        return SystemClock().now() - parse_duration(text)
+    except InvalidValue:
+        pass
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        hint = f"{option} 2026-11-28, {option} 2026-11-28T09:30, or {option} 7d"
+        raise InvalidUsage(f"{option} {text!r} is no time", hint=hint) from None
 
 
-def print_sessions(config: ConfigPath, limit: int, *, as_json: bool) -> None:
-    """Print at most `limit` sessions, last used first; 0 for all."""
-    limit = limit if limit < NO_LIMIT else 0
+def print_sessions(config: ConfigPath, query: ConversationQuery, *, as_json: bool) -> None:
+    """Print the conversations that pass; with words, the place of the best item of each."""
     display = detect_display(sys.stdout, os.environ)
-    open_runs: dict[str, OpenRun] = {}
-    last_statuses: dict[str, LinkStatus] = {}
-
-    async def read(store: Store) -> tuple[list[SessionSummary], bool, str]:
-        sessions = await store.sessions(limit=limit + 1 if limit else None)
-        loaded = [await load_session_summary(store, session) for session in sessions[: limit or None]]
-        if display.width is not None and not as_json:
-            shown = [summary.session for summary in loaded]
-            open_runs.update(await _load_open_runs(store, shown))
-            last_statuses.update(await _load_last_statuses(store, shown))
-        return loaded, len(sessions) > len(loaded), "" if sessions else await get_other_clients_hint(store)
-
     settings = load_settings(config)
-    summaries, has_more, hint = read_from_store(settings, read)
     if as_json:
-        print_json(map(build_session_report, summaries))
-    elif summaries:
-        print_line(list_views.render_session_list(summaries, display, SystemClock().now(), open_runs, last_statuses))
+        query = replace(query, prices=settings.prices)
+    page = read_from_store(settings, lambda store: list_conversations(store, query))
+    if as_json:
+        print_json(map(build_session_report, page.rows))
+    elif page.rows and query.words:
+        print_line(list_views.render_search_results(page.rows, query.words, display))
+    elif page.rows:
+        print_line(list_views.render_session_list(page.rows, display, SystemClock().now()))
+    elif query.is_filtered:
+        print_notice("no such conversation")
     else:
         is_default = settings.storage.path == settings.paths.database
         place = "" if is_default else f" in {settings.storage}"
-        print_notice(f"no sessions yet{place}; " + (hint or 'start one: convo chat "hello"'))
-    if has_more:
-        print_notice("not all sessions are shown; -n 0 lists all")
-
-
-async def _load_open_runs(store: Store, sessions: Sequence[Session]) -> "dict[str, OpenRun]":
-    """Return the open agent runs of the sessions by session id. Two queries suffice if there are none, as usual.
-
-    A damaged run is reported and left out.
-    """
-    if not any([await store.agent_runs(status=status, limit=1) for status in ("paused", "running")]):
-        return {}
-    from convo.chat.view_loader import load_open_run
-
-    runs = {session.id: await load_open_run(store, session) for session in sessions}
-    return {session_id: run for session_id, run in runs.items() if run}
-
-
-async def _load_last_statuses(store: Store, sessions: Sequence[Session]) -> "dict[str, LinkStatus]":
-    """Return the status of the last request of each session that has one, by session id."""
-    return {session.id: link.status for session in sessions for link in await store.links(session.id, limit=1)}
+        print_notice(f'no conversations yet{place}; start one: convo chat "hello"')
+    if page.searched:
+        print_notice(page.searched)
+    if page.next_cursor:
+        print_notice("not all conversations are shown; -n 0 lists all")
 
 
 def print_session(config: ConfigPath, handle: str, *, as_json: bool) -> None:
@@ -114,10 +123,10 @@ def print_session(config: ConfigPath, handle: str, *, as_json: bool) -> None:
     from convo.chat.lookup import load_session
     from convo.chat.view_loader import load_open_run
 
-    async def read(store: Store) -> tuple[SessionSummary, Sequence[Item], "OpenRun | None"]:
+    async def read(store: Store) -> tuple[ListedConversation, Sequence[Item], "OpenRun | None"]:
         session = await load_session(store, handle)
         return (
-            await load_session_summary(store, session),
+            await load_session_row(store, session),
             await load_unconfirmed_items(store, session),
             await load_open_run(store, session),
         )
@@ -127,27 +136,6 @@ def print_session(config: ConfigPath, handle: str, *, as_json: bool) -> None:
         print_json(build_session_report(summary))
     else:
         print_line(list_views.render_session(summary, unconfirmed, detect_display(sys.stdout, os.environ), run))
-
-
-def print_search_hits(config: ConfigPath, query: str, limit: int, *, as_json: bool) -> None:
-    """Print the places of the items that contain all words of `query`."""
-
-    async def search(store: Store) -> list[tuple[SearchHit, list_views.SearchResult]]:
-        hits = await store.search_items(query, limit=limit or NO_LIMIT)
-        located = [(hit, await read_or_report(store, _locate_hit(store, hit, query))) for hit in hits]
-        return [(hit, result) for hit, result in located if result is not None]
-
-    results = read_from_store(load_settings(config), search)
-    if as_json:
-        print_json([_build_hit_report(hit, result) for hit, result in results])
-    elif results:
-        found: dict[Key, list[list_views.SearchResult]] = {}
-        for hit, result in results:  # a fork has the items of the session that it came from
-            found.setdefault(hit.key, []).append(result)
-        unique = [first._replace(other_session_count=len(others)) for first, *others in found.values()]
-        print_line(list_views.render_search_results(unique, query, detect_display(sys.stdout, os.environ)))
-    else:
-        print_notice(f"no matches for {query!r}")
 
 
 async def rename_session(config: ConfigPath, handle: str, name: str) -> None:
@@ -204,24 +192,3 @@ def _format_removal(session: "RemovedSession", kept_files: Sequence[str]) -> str
     counts = f"{format_count(session.link_count, 'response')} and {format_count(session.item_count)}"
     remaining = [*(f"the file {path} is kept" for path in kept_files), *filter(None, [session.remaining_copies])]
     return "; ".join([f"removed {session.session.name}: {counts}", *remaining])
-
-
-async def _locate_hit(store: Store, hit: SearchHit, query: str) -> list_views.SearchResult:
-    """Return the place of a search hit on its session's path. Raises DamagedRow."""
-    from convo.history.items import item_author, searchable_text
-    from convo.inspect.view import search_snippet
-
-    path = await store.path(hit.session.head)
-    is_on_path = path.contains(hit.key)
-    return list_views.SearchResult(
-        session=hit.session,
-        item_number=path.depth(hit.key) if is_on_path else len(await store.path(hit.key)),
-        item_count=len(path) if is_on_path else None,
-        author=item_author(hit.item),
-        snippet=search_snippet(searchable_text(hit.item), query),
-    )
-
-
-def _build_hit_report(hit: SearchHit, result: list_views.SearchResult) -> SearchHitReport:
-    place = result.item_number, result.item_count, result.author, result.snippet
-    return SearchHitReport(hit.session.name, hit.session.id, hit.key, *place)

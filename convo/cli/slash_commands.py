@@ -233,7 +233,9 @@ async def handle_resume(repl: Repl, handle: str) -> None:
         from convo.cli.picker_entries import load_conversation_entries
 
         display = detect_display_without_color(sys.stderr)
-        entries = await load_conversation_entries(store, now, display, open_session_id=repl.chat.session.id)
+        entries = await load_conversation_entries(
+            store, now, display, is_own=True, open_session_id=repl.chat.session.id
+        )
         if not entries.values:
             repl.print_message("  no other conversations yet; /new starts one")
             return
@@ -293,15 +295,13 @@ MAX_RECENT_SESSIONS = 10
 
 async def _render_recent_sessions(store: Store, now: float) -> str:
     """Render the list of the sessions used last."""
-    from convo.chat.lookup import load_session_summary
+    from convo.chat.conversation_list import ConversationQuery, list_conversations
     from convo.terminal.list_views import render_session_list
 
-    summaries = [
-        await load_session_summary(store, session) for session in await store.sessions(limit=MAX_RECENT_SESSIONS)
-    ]
-    if not summaries:
+    rows = (await list_conversations(store, ConversationQuery(limit=MAX_RECENT_SESSIONS, is_own=True))).rows
+    if not rows:
         return "  no conversations yet"
-    table = render_session_list(summaries, detect_display_without_color(sys.stderr), now)
+    table = render_session_list(rows, detect_display_without_color(sys.stderr), now)
     return f"{table}\n  /resume NAME continues one"
 
 

@@ -56,6 +56,10 @@ RECORDED_SESSION_PREFIX = "ses_recorded_"
 """Prefix of the ids of sessions that were recorded from other clients; no command continues them by itself."""
 
 
+IMPORT_USE_ORDER = -1
+"""The use order of a session that was imported and not continued since: every used session comes before it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """One chat's record.

@@ -110,8 +110,10 @@ The feed of changes is a stream of server-sent events:
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
+from convo.chat.conversation_list import CONVERSATION_SORTS
 from convo.history.records import LINK_STATUSES
 from convo.inspect.request_code import CODE_LANGUAGES
 from convo.server import errors, pages
@@ -149,7 +151,7 @@ LIMIT_PARAMETER = QueryParameter(
     "limit",
     parse_integer_value,
     {"type": "integer", "minimum": 1, "maximum": 1000, "default": 50},
-    "Maximum number of sessions; a value out of range counts as the nearest valid one.",
+    "Maximum number of conversations; a value out of range counts as the nearest valid one.",
 )
 COMPARE_PARAMETER = QueryParameter(
     "compare", parse_text_value, {"type": "string"}, "The id of another request to include."
@@ -157,16 +159,13 @@ COMPARE_PARAMETER = QueryParameter(
 SEEN_PARAMETER = QueryParameter("seen", parse_text_value, {"type": "string"}, "The version that the page shows.")
 
 
-def parse_sort_value(name: str, text: str) -> str:
-    if text not in REQUEST_SORTS:
-        raise errors.http_parameter_value_error(name, text, REQUEST_SORTS)
-    return text
+def _parse_choice(choices: tuple[str, ...]) -> Callable[[str, str], str]:
+    def parse(name: str, text: str) -> str:
+        if text not in choices:
+            raise errors.http_parameter_value_error(name, text, choices)
+        return text
 
-
-def parse_status_value(name: str, text: str) -> str:
-    if text not in LINK_STATUSES:
-        raise errors.http_parameter_value_error(name, text, LINK_STATUSES)
-    return text
+    return parse
 
 
 def parse_time_value(name: str, text: str) -> float:
@@ -181,7 +180,7 @@ TIME_SCHEMA = {"type": "number", "minimum": 0, "exclusiveMaximum": 10**12}
 ORDER_PARAMETERS = (
     QueryParameter(
         "sort",
-        parse_sort_value,
+        _parse_choice(REQUEST_SORTS),
         {"type": "string", "enum": list(REQUEST_SORTS), "default": "created_at"},
         "The column to sort by.",
     ),
@@ -191,7 +190,9 @@ ORDER_PARAMETERS = (
 )
 
 FILTER_PARAMETERS = (
-    QueryParameter("status", parse_status_value, {"type": "string", "enum": list(LINK_STATUSES)}, "Only this status."),
+    QueryParameter(
+        "status", _parse_choice(LINK_STATUSES), {"type": "string", "enum": list(LINK_STATUSES)}, "Only this status."
+    ),
     QueryParameter("model", parse_text_value, {"type": "string"}, "Only this model, by its full name."),
     QueryParameter("session", parse_text_value, {"type": "string"}, "Only this session, by name or id."),
     QueryParameter(
@@ -232,6 +233,21 @@ REQUEST_LIST_PARAMETERS = (
         "Return the requests that continue this one, too, as `continued`.",
     ),
     *VIEW_PARAMETERS,
+)
+
+CONVERSATION_LIST_PARAMETERS = (
+    LIMIT_PARAMETER,
+    QueryParameter("after", parse_text_value, {"type": "string"}, "The cursor of the previous page."),
+    QueryParameter(
+        "sort",
+        _parse_choice(CONVERSATION_SORTS),
+        {"type": "string", "enum": list(CONVERSATION_SORTS)},
+        "The column to sort by; without it by the last use, and with words by rank.",
+    ),
+    ORDER_PARAMETERS[1],
+    QueryParameter(
+        "q", parse_text_value, {"type": "string"}, "Only conversations with these words in one item, or in their name."
+    ),
 )
 
 PAGE_PARAMETERS = tuple(
@@ -528,9 +544,9 @@ INSPECTOR_ROUTES = (
         "GET",
         "/inspect/api/list",
         serve_session_list,
-        "List sessions and other conversations.",
+        "List conversations, sorted and searched.",
         "PageData",
-        query=(LIMIT_PARAMETER,),
+        query=CONVERSATION_LIST_PARAMETERS,
         operation_id="inspector_list",
     ),
     ApiRoute(

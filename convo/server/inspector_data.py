@@ -18,7 +18,17 @@ from dataclasses import replace
 from hashlib import sha256
 from itertools import islice
 
-from convo.chat.lookup import build_session_report, list_store, load_link, load_running_text, load_sent_body
+from convo.chat.conversation_list import (
+    ConversationCursor,
+    ConversationQuery,
+    build_session_report,
+    list_conversations,
+)
+from convo.chat.lookup import (
+    load_link,
+    load_running_text,
+    load_sent_body,
+)
 from convo.chat.next_request import rebuild_request_fields
 from convo.chat.session_record import list_running_requests
 from convo.chat.view_loader import load_handle_view, load_request_view
@@ -62,22 +72,29 @@ from convo.usage.cost import Usage
 from convo.usage.model_info import find_price
 
 DEFAULT_SESSION_LIMIT, MAX_SESSION_LIMIT = 50, 1000
-"""Number of sessions listed."""
+"""Number of conversations on a page."""
 
 
 async def encode_session_list(context: HandlerContext) -> bytes:
     """Serialize the list of conversations."""
-    limit = max(1, min(context.query.get("limit", DEFAULT_SESSION_LIMIT), MAX_SESSION_LIMIT))
-    store = store_for_tenant(context)
-    listing = await list_store(store, limit)
-    running = list(map(_describe_running, context.requests.running(context.tenant)))
-    others = [{**to_json(other), "name": other.handle} for other in listing.unrecorded]
+    query, store = context.query, store_for_tenant(context)
+    position, handle = decode_cursor(query["after"], "created_at") if query.get("after") else (0, "")
+    conversation_query = ConversationQuery(
+        words=query.get("q", "").strip(),
+        sort=query.get("sort"),
+        is_descending=query.get("order") != "asc",
+        limit=max(1, min(query.get("limit", DEFAULT_SESSION_LIMIT), MAX_SESSION_LIMIT)),
+        after=ConversationCursor(max(0, int(position)), handle) if handle else None,
+        prices=context.inspector.prices,
+    )
+    async with context.inspector.query_locks.for_tenant(context.tenant):
+        page = await list_conversations(store, conversation_query)
     return http.serialize_strict_json(
         {
-            "sessions": to_json(map(build_session_report, listing.sessions)),
-            "others": others,
-            "more": listing.has_more,
-            "running": running,
+            "data": to_json(map(build_session_report, page.rows)),
+            "next": encode_cursor(page.next_cursor) if page.next_cursor else None,
+            "searched": page.searched,
+            "running": list(map(_describe_running, context.requests.running(context.tenant))),
             "paused": [paused_run async for paused_run in _iter_paused_runs(store)],
         }
     )
@@ -292,7 +309,7 @@ def _is_wanted(row: Mapping[str, Json], query: RequestQuery) -> bool:
     )
 
 
-def encode_cursor(cursor: RequestCursor) -> str:
+def encode_cursor(cursor: RequestCursor | ConversationCursor) -> str:
     return urlsafe_b64encode(json.dumps(cursor).encode()).decode()
 
 
@@ -550,9 +567,9 @@ def build_inspector_data(views: Mapping[str, ConversationView]) -> dict[str, Jso
     """Build the data of a single-file page: conversations by handle, and the list of them."""
     return {
         "list": {
-            "sessions": [_build_list_entry(handle, view) for handle, view in views.items()],
-            "others": [],
-            "more": False,
+            "data": [_build_list_entry(handle, view) for handle, view in views.items()],
+            "next": None,
+            "searched": "",
         },
         "conversations": {handle: _build_conversation_data(view) for handle, view in views.items()},
     }
@@ -565,6 +582,7 @@ def _build_list_entry(handle: str, view: ConversationView) -> dict[str, Json]:
         "id": handle,
         "name": view.session.name if view.session else view.handle,
         "strategy": str(view.strategy),
+        "status": "done",
         "items": len(items),
         "unacknowledged": len(view.unconfirmed_nodes),
         "used_at": view.session.used_at if view.session else last_created_at,

@@ -413,12 +413,15 @@ class SessionStats(NamedTuple):
     first_item: Item | None
 
 
-class SearchHit(NamedTuple):
-    """One item that a search found, and a session whose path contains it."""
+class SearchResult(NamedTuple):
+    """The items that a search found, best first, each with the first node that has it on the paths of each owner.
 
-    session: Session
-    key: Key
-    item: Item
+    matches:     an owner is the id of a session, a conversation, or a response without a session
+    is_limited:  whether the search stopped before the last match
+    """
+
+    matches: Sequence[tuple[Item, Mapping[str, Key]]]
+    is_limited: bool = False
 
 
 class HandleMatch(NamedTuple):
@@ -622,10 +625,11 @@ class Store(Protocol):
         """
         ...
 
-    async def search_items(self, query: str, *, limit: int = 20) -> Sequence[SearchHit]:
+    async def search_items(self, query: str, *, limit: int = 20) -> SearchResult:
         """Return items that contain all words of `query`, best first; quotes and operators are ordinary characters.
 
-        There is one hit for each item and session that reaches it, by its record or by its links.
+        An item has its owners by their records or by their links. Those of `limit` items are looked for: an item that
+        has none any more is left out.
         """
         ...
 

@@ -59,7 +59,7 @@ class RequestQuery:
 
     after:       the cursor of the previous page; None for the first
     model:       a name of their model; its full name and its short name find the same requests
-    session:     the name or id of the session that made them
+    session:     the name or id of the session that made them; "" for those without one
     text:        words that an item of the request's own input or output contains; "" for any
     tool:        the name of a tool that its response calls, or the type or the server label of a tool that the request
                  offers; None for any
@@ -228,8 +228,8 @@ def list_tools(columns: Iterable[str]) -> Sequence[str]:
 
 
 def filter_unstored(requests: Iterable[UnstoredRequest], query: RequestQuery) -> Iterator[UnstoredRequest]:
-    """Yield the rows that pass the filters of `query`, each id once: none has a session, a text or a tool."""
-    if query.session is not None or query.text or query.tool is not None:
+    """Yield the rows that pass the filters of `query`, each id once: none has a text or a tool."""
+    if query.text or query.tool is not None:
         return
     by_id = {request.id: request for request in requests}
     for request in by_id.values():

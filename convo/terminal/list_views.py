@@ -2,15 +2,26 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from convo.chat.lookup import SessionSummary
+from convo.chat.conversation_list import ConversationStatus, HitReport, ListedConversation
 from convo.history.items import Item
-from convo.history.records import LinkStatus, Session
+from convo.history.records import Session
 from convo.stores.base import PruneResult, TenantStats
 from convo.strategies.strategy import STRATEGIES
-from convo.terminal.statuses import STATUS_MARKS, Status, format_sign, open_run_mark, open_run_word, status_column
+from convo.terminal.statuses import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    IN_PROGRESS,
+    PAUSED,
+    WARNING,
+    Status,
+    StatusMark,
+    format_sign,
+    open_run_mark,
+    status_column,
+)
 from convo.terminal.tables import Column, fit_box, render_table
 from convo.terminal.terminal import (
     DisplayOptions,
@@ -24,9 +35,6 @@ if TYPE_CHECKING:
     from convo.inspect.view import OpenRun
 
 
-NO_OPEN_RUNS: "Mapping[str, OpenRun]" = MappingProxyType({})
-NO_STATUSES: Mapping[str, LinkStatus] = MappingProxyType({})
-
 MIN_NAME_COLUMNS, MIN_MESSAGE_COLUMNS = 16, 20
 """Columns to which the name of a session and its first message are cut where they do not fit."""
 
@@ -35,55 +43,32 @@ MIN_WIDE_MESSAGE_COLUMNS = 48
 
 WIDE_TERMINAL_COLUMNS = 120
 
-STATUS_WORDS: Mapping[LinkStatus, str] = {"completed": "done", "in_progress": "in progress"}
-"""Short words for the statuses of a list; other statuses are the API's words."""
+ROW_MARKS: Mapping[ConversationStatus, StatusMark] = {
+    "done": DONE,
+    "incomplete": WARNING,
+    "cancelled": CANCELLED,
+    "running": IN_PROGRESS,
+    "interrupted": WARNING,
+    "paused": PAUSED,
+    "failed": FAILED,
+}
 
 
-class SearchResult(NamedTuple):
-    """The location of a search result.
+def render_session_list(rows: Sequence[ListedConversation], display: DisplayOptions, now: float) -> str:
+    """Render one line for each conversation; on a terminal with the time since its last use, elsewhere with the time.
 
-    item_number:          the item's number on its path, from 1
-    item_count:           items of the session; None when the item is on a branch that is no longer current
-    author:               of the item: its role, "summary", or its type
-    other_session_count:  other sessions that have the item, such as forks
+    A terminal also shows the status, of all rows if one of them is not ok.
     """
-
-    session: Session
-    item_number: int
-    item_count: int | None
-    author: str
-    snippet: str
-    other_session_count: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.item_number}/{self.item_count}" if self.item_count else f"{self.item_number}, on a branch"
-
-
-def render_session_list(
-    summaries: Sequence[SessionSummary],
-    display: DisplayOptions,
-    now: float,
-    open_runs: "Mapping[str, OpenRun]" = NO_OPEN_RUNS,
-    last_statuses: Mapping[str, LinkStatus] = NO_STATUSES,
-) -> str:
-    """Render one line for each session; on a terminal with the time since its last use, elsewhere with the time.
-
-    A terminal also shows the status of the open agent run or else of the last request.
-
-    open_runs:      the agent runs that are open in these sessions, by session id
-    last_statuses:  of the last request of each session, by session id
-    """
-    sessions = [summary.session for summary in summaries]
     is_terminal = display.width is not None
-    has_statuses = is_terminal and bool(open_runs or last_statuses)
-    statuses = [_session_status(open_runs.get(session.id), last_statuses.get(session.id)) for session in sessions]
+    sessions = [row.session for row in rows]
+    has_statuses = is_terminal and any(row.status != "done" for row in rows)
     columns = [
-        Column("session", [session.name for session in sessions], style="id", min_width=MIN_NAME_COLUMNS),
-        *([status_column("status", statuses, display)] if has_statuses else []),
+        Column("session", list(map(_describe_name, rows)), style="id", min_width=MIN_NAME_COLUMNS),
+        *([status_column("status", list(map(_row_status, rows)), display)] if has_statuses else []),
         Column("owner", [str(session.strategy) for session in sessions], drop_order=3),
         Column("model", [session.model for session in sessions], drop_order=0),
-        Column("items", [f"{summary.item_count:,}" for summary in summaries], align_right=True, drop_order=2),
-        Column("turns", [f"{summary.turn_count:,}" for summary in summaries], align_right=True, drop_order=1),
+        Column("items", list(map(_format_item_count, rows)), align_right=True, drop_order=2),
+        Column("turns", [f"{row.turn_count:,}" for row in rows], align_right=True, drop_order=1),
         Column(
             "used",
             [
@@ -93,12 +78,25 @@ def render_session_list(
         ),
         Column(
             "first message",
-            [summary.first_words for summary in summaries],
+            [row.first_words for row in rows],
             drop_order=5,
             min_width=_min_message_columns(sessions, display),
         ),
     ]
     return render_table(columns, display)
+
+
+def _describe_name(row: ListedConversation) -> str:
+    return row.session.name + (f" and {format_count(row.fork_count, 'fork')}" if row.fork_count else "")
+
+
+def _format_item_count(row: ListedConversation) -> str:
+    return "" if row.item_count is None else f"{row.item_count:,}"
+
+
+def _row_status(row: ListedConversation) -> Status:
+    has_status = row.turn_count or row.status != "done"
+    return Status(row.status, ROW_MARKS[row.status]) if has_status else Status("")
 
 
 def _min_message_columns(sessions: Sequence[Session], display: DisplayOptions) -> int:
@@ -108,17 +106,8 @@ def _min_message_columns(sessions: Sequence[Session], display: DisplayOptions) -
     return MIN_WIDE_MESSAGE_COLUMNS if is_wide and has_one_model else MIN_MESSAGE_COLUMNS
 
 
-def _session_status(run: "OpenRun | None", last_status: LinkStatus | None) -> Status:
-    """Return the status of a session; an empty text if it has no request."""
-    if run:
-        return Status(open_run_word(run), open_run_mark(run))
-    if last_status is None:
-        return Status("")
-    return Status(STATUS_WORDS.get(last_status, last_status), STATUS_MARKS[last_status])
-
-
 def render_session(
-    summary: SessionSummary, unconfirmed: Sequence[Item], display: DisplayOptions, open_run: "OpenRun | None" = None
+    summary: ListedConversation, unconfirmed: Sequence[Item], display: DisplayOptions, open_run: "OpenRun | None" = None
 ) -> str:
     """Render all fields of a session's record.
 
@@ -131,22 +120,22 @@ def render_session(
     return display.translate_box_chars("\n".join([name, *key_value_lines(rows, display, signs=signs)]))
 
 
-def render_search_results(results: Sequence[SearchResult], query: str, display: DisplayOptions) -> str:
-    """Render one line for each item that a search found; a narrow column still shows the word that was found."""
+def render_search_results(rows: Sequence[ListedConversation], words: str, display: DisplayOptions) -> str:
+    """Render one line for each conversation that a search found; a narrow column still shows the word."""
+    found: dict[str, list[ListedConversation]] = {}
+    for row in rows:  # a fork has the items of the session that it came from
+        found.setdefault(row.hit.key if row.hit else row.session.id, []).append(row)
+    names = [
+        _describe_name(first) + (f" and {format_count(len(others), 'other')}" if others else "")
+        for first, *others in found.values()
+    ]
+    hits = [first.hit for first, *_ in found.values()]
+    texts = [first.hit.snippet if first.hit else first.first_words for first, *_ in found.values()]
     columns = [
-        Column(
-            "session",
-            min_width=MIN_NAME_COLUMNS,
-            cells=[
-                result.session.name
-                + (f" and {format_count(result.other_session_count, 'other')}" if result.other_session_count else "")
-                for result in results
-            ],
-            style="id",
-        ),
-        Column("item", [str(result) for result in results]),
-        Column("role", [result.author for result in results], drop_order=0),
-        Column("text", [result.snippet for result in results]),
+        Column("session", names, min_width=MIN_NAME_COLUMNS, style="id"),
+        Column("item", [_format_place(hit) if hit else "name" for hit in hits]),
+        Column("role", [hit.author if hit else "" for hit in hits], drop_order=0),
+        Column("text", texts),
     ]
     if display.width is not None:
         from convo.inspect.view import search_snippet
@@ -154,9 +143,12 @@ def render_search_results(results: Sequence[SearchResult], query: str, display: 
         # Cut again for the columns that are left: at 80 columns no row showed the word that was found.
         table = fit_box(columns, display)
         if table.columns[-1].heading == "text":
-            snippets = [search_snippet(result.snippet, query, table.widths[-1]) for result in results]
-            columns[-1] = columns[-1]._replace(cells=snippets)
+            columns[-1] = columns[-1]._replace(cells=[search_snippet(text, words, table.widths[-1]) for text in texts])
     return render_table(columns, display)
+
+
+def _format_place(hit: HitReport) -> str:
+    return f"{hit.item_number}/{hit.item_count}" if hit.item_count else f"{hit.item_number}, on a branch"
 
 
 def format_local_time(timestamp: float) -> str:
@@ -184,7 +176,7 @@ def format_age(timestamp: float, now: float) -> str:
 
 
 def _session_rows(
-    summary: SessionSummary, unconfirmed: Sequence[Item], open_run: "OpenRun | None"
+    summary: ListedConversation, unconfirmed: Sequence[Item], open_run: "OpenRun | None"
 ) -> list[tuple[str, str]]:
     from convo.terminal.status_line import describe_open_run, format_continue_command
 
@@ -202,10 +194,10 @@ def _session_rows(
         ("endpoint", str(session.scope)),
         ("model", session.model),
         *system,
-        ("head", f"{session.head[:12]}, {format_count(summary.item_count)}"),
+        ("head", f"{session.head[:12]}, {format_count(summary.item_count or 0)}"),
         (
             "confirmed",
-            f"{session.confirmed_head[:12]}, {format_count(summary.item_count - summary.unconfirmed_count)}",
+            f"{session.confirmed_head[:12]}, {format_count((summary.item_count or 0) - summary.unconfirmed_count)}",
         ),
         *(unconfirmed_rows(unconfirmed, run_text) if len(unconfirmed) == summary.unconfirmed_count else count_rows),
         ("turns", f"{summary.turn_count:,}"),

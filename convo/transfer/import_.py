@@ -25,7 +25,7 @@ from convo.chat.session_record import make_session_name, validate_session_name
 from convo.errors import InputFault, InvalidUsage, ItemDeleted, NotFound, Unreadable
 from convo.history.canonical import describe_json_error
 from convo.history.items import MAX_TITLE_ITEMS, Item, Json, user_message
-from convo.history.records import Link, Scope, Session, Strategy
+from convo.history.records import IMPORT_USE_ORDER, Link, Scope, Session, Strategy
 from convo.history.tree import Key, Path, root_key
 from convo.inspect.serialize import (
     COMMENT_BEGIN,
@@ -237,6 +237,7 @@ async def import_document(
     path = Path(root_key(writer.store.tenant)).append(document.items)
     keys = number_nodes(document, path)
     links = await _missing_links(document, keys, session_id, writer)
+    created_at = now if document.created_at is None else document.created_at
     session = Session(
         id=session_id,
         name=name or imported_session_name(document),
@@ -244,11 +245,12 @@ async def import_document(
         model=document.model or defaults.model,
         head=path.head,
         confirmed_head=path.first(document.confirmed_count).head,
-        created_at=now if document.created_at is None else document.created_at,
-        used_at=document.used_at or max((link["created_at"] for link in document.links), default=now),
+        created_at=created_at,
+        used_at=document.used_at or max([link.created_at for link in links], default=created_at),
         scope=defaults.scope,
         link_id=document.link_id if any(link["id"] == document.link_id for link in document.links) else None,
         instructions=document.instructions,
+        use_order=IMPORT_USE_ORDER,
     )
     branches = [AppendItems(keys[other.after], [other.item]) for other in document.other_items]
     return await writer.write_session(session, path, name, links, branches)

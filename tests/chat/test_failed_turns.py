@@ -24,6 +24,7 @@ from convo.stores.base import Store
 from tests.chat.conftest import ChatHarness, send
 from tests.chat.recording_endpoint import EndpointFault
 from tests.request_items import message_lines
+from tests.stores.chat_transactions import search_hits
 from tests.stores.failing_store import FailingStore
 
 ERRORS_BEFORE_SENDING: list[ConvoError] = [
@@ -57,7 +58,13 @@ class StoreAndFiles:
         sessions = await self.store.sessions()
         links = [link for session in sessions for link in await self.store.links(session.id)]
         files = [(file.name, file.read_bytes()) for file in sorted(self.folder.glob("*.json"))]
-        return [sessions, links, files, await self.store.search_items("two"), await self.store.find_handles("conv_")]
+        return [
+            sessions,
+            links,
+            files,
+            await search_hits(self.store, "two"),
+            await self.store.find_handles("conv_"),
+        ]
 
 
 @pytest.mark.parametrize("strategy", Strategy)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from convo.chat.lookup import load_session_summary
+from convo.chat.conversation_list import load_session_row
 from convo.chat.open import fork_session
 from convo.chat.view_loader import load_handle_view
 from convo.errors import AmbiguousHandle, NotFound, RequestRefused
@@ -94,7 +94,7 @@ async def test_a_history_that_lost_an_item_is_still_read_from_its_responses(harn
     assert build_conversation_report(view).head == chat.session.head
     assert build_conversation_report(view).links[0].input == PathEnd(view.links[0].input_head)
 
-    summary = await load_session_summary(harness.store, chat.session)
+    summary = await load_session_row(harness.store, chat.session)
     assert (summary.item_count, summary.turn_count, summary.first_words) == (4, 2, "")
     conversation_view = await load_handle_view(harness.store, handle)
     assert (len(conversation_view.path), len(conversation_view.links)) == (3, 2)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from convo.agent_runner import events
-from convo.chat.lookup import SessionReport
+from convo.chat.conversation_list import SessionReport
 from convo.chat.next_request import NextRequestReport
 from convo.chat.run_decisions import DecisionReport
 from convo.cli import approvals, models, race, store
@@ -25,7 +25,6 @@ from convo.cli.import_ import ImportReport
 from convo.cli.output import FailureReport
 from convo.cli.repair import RepairReport
 from convo.cli.resume import DecidedStateReport
-from convo.cli.sessions import SearchHitReport
 from convo.cli.templates import TemplateReport
 from convo.inspect.report import ConversationReport
 from convo.lint.report import LintSummary
@@ -92,7 +91,7 @@ REPORTS: dict[str, tuple[Any, int]] = {
     "models": (models.ModelsReport | Sequence[models.LocalServerReport], 1),
     "models.pull": (models.PulledModelReport, 1),
     "sessions": (Annotated[Sequence[SessionReport], "Most recently used first."], 1),
-    "sessions.search": (Sequence[SearchHitReport], 1),
+    "sessions.search": (Sequence[SessionReport], 1),
     "sessions.show": (SessionReport, 1),
     "templates": (Sequence[TemplateReport], 1),
     "doctor": (DoctorReport, 1),

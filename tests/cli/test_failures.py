@@ -81,7 +81,7 @@ def test_on_a_terminal_a_notice_is_wrapped_between_words_and_commands(
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setenv("NO_COLOR", "1")
     notice = run_in_process("sessions", is_terminal=True)
-    assert notice.err == 'no sessions yet; start one:\n  convo chat "hello"\n'
+    assert notice.err == 'no conversations yet; start one:\n  convo chat "hello"\n'
     notice = run_in_process("config", "set", "model", "local", is_terminal=True)
     assert notice.err == f"set model to local in\n  {home}/config/config.toml\n"  # the path remains in one piece
 

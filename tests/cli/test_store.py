@@ -105,7 +105,7 @@ def test_prune_removes_the_counted_data(convo: Convo, home: Path) -> None:
     got = convo("store", "prune", "--older-than", CUTOFF, "--yes")
 
     assert (got.exit, got.out, got.err) == (0, dry_run_output, "removed\n")
-    assert convo("sessions").err == 'no sessions yet; start one: convo chat "hello"\n'
+    assert convo("sessions").err == 'no conversations yet; start one: convo chat "hello"\n'
     assert count_rows(home) == [0, 0, 0, 0, 1]
     assert convo("store", "prune", "--older-than", CUTOFF, "--yes").err == f"no data was unused for {CUTOFF}\n"
 

@@ -324,7 +324,7 @@ SCREENS: dict[str, tuple[str, str, Callable[[Page], None]]] = {
     "pane-unstored": ("?request=req_1", "#detail-unstored", nothing),
     "conversation": ("#/oslo", ".bars", nothing),
     "conversation-request": ("#/oslo/resp_oslo3", "#link-title", nothing),
-    "conversations": ("#conversations", "#list li", nothing),
+    "conversations": ("#conversations", "tbody tr", nothing),
     "charts": ("?charts=open", "#charts-total", nothing),
     "approvals": ("", ".paused button", open_approval),
     "approvals-all": ("", ".paused button", open_approvals),

@@ -13,7 +13,8 @@ from typing import Any, cast
 
 import pytest
 
-from convo.chat.lookup import list_store, load_last_used_session, load_running_text, load_sent_body
+from convo.chat.conversation_list import ConversationQuery, list_conversations
+from convo.chat.lookup import load_last_used_session, load_running_text, load_sent_body
 from convo.chat.watch import watch_conversation
 from convo.cli.completion import list_completions
 from convo.errors import NotFound
@@ -605,8 +606,8 @@ async def test_the_title_of_a_recording_is_what_the_person_typed_first(store: St
     recorder = open_recorder(store, clock=FixedClock())
     for request, response in captured_exchanges(client):
         await recorder.finish(request, response)
-    sessions = (await list_store(store, 20)).sessions
-    assert {summary.first_words for summary in sessions} == {"say hi"}
+    page = await list_conversations(store, ConversationQuery())
+    assert {row.first_words for row in page.rows} == {"say hi"}
     assert {listed.title for listed in (await store.list_requests(RequestQuery())).requests} <= {"say hi", "and again"}
 
 

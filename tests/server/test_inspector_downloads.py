@@ -184,7 +184,7 @@ def test_a_conversation_is_exported_as_by_the_command(
 def test_an_item_that_another_client_added_is_exported(convo: Convo, serve: Serve, home: Path) -> None:
     assert convo("chat", "--conversation", "-n", "mine", "-m", "scripted/echo", "one").exit == 0
     gateway = serve(f"sqlite:{home / DATABASE}")
-    (entry,) = gateway.http.get("/inspect/api/list").json()["sessions"]
+    (entry,) = gateway.http.get("/inspect/api/list").json()["data"]
     conversation_id = gateway.http.get(f"/inspect/api/conversations/{entry['id']}").json()["links"][0][
         "conversation_id"
     ]

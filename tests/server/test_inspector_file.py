@@ -38,19 +38,20 @@ def inspector_data(view: ConversationView) -> Any:
 
 def test_the_page_lists_its_conversations() -> None:
     assert build_inspector_data({"mine": build_chain(2).view("resp_2")})["list"] == {
-        "sessions": [
+        "data": [
             {
                 "id": "mine",
                 "name": "resp_2",
                 "strategy": "chain",
+                "status": "done",
                 "items": 4,
                 "unacknowledged": 0,
                 "used_at": START_TIME + 60,
                 "first_words": "question 1",
             }
         ],
-        "others": [],
-        "more": False,
+        "next": None,
+        "searched": "",
     }
 
 

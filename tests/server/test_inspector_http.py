@@ -102,8 +102,8 @@ def test_with_keys_each_key_sees_its_own_data_and_the_page_itself_is_public(serv
     totals = [gateway.http.get(CHARTS, headers=headers).json()["total"] for headers in (alice, bob)]
     assert [total["requests"] for total in totals] == [1, 0]
     assert gateway.http.get(CHARTS, headers=bob).json()["models"]["top"] == []
-    assert [row["id"] for row in gateway.http.get(LIST, headers=alice).json()["others"]] == [response_id]
-    nothing = {"sessions": [], "others": [], "more": False, "running": [], "paused": []}
+    assert [row["id"] for row in gateway.http.get(LIST, headers=alice).json()["data"]] == [response_id]
+    nothing: dict[str, Any] = {"data": [], "next": None, "searched": "", "running": [], "paused": []}
     assert gateway.http.get(LIST, headers=bob).json() == nothing
     assert read_conversation(gateway, response_id, headers=alice)["at"] == response_id
     assert gateway.http.get(CONVERSATION.format(response_id), headers=bob).status_code == 404
@@ -142,19 +142,30 @@ def test_the_figures_of_one_key_are_read_one_after_another_and_those_of_two_keys
 
 def test_chains_of_other_clients_are_listed_by_their_last_response(gateway: RunningGateway) -> None:
     first = gateway.create_response({"model": "echo", "input": "one"}).json()["id"]
-    left, right = (
+    _, right = (
         gateway.create_response({"model": "echo", "input": text, "previous_response_id": first}).json()["id"]
         for text in ("left", "right")
     )
     conversation_id = gateway.http.post("/v1/conversations", json={}).json()["id"]
     gateway.create_response({"model": "echo", "input": "together", "conversation": conversation_id})
-    listed = gateway.http.get(LIST).json()["others"]
-    assert [(row["id"], row["strategy"], row["first_words"]) for row in listed] == [
-        (conversation_id, "conversation", "together"),
-        (right, "chain", "right"),
-        (left, "chain", "left"),
+    listed = gateway.http.get(LIST).json()["data"]
+    assert [(row["id"], row["strategy"], row["first_words"], row["turns"], row["forks"]) for row in listed] == [
+        (conversation_id, "conversation", "together", 1, 0),
+        (right, "chain", "one", 3, 1),
     ]
-    assert gateway.http.get(LIST, params={"limit": 1}).json()["more"] is True
+    first_page = gateway.http.get(LIST, params={"limit": 1, "sort": "name"}).json()
+    next_page = gateway.http.get(LIST, params={"limit": 1, "sort": "name", "after": first_page["next"]}).json()
+    assert [row["id"] for row in (*first_page["data"], *next_page["data"])] == [right, conversation_id]
+    assert next_page["next"] is None
+
+
+def test_the_list_of_conversations_is_searched_and_says_in_what(gateway: RunningGateway) -> None:
+    found, _ = (gateway.create_response({"model": "echo", "input": text}).json()["id"] for text in ("a tree", "rain"))
+    listed = gateway.http.get(LIST, params={"q": "TREE"}).json()
+    assert [(row["id"], row["hit"]["at"], row["hit"]["snippet"]) for row in listed["data"]] == [(found, 1, "a tree")]
+    assert listed["searched"].startswith("searched the names and messages of all")
+    for wrong in ({"sort": "size"}, {"order": "up"}, {"after": "x"}):
+        assert gateway.http.get(LIST, params=wrong).status_code == 400
 
 
 def list_requests(gateway: RunningGateway, **params: Any) -> Any:
@@ -570,7 +581,12 @@ def test_the_routes_of_the_page() -> None:
         ("GET /", "The inspector page.", True, [*VIEW, "time", "request", "tab", "compare", "charts"]),
         ("GET /favicon.ico", "An empty response: there is no icon.", True, []),
         ("GET /inspector/{name}", "A file of the page.", True, []),
-        ("GET /inspect/api/list", "List sessions and other conversations.", False, ["limit"]),
+        (
+            "GET /inspect/api/list",
+            "List conversations, sorted and searched.",
+            False,
+            ["limit", "after", "sort", "order", "q"],
+        ),
         (
             "GET /inspect/api/requests",
             "List requests, sorted and filtered.",

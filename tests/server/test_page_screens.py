@@ -118,15 +118,20 @@ def test_a_field_of_the_filters_shows_its_choice_in_full(
         assert page.locator("#filters select").evaluate_all(CUT_CHOICES_SCRIPT) == []
 
 
-def test_the_list_of_conversations_fills_a_wide_window_and_an_open_one_has_it_at_its_side(
+def test_conversations_are_a_table_that_is_sorted_and_searched_and_an_open_one_has_a_list_at_its_side(
     browser: Browser, served: tuple[RunningGateway, str]
 ) -> None:
     with open_page(browser) as page:
         open_screen(page, served, "conversations")
-        entries = page.locator("#list li")
-        lefts = entries.evaluate_all("all => [...new Set(all.map((entry) => Math.round(entry.offsetLeft)))]")
-        assert len(lefts) >= 3
+        titles, turns = page.locator("tbody th a"), page.get_by_role("columnheader", name="Turns")
+        expect(titles.first).to_have_text("refund B7")
+        turns.get_by_role("button").click()
+        expect(turns).to_have_attribute("aria-sort", "descending")
+        expect(titles.first).to_have_text("refunds")
         assert accessibility(page) == []
+        page.get_by_role("searchbox").fill("oslo")
+        expect(page.get_by_role("status").last).to_contain_text("searched the names and messages")
+        expect(titles.first).to_have_text("oslo")
         page.get_by_role("link", name="oslo", exact=True).click()
         page.locator("#runs").wait_for()
         assert page.locator("#main").evaluate("main => main.offsetLeft") > 100
@@ -140,9 +145,10 @@ def test_the_list_shows_the_id_of_a_conversation_only_where_the_title_does_not_d
         texts = ("hi", "hi", "What is rain?")
         ids = [gateway.create_response({"model": "echo", "input": text}).json()["id"] for text in texts]
         page.goto(f"{gateway.root}/#conversations")
-        expect(page.locator("#list a")).to_have_text(["What is rain?", "hi", "hi"])
+        expect(page.locator("tbody th a")).to_have_text(["What is rain?", "hi", "hi"])
+        page.get_by_role("link", name="What is rain?").click()
         expect(page.locator("#list .id")).to_have_text([ids[1], ids[0]])
-        expect(page.get_by_role("link", name="What is rain?")).to_have_attribute("title", ids[2])
+        expect(page.locator("#list").get_by_role("link", name="What is rain?")).to_have_attribute("title", ids[2])
 
 
 def test_an_empty_result_offers_all_requests(browser: Browser, served: tuple[RunningGateway, str]) -> None:

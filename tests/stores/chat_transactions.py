@@ -4,11 +4,12 @@ import json
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from convo.history.items import Item, user_message
 from convo.history.records import Link, Session, Strategy
 from convo.history.tree import Key, Path, root_key
-from convo.stores.base import AppendItems, Conversation, Transaction
+from convo.stores.base import AppendItems, Conversation, Store, Transaction
 
 WORDS = ["the", "of", "state", "history", "model", "owner", "answer", "chain", "turn", "path", "store", "token"]
 USAGE = {
@@ -20,6 +21,24 @@ USAGE = {
 }
 PARAMETERS = {"instructions": "Answer in short sentences. " * 20, "tools": [{"type": "function", "name": "look"}] * 5}
 NOW = 1_700_000_000.0
+
+
+class Hit(NamedTuple):
+    """One item that a search found, and one of its owners: the name of a session, or the id of another one."""
+
+    owner: str
+    key: Key
+    item: Item
+
+
+async def search_hits(store: Store, query: str, limit: int = 20) -> list[Hit]:
+    """Return what a search found, as one hit for each owner of an item; the sessions of an item last used first."""
+    order = {session.id: (place, session.name) for place, session in enumerate(await store.sessions())}
+    hits: list[Hit] = []
+    for item, places in (await store.search_items(query, limit=limit)).matches:
+        owners = sorted((*order.get(owner, (len(order), owner)), key) for owner, key in places.items())
+        hits += [Hit(owner, key, item) for _, owner, key in owners]
+    return hits
 
 
 @dataclass(frozen=True, slots=True)

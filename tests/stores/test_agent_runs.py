@@ -10,7 +10,7 @@ from convo.history.items import Json, user_message
 from convo.history.records import AgentCall, AgentRun, ApprovalDecision
 from convo.history.tree import root_key
 from convo.stores.base import UNCHANGED_DOCUMENT, AppendItems, HandleMatch, PruneResult, Store, Transaction
-from tests.stores.chat_transactions import NOW, link, prose, session
+from tests.stores.chat_transactions import NOW, link, prose, search_hits, session
 
 ODD: Json = {"text": "half \ud83d, whole \U0001f333 and \x00", "n": 2**70, "f": 1.0, "z": [None, {}], "a": "last"}
 RUN = AgentRun("run_1", "ses_1", 1, "running", {"phase": "asking", "odd": ODD}, NOW, NOW + 1)
@@ -324,7 +324,7 @@ async def test_a_search_does_not_read_documents_or_outputs(store: Store) -> None
     await store_runs(store, RUN._replace(document={"text": "needle"}))
     await store.commit(Transaction(agent_calls=(DONE._replace(output="needle"),)))
 
-    assert list(await store.search_items("needle")) == []
+    assert (await search_hits(store, "needle")) == []
 
 
 async def test_another_tenant_cannot_read_or_change_a_run(store: Store) -> None:

@@ -10,7 +10,7 @@ from convo.history.items import Item, assistant_message, item_text, user_message
 from convo.history.records import Session
 from convo.history.tree import Key, Path, root_key
 from convo.stores.base import ANY_HEAD, AppendItems, Conversation, Store, Transaction
-from tests.stores.chat_transactions import NOW, link, session
+from tests.stores.chat_transactions import NOW, link, search_hits, session
 
 ROOT = root_key("local")
 EMPTY = Path(ROOT)
@@ -317,7 +317,7 @@ async def read_state(store: Store, head: Key) -> object:
         await store.find_handles(""),
         await store.link("resp_1"),
         await store.conversation("conv_1"),
-        await store.search_items("half"),
+        await search_hits(store, "half"),
     )
 
 
@@ -394,7 +394,7 @@ async def test_nodes_that_no_head_reaches_are_collected_and_the_others_stay(stor
     assert await texts(store, earlier_head) == ["kept"]
     with pytest.raises(NotFound):
         await store.path(stored.head)
-    assert await store.search_items("dropped") == []
+    assert await search_hits(store, "dropped") == []
 
 
 @pytest.mark.parametrize("field", ["confirmed_head", "file_head"])
@@ -432,7 +432,7 @@ async def test_a_path_through_an_erased_item_names_it(store: Store) -> None:
     with pytest.raises(ItemDeleted) as caught:
         await store.path(path.head)
     assert caught.value.key == path.nodes[1].key
-    assert await store.search_items("secret") == []
+    assert await search_hits(store, "secret") == []
 
 
 async def test_an_item_erased_from_one_history_stays_in_another(store: Store) -> None:
@@ -442,7 +442,7 @@ async def test_an_item_erased_from_one_history_stays_in_another(store: Store) ->
     await store.commit(Transaction(erased_nodes=(path.head,)))
 
     assert await texts(store, other_path.head) == ["first", "same"]
-    assert [hit.session.name for hit in await store.search_items("same")] == ["two"]
+    assert [hit.owner for hit in await search_hits(store, "same")] == ["two"]
 
 
 async def test_removing_items_from_a_conversation_collects_nodes_that_only_its_earlier_links_reach(

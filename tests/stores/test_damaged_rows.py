@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 from psycopg import AsyncConnection
 
+from convo.chat.conversation_list import ConversationQuery, list_conversations
 from convo.errors import DamagedRow, StoreFault
 from convo.history.records import Session
 from convo.history.tree import Key, root_key
 from convo.stores.base import Store, Transaction
 from convo.stores.postgres.store import PostgresStore
 from convo.stores.sqlite.store import SqliteStore
+from tests.stores.chat_transactions import search_hits
 from tests.stores.sample_store import fill_open_store
 
 TOO_DEEP = "[" * 100_000
@@ -217,7 +219,7 @@ async def test_a_damaged_item(store: Store, body: str) -> None:
     assert (stats.item_count, stats.turn_count, stats.first_item) == (3, 1, None)
     assert [(match.kind, match.label) for match in await store.find_handles("resp_2")] == [("response", "")]
     assert len(reported) == 2
-    assert await store.search_items("two") == []
+    assert await search_hits(store, "two") == []
     assert len(reported) == 3
 
 
@@ -235,7 +237,8 @@ async def test_two_items_in_one_body_are_no_history(store: Store) -> None:
 async def test_a_search_leaves_a_damaged_session_out(store: Store) -> None:
     reported = await fill_and_damage(store, "UPDATE @sessions SET record = '{' WHERE id = 'ses_3'")
 
-    assert {hit.session.name for hit in await store.search_items("one")} == {"early"}
+    page = await list_conversations(store, ConversationQuery("one"))
+    assert {row.session.name for row in page.rows} == {"early", "conv_1"}
     assert {error.key for error in reported} == {"late"}
 
 

@@ -11,7 +11,7 @@ from convo.history.items import assistant_message, user_message
 from convo.history.records import Link, Scope, Strategy
 from convo.history.tree import Key, Path, root_key
 from convo.stores.base import AppendItems, Conversation, Store, Transaction
-from tests.stores.chat_transactions import NOW, USAGE, link, session
+from tests.stores.chat_transactions import NOW, USAGE, link, search_hits, session
 
 ROOT = root_key("local")
 PATH = Path(ROOT).append([user_message("hi"), assistant_message("hello")])
@@ -387,7 +387,7 @@ async def test_the_body_of_a_request_is_kept_with_its_link_and_deleted_with_it(s
     await store.commit(Transaction(links=(final,), removed_link_id="try_1"))
     assert await store.link("resp_1") == final
     assert (await store.path(body.head)).items == body.items
-    assert await store.search_items("secretive") == []
+    assert await search_hits(store, "secretive") == []
 
     longer = body.append([{"type": "convo.body_part", "value": 3}])
     second = link("try_2", INPUT_HEAD, session_id="ses_1", status="in_progress", body_head=longer.head)

@@ -12,7 +12,7 @@ from convo.history.records import Strategy
 from convo.history.tree import Path, root_key
 from convo.stores.base import AppendItems, Conversation, PruneResult, Store, Transaction
 from convo.stores.memory import MemoryStore
-from tests.stores.chat_transactions import NOW, json_bytes, link, prose, session
+from tests.stores.chat_transactions import NOW, json_bytes, link, prose, search_hits, session
 from tests.stores.test_tenants import everything
 
 ROOT = root_key("local")
@@ -310,4 +310,4 @@ async def test_pruned_items_are_not_found_by_a_search(store: Store) -> None:
 
     with pytest.raises(NotFound):
         await store.path(Path(ROOT).append([user_message("hi there")]).head)
-    assert await store.search_items("hi") == []
+    assert await search_hits(store, "hi") == []

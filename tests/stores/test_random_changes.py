@@ -28,7 +28,7 @@ from convo.stores.memory import MemoryStore
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
 from tests.history.json_strategies import ITEMS, JSON
-from tests.stores.chat_transactions import NOW, link, session
+from tests.stores.chat_transactions import NOW, link, search_hits, session
 
 ROOT = root_key("local")
 EMPTY = Path(ROOT)
@@ -308,7 +308,7 @@ class StoreComparison(RuleBasedStateMachine):
 
     async def hits(self, store: Store, query: str) -> object:
         """Return the hits of a search as a set, because each store has its own order."""
-        return {(hit.session.id, hit.key, json.dumps(hit.item)) for hit in await store.search_items(query, limit=1000)}
+        return {(hit.owner, hit.key, json.dumps(hit.item)) for hit in await search_hits(store, query, limit=1000)}
 
     @invariant()
     def histories_are_unchanged_or_missing(self) -> None:

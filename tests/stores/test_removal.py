@@ -7,7 +7,7 @@ from convo.history.items import assistant_message, user_message
 from convo.history.records import Session
 from convo.history.tree import Path, root_key
 from convo.stores.base import AppendItems, Conversation, Store, Transaction
-from tests.stores.chat_transactions import NOW, link, session
+from tests.stores.chat_transactions import NOW, link, search_hits, session
 
 ROOT = root_key("local")
 EMPTY = Path(ROOT)
@@ -35,7 +35,7 @@ async def is_removed(store: Store, path: Path) -> bool:
     for key in path.keys[2:]:
         with pytest.raises(NotFound):
             await store.path(key)
-    return not await store.search_items("secret")
+    return not await search_hits(store, "secret")
 
 
 async def test_removing_a_session_removes_its_exclusive_nodes(store: Store) -> None:
@@ -53,7 +53,7 @@ async def test_a_link_that_the_chain_of_another_session_needs_stays(store: Store
     await store.remove_session("ses_m")
 
     assert [link.id for link in await store.related_links("resp_y2")] == ["resp_m1", "resp_y2"]
-    assert [hit.session.name for hit in await store.search_items("shared")] == ["yours", "yours"]
+    assert [hit.owner for hit in await search_hits(store, "shared")] == ["yours", "yours"]
 
 
 async def test_removing_the_last_session_leaves_nothing(store: Store) -> None:

@@ -1,6 +1,5 @@
 """Search for handles by prefix and for items by words, on every store."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -8,8 +7,8 @@ import pytest
 from convo.history.items import Item, assistant_message, user_message
 from convo.history.records import Session
 from convo.history.tree import Path, root_key
-from convo.stores.base import AppendItems, Conversation, HandleMatch, SearchHit, Store, Transaction
-from tests.stores.chat_transactions import NOW, link, session
+from convo.stores.base import AppendItems, Conversation, HandleMatch, SearchResult, Store, Transaction
+from tests.stores.chat_transactions import NOW, link, search_hits, session
 
 ROOT = root_key("local")
 EMPTY = Path(ROOT)
@@ -42,8 +41,9 @@ async def store_session(store: Store, name: str, *items: Item, used_at: float = 
     return record
 
 
-def session_texts(hits: Sequence[SearchHit]) -> list[tuple[str, str]]:
-    return [(hit.session.name, hit.item["content"][0]["text"]) for hit in hits]
+async def found_texts(store: Store, query: str) -> list[tuple[str, str]]:
+    """Return the owner and the text of each hit."""
+    return [(hit.owner, hit.item["content"][0]["text"]) for hit in await search_hits(store, query)]
 
 
 # -- handles --------------------------------------------------------------------------------------
@@ -78,8 +78,8 @@ async def test_twenty_handles_and_hits_are_returned_unless_a_limit_is_given(stor
     links = tuple(link(f"resp_{number}", ROOT) for number in range(21))
     await store.commit(Transaction((AppendItems(ROOT, path.items),), links, session(head=path.head)))
 
-    assert len(await store.find_handles("resp_")) == len(await store.search_items("apple")) == 20
-    assert len(await store.find_handles("resp_", limit=21)) == len(await store.search_items("apple", limit=21)) == 21
+    assert len(await store.find_handles("resp_")) == len(await search_hits(store, "apple")) == 20
+    assert len(await store.find_handles("resp_", limit=21)) == len(await search_hits(store, "apple", limit=21)) == 21
 
 
 async def test_a_session_is_found_by_its_name_and_its_id_and_listed_once(store: Store) -> None:
@@ -160,11 +160,7 @@ async def test_a_search_finds_the_items_that_contain_every_word(store: Store) ->
     path = EMPTY.append([user_message("apples and pears"), assistant_message("pears"), user_message("apples")])
     await store_session(store, "one", *path.items)
 
-    hits = await store.search_items("pears apples")
-
-    assert session_texts(hits) == [("one", "apples and pears")]
-    assert hits[0].key == path.nodes[0].key
-    assert hits[0].item == path.nodes[0].item
+    assert await search_hits(store, "pears apples") == [("one", path.nodes[0].key, path.nodes[0].item)]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +186,7 @@ async def test_a_search_finds_the_items_that_contain_every_word(store: Store) ->
 async def test_words_are_found_in_any_case_and_with_or_without_accents(store: Store, text: str, query: str) -> None:
     await store_session(store, "one", user_message(text))
 
-    assert session_texts(await store.search_items(query)) == [("one", text)]
+    assert await found_texts(store, query) == [("one", text)]
 
 
 @pytest.mark.parametrize(
@@ -207,28 +203,28 @@ async def test_words_are_found_in_any_case_and_with_or_without_accents(store: St
 async def test_other_words_do_not_match(store: Store, text: str, query: str) -> None:
     await store_session(store, "one", user_message(text))
 
-    assert await store.search_items(query) == []
+    assert await store.search_items(query) == SearchResult([])
 
 
 @pytest.mark.parametrize("query", [*OPERATORS, *BLANK_QUERIES, "b " * 2000, " ".join(map(str, range(3000))), "nothing"])
 async def test_quotes_and_operators_are_ordinary_characters(store: Store, query: str) -> None:
     await store_session(store, "one", user_message("something"))
 
-    assert await store.search_items(query) == []
+    assert await store.search_items(query) == SearchResult([])
 
 
 @pytest.mark.parametrize("query", OPERATORS)
 async def test_a_search_finds_text_beside_an_operator(store: Store, query: str) -> None:
     await store_session(store, "one", user_message(f"begin {query} end"))
 
-    assert session_texts(await store.search_items(f"{query} end")) == [("one", f"begin {query} end")]
+    assert await found_texts(store, f"{query} end") == [("one", f"begin {query} end")]
 
 
 async def test_calls_are_found_by_their_names_and_arguments(store: Store) -> None:
     call = {"type": "function_call", "call_id": "c", "name": "look_up", "arguments": '{"city": "Paris"}'}
     await store_session(store, "one", call)
 
-    assert [hit.item for hit in await store.search_items("paris look_up")] == [call]
+    assert [hit.item for hit in await search_hits(store, "paris look_up")] == [call]
 
 
 async def test_an_item_is_one_hit_for_each_session(store: Store) -> None:
@@ -236,15 +232,14 @@ async def test_an_item_is_one_hit_for_each_session(store: Store) -> None:
     await store_session(store, "one", *path.items, used_at=NOW)
     await store_session(store, "two", user_message("other"), user_message("echo"), used_at=NOW + 1)
 
-    hits = await store.search_items("echo")
+    hits = await search_hits(store, "echo")
 
-    assert session_texts(hits) == [("two", "echo"), ("one", "echo")]
+    assert [hit.owner for hit in hits] == ["two", "one"]
     assert hits[1].key == path.nodes[0].key
-    assert session_texts(await store.search_items("echo", limit=1)) == [("two", "echo")]
 
 
 async def test_a_search_in_a_session_includes_the_inputs_of_its_links(store: Store) -> None:
-    """The input of an edited or compacted history is still found. Items outside of all sessions are not."""
+    """The input of an edited or compacted history is still found, and that of a response of another client."""
     old, foreign = EMPTY.append([user_message("old words")]), EMPTY.append([user_message("foreign words")])
     record = await store_session(store, "one", user_message("new"))
     await store.commit(
@@ -254,7 +249,7 @@ async def test_a_search_in_a_session_includes_the_inputs_of_its_links(store: Sto
         )
     )
 
-    assert session_texts(await store.search_items("words")) == [("one", "old words")]
+    assert await found_texts(store, "words") == [("one", "old words"), ("resp_2", "foreign words")]
 
 
 async def test_the_item_with_more_matches_comes_first(store: Store) -> None:
@@ -266,4 +261,4 @@ async def test_the_item_with_more_matches_comes_first(store: Store) -> None:
         user_message("tree and so on"),
     )
 
-    assert session_texts(await store.search_items("tree"))[0][1] == "tree tree tree"
+    assert (await found_texts(store, "tree"))[0][1] == "tree tree tree"

@@ -8,7 +8,7 @@ from convo.errors import Conflict, NotFound
 from convo.history.items import user_message
 from convo.history.tree import Path, root_key
 from convo.stores.base import AppendItems, Conversation, Store, Transaction
-from tests.stores.chat_transactions import NOW, link, session
+from tests.stores.chat_transactions import NOW, link, search_hits, session
 
 
 def everything(tenant: str) -> Transaction:
@@ -33,7 +33,7 @@ async def test_a_tenant_sees_its_own_data_only(store: Store) -> None:
     for result in (
         await guest.sessions(),
         await guest.find_handles(""),
-        await guest.search_items("hi"),
+        await search_hits(guest, "hi"),
         await guest.links("ses_1"),
         await guest.conversation_links("conv_1"),
     ):
@@ -85,6 +85,6 @@ async def test_tenants_may_use_the_same_names_and_remove_them_independently(stor
 
     assert await store.find_handles("") == []
     assert len(await guest.find_handles("")) == 3
-    assert [hit.session.name for hit in await guest.search_items("hi")] == ["one"]
+    assert [hit.owner for hit in await search_hits(guest, "hi")] == ["one", "conv_1"]
     with pytest.raises(NotFound):
         await store.remove_link("resp_1")

@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from convo.chat.lookup import SessionSummary
+from convo.chat.conversation_list import HitReport, ListedConversation
 from convo.history.items import assistant_message, user_message
-from convo.history.records import LinkStatus, Session, Strategy
+from convo.history.records import Session, Strategy
 from convo.history.tree import Key, root_key
 from convo.inspect.view import OpenRun
 from convo.stores.base import PruneResult, TenantStats
 from convo.terminal.list_views import (
-    SearchResult,
     format_age,
     format_bytes,
     render_prune_results,
@@ -52,7 +51,10 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_sessions_are_listed_one_on_a_line() -> None:
-    summaries = [SessionSummary(PLAIN, 1_204, 0, 602, "what is a monad"), SessionSummary(CHAIN, 2, 1, 1, "hello")]
+    summaries = [
+        ListedConversation(PLAIN, 1_204, 0, 602, "what is a monad"),
+        ListedConversation(CHAIN, 2, 1, 1, "hello"),
+    ]
     assert render_session_list(summaries, DisplayOptions(), NOW).splitlines() == [
         "session  owner    model         items  turns  used              first message",
         "mine     session  openai/gpt-5  1,204    602  1970-01-02 01:00  what is a monad",
@@ -83,37 +85,28 @@ def test_sessions_are_listed_one_on_a_line() -> None:
     ]
 
 
-def test_a_terminal_shows_the_status_of_an_open_run() -> None:
-    summaries = [SessionSummary(PLAIN, 1_204, 0, 602, "what is a monad"), SessionSummary(CHAIN, 2, 1, 1, "hello")]
-    open_runs = {"ses_1": OpenRun("run_1", ("call_1",), is_paused=True), "ses_2": OpenRun("run_2")}
-    lines = render_session_list(summaries, DisplayOptions(90), NOW, open_runs).splitlines()
-    assert [line.split()[1:4] for line in lines[1:]] == [["‖", "paused", "session"], ["!", "interrupted", "chain"]]
-    piped = render_session_list(summaries, DisplayOptions(), NOW, open_runs, {"ses_1": "failed"})
-    assert piped == render_session_list(summaries, DisplayOptions(), NOW)
-
-
-def test_a_narrow_terminal_shows_the_name_and_the_status_of_the_last_request() -> None:
-    long_named = replace(PLAIN, name="a-long-name-of-a-session-in-words")
-    summaries = [
-        SessionSummary(long_named, 1_204, 0, 602, "what is a monad"),
-        SessionSummary(CHAIN, 2, 1, 1, "hello"),
-        SessionSummary(replace(PLAIN, id="ses_3", name="imported"), 2, 0, 0, "no request"),
+def test_a_terminal_shows_the_status_of_conversations_that_are_not_done() -> None:
+    rows = [
+        ListedConversation(PLAIN, 2, 0, 1, "one", status="paused"),
+        ListedConversation(CHAIN, None, 0, 1, "two", status="failed", fork_count=2),
+        ListedConversation(replace(PLAIN, id="ses_3", name="answered"), 2, 0, 1, "three"),
+        ListedConversation(replace(PLAIN, id="ses_4", name="imported"), 2, 0, 0, "no request"),
     ]
-    statuses: dict[str, LinkStatus] = {"ses_1": "completed", "ses_2": "incomplete"}
-    assert render_session_list(summaries, DisplayOptions(40), NOW, last_statuses=statuses).splitlines() == [
-        "session         status        used",
-        "a-long-name-o…  ✓ done        1 day ago",
-        "a\\x1bb          ! incomplete  2 days ago",
-        "imported                      1 day ago",
+    lines = render_session_list(rows, DisplayOptions(66), NOW).splitlines()
+    assert [line[:28].rstrip() for line in lines] == [
+        "session             status",
+        "mine                ‖ paused",
+        "a\\x1bb and 2 forks  ✗ failed",
+        "answered            ✓ done",
+        "imported",
     ]
-    colored = render_session_list(summaries[1:], DisplayOptions(40, has_color=True), NOW, last_statuses=statuses)
-    assert "\x1b[33m! incomplete\x1b[0m" in colored
+    assert "paused" not in render_session_list(rows, DisplayOptions(), NOW)
 
 
 def test_the_time_of_use_stays_where_messages_that_begin_alike_are_cut() -> None:
     title = "Plan a day in Oslo for two people who like art."
     summaries = [
-        SessionSummary(replace(PLAIN, id=f"ses_{number}", name=f"a-day-in-oslo-{number}"), 4, 0, 2, title)
+        ListedConversation(replace(PLAIN, id=f"ses_{number}", name=f"a-day-in-oslo-{number}"), 4, 0, 2, title)
         for number in range(2)
     ]
     assert "1 day ago" in render_session_list(summaries, DisplayOptions(40), NOW)
@@ -136,7 +129,7 @@ def test_an_age_is_in_its_largest_unit(seconds: float, text: str) -> None:
 
 
 def test_a_session_shows_its_whole_record() -> None:
-    assert render_session(SessionSummary(PLAIN, 4, 0, 2, "one"), (), DisplayOptions()).splitlines() == [
+    assert render_session(ListedConversation(PLAIN, 4, 0, 2, "one"), (), DisplayOptions()).splitlines() == [
         "mine",
         "  id           ses_1",
         "  owner        the local store (--session)",
@@ -152,7 +145,7 @@ def test_a_session_shows_its_whole_record() -> None:
         "  continue     convo chat --from mine",
     ]
     assert render_session(
-        SessionSummary(CHAIN, 4, 2, 1, "one"), ITEMS, DisplayOptions(has_color=True)
+        ListedConversation(CHAIN, 4, 2, 1, "one"), ITEMS, DisplayOptions(has_color=True)
     ).splitlines() == [
         "\x1b[1ma\\x1bb\x1b[0m",
         "  \x1b[2mid         \x1b[0m  ses_2",
@@ -175,7 +168,7 @@ def test_a_session_shows_its_whole_record() -> None:
 
 def test_an_open_run_of_a_session_is_shown_with_its_command() -> None:
     run = OpenRun("run_1", ("call_1", "call_2"), is_paused=True)
-    assert render_session(SessionSummary(PLAIN, 4, 3, 2, "one"), ITEMS, DisplayOptions(), run).splitlines()[8:] == [
+    assert render_session(ListedConversation(PLAIN, 4, 3, 2, "one"), ITEMS, DisplayOptions(), run).splitlines()[8:] == [
         "  run          an agent run needs approval: call_1, call_2",
         "  unconfirmed  3 items",
         "  turns        2",
@@ -184,7 +177,7 @@ def test_an_open_run_of_a_session_is_shown_with_its_command() -> None:
         "  continue     convo resume mine --agent FILE.py:NAME",
     ]
     executing = OpenRun("run_1", process="process 7")
-    assert render_session(SessionSummary(PLAIN, 4, 2, 2, "one"), ITEMS, DisplayOptions(), executing).splitlines()[
+    assert render_session(ListedConversation(PLAIN, 4, 2, 2, "one"), ITEMS, DisplayOptions(), executing).splitlines()[
         8:
     ] == [
         "  run          an agent run is in progress in process 7",
@@ -198,13 +191,18 @@ def test_an_open_run_of_a_session_is_shown_with_its_command() -> None:
 
 
 def test_search_results_name_the_item_and_its_author() -> None:
-    results = [SearchResult(PLAIN, 3, 12, "user", "a [monad] is"), SearchResult(CHAIN, 2, None, "function_call", "x")]
-    assert render_search_results(results, "monad", DisplayOptions()).splitlines() == [
+    rows = [
+        ListedConversation(PLAIN, hit=HitReport(ROOT, 3, 12, "user", "a [monad] is")),
+        ListedConversation(CHAIN, hit=HitReport(Key("f" * 64), 2, None, "function_call", "x")),
+        ListedConversation(PLAIN, first_words="hello"),
+    ]
+    assert render_search_results(rows, "monad", DisplayOptions()).splitlines() == [
         "session  item            role           text",
         "mine     3/12            user           a [monad] is",
         "a\\x1bb   2, on a branch  function_call  x",
+        "mine     name                           hello",
     ]
-    assert render_search_results(results, "monad", DisplayOptions(40)).splitlines()[0].split() == [
+    assert render_search_results(rows, "monad", DisplayOptions(40)).splitlines()[0].split() == [
         "session",
         "item",
         "text",
@@ -214,8 +212,8 @@ def test_search_results_name_the_item_and_its_author() -> None:
 @pytest.mark.parametrize("columns", [40, 60, 80, 120])
 def test_a_search_result_on_a_terminal_shows_the_word_that_was_found(columns: int) -> None:
     snippet = "…2. From there, follow the quay and walk along the harbour to…"
-    results = [SearchResult(PLAIN, 4, None, "assistant", snippet)]
-    lines = render_search_results(results, "Harbour", DisplayOptions(columns)).splitlines()
+    row = ListedConversation(PLAIN, hit=HitReport(ROOT, 4, None, "assistant", snippet))
+    lines = render_search_results([row], "Harbour", DisplayOptions(columns)).splitlines()
     assert any("harbour" in line for line in lines)
     assert max(map(len, lines)) <= columns
 

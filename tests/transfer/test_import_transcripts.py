@@ -183,8 +183,8 @@ def test_a_summary_of_older_codex_is_a_message() -> None:
 
 
 def test_a_rollback_of_codex_begins_a_branch() -> None:
-    rollback = {"timestamp": "2026-11-28T19:00:00Z", "type": "event_msg"}
-    rollback |= {"payload": {"type": "thread_rolled_back", "num_turns": 1}}
+    payload = {"type": "thread_rolled_back", "num_turns": 1}
+    rollback = {"timestamp": "2026-11-28T19:00:00Z", "type": "event_msg", "payload": payload}
     document = parse_conversation_document(TRANSCRIPTS["codex-plain"] + json.dumps(rollback))
     assert describe_items(document.items).endswith("reasoning assistant")
     assert describe_items(other.item for other in document.other_items) == "user assistant"

@@ -1,10 +1,11 @@
 """`convo sessions`: its arguments, options and help."""
 
+from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import typer
 
-from convo.cli.app import App, JsonOption, flag_option, get_root_options
+from convo.cli.app import App, JsonOption, flag_option, get_root_options, value_option
 
 app = App()
 
@@ -13,12 +14,13 @@ Examples:
   convo sessions                                   list the most recent sessions
   convo chat --from monads                         continue one of them
   convo sessions search monad haskell              find items that contain both words
+  convo sessions --since 7d --status failed        those of the last week whose last request failed
   convo sessions rename @last monads
   convo sessions rm monads what-is-a-monad --yes
 
-Requests of other clients to convo serve have no session: convo inspect resp_ lists the newest responses, and
-convo chat --from resp_... continues one in a new session. -c and @last never select them.
-Sessions that convo tap or convo serve --record recorded are listed; @recorded is the newest of them, never @last.
+The list has all conversations in the store: chats, chains of responses and conversations of other clients of convo
+serve, recordings of convo tap and convo serve --record, and imports. -c and @last mean own chats only; @recorded is
+the newest recording.
 """
 
 DEFAULT_LIMIT = 20
@@ -29,24 +31,45 @@ SessionArgument = Annotated[
 FullHandleArgument = Annotated[
     str, typer.Argument(metavar="HANDLE", help="Session name or id in full, @last or @recorded.")
 ]
-LimitOption = Annotated[
-    int, typer.Option("-n", "--limit", metavar="N", min=0, help="Maximum number of results; 0 for all.")
-]
+
+
+@dataclass(frozen=True)
+class FilterFlags:
+    """Options of the list and of the search."""
+
+    limit: int = value_option(
+        "-n --limit", "N", "Maximum number of conversations; 0 for all.", default=DEFAULT_LIMIT, min=0
+    )
+    since: str | None = value_option("--since", "TIME", "Only those used since TIME: a date, or 7d for seven days ago.")
+    until: str | None = value_option("--until", "TIME", "Only those used before TIME.")
+    model: str | None = value_option("--model", "MODEL", "Only those with this model.")
+    status: str | None = value_option("--status", "STATUS", "Only those with this status, such as failed or paused.")
+    client: str | None = value_option("--client", "NAME", "Only requests of this program that convo recorded.")
+    sort: str | None = value_option("--sort", "COLUMN", "used, created, name, model, turns or status.")
 
 
 @app.callback(invoke_without_command=True, epilog=EXAMPLES)
-def sessions_command(ctx: typer.Context, limit: LimitOption = DEFAULT_LIMIT, as_json: JsonOption = False) -> None:
+def sessions_command(
+    ctx: typer.Context, filters: Annotated[FilterFlags, "Filters"], as_json: JsonOption = False
+) -> None:
     """List, search, rename and remove conversations."""
     if ctx.invoked_subcommand is None:
-        sessions_list_command(ctx, limit, as_json)
+        _print_list(ctx, filters, as_json=as_json)
 
 
 @app.command("list")
-def sessions_list_command(ctx: typer.Context, limit: LimitOption = DEFAULT_LIMIT, as_json: JsonOption = False) -> None:
-    """List sessions, most recently used first."""
-    from convo.cli.sessions import print_sessions
+def sessions_list_command(
+    ctx: typer.Context, filters: Annotated[FilterFlags, "Filters"], as_json: JsonOption = False
+) -> None:
+    """List conversations, most recently used first."""
+    _print_list(ctx, filters, as_json=as_json)
 
-    print_sessions(get_root_options(ctx).config, limit, as_json=as_json)
+
+def _print_list(ctx: typer.Context, filters: FilterFlags, words: str = "", *, as_json: bool) -> None:
+    from convo.cli.sessions import build_query, print_sessions
+
+    query = build_query(words, **asdict(filters))
+    print_sessions(get_root_options(ctx).config, query, as_json=as_json)
 
 
 @app.command("show")
@@ -60,14 +83,12 @@ def sessions_show_command(ctx: typer.Context, handle: SessionArgument, as_json: 
 @app.command("search")
 def sessions_search_command(
     ctx: typer.Context,
-    words: Annotated[list[str], typer.Argument(metavar="WORDS...", help="Words that an item must contain.")],
-    limit: LimitOption = DEFAULT_LIMIT,
+    words: Annotated[list[str], typer.Argument(metavar="WORDS...", help="Words that an item or a name must contain.")],
+    filters: Annotated[FilterFlags, "Filters"],
     as_json: JsonOption = False,
 ) -> None:
-    """Search the text of all conversations."""
-    from convo.cli.sessions import print_search_hits
-
-    print_search_hits(get_root_options(ctx).config, " ".join(words), limit, as_json=as_json)
+    """Search the text and the names of all conversations."""
+    _print_list(ctx, filters, " ".join(words), as_json=as_json)
 
 
 @app.command("rename")

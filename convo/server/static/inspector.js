@@ -16,7 +16,7 @@ import { isUserMessage, itemList, itemText } from "./items.js";
 import { handleKey, showKeys } from "./keys.js";
 import { useMarkdown } from "./markdown.js";
 import { linkSection } from "./link.js";
-import { address, conversationList } from "./list.js";
+import { address, conversationList, conversationTable } from "./list.js";
 import { definitionList, element, formatCount, formatNumber, formatTime, formatTokens, formatTotalCost } from "./make.js";
 import { resetRanges } from "./paged.js";
 import { filterQuery, hasFilters, listQuery, markOpenRow, parseView, requestFilters, requestLatency, requestTable, rowTitle, statusWord, updateFilters, updateRowAddresses, updateTimes, viewAddress } from "./requests.js";
@@ -31,6 +31,7 @@ const [MAX_TABLE_PAUSE_MS, MAX_PAUSE_MS] = [500, 2000];
 const TITLE_CHARS = 80;
 const UNSTORED_ID = /^req_/; // the id of a request, which no stored response has
 const [PAGE_REQUESTS, MAX_REFRESHED_REQUESTS, SEARCH_DELAY_MS, TICK_MS] = [50, 200, 200, 1000];
+const [PAGE_CONVERSATIONS, MAX_LISTED] = [50, 1000];
 const source = openSource();
 const byId = (id) => document.getElementById(id);
 
@@ -38,7 +39,7 @@ const byId = (id) => document.getElementById(id);
 // `followed` is the response that the page follows a chain to, "" at first.
 const NO_DATA = { list: "", listHandle: "", conversation: null, mainVersion: "", running: [], followed: "" };
 const NO_REQUESTS = { requests: null, requestsQuery: null, detail: null };
-const page = { kind: "", handle: "", responseId: "", other: undefined, limit: 50, paused: [], ...NO_DATA, ...NO_REQUESTS };
+const page = { kind: "", handle: "", responseId: "", other: undefined, limit: 50, paused: [], listView: { sort: "", order: "desc", q: "" }, ...NO_DATA, ...NO_REQUESTS };
 page.view = parseView(location.search);
 let pollTimer = 0;
 let pollNumber = 0;
@@ -163,7 +164,7 @@ function closeFeed() {
 /** Fetch the list and the open conversation, and draw them unless a later poll has started. */
 async function update(isCurrent) {
   if (document.hidden && page.mainVersion) return;
-  const { running, paused = [], ...list } = await source.list(page.limit);
+  const { running, paused = [], ...list } = await fetchList();
   if (!isCurrent()) return;
   setPaused(paused);
   const updateList = () => (JSON.stringify(list) !== page.list || page.listHandle !== shownHandle()) && drawList(list);
@@ -173,6 +174,30 @@ async function update(isCurrent) {
   updateList(); // its mark follows the page
   page.running = data.running ?? [];
   drawMain();
+}
+
+/** Fetch the conversations up to the limit of the page, by the cursors of the server. */
+async function fetchList() {
+  const view = page.handle ? { sort: "", order: "", q: "" } : page.listView;
+  const data = [];
+  let part = {};
+  do {
+    part = await source.list(view, { limit: Math.min(page.limit - data.length, MAX_LISTED), after: part.next });
+    data.push(...part.data);
+  } while (part.next && data.length < page.limit);
+  return { ...part, data };
+}
+
+function showMoreConversations() {
+  page.limit += PAGE_CONVERSATIONS;
+  poll();
+}
+
+function changeListView(change) {
+  Object.assign(page.listView, change);
+  page.limit = PAGE_CONVERSATIONS;
+  clearTimeout(searchTimer);
+  searchTimer = setTimeout(poll, "q" in change ? SEARCH_DELAY_MS : 0);
 }
 
 /**
@@ -238,14 +263,14 @@ function shownHandle() {
 /** Fetch the comparison of two branches once, and the conversations and requests that the form proposes. */
 async function updateComparison(isCurrent) {
   const [a, b] = [page.handle, page.responseId];
-  const fetched = [source.list(page.limit), source.requests("", { limit: PAGE_REQUESTS }), a && b ? source.compare(a, b) : null];
-  const [{ sessions, others, paused }, requests, comparison] = await Promise.all(fetched);
+  const fetched = [fetchList(), source.requests("", { limit: PAGE_REQUESTS }), a && b ? source.compare(a, b) : null];
+  const [{ data, paused }, requests, comparison] = await Promise.all(fetched);
   if (!isCurrent()) return;
   setPaused(paused);
   const version = JSON.stringify([a, b, comparison]);
   if (version !== page.mainVersion) {
     const stored = requests.data.filter((row) => row.is_stored !== false);
-    drawComparison([...sessions, ...others], stored, comparison ? branchDifference(comparison) : [element("p", {}, COMPARE_HELP)]);
+    drawComparison(data, stored, comparison ? branchDifference(comparison) : [element("p", {}, COMPARE_HELP)]);
     page.mainVersion = version;
   }
   setStatus("Up to date");
@@ -593,21 +618,18 @@ function closePage() {
 
 function drawList(list) {
   Object.assign(page, { list: JSON.stringify(list), listHandle: shownHandle() });
-  const showMore = () => {
-    page.limit *= 2;
-    poll();
-  };
-  const elements = conversationList(list, { selected: shownHandle(), showMore });
+  byId("list").hidden = !page.handle && source.isLive;
+  const elements = page.handle || !source.isLive ? conversationList(list, { selected: shownHandle(), showMore: showMoreConversations }) : [];
   keepFocus(() => byId("list").replaceChildren(...elements));
 }
 
 function drawMain() {
   const data = page.conversation?.data;
   const shown = [page.handle, page.responseId, page.other, page.followed];
-  const version = JSON.stringify([...shown, data?.version ?? page.list]);
+  const version = JSON.stringify([...shown, data?.version ?? [page.list, page.listView]]);
   if (version !== page.mainVersion) {
     page.mainVersion = version;
-    const elements = data ? conversationView(page.conversation) : welcome(JSON.parse(page.list));
+    const elements = data ? conversationView(page.conversation) : conversations(JSON.parse(page.list));
     const draw = () => byId("main").replaceChildren(...elements.filter(Boolean), element("div", { id: "running" }));
     const shownPart = `${page.handle} ${page.responseId}`;
     if (page.drawnPart === shownPart) keepScroll(() => keepFocus(draw));
@@ -619,9 +641,11 @@ function drawMain() {
   drawRunning();
 }
 
-function welcome({ sessions, others }) {
-  if (!sessions.length && !others.length) return emptyStore();
-  return [titleHeading("Conversations"), element("p", {}, "Choose a conversation.")];
+function conversations(list) {
+  if (!list.data.length && !page.listView.q) return emptyStore();
+  const heading = titleHeading("Conversations");
+  if (!source.isLive) return [heading, element("p", {}, "Choose a conversation.")];
+  return [heading, ...conversationTable(list, page.listView, { changeView: changeListView, showMore: showMoreConversations })];
 }
 
 function emptyStore() {

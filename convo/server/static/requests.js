@@ -264,7 +264,8 @@ export function requestTable(rows, view, { open, changeView }) {
   );
 }
 
-function columnHeading([heading, sort, className], view, changeView) {
+/** Create a heading that sorts by its column. */
+export function columnHeading([heading, sort, className], view, changeView) {
   const isSorted = view.sort === sort;
   const initial = ASCENDING_FIRST.includes(sort) ? "asc" : "desc";
   const order = isSorted ? { asc: "desc", desc: "asc" }[view.order] : initial;

@@ -56,9 +56,10 @@ class ServerSource {
     sessionStorage.removeItem(KEY_NAME);
   }
 
-  /** Fetch the sessions and other conversations; at most `limit` of each. */
-  list(limit) {
-    return this.#fetchJson(`inspect/api/list?limit=${limit}`);
+  /** Fetch a page of the conversations, in the order and with the words of a view. */
+  list({ sort, order, q }, { limit, after }) {
+    const given = Object.entries({ sort, order: sort && order, q, limit, after }).filter(([, value]) => value);
+    return this.#fetchJson(`inspect/api/list?${new URLSearchParams(given)}`);
   }
 
   /** Fetch one conversation; only { version, running } if its version is `knownVersion`. */

@@ -227,7 +227,9 @@ async def filter_links(t: TenantConnection, query: RequestQuery) -> FilteredLink
         conditions.append(f"links.model = ANY({bind(named)}::text[])")
     if query.status is not None:
         conditions.append(f"links.status = {bind(query.status)}")
-    if query.session is not None:
+    if query.session == "":
+        conditions.append("links.session IS NULL")
+    elif query.session is not None:
         name = bind(tenant_rows.escape_name(query.session))
         conditions.append(
             f"links.session IN (SELECT id FROM convo.sessions WHERE tenant = $1 AND (id = {name} OR name = {name}))"

@@ -4,20 +4,15 @@ The index holds hashes of terms, so each match is verified against the item's te
 first; results are ordered by phrase density.
 """
 
-from collections.abc import AsyncIterator
-from math import inf
-from typing import NamedTuple
 from uuid import UUID
 
 from convo.errors import DamagedRow
 from convo.history.items import Item
-from convo.history.records import Session
 from convo.history.tree import Key
-from convo.stores.base import HIGHEST_CHARACTER, HandleMatch, SearchHit
+from convo.stores.base import HIGHEST_CHARACTER, HandleMatch, SearchResult
 from convo.stores.codec import ReadRows, parse_search_phrases, phrase_density, tokenize_item
 from convo.stores.postgres import tenant_rows
 from convo.stores.postgres.commit import hash_terms
-from convo.stores.postgres.records import SESSION_COLUMNS, session_from_row
 from convo.stores.postgres.tenant_rows import BEGIN_SNAPSHOT, TenantConnection, decode_body
 from convo.stores.postgres.tree import NODE_KEY_SQL, first_words_of_body
 
@@ -44,47 +39,37 @@ FROM (
 
 HANDLE_KINDS = {1: "session", 2: "response", 3: "conversation", 4: "run"}
 
-SELECT_ANY_SESSION = "SELECT 1 FROM convo.sessions WHERE tenant = $1 LIMIT 1"
-
 SELECT_MATCHING_ITEMS = """
 SELECT item, (SELECT body FROM convo.items WHERE items.tenant = $1 AND hash = item) FROM convo.words
 WHERE tenant = $1 AND terms @> $2::integer[] ORDER BY length, item LIMIT $3 OFFSET $4
 """
 
-SELECT_SESSIONS_OF_ITEMS = f"""
+OWNER_OF_LINK = """CASE WHEN session IS NULL THEN links.id ELSE (
+        SELECT id FROM convo.sessions WHERE sessions.tenant = $1 AND sessions.id = links.session
+    ) END"""
+"""Null for a link of a session that was removed."""
+
+SELECT_OWNERS_OF_ITEMS = f"""
 WITH RECURSIVE down (item, first, id) AS (
     SELECT item, id, id FROM convo.nodes WHERE tenant = $1 AND item = ANY($2::uuid[])
     UNION ALL
     SELECT down.item, down.first, after.id FROM down JOIN LATERAL (
         SELECT id FROM convo.nodes WHERE tenant = $1 AND parent = down.id OFFSET 0
     ) AS after ON true
-), standing (session, item, first) AS (
-    SELECT sessions.id, item, first FROM down JOIN convo.sessions ON tenant = $1 AND head = down.id
-    UNION SELECT sessions.id, item, first FROM down JOIN convo.sessions ON tenant = $1 AND mark = down.id
-    UNION SELECT sessions.id, item, first FROM down JOIN convo.sessions ON tenant = $1 AND written = down.id
-    UNION SELECT session, item, first FROM down JOIN convo.links ON tenant = $1 AND saw = down.id
-    UNION SELECT session, item, first FROM down JOIN convo.links ON tenant = $1 AND head = down.id
-), places (session, item, key) AS (
-    SELECT DISTINCT ON (session, standing.item) session, standing.item, {NODE_KEY_SQL} FROM standing
-        JOIN convo.nodes ON nodes.tenant = $1 AND nodes.id = first
-    ORDER BY session, standing.item, depth, nodes.id
+), owners (item, id, first) AS (
+    SELECT item, sessions.id, first FROM down JOIN convo.sessions ON tenant = $1 AND head = down.id
+    UNION SELECT item, sessions.id, first FROM down JOIN convo.sessions ON tenant = $1 AND mark = down.id
+    UNION SELECT item, sessions.id, first FROM down JOIN convo.sessions ON tenant = $1 AND written = down.id
+    UNION SELECT item, {OWNER_OF_LINK}, first FROM down JOIN convo.links ON tenant = $1 AND saw = down.id
+    UNION SELECT item, {OWNER_OF_LINK}, first FROM down JOIN convo.links ON tenant = $1 AND head = down.id
+    UNION SELECT item, conversations.id, first FROM down JOIN convo.conversations ON tenant = $1 AND head = down.id
 )
-SELECT places.item, key, {SESSION_COLUMNS} FROM places
-JOIN convo.sessions ON sessions.tenant = $1 AND sessions.id = session
+SELECT DISTINCT ON (owners.item, owners.id) owners.item, owners.id, {NODE_KEY_SQL}
+FROM owners JOIN convo.nodes ON nodes.tenant = $1 AND nodes.id = first
+WHERE owners.id IS NOT NULL
+ORDER BY owners.item, owners.id, depth, nodes.id
 """
-"""The sessions that reach items, each with the node of the item that is nearest to the root."""
-
-
-class RankedHit(NamedTuple):
-    """A hit with its phrase density."""
-
-    density: float
-    hit: SearchHit
-
-
-def _last_use_rank(session: Session) -> float:
-    """Return a session's use order; one without (last written by an older convo) sorts before all others."""
-    return inf if session.use_order is None else session.use_order
+"""The sessions, responses without a session and conversations that reach items, each with the nearest node."""
 
 
 async def find_handles(t: TenantConnection, prefix: str, limit: int) -> ReadRows[HandleMatch]:
@@ -102,50 +87,40 @@ async def find_handles(t: TenantConnection, prefix: str, limit: int) -> ReadRows
     return found
 
 
-async def search_items(t: TenantConnection, query: str, limit: int) -> ReadRows[SearchHit]:
+async def search_items(t: TenantConnection, query: str, limit: int) -> tuple[SearchResult, list[DamagedRow]]:
     phrases = parse_search_phrases(query)
-    await t.run_pipeline(BEGIN_SNAPSHOT)
-    if not phrases or not await t.fetch_value(SELECT_ANY_SESSION):
-        return ReadRows([], [])
-    ranked: list[RankedHit] = []
     damaged: list[DamagedRow] = []
-    async for batch in _ranked_batches(t, phrases, damaged):
-        ranked += batch
-        if len(ranked) >= limit:
-            break
-    ranked.sort(key=lambda ranked_hit: (-ranked_hit.density, -_last_use_rank(ranked_hit.hit.session)))
-    return ReadRows([ranked_hit.hit for ranked_hit in ranked[:limit]], damaged)
+    await t.run_pipeline(BEGIN_SNAPSHOT)
+    if not phrases:
+        return SearchResult([]), damaged
+    densities, items, is_limited = await _find_items(t, phrases, limit, damaged)
+    places: dict[UUID, dict[str, Key]] = {}
+    for item, owner, key in await t.fetch_all(SELECT_OWNERS_OF_ITEMS, sorted(densities)) if densities else []:
+        places.setdefault(item, {})[tenant_rows.unescape_name(owner)] = Key(key.hex())
+    best_first = sorted(places, key=densities.__getitem__, reverse=True)
+    return SearchResult([(items[item], places[item]) for item in best_first], is_limited), damaged
 
 
-async def _ranked_batches(
-    t: TenantConnection, phrases: tuple[str, ...], damaged: list[DamagedRow]
-) -> AsyncIterator[list[RankedHit]]:
-    """Iterate over batches of items that contain every phrase; shorter items first, because they tend to be denser.
+async def _find_items(
+    t: TenantConnection, phrases: tuple[str, ...], limit: int, damaged: list[DamagedRow]
+) -> tuple[dict[UUID, float], dict[UUID, Item], bool]:
+    """Return the density and the content of items that contain every phrase; shorter items are read first.
 
-    A damaged item or session is added to `damaged`.
+    At most `limit` items are returned, and whether there may be more.
     """
     term_hashes = sorted({term_hash for phrase in phrases for term_hash in hash_terms(t, phrase)})
+    densities, items = dict[UUID, float](), dict[UUID, Item]()
     skipped = 0
     while rows := await t.fetch_all(SELECT_MATCHING_ITEMS, term_hashes, ITEMS_PER_BATCH, skipped):
-        items: dict[UUID, Item] = {}
         for item_id, body in rows:
+            if len(densities) == limit:
+                return densities, items, True
             try:
-                items[item_id] = decode_body(item_id.hex[:12], body)
+                item = decode_body(item_id.hex[:12], body)
             except DamagedRow as error:
                 damaged.append(error)
-        densities = {
-            item_id: density
-            for item_id, item in items.items()
-            if (density := phrase_density(tokenize_item(item), phrases))
-        }
-        hit_rows = await t.fetch_all(SELECT_SESSIONS_OF_ITEMS, sorted(densities)) if densities else []
-        batch: list[RankedHit] = []
-        for item_id, key, *row in hit_rows:
-            try:
-                hit = SearchHit(session_from_row(tuple(row)), Key(key.hex()), items[item_id])
-            except DamagedRow as error:
-                damaged.append(error)
-            else:
-                batch.append(RankedHit(densities[item_id], hit))
-        yield batch
+                continue
+            if density := phrase_density(tokenize_item(item), phrases):
+                densities[item_id], items[item_id] = density, item
         skipped += len(rows)
+    return densities, items, False

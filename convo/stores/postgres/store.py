@@ -21,7 +21,7 @@ from convo.stores.base import (
     FileQuota,
     HandleMatch,
     Lease,
-    SearchHit,
+    SearchResult,
     SessionStats,
     StoredFile,
     Transaction,
@@ -236,8 +236,10 @@ class PostgresStore:
             found = self._report(await self._run(search.find_handles, prefix, limit))
         return found
 
-    async def search_items(self, query: str, *, limit: int = 20) -> Sequence[SearchHit]:
-        return self._report(await self._run(search.search_items, query, limit))
+    async def search_items(self, query: str, *, limit: int = 20) -> SearchResult:
+        result, damaged = await self._run(search.search_items, query, limit)
+        self._report(ReadRows([], damaged))
+        return result
 
     async def list_requests(self, query: RequestQuery) -> RequestPage:
         await request_list.complete_links(self.database, self.tenant, list_incomplete=True)

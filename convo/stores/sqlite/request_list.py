@@ -161,7 +161,7 @@ def filter_links(t: TenantConnection, query: RequestQuery, *, reads_all: bool) -
     reads_all:  all rows that pass are read, not only the newest. Then a scan is faster than the index by time; the plus
                 keeps the tenant out of the choice of an index
     """
-    is_by_time = (query.begin is not None or not reads_all) and query.session is None and not query.text
+    is_by_time = (query.begin is not None or not reads_all) and not query.session and not query.text
     conditions = [f"{'' if is_by_time else '+'}links.tenant = :tenant", "+links.saw IS NOT NULL"]
     values: dict[str, object] = {"tenant": t.tenant_number}
     is_search_limited = False
@@ -172,7 +172,9 @@ def filter_links(t: TenantConnection, query: RequestQuery, *, reads_all: bool) -
     if query.status is not None:
         conditions.append("links.status = :status")
         values["status"] = query.status
-    if query.session is not None:
+    if query.session == "":
+        conditions.append("links.session IS NULL")
+    elif query.session is not None:
         conditions.append(
             "links.session IN (SELECT n FROM sessions WHERE tenant = :tenant AND (id = :session OR name = :session))"
         )

@@ -18,7 +18,7 @@ from convo.stores.base import (
     FileQuota,
     HandleMatch,
     Lease,
-    SearchHit,
+    SearchResult,
     SessionStats,
     StoredFile,
     Transaction,
@@ -138,8 +138,10 @@ class SqliteStore:
     async def find_handles(self, prefix: str, *, limit: int = 20) -> Sequence[HandleMatch]:
         return self._report(await self._read(search.find_handles, prefix, limit))
 
-    async def search_items(self, query: str, *, limit: int = 20) -> Sequence[SearchHit]:
-        return self._report(await self._read(search.search_items, query, limit))
+    async def search_items(self, query: str, *, limit: int = 20) -> SearchResult:
+        result, damaged = await self._read(search.search_items, query, limit)
+        self._report(ReadRows([], damaged))
+        return result
 
     async def list_requests(self, query: "RequestQuery") -> "RequestPage":
         from convo.stores.sqlite import request_list  # only the page of the gateway lists requests

@@ -16,7 +16,7 @@ from convo.stores.factory import open_store
 from convo.stores.memory import MemoryStore
 from convo.stores.postgres.tenant_rows import decode_body
 from tests import databases
-from tests.stores.chat_transactions import NOW
+from tests.stores.chat_transactions import NOW, search_hits
 from tests.stores.test_random_changes import EMPTY, StoreComparison
 
 pytestmark = pytest.mark.needs("postgresql")
@@ -60,13 +60,13 @@ class PostgresComparison(StoreComparison):
 
         The stores may return different nodes for an item that a session contains several times.
         """
-        results = await store.search_items(query, limit=1000)
+        results = await search_hits(store, query, limit=1000)
         for hit in results:
             with suppress(ItemDeleted):
                 path: Path = await store.path(hit.key)
                 assert path.items[-1] == hit.item
-        assert len({(hit.session.id, json.dumps(hit.item)) for hit in results}) == len(results)
-        return {(hit.session.id, json.dumps(hit.item)) for hit in results}
+        assert len({(hit.owner, json.dumps(hit.item)) for hit in results}) == len(results)
+        return {(hit.owner, json.dumps(hit.item)) for hit in results}
 
     @invariant()
     def the_database_is_sound_and_has_each_item_once(self) -> None:

@@ -23,7 +23,7 @@ from convo.history.tree import Path, root_key
 from convo.stores.base import AppendItems, Conversation, Transaction
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
-from tests.stores.chat_transactions import NOW, link, session
+from tests.stores.chat_transactions import NOW, link, search_hits, session
 
 ROOT = root_key("local")
 SHARED = Path(ROOT).append([user_message("what everybody was asked")])
@@ -113,7 +113,7 @@ async def test_no_text_of_removed_sessions_remains_in_any_file(file: File, seed:
     assert {name for name in marks if files_with(file, name)} == set(kept)
     async with open_sqlite(file) as store:
         for name in kept:
-            assert {hit.session.name for hit in await store.search_items(name)} == {name}
+            assert {hit.owner for hit in await search_hits(store, name)} == {name}
 
 
 async def test_no_text_remains_when_the_removing_process_is_killed_and_another_opens_the_file(file: File) -> None:

@@ -23,7 +23,7 @@ from convo.stores.sqlite import connection
 from convo.stores.sqlite.check import check_database
 from convo.stores.sqlite.connection import APPLICATION_ID, MIGRATIONS_FOLDER, SCHEMA_VERSION, SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
-from tests.stores.chat_transactions import session
+from tests.stores.chat_transactions import search_hits, session
 
 ROOT = root_key("local")
 PATH = Path(ROOT).append([user_message("hi")])
@@ -61,7 +61,7 @@ async def test_no_file_is_created_before_the_first_write(sqlite: SqliteStore, fi
     for result in (
         await sqlite.sessions(),
         await sqlite.find_handles(""),
-        await sqlite.search_items("hi"),
+        await search_hits(sqlite, "hi"),
         await sqlite.links("x"),
     ):
         assert list(result) == []

@@ -27,6 +27,7 @@ from convo.stores.sqlite import connection
 from convo.stores.sqlite.check import check_database
 from convo.stores.sqlite.recover import recover_database
 from tests.command_runner import Convo
+from tests.stores.chat_transactions import search_hits
 from tests.stores.sample_store import fill_store
 from tests.stores.sqlite.file_damage import PAGE_SIZE, damage_at_random, overwrite, recover_with_shell, rows_of
 from tests.stores.sqlite.sample_database import build_database
@@ -342,7 +343,7 @@ async def test_recovered_rows_are_found_by_their_ids(tmp_path: Path) -> None:
 
     assert await store.item("b") == user_message("two")
     assert [one.id for one in await store.conversation_links("conv_1")] == ["resp_2", "resp_3"]
-    assert [hit.session.name for hit in await store.search_items("three")] == ["late"]
+    assert [hit.owner for hit in await search_hits(store, "three")] == ["late", "conv_1"]
     await store.aclose()
 
 
