@@ -417,14 +417,12 @@ class ClaudeCodeReader(TranscriptReader):
     main:      the last message that is not of a subagent
     requests:  by id, and
     shapes:    instructions and tools by hash; older versions write neither
+    preserved: the messages that the last compaction kept, as "headUuid" and "tailUuid", after "anchorUuid"
     rendered:  attachments with and without their text
     """
 
-    ENVELOPES = (
-        "ai-title", "api-request", "api-request-blob", "api-request-shape", "atis-latch", "attachment",
-        "cost-state", "custom-title", "file-history-snapshot", "last-prompt", "mode", "permission-mode", "progress",
-        "queue-operation", "summary", "system", "tools-used",
-    )  # fmt: skip
+    TYPES = ("assistant", "attachment", "progress", "system", "user")
+    """Types of lines with a uuid; a line without one is no message."""
 
     messages: list[_Message] = field(default_factory=list)
     message_by_uuid: dict[str, _Message | None] = field(default_factory=dict)
@@ -433,14 +431,15 @@ class ClaudeCodeReader(TranscriptReader):
     main: _Message | None = None
     requests: dict[str, Record] = field(default_factory=dict)
     shapes: dict[str, Record] = field(default_factory=dict)
+    preserved: Record = field(default_factory=dict)
     read_at: float = 0.0
     rendered: Counter[bool] = field(default_factory=Counter)
 
     def read(self, record: Record) -> bool:
         kind, uuid, parent_uuid = record.get("type"), record.get("uuid"), record.get("parentUuid")
         match kind:
-            case "ai-title" | "custom-title" | "summary":
-                self.name = _text(record.get("customTitle") or record.get("aiTitle") or record.get("summary"))
+            case "ai-title" | "custom-title":
+                self.name = _text(record.get("customTitle") or record.get("aiTitle"))
             case "api-request":
                 self.requests[record["id"]] = record
             case "api-request-shape":
@@ -449,12 +448,14 @@ class ClaudeCodeReader(TranscriptReader):
             # A line whose parent is lost follows the line before it, and a summary always begins a path.
             default = None if parent_uuid is None or record.get("isCompactSummary") else self.last
             self.last = self._read_message(record, self.message_by_uuid.get(str(parent_uuid), default))
+            if uuid == self.preserved.get("anchorUuid"):
+                self.last = self._copy_preserved(self.last)
             self.message_by_uuid[uuid] = self.last
             if not record.get("isSidechain"):
                 self.main = self.last
             self.read_at = _parse_time(record.get("timestamp")) or self.read_at
             self.created_at = self.created_at or self.read_at or None
-        return kind in ("user", "assistant", *self.ENVELOPES)
+        return kind in self.TYPES or not isinstance(uuid, str)
 
     def build_document(self) -> ConversationDocument:
         # Older versions keep no text; newer ones keep it for each attachment that they send.
@@ -485,6 +486,8 @@ class ClaudeCodeReader(TranscriptReader):
                 items = decode_message({"role": role, "content": "\n\n".join(texts)}) if texts else ()
             case "system" if record.get("subtype") == "local_command":
                 items = decode_message({"role": "user", "content": record["content"]})
+            case "system" if record.get("subtype") == "compact_boundary":
+                self.preserved = record["compactMetadata"].get("preservedSegment") or {}
         answer = next((self.answers[call] for item in items if (call := item.get("call_id")) in self.answers), None)
         if answer is None:
             message = self._add_message(parent, items) if items else parent
@@ -541,6 +544,17 @@ class ClaudeCodeReader(TranscriptReader):
             "error": None,
             **fields,
         }
+
+    def _copy_preserved(self, after: _Message | None) -> _Message | None:
+        """Copy the messages that a compaction kept behind its summary."""
+        message, head = (self.message_by_uuid.get(str(self.preserved.get(name))) for name in ("tailUuid", "headUuid"))
+        kept = []
+        while message and head and message is not head.parent:
+            kept.append(message)
+            message = message.parent
+        for message in reversed(kept):
+            after = self._add_message(after, message.items)
+        return after
 
     def _add_message(self, parent: _Message | None, items: Sequence[Item]) -> _Message:
         message = _Message(parent, [*items])

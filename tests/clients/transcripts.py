@@ -279,6 +279,18 @@ CLAUDE: Mapping[str, Sequence[Turn]] = {
         Turn(["--resume", "SESSION", "/compact"], [Answer([text("<summary>Twelve was said.</summary>")])]),
         Turn(["--resume", "SESSION", "Another one."], [Answer([text("Thirteen.")])]),
     ],
+    "claude-autocompacted": [
+        Turn(["Say a number."], [Answer([text("Twelve.")])]),
+        Turn(
+            ["--resume", "SESSION", "Read the notes."],
+            [
+                Answer([tool_use(1, "Bash", command="cat notes.txt")]),
+                Answer([tool_use(2, "Bash", command="expr 4400 + 17")], {"input_tokens": 190_000}),
+                Answer([text("<summary>Twelve was said.</summary>")]),
+                Answer([text("The password is zebra.")]),
+            ],
+        ),
+    ],
     "claude-edited": [
         Turn(["Say a number."], [Answer([text("Twelve.")])]),
         Turn(["--resume", "SESSION", "Another one."], [Answer([text("Thirteen.")])]),
@@ -324,6 +336,7 @@ def claude_command(url: str, turn: Turn, session: str, message_id: str) -> tuple
     names = {"SESSION": session, "MESSAGE": message_id}
     arguments = [names.get(one, one) for one in turn.arguments]
     flags = ["--model", CLAUDE_MODEL, "--dangerously-skip-permissions", "--tools", "Bash,Read"]
+    flags += ["--autocompact", "100000"]
     flags += ["--system-prompt", "You are a coding agent."]
     if "/compact" not in arguments:
         flags.append("--disable-slash-commands")  # without the texts of all skills

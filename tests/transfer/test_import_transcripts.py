@@ -34,8 +34,8 @@ def read_archive() -> dict[str, str]:
 
 TRANSCRIPTS = read_archive()
 
-# For each transcript: the model; its items; items of branches; input and output tokens of its requests, None for one
-# that was interrupted or failed; and the exit code of lint.
+# For each transcript: the model; its items; the number of items of requests on other branches; input and output tokens
+# of its requests, None for one that was interrupted or failed; and the exit code of lint.
 TABLE: dict[str, tuple[str, str, int, list[tuple[int, int] | None], int]] = {
     "codex-plain": (
         NEW_CODEX, "additional_tools developer*4 user*2 reasoning assistant user assistant", 0,
@@ -65,6 +65,10 @@ TABLE: dict[str, tuple[str, str, int, list[tuple[int, int] | None], int]] = {
         0, [(12, 50)] * 4, 0,
     ),
     "claude-compacted": (CLAUDE, "user*4 system*2 user system*2 user assistant", 8, [(12, 50)] * 2, 0),
+    "claude-autocompacted": (
+        CLAUDE, "system user function_call function_call_output system user system*2 user assistant", 13,
+        [(12, 50), (12, 50), (190_000, 50), (12, 50)], 0,
+    ),
     "claude-edited": (
         CLAUDE, "user system*4 user assistant user system assistant", 3, [(12, 50)] * 3, 0,
     ),
@@ -102,7 +106,7 @@ def test_a_transcript_is_imported_with_its_items_and_requests(
     usages = [link["usage"] for link in view["links"]]
     assert Counter(usage and (usage["input_tokens"], usage["output_tokens"]) for usage in usages) == Counter(tokens)
     assert convo("lint", "mine").exit == lint_exit
-    assert convo("next", "mine", "More.").exit == 0
+    assert [convo(command, "mine").exit for command in ("next", "why", "cost")] == [0, 0, 0]
     assert convo("import", str(tmp_path / "t.jsonl"), "--as", "mine").out.endswith("already imported\n")
 
 
@@ -153,12 +157,13 @@ def test_a_line_that_is_missing_or_garbled_costs_itself(data: st.DataObject, nam
 
     after = parse_conversation_document("\n".join([*lines[:number], garbled, *lines[number + 1 :]]))
 
-    lost = all_items(before) - all_items(after)
-    assert lost.total() <= parse_leniently(lines[number]).total()
+    # Compared as a set: messages that a compaction kept are in two branches.
+    lost = set(all_items(before)) - set(all_items(after))
+    assert len(lost) <= parse_leniently(lines[number]).total()
     assert abs(len(before.links) - len(after.links)) <= 1
     if garbling in ("cut", "a list"):
         assert "not imported: 1 line that is not a JSON object" in after.notes
-    if garbling == "unknown type":
+    if garbling == "unknown type" and (name.startswith("codex") or '"uuid"' in lines[number]):
         assert "not imported: 1 line of the type 'hologram'" in after.notes
 
 
@@ -183,8 +188,7 @@ def test_a_summary_of_older_codex_is_a_message() -> None:
 
 
 def test_a_rollback_of_codex_begins_a_branch() -> None:
-    payload = {"type": "thread_rolled_back", "num_turns": 1}
-    rollback = {"timestamp": "2026-11-28T19:00:00Z", "type": "event_msg", "payload": payload}
+    rollback = {"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 1}}
     document = parse_conversation_document(TRANSCRIPTS["codex-plain"] + json.dumps(rollback))
     assert describe_items(document.items).endswith("reasoning assistant")
     assert describe_items(other.item for other in document.other_items) == "user assistant"
