@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 
 from convo.chat.lookup import is_own_chat, is_recorded_session, read_or_report
-from convo.chat.session_record import session_lease_name
 from convo.config.sections import Price
 from convo.errors import ItemDeleted, NotFound
 from convo.history.items import MAX_TITLE_ITEMS, Item, conversation_title, item_author, searchable_text, typed_text
@@ -48,8 +47,11 @@ STATUS_OF_LINK: Mapping[LinkStatus, ConversationStatus] = {
 MAX_MATCHES = 200
 """Items with the words of a search whose conversations are looked for, best first; fewer if these fill the page."""
 
-MAX_LINKS, LINKS_PER_ROW = 10_000, 20
+MAX_LINKS, LINKS_PER_ROW = 10_000, 12
 """The newest responses without a session that are put into chains; fewer if these fill the page."""
+
+SESSIONS_OF_WINDOW = 4
+"""Links that are read for each session."""
 
 MAX_UNUSED = 200
 """The newest conversations of the endpoint that are listed also if they have no response."""
@@ -65,8 +67,7 @@ class ConversationCursor(NamedTuple):
     handle: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationQuery:
+class ConversationQuery(NamedTuple):
     """Which conversations to list, and in which order.
 
     words:         each of them is in one item, or in the name; "" for any
@@ -202,13 +203,12 @@ class ConversationPage(NamedTuple):
 
 async def list_conversations(store: Store, query: ConversationQuery) -> ConversationPage:
     """Return one page of the conversations of `store`; damaged rows are left out and reported. Raises StoreFault."""
-    sessions = await _list_sessions(store)
-    short_window = LINKS_PER_ROW * (query.limit or 0)
-    for window in (short_window, MAX_LINKS) if query.is_first_page and not query.words else (MAX_LINKS,):
+    short = LINKS_PER_ROW * (query.limit or 0)
+    for window in (short, 8 * short, MAX_LINKS) if query.is_first_page and not query.words else (MAX_LINKS,):
         if query.words:
-            found, horizon = await _search(store, query, sessions)
+            found, horizon = await _search(store, query)
         else:
-            found, horizon = await _load_newest(store, query, sessions, window)
+            found, horizon = await _load_newest(store, query, window)
         if query.reads_figures:
             found = await _load_rows(store, found, query)
         found = [row for row in found if query.passes(row)]
@@ -254,9 +254,9 @@ def _session_row(session: Session) -> ListedConversation:
     return ListedConversation(session, kind=kind, sort_time=session.used_at)
 
 
-async def _list_sessions(store: Store) -> list[ListedConversation]:
+async def _list_sessions(store: Store, limit: int | None = None) -> list[ListedConversation]:
     """Return the sessions, last used first: a session is at least as recent as one that was used before it."""
-    rows = [_session_row(session) for session in await store.sessions()]
+    rows = [_session_row(session) for session in await store.sessions(limit=limit)]
     latest, root = float("-inf"), root_key(store.tenant)
     for row in reversed(rows):
         if row.session.use_order != IMPORT_USE_ORDER:  # an import was not used
@@ -268,14 +268,16 @@ async def _list_sessions(store: Store) -> list[ListedConversation]:
 
 
 async def _load_newest(
-    store: Store, query: ConversationQuery, sessions: list[ListedConversation], window: int
+    store: Store, query: ConversationQuery, window: int
 ) -> tuple[list[ListedConversation], float | None]:
     """Return the conversations, and the time before which some are missing because only `window` links were read.
 
     By use, a page ends at that time.
     """
+    session_limit = None if query.is_own or window == MAX_LINKS else window // SESSIONS_OF_WINDOW
+    sessions = await _list_sessions(store, session_limit)
     if query.is_own:
-        return list(sessions), None
+        return sessions, None
     from convo.stores.request_list import RequestQuery
 
     page = await store.list_requests(RequestQuery(session="", limit=window))
@@ -286,10 +288,12 @@ async def _load_newest(
     matches = await store.find_handles("conv_", limit=MAX_UNUSED)
     unused = [await _load_foreign(store, match.id) for match in matches if match.id not in listed]
     found += filter(None, unused)
-    horizon = links[-1].created_at if links and page.next_cursor else None
-    if horizon is None or window == MAX_LINKS:
-        return found, horizon
-    return [row for row in found if row.sort_time >= horizon], horizon
+    ends = [links[-1].created_at] if links and page.next_cursor else []
+    if len(sessions) == session_limit:
+        ends.append(sessions[-1].session.used_at)
+    if not ends or window == MAX_LINKS:
+        return found, max(ends, default=None)
+    return [row for row in found if row.sort_time >= max(ends)], max(ends)
 
 
 def _group_links(links: Sequence[Link]) -> list[ListedConversation]:
@@ -357,9 +361,7 @@ async def _load_foreign(store: Store, handle: str) -> ListedConversation | None:
     return row
 
 
-async def _search(
-    store: Store, query: ConversationQuery, sessions: list[ListedConversation]
-) -> tuple[list[ListedConversation], float | None]:
+async def _search(store: Store, query: ConversationQuery) -> tuple[list[ListedConversation], float | None]:
     """Return the conversations with the words, best first, and a time if there are more than `MAX_MATCHES` matches.
 
     Those with the words in their name come first.
@@ -367,6 +369,7 @@ async def _search(
     phrases = parse_search_phrases(query.words)
     if not phrases:
         return [], None
+    sessions = await _list_sessions(store)
     by_owner: dict[str, ListedConversation | None] = {row.session.id: row for row in sessions}
     by_owner |= {row.session.handle: None for row in sessions if row.session.handle}  # listed as its session
     named = [row for row in sessions if all(f" {one} " in f" {tokenize(row.session.name)} " for one in phrases)]
@@ -442,12 +445,12 @@ async def _load_row(
     if links and row.kind == "recording":
         row.client = describe_client(links[0].parameters)
     run_status = runs.get(row.session.id)
-    if run_status == "running" and session_lease_name(row.session) not in held:
-        row.status = "interrupted"
-    elif run_status == "paused":
+    if run_status == "paused":
         row.status = "paused"
     elif run_status:
-        row.status = "running"
+        from convo.chat.session_record import session_lease_name
+
+        row.status = "running" if session_lease_name(row.session) in held else "interrupted"
     elif links:
         row.status = STATUS_OF_LINK[links[0].status]
     return True

@@ -6,7 +6,6 @@ The list is the command that users wait for most often: imports that it does not
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -98,7 +97,7 @@ def print_sessions(config: ConfigPath, query: ConversationQuery, *, as_json: boo
     display = detect_display(sys.stdout, os.environ)
     settings = load_settings(config)
     if as_json:
-        query = replace(query, prices=settings.prices)
+        query = query._replace(prices=settings.prices)
     page = read_from_store(settings, lambda store: list_conversations(store, query))
     if as_json:
         print_json(map(build_session_report, page.rows))

@@ -120,9 +120,9 @@ async def test_pages_by_cursor_have_every_row_of_the_list_once(
 ) -> None:
     query = ConversationQuery(sort=sort, is_descending=is_descending, prices=PRICES)
     whole = await list_conversations(filled, query)
-    pages = [await list_conversations(filled, replace(query, limit=2))]
+    pages = [await list_conversations(filled, query._replace(limit=2))]
     while pages[-1].next_cursor:
-        pages.append(await list_conversations(filled, replace(query, limit=2, after=pages[-1].next_cursor)))
+        pages.append(await list_conversations(filled, query._replace(limit=2, after=pages[-1].next_cursor)))
     assert [name for page in pages for name in names(page)] == names(whole)
     assert len(pages) == 3
     if sort == "turns":
