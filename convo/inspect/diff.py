@@ -2,7 +2,6 @@
 
 Histories are compared by digest and aligned again after the first difference. Requests are compared byte by byte in
 canonical order, because a provider's prompt cache needs an identical prefix.
-Cache rule: https://github.com/openai/openai-cookbook, examples/Prompt_Caching_201.ipynb, 1.1
 """
 
 import json
@@ -16,6 +15,7 @@ from convo.history.items import Item, Json, searchable_text
 from convo.history.request_body import SentBody
 from convo.history.tree import first_difference
 from convo.report import Count, Wire
+from convo.usage.cache_rules import find_cache_rules
 from convo.usage.cost import Usage
 from convo.usage.counting import TOKENIZER_ENCODING, TokenCount, count_tokens
 from convo.usage.model_info import find_model_window
@@ -221,15 +221,6 @@ PROMPT_FIELD_ORDER = (
 )
 """The fields of a request in the order in which a model receives them; other fields follow by name."""
 
-MIN_CACHED_TOKENS, CACHE_STEP_TOKENS = 1024, 128
-"""Minimum length of a prefix that OpenAI caches, and its step for models before `STEPLESS_CACHE_MODELS`, in tokens.
-
-Source: https://github.com/openai/openai-cookbook, examples/Prompt_Caching_201.ipynb, 1.1
-"""
-
-STEPLESS_CACHE_MODELS = ("openai/gpt-5.6", "openai/gpt-6")
-"""Name prefixes of models whose cached prefix is not rounded down to a step."""
-
 EXCERPT_CONTEXT_CHARS = 24
 """Characters shown on each side of a difference."""
 
@@ -344,15 +335,9 @@ def _count_common_prefix_tokens(first: SentRequest, second: SentRequest) -> Toke
 
 
 def _max_cached_tokens(prefix: int, model: str) -> int:
-    """Return the most tokens of a common prefix that a provider may have cached.
-
-    OpenAI's rule for its models; for others, the whole prefix.
-    """
-    if not model.startswith("openai/"):
-        return prefix
-    if prefix < MIN_CACHED_TOKENS:
-        return 0
-    return prefix if model.startswith(STEPLESS_CACHE_MODELS) else prefix // CACHE_STEP_TOKENS * CACHE_STEP_TOKENS
+    """Return the most tokens of a common prefix that a provider may have cached."""
+    rules = find_cache_rules(model, {})
+    return 0 if prefix < (rules.min_tokens or 0) else prefix // rules.step_tokens * rules.step_tokens
 
 
 class RequestDiffReport(NamedTuple):

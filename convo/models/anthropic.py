@@ -55,6 +55,7 @@ from convo.models.stream import ResponseEventWriter
 from convo.models.tool_mapping import map_request
 from convo.runtime import NewId
 from convo.secrets import Secret
+from convo.usage.cache_rules import CLAUDE_TTLS, find_claude_ttl
 from convo.usage.model_info import find_model_window
 
 
@@ -367,7 +368,7 @@ def list_ignored_anthropic_fields(
     if (parameters.get("text") or {}).get("verbosity") not in (None, "medium"):
         names.append("text.verbosity")
     options = parameters.get("prompt_cache_options") or {}
-    sent_options = {"mode"} | ({"ttl"} if str(options.get("ttl")) in _CACHE_TTLS else set())
+    sent_options = {"mode"} | ({"ttl"} if str(options.get("ttl")) in CLAUDE_TTLS else set())
     sent_options |= set() if request.comparison_id is None else {"comparison_response_id"}
     names += [
         f"prompt_cache_options.{name}"
@@ -523,18 +524,13 @@ def _translate_include(include: Json, context: _TranslationContext) -> dict[str,
 MAX_BREAKPOINTS = 4
 """Cache breakpoints that the API accepts in a request, including the automatic one."""
 
-_CACHE_TTLS = {"5m": "5m", "30m": "1h", "1h": "1h"}
-"""The shortest lifetime of the Messages API that reaches each `prompt_cache_options.ttl`, which is a minimum."""
-
 
 def _build_cache_control(parameters: Mapping[str, Json]) -> dict[str, Json]:
-    """Build the value of `cache_control`. Without a requested lifetime the API keeps a prefix for 5 minutes.
+    """Build the value of `cache_control`.
 
     A prefix that is kept for an hour costs 2 times the input price to write, instead of 1.25 times.
     """
-    requested_ttl = (parameters.get("prompt_cache_options") or {}).get("ttl")
-    default_ttl = "1h" if parameters.get("prompt_cache_retention") == "24h" or requested_ttl == "12h" else None
-    ttl = _CACHE_TTLS.get(requested_ttl, default_ttl) if isinstance(requested_ttl, str) else default_ttl
+    ttl = find_claude_ttl(parameters)
     return {"type": "ephemeral", **({"ttl": ttl} if ttl else {})}
 
 

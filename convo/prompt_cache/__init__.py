@@ -1,4 +1,5 @@
-"""Prompt caches of the vendors: what keeps a prefix, what a change of it loses, and what each item costs.
+"""The prompt cache: why a request missed it, what a change of the prefix loses, and what each item costs.
 
-Nothing here sends or stores anything. What no source of a vendor states is unknown (None) or "may", never a guess.
+Nothing here sends or stores anything. What no source of a vendor states is unknown (None) or "may", never a guess. The
+vendors' rules are in `convo.usage.cache_rules`; read `compare` first, then `why`, `forecast` and `bill`.
 """

@@ -15,7 +15,7 @@ from convo.history.records import DEFAULT_SERVICE_TIER, Link
 from convo.history.tree import Key
 from convo.inspect.diff import JsonDifference, diff_json
 from convo.inspect.view import PathIndex
-from convo.prompt_cache.rules import find_cache_rules, read_setting
+from convo.usage.cache_rules import find_cache_rules, read_setting
 
 Change: TypeAlias = Literal[
     "model_changed", "tools_changed", "tools_reordered", "instructions_changed", "text_format_changed",

@@ -17,7 +17,9 @@ from convo.history.tree import Key
 from convo.inspect.diff import diff_json
 from convo.inspect.view import PathIndex
 from convo.prompt_cache.compare import PromptChange, find_item_change, find_setting_change
-from convo.prompt_cache.rules import (
+from convo.report import FLAT, Count, Wire
+from convo.strategies.strategy import STRATEGIES
+from convo.usage.cache_rules import (
     CERTAINTIES,
     CacheRules,
     Certainty,
@@ -25,13 +27,11 @@ from convo.prompt_cache.rules import (
     find_model_change_loss,
     read_setting,
 )
-from convo.report import FLAT, Count, Wire
-from convo.strategies.strategy import STRATEGIES
 from convo.usage.cost import Usage, format_usd, tokens_cost_usd
 from convo.usage.counting import count_item_tokens, count_tokens
 from convo.usage.model_info import find_price
 
-MAX_LIFE_S = 86_400.0
+MAX_TTL_S = 86_400.0
 """Seconds after which no vendor is known to keep a prefix."""
 
 END_USER_SETTINGS = ("safety_identifier", "user")
@@ -125,8 +125,8 @@ def forecast_prefix(
         return None
     rules = find_cache_rules(planned.model, planned.parameters)
     age_s = planned.created_at - previous.created_at
-    lost_tokens = _count_lost_tokens(previous, change, path_index) if age_s < MAX_LIFE_S else 0
-    is_certain = change.change != "prompt_cache_key_changed" and rules.life_s is not None and age_s < rules.life_s
+    lost_tokens = _count_lost_tokens(previous, change, path_index) if age_s < MAX_TTL_S else 0
+    is_certain = change.change != "prompt_cache_key_changed" and rules.ttl_s is not None and age_s < rules.ttl_s
     return PrefixForecast(
         change=change,
         lost_tokens=lost_tokens,

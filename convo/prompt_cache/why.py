@@ -24,14 +24,14 @@ from convo.history.tree import Key
 from convo.inspect.diff import common_text_length
 from convo.inspect.view import ConversationView, PathIndex
 from convo.prompt_cache.compare import Change, PromptChange, find_first_change, find_shared_depth
-from convo.prompt_cache.rules import Certainty, Vendor, find_cache_rules, read_setting
 from convo.report import Count, Wire
+from convo.usage.cache_rules import Certainty, Vendor, find_cache_rules, read_setting
 from convo.usage.cost import Usage, tokens_cost_usd
 from convo.usage.counting import BYTES_PER_TOKEN
 from convo.usage.model_info import appends_instructions, find_price
 
 Cause: TypeAlias = Literal[
-    Change, "no_breakpoint", "below_minimum", "parallel_request", "ttl_over", "breakpoint_too_far", "unknown"
+    Change, "no_breakpoint", "below_minimum", "parallel_request", "ttl_expired", "breakpoint_too_far", "unknown"
 ]
 
 Outcome: TypeAlias = Literal["miss", "partial", "hit", "first", "unreported"]
@@ -386,12 +386,11 @@ def _find_barrier(view: ConversationView, earlier: Link, link: Link) -> Finding 
 def _find_other_cause(earlier: Link, link: Link, index: PathIndex) -> Finding:
     """Return the cause of a miss between two requests that only continue each other."""
     rules, gap_s = find_cache_rules(link.model, link.parameters), link.created_at - earlier.created_at
-    if rules.life_s is not None and gap_s > rules.life_s:
-        gap, life = format_duration_setting(round(gap_s / 60) * 60), format_duration_setting(rules.life_s)
+    if rules.ttl_s is not None and gap_s > rules.ttl_s:
+        gap, ttl = format_duration_setting(round(gap_s / 60) * 60), format_duration_setting(rules.ttl_s)
         certainty: Certainty = "yes" if rules.vendor == "anthropic" else "may"  # OpenAI states a minimum
-        return Finding(
-            "ttl_over", certainty, _fix_life(link, life), f"{gap} passed; the cache keeps a prefix for {life}"
-        )
+        detail = f"{gap} passed; the cache keeps a prefix for {ttl}"
+        return Finding("ttl_expired", certainty, _fix_ttl(link, ttl), detail)
     if rules.vendor == "anthropic" and (count := _count_new_blocks(earlier, link, index)) > LOOKBACK_BLOCKS:
         certainty = "may" if RECORDING_PARAMETER in link.parameters else "yes"  # its other breakpoints are unknown
         detail = f"{count} blocks after the last cached one; Anthropic looks back {LOOKBACK_BLOCKS}"
@@ -492,12 +491,12 @@ def _name_path(change: PromptChange) -> str:
     return f"{base}{path if path.startswith('[') or not path else f'.{path}'}"
 
 
-def _fix_life(link: Link, life: str) -> str:
+def _fix_ttl(link: Link, ttl: str) -> str:
     """Return how to keep a prefix longer, as far as the vendor can."""
-    longest = {"5m": ("prompt_cache_retention", "24h"), "30m": ("prompt_cache_options", '{"ttl": "12h"}')}.get(life)
+    longest = {"5m": ("prompt_cache_retention", "24h"), "30m": ("prompt_cache_options", '{"ttl": "12h"}')}.get(ttl)
     if longest is None:
-        return f"send the next request within {life}"
+        return f"send the next request within {ttl}"
     if RECORDING_PARAMETER in link.parameters and find_cache_rules(link.model, {}).vendor == "anthropic":
         return 'add "ttl": "1h" to cache_control; it raises the price of writes'
     name, value = longest
-    return f"send the next request within {life}, or ask for a longer life: convo chat --param '{name}={value}'"
+    return f"send the next request within {ttl}, or ask for a longer ttl: convo chat --param '{name}={value}'"

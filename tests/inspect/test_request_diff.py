@@ -134,10 +134,16 @@ def test_another_model_has_an_empty_cache() -> None:
         (1_300, "openai/gpt-5-mini", 1_280),
         (1_023, "openai/gpt-6.1-terra", 0),
         (1_300, "openai/gpt-5.6-sol", 1_300),
+        (2_100, "azure/gpt-5.5", 2_048),
+        (1_300, "openai/o3", 1_280),
+        (1_023, "anthropic/claude-opus-4-8", 0),
+        (1_300, "anthropic/claude-opus-4-8", 1_300),
         (900, "deepseek/deepseek-chat", 900),
     ],
 )
-def test_openai_caches_long_prefixes_in_steps(prefix: int, model: str, expected: int) -> None:
+def test_a_prefix_is_cached_from_the_minimum_of_the_model_on_and_by_some_in_steps(
+    prefix: int, model: str, expected: int
+) -> None:
     overhead = count_tokens([user_message("word")]).tokens - 1
     sent = request(user_message("word" + " word" * (prefix - overhead - 1)), model=model)
     found = diff_requests(sent, sent)

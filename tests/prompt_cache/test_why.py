@@ -149,8 +149,8 @@ CASES = {
         ("input[0].content[0].text", 0),
         first=FIRST._replace(answer=RECAP),
     ),
-    "half an hour": Case("ttl_over", later(1_860), fix="12h", models=(OPENAI,), certainty="may"),
-    "five minutes": Case("ttl_over", later(360), fix="24h", models=(CLAUDE,)),
+    "half an hour": Case("ttl_expired", later(1_860), fix="12h", models=(OPENAI,), certainty="may"),
+    "five minutes": Case("ttl_expired", later(360), fix="24h", models=(CLAUDE,)),
     "a short prompt": Case(
         "below_minimum",
         NEXT._replace(fields={"usage": usage(450)}),
@@ -279,7 +279,7 @@ def test_a_client_that_only_appends_has_no_other_cause_than_time_and_size(
     requests[0] = FIRST._replace(fields={"created_at": START_TIME, "usage": usage(600)})
     view = make_view(requests, model)
     causes = {explain_miss(view, link).cause for link in view.links}
-    assert causes <= {None, "ttl_over", "below_minimum", "unknown"}
+    assert causes <= {None, "ttl_expired", "below_minimum", "unknown"}
 
 
 def test_a_thousand_turns_are_measured_with_a_bounded_number_of_calls() -> None:

@@ -156,7 +156,7 @@ CASES: dict[str, tuple[Change, float, str, tuple[str, ...]]] = {
     "format": (change_format, 60.0, "text_format_changed", ("openai",)),
     "an item edited": (edit_first, 60.0, "item_edited", BOTH),
     "items in another order": (swap_items, 60.0, "items_reordered", BOTH),
-    "an hour later": (keep, 3_700.0, "ttl_over", BOTH),
+    "an hour later": (keep, 3_700.0, "ttl_expired", BOTH),
     "many blocks": (add_blocks, 60.0, "breakpoint_too_far", ("anthropic",)),
 }
 

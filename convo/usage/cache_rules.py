@@ -1,8 +1,8 @@
 """The vendors' rules for prompt caches, and for reasoning that is bound to the prompt before it, by model.
 
 Sources: openai.types.responses and anthropic.types (November 2026); OpenAI, "Prompt caching" (September 2026), "Keep
-the prefix unchanged" and "Using GPT-6.2" (November 2026); Anthropic, "Prompt caching" and "Extended thinking"
-(November 2026).
+the prefix unchanged" and "Using GPT-6.2" (November 2026), and "Prompt Caching 201" in its cookbook; Anthropic, "Prompt
+caching" and "Extended thinking" (November 2026).
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from convo.history.items import Json
-from convo.usage.model_info import gpt_version
+from convo.usage.model_info import REASONING_MODELS, gpt_version
 
 Certainty: TypeAlias = Literal["no", "may", "yes"]
 
@@ -20,16 +20,15 @@ CERTAINTIES: tuple[Certainty, ...] = get_args(Certainty)
 Vendor: TypeAlias = Literal["openai", "anthropic"]
 
 OPENAI_SETTINGS = (
-    *("tools", "parallel_tool_calls", "text.format", "reasoning.effort", "text.verbosity", "context_management"),
+    "tools", "parallel_tool_calls", "text.format", "reasoning.effort", "text.verbosity", "context_management",
     "instructions",
-)
+)  # fmt: skip
 ANTHROPIC_SETTINGS = ("tools", "instructions", "tool_choice", "reasoning.effort", "output_config.effort", "thinking")
 OTHER_SETTINGS = ("tools", "instructions")
 """The settings that stand before all items, by vendor; "text.format" is the member `format` of `text`.
 
-Recorded requests of the Messages API have the effort in `output_config`.
-
-A change of one loses the whole prefix, but with Claude it keeps what stands before it: tools, then instructions.
+Recorded requests of the Messages API have the effort in `output_config`. A change of a setting loses the whole prefix;
+Claude keeps what stands before the setting: first the tools, then the instructions.
 """
 
 
@@ -37,20 +36,20 @@ class CacheRules(NamedTuple):
     """The rules of one model.
 
     vendor:          None if it is neither OpenAI nor Anthropic: nothing is known but that a prefix must be identical
-    settings:        as above
-    min_tokens:      of a prefix that is cached; None if unknown
-    step_tokens:     cached tokens are reported in steps of these
-    life_s:          seconds after its last use in which a prefix is kept at least; None if unknown
-    binds_reasoning: whether reasoning is withheld, or refused, after a prefix other than the one that it was made with
+    settings:        those that stand before all items, in order
+    min_tokens:      the shortest prefix that is cached; None if unknown
+    step_tokens:     the number of cached tokens is a multiple of this
+    ttl_s:           a prefix is kept for at least this time after its last use; None if unknown
+    binds_reasoning: whether reasoning is withheld or refused if the prefix that it was made with has changed
     bound_settings:  the settings that are a part of that prefix
-    appends:         the append-only ways to change the request, by setting: what is appended instead
+    appends:         by setting, the item that is appended to change it without a change of the prefix
     """
 
     vendor: Vendor | None
     settings: tuple[str, ...]
     min_tokens: int | None
     step_tokens: int
-    life_s: float | None
+    ttl_s: float | None
     binds_reasoning: Certainty
     bound_settings: tuple[str, ...]
     appends: Mapping[str, str]
@@ -77,12 +76,16 @@ ALWAYS_BOUND, MAYBE_BOUND = (
     ("fable-5-2", "mythos-5-2"),
     ("fable-5-1", "mythos-5-1", "opus-5-5", "sonnet-5-5", "haiku-5-5"),
 )
-"""Models of Claude with bound thinking on every account, and on those made since 31 August 2026.
+"""Models of Claude with bound thinking: on every account, and on accounts made since 31 August 2026.
 
-Only the first ones read their thinking.
+Thinking of ALWAYS_BOUND models is read by these models only.
 """
 
-_CLAUDE_NAME = re.compile(r"claude-((?:opus|sonnet|haiku|fable|mythos)-\d{1,2}(?:-\d{1,2})?)(?:-\d{8}|-latest)?$")
+_CLAUDE_NAME = r"claude-((?:opus|sonnet|haiku|fable|mythos)-\d{1,2}(?:-\d{1,2})?)(?:-\d{8}|-latest)?$"
+
+
+_OPENAI_PREFIXES = ("chatgpt-", *REASONING_MODELS)
+"""Prefixes of the names of OpenAI's models, in addition to those with a GPT version."""
 
 
 def find_cache_rules(model: str, parameters: Mapping[str, Json]) -> CacheRules:
@@ -91,9 +94,9 @@ def find_cache_rules(model: str, parameters: Mapping[str, Json]) -> CacheRules:
     model:  with or without its provider
     """
     name = model.rpartition("/")[2]
-    if gpt_version(name) > (0, 0):
+    if gpt_version(name) > (0, 0) or name.startswith(_OPENAI_PREFIXES):
         return _openai_rules(gpt_version(name), parameters)
-    claude = _CLAUDE_NAME.fullmatch(name)
+    claude = re.fullmatch(_CLAUDE_NAME, name)
     if claude or name.startswith("claude"):
         return _anthropic_rules(claude[1] if claude else "", parameters)
     return CacheRules(None, OTHER_SETTINGS, None, 1, None, "no", (), {})
@@ -102,23 +105,32 @@ def find_cache_rules(model: str, parameters: Mapping[str, Json]) -> CacheRules:
 def _openai_rules(version: tuple[int, int], parameters: Mapping[str, Json]) -> CacheRules:
     has_breakpoints, is_bound = version >= (5, 6), version >= (6, 2)
     ttl = _read_option(parameters, "ttl")
-    life_s = (_HALF_DAY_S if ttl == "12h" else _HALF_HOUR_S) if has_breakpoints else _FIVE_MINUTES_S
+    ttl_s = (_HALF_DAY_S if ttl == "12h" else _HALF_HOUR_S) if has_breakpoints else _FIVE_MINUTES_S
     step = 1 if has_breakpoints else 2_048 if version == (5, 5) else 128
     settings = OPENAI_SETTINGS[:-1] if is_bound else OPENAI_SETTINGS  # then `instructions` follow the input
     bound = ("tools", "text.format") if is_bound else ()
     appends = OPENAI_APPENDS if version >= (6, 0) else {}
-    return CacheRules("openai", settings, 1_024, step, life_s, "yes" if is_bound else "no", bound, appends)
+    return CacheRules("openai", settings, 1_024, step, ttl_s, "yes" if is_bound else "no", bound, appends)
 
 
 def _anthropic_rules(name: str, parameters: Mapping[str, Json]) -> CacheRules:
-    is_hour = (
-        _read_option(parameters, "ttl") in ("30m", "1h", "12h") or parameters.get("prompt_cache_retention") == "24h"
-    )
     binds: Certainty = "yes" if name in ALWAYS_BOUND else "may" if name in MAYBE_BOUND else "no"
     bound = () if binds == "no" else ("tools", "instructions")
     appends = {} if name == "sonnet-5" else ANTHROPIC_APPENDS
-    min_tokens, life_s = ANTHROPIC_MIN_TOKENS.get(name), _HOUR_S if is_hour else _FIVE_MINUTES_S
-    return CacheRules("anthropic", ANTHROPIC_SETTINGS, min_tokens, 1, life_s, binds, bound, appends)
+    min_tokens = ANTHROPIC_MIN_TOKENS.get(name)
+    ttl_s = _HOUR_S if find_claude_ttl(parameters) == "1h" else _FIVE_MINUTES_S
+    return CacheRules("anthropic", ANTHROPIC_SETTINGS, min_tokens, 1, ttl_s, binds, bound, appends)
+
+
+CLAUDE_TTLS = {"5m": "5m", "30m": "1h", "1h": "1h"}
+"""The shortest ttl of the Messages API that reaches each `prompt_cache_options.ttl`, which is a minimum."""
+
+
+def find_claude_ttl(parameters: Mapping[str, Json]) -> str | None:
+    """Return the ttl of `cache_control` for these parameters; None if they ask for none: then it is 5 minutes."""
+    requested_ttl = str(_read_option(parameters, "ttl"))
+    is_longer = requested_ttl == "12h" or parameters.get("prompt_cache_retention") == "24h"
+    return CLAUDE_TTLS.get(requested_ttl, "1h" if is_longer else None)
 
 
 def _read_option(parameters: Mapping[str, Json], name: str) -> Json:
@@ -127,13 +139,13 @@ def _read_option(parameters: Mapping[str, Json], name: str) -> Json:
 
 
 def find_model_change_loss(maker: str, reader: str) -> Certainty:
-    """Return whether a model does not receive the reasoning of another one, in the same place of the same prompt."""
+    """Return whether the model `reader` does not receive the reasoning of `maker`, behind the same prefix."""
     maker_rules, reader_rules = find_cache_rules(maker, {}), find_cache_rules(reader, {})
     if maker_rules.vendor != reader_rules.vendor:
         return "yes"
     if reader_rules.vendor != "anthropic":
         return "may"  # OpenAI: "certain model changes", without a list
-    made_by, read_by = (_CLAUDE_NAME.fullmatch(model.rpartition("/")[2]) for model in (maker, reader))
+    made_by, read_by = (re.fullmatch(_CLAUDE_NAME, model.rpartition("/")[2]) for model in (maker, reader))
     if not made_by or not read_by:
         return "may"
     if made_by[1] in ALWAYS_BOUND:
@@ -151,7 +163,7 @@ def find_model_change_loss(maker: str, reader: str) -> Certainty:
 DEFAULTS: Mapping[str, Json] = {
     "parallel_tool_calls": True, "text.format": {"type": "text"}, "text.verbosity": "medium", "tool_choice": "auto",
 }  # fmt: skip
-"""The values of settings that are not set, for models of both vendors."""
+"""The values of settings that a request does not set, for models of both vendors."""
 
 
 def read_setting(parameters: Mapping[str, Json], name: str) -> Json:
