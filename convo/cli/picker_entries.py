@@ -6,7 +6,7 @@ Local data is listed at once. Only the server of the chat's model is called, for
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from convo.chat.conversation_list import ConversationQuery, list_conversations
+from convo.chat.conversation_list import ConversationPage, ConversationQuery, ListedConversation, list_conversations
 from convo.chat.endpoint_factory import open_catalogue
 from convo.chat.lookup import load_link
 from convo.cli.repl import last_turn_lines
@@ -22,7 +22,7 @@ from convo.stores.base import Store, load_conversation
 from convo.strategies.selection import owner_of_handle
 from convo.strategies.strategy import STRATEGIES
 from convo.terminal.list_views import format_age
-from convo.terminal.picker import PickerEntries
+from convo.terminal.picker import PickerEntries, PickerState
 from convo.terminal.settings_views import (
     SHORT_ABOUT,
     UNKNOWN_VALUE,
@@ -58,7 +58,7 @@ async def load_conversation_entries(
     is_own: bool = False,
     open_session_id: str = "",
 ) -> PickerEntries:
-    """List the stored conversations, last used first; the value of an entry is its handle.
+    """List the stored conversations, last used first; a search is in the text of all. The value is the handle.
 
     owners:           list only those of these owners; all if empty
     is_own:           list only the own chats: no recordings, imports and conversations of other clients
@@ -66,14 +66,16 @@ async def load_conversation_entries(
 
     Raises StoreFault.
     """
-    page = await list_conversations(store, ConversationQuery(limit=MAX_CONVERSATIONS, is_own=is_own))
-    rows = [
-        row
-        for row in page.rows
-        if row.session.id != open_session_id
-        and (not owners or row.session.strategy in owners)
-        and not row.session.name.startswith(SCRATCH_PREFIX)
-    ]
+    query = ConversationQuery(limit=MAX_CONVERSATIONS, is_own=is_own)
+
+    def choose_rows(page: ConversationPage) -> list[ListedConversation]:
+        return [
+            row
+            for row in page.rows
+            if row.session.id != open_session_id
+            and (not owners or row.session.strategy in owners)
+            and not row.session.name.startswith(SCRATCH_PREFIX)
+        ]
 
     async def load_preview(handle: str, columns: int) -> Sequence[str]:
         items = await _load_items(store, handle)
@@ -82,21 +84,39 @@ async def load_conversation_entries(
         )
         return list(lines) or ["  no messages"]
 
-    return PickerEntries(
-        noun="conversation",
-        action="continues it",
-        values=[row.session.id for row in rows],
-        search_texts=[f"{row.session.name} {row.session.strategy} {row.first_words}" for row in rows],
-        columns=[
-            Column("used", [format_age(row.session.used_at, now) for row in rows]),
-            Column("conversation", [truncate_text(_shorten_id(row.session.name), MAX_NAME_COLUMNS) for row in rows]),
-            Column("owner", [str(row.session.strategy) for row in rows], drop_order=0),
-            Column("turns", [f"{row.turn_count:,}" for row in rows], align_right=True, drop_order=1),
-            Column("status", ["" if row.status == "done" else row.status for row in rows], drop_order=2),
-            Column("first message", [row.first_words for row in rows]),
-        ],
-        load_preview=load_preview,
-    )
+    async def find(words: str) -> PickerEntries:
+        """Return the listed conversations with these words in their names or first messages, then all others."""
+        state = PickerState.start(listed.search_texts).search(words)
+        known = [listed_rows[index] for index in state.matches]
+        known_ids = {row.session.id for row in known}
+        page = await list_conversations(store, query._replace(words=words))
+        return build_entries([*known, *(row for row in choose_rows(page) if row.session.id not in known_ids)])
+
+    def build_entries(rows: Sequence[ListedConversation], note: str = "") -> PickerEntries:
+        return PickerEntries(
+            noun="conversation",
+            action="continues it",
+            values=[row.session.id for row in rows],
+            search_texts=[f"{row.session.name} {row.session.strategy} {row.first_words}" for row in rows],
+            columns=[
+                Column("used", [format_age(row.session.used_at, now) for row in rows]),
+                Column(
+                    "conversation", [truncate_text(_shorten_id(row.session.name), MAX_NAME_COLUMNS) for row in rows]
+                ),
+                Column("owner", [str(row.session.strategy) for row in rows], drop_order=0),
+                Column("turns", [f"{row.turn_count:,}" for row in rows], align_right=True, drop_order=1),
+                Column("status", ["" if row.status == "done" else row.status for row in rows], drop_order=2),
+                Column("first message", [row.first_words for row in rows]),
+            ],
+            load_preview=load_preview,
+            note=note,
+            find=find,
+        )
+
+    newest = await list_conversations(store, query)
+    listed_rows = choose_rows(newest)
+    listed = build_entries(listed_rows, "newest first; a search finds the others" if newest.next_cursor else "")
+    return listed
 
 
 def _shorten_id(name: str) -> str:

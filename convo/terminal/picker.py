@@ -43,6 +43,7 @@ class PickerEntries(NamedTuple):
     takes_query:   the text of the search can be chosen too, in a last row
     note:          shown after the number of entries
     load_more:     loads the entries that replace these while the list is open; None: there are no more
+    find:          searches what is stored and returns the entries that match a text; None: only these are searched
     """
 
     noun: str
@@ -55,6 +56,7 @@ class PickerEntries(NamedTuple):
     takes_query: bool = False
     note: str = ""
     load_more: Callable[[], Awaitable["PickerEntries"]] | None = None
+    find: Callable[[str], Awaitable["PickerEntries"]] | None = None
 
 
 QUERY_INDEX = -1
@@ -176,10 +178,12 @@ class _Picker:
     def __init__(
         self, entries: PickerEntries, terminal_input: Input, terminal_output: Output, display: DisplayOptions
     ) -> None:
-        self._entries, self._display = entries, display
+        self._listed = self._entries = entries
+        self._display = display
         self._state = PickerState.start(entries.search_texts, entries.selected, takes_query=entries.takes_query)
         self._previews: dict[tuple[str, int], Sequence[str]] = {}
         self._loading: asyncio.Task[None] | None = None
+        self._finding: asyncio.Task[None] | None = None
         self._table: tuple[int, list[str]] = (0, [])
         self._query = Buffer(multiline=False, on_text_changed=self._search)
         self._app: Application[str | None] = Application(
@@ -232,10 +236,10 @@ class _Picker:
         return [("class:dim", self._display.translate_box_chars(truncate_text(line, self._columns)))]
 
     def _render_count(self) -> StyleAndTextTuples:
-        total, count = len(self._entries.values), len(self._state.matches) - (QUERY_INDEX in self._state.matches)
+        total, count = len(self._listed.values), len(self._state.matches) - (QUERY_INDEX in self._state.matches)
         shown = format_count(total, self._entries.noun)
         note = f" · {escape_control_chars(self._entries.note)}" if self._entries.note else ""
-        return self._dim((shown if count == total else f"{count:,} of {shown}") + note)
+        return self._dim((f"{count:,} of {shown}" if count < total else format_count(count, self._entries.noun)) + note)
 
     def _render_keys(self) -> StyleAndTextTuples:
         return self._dim(f"Enter {self._entries.action} · Esc cancel · Up, Down, PageUp, PageDown select")
@@ -293,8 +297,31 @@ class _Picker:
         self._show_preview()
 
     def _search(self, buffer: Buffer) -> None:
-        self._state = self._state.search(buffer.text)
+        query, find = buffer.text.strip(), self._listed.find
+        if self._finding:
+            self._finding.cancel()
+        self._finding = self._app.create_background_task(self._find(find, query)) if find and query else None
+        if not query and self._entries is not self._listed:
+            self._show_entries(self._listed)
+        if self._entries is self._listed:  # those that were found for other words stay until the next ones are found
+            self._state = self._state.search(buffer.text)
         self._show_preview()
+
+    async def _find(self, find: Callable[[str], Awaitable[PickerEntries]], query: str) -> None:
+        try:
+            found = await find(query)
+        except ConvoError as error:
+            self._entries = self._entries._replace(note=error.message)
+        else:
+            self._show_entries(found if found.values else self._listed)
+            if not found.values:
+                self._state = replace(self._state, matches=())
+            self._show_preview()
+        self._app.invalidate()
+
+    def _show_entries(self, entries: PickerEntries) -> None:
+        self._entries, self._table = entries, (0, [])
+        self._state = PickerState.start(entries.search_texts, takes_query=entries.takes_query)
 
     # -- entries ---------------------------------------------------------------------
 
@@ -306,8 +333,9 @@ class _Picker:
     async def _load_more(self, load_more: Callable[[], Awaitable[PickerEntries]]) -> None:
         """Replace the entries; the search and the selected entry stay."""
         entries = await load_more()
-        value, self._entries, self._table = self._selected_value, entries, (0, [])
-        self._state = PickerState.start(entries.search_texts, takes_query=entries.takes_query).search(self._query.text)
+        value, self._listed = self._selected_value, entries
+        self._show_entries(entries)
+        self._state = self._state.search(self._query.text)
         values = [
             self._query.text.strip() if index == QUERY_INDEX else entries.values[index] for index in self._state.matches
         ]

@@ -153,6 +153,19 @@ def test_typed_text_searches_names_and_first_messages(screen: TerminalScreen) ->
 
 
 @pytest.mark.needs("terminal")
+def test_typed_text_also_searches_the_messages_of_all_conversations(convo: Convo, home: Path) -> None:
+    for name in ("tides", "weather"):
+        assert convo("chat", *ECHO, "-n", name, "hello").exit == 0
+        assert convo("chat", *ECHO, "--from", name, f"the {name} in Bodø").exit == 0
+    with open_screen("chat", "--pick") as screen:
+        wait_for_list(screen, "2 conversations")
+        screen.type_keys("bodø TIDES")
+        wait_for_list(screen, "1 of 2 conversations", "> just now  tides")
+        screen.type_keys("\x7f" * 10)
+        wait_for_list(screen, "> just now  weather", "2 conversations")
+
+
+@pytest.mark.needs("terminal")
 def test_a_paste_into_the_search_is_one_line(screen: TerminalScreen) -> None:
     screen.type_keys("\x1b[200~hello\r\nfrom  first\x1b[201~")
     wait_for_list(screen, "search: hello from first", "1 of 3 conversations")
