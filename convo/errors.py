@@ -240,7 +240,7 @@ class StateFault(ConvoError):
 class PrefixChanged(StateFault):
     """The request would change the prefix of the one before, and strict_prefix refuses that; nothing was sent."""
 
-    code, hint = "prefix_changed", "append only, or leave out --strict-prefix or the setting strict_prefix"
+    code, hint = "prefix_changed", "do not change the prefix, or leave out --strict-prefix or the setting strict_prefix"
 
 
 class Conflict(StateFault):

@@ -186,7 +186,7 @@ FIELDS: dict[str, tuple[str, int, int, str]] = {
         "prefix_changed",
         1,
         400,
-        "append only, or leave out --strict-prefix or the setting strict_prefix",
+        "do not change the prefix, or leave out --strict-prefix or the setting strict_prefix",
     ),
     "Conflict": ("conflict", 1, 400, "reload the conversation, then retry"),
     "Busy": ("busy", 1, 400, "close it in that process, or wait until that process ends"),

@@ -101,7 +101,7 @@ async def _make_unknown_handle_error(store: Store, handle: str) -> NotFound:
 
 
 async def _find_closest_session_name(store: Store, name: str) -> str | None:
-    """Return the newest name that has the words of `name`, or else the most similar one, or one with a similar word."""
+    """Return the newest name with the words of `name`, else the most similar one, else one with a similar word."""
     if len(name) > _MAX_COMPARED_CHARS:
         return None
     if found := await _find_sessions_by_words(store, name):

@@ -1,7 +1,7 @@
-"""The prefix guard: before a request that changes the prefix, say what it loses, or refuse it.
+"""The prefix guard: before a request that changes the prefix, warn what it loses, or refuse it.
 
-All requests of a chat pass here, those of agent runs included. A request that only appends, as nearly all do, costs a
-comparison with the last link; only for another one the branch is read, and the modules that compare are imported.
+It checks all requests of a chat, those of agent runs included. Nearly all only append: for these it compares a few
+fields with those of the last link. Only for others it reads the branch and imports the modules that compare.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class PrefixGuard(NamedTuple):
     async def forecast_turn(
         self, store: Store, previous: Link | None, planned: Link, path: Path
     ) -> "PrefixForecast | None":
-        """Return what a request loses; None if it appends, or follows a compaction, which the user chose.
+        """Return what a request loses; None if it only appends, or follows a compaction, which the user chose.
 
         previous:  the last answered link
         planned:   the link of the request, whose input is `path`
@@ -56,7 +56,7 @@ class PrefixGuard(NamedTuple):
         return None
 
     def forecast_next(self, view: "ConversationView", planned: Link, path: Path) -> "PrefixForecast | None":
-        """Return what a request loses that continues `view`; the rest as for `forecast_turn`."""
+        """Return what a request that continues `view` loses; arguments and errors as in `forecast_turn`."""
         from convo.inspect.tree import find_branch_links
         from convo.prompt_cache.forecast import forecast_prefix
 

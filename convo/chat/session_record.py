@@ -86,7 +86,7 @@ class SessionRecord:
 
         last_link:  the link that the owner confirmed with this commit
         view_path:  a separate path with one of `links`: its model received another input than the history
-        used_at:    of the record; None for now
+        used_at:    seconds since 1970, the time of the last use of the session; None: the current time
         Raises Conflict when another process changed the record, and StoreFault.
         """
         await shielded(self._commit(state, links, last_link, run_update, view_path, used_at))
@@ -159,7 +159,7 @@ class SessionRecord:
         self.session, self.state, self.last_link = snapshot.session, snapshot.state, snapshot.last_link
         self._is_saved, self._stored_path = snapshot.is_saved, snapshot.stored_path
         if attempt is not None:
-            await keep_rows(self._store, [make_row(attempt, "responses")])
+            await add_unstored_requests(self._store, [make_unstored_request(attempt, "responses")])
 
     async def is_unchanged(self) -> bool:
         """Return whether the head in the store is the one of this process."""
@@ -167,7 +167,7 @@ class SessionRecord:
         return session is not None and session.head == self.session.head
 
     async def update_fields(self, session: Session) -> None:
-        """Commit other fields of the record; its head does not change, and this is no use."""
+        """Commit other fields of the record; its head and the time of its last use do not change."""
         await shielded(self._save(session))
 
     async def _save(
@@ -212,8 +212,8 @@ OWN_CLIENT = f"convo {__version__}"
 """The client of requests that leave no link."""
 
 
-def make_row(link: Link, api: str) -> UnstoredRequest:
-    """Return the row of a request whose link is not kept."""
+def make_unstored_request(link: Link, api: str) -> UnstoredRequest:
+    """Return what is kept of a request whose link is not stored."""
     usage = link.usage or {}
     return UnstoredRequest(
         link.id,
@@ -231,8 +231,8 @@ def make_row(link: Link, api: str) -> UnstoredRequest:
     )
 
 
-async def keep_rows(store: Store, rows: Sequence[UnstoredRequest]) -> None:
-    """Store rows of this process. A failure is ignored: the error of the request is the one to report."""
+async def add_unstored_requests(store: Store, rows: Sequence[UnstoredRequest]) -> None:
+    """Store requests of this process. A failure is ignored: the error of the request is the one to report."""
     with suppress(StoreFault):
         await shielded(store.add_unstored_requests(rows, DEFAULT_RETENTION))
 
@@ -349,11 +349,11 @@ async def acquire_compaction_lease(store: Store, session: Session, model: str, s
 _COMPACTION_LEASE_PREFIX = "compaction "
 
 MAX_RUNNING_TURNS = 50
-"""The sessions used last of which those are found whose turn runs."""
+"""The number of sessions, most recently used first, among which running turns are searched."""
 
 
 class RunningRequest(NamedTuple):
-    """A request of the process that has a session open.
+    """A request that another process makes for a session.
 
     started_at:  seconds since 1970
     items:       the unconfirmed items: the input, and the text so far; none for a compaction
@@ -368,8 +368,8 @@ class RunningRequest(NamedTuple):
 async def list_running_requests(store: Store) -> list[RunningRequest]:
     """Return the requests of other processes that wait for a response or receive one: compactions, then turns.
 
-    A process holds the lease of a session during a turn. A turn that failed or was stopped has a link that ends at the
-    head and at the time of the last use.
+    A process holds the lease of a session during a turn. After a turn that failed or was stopped, the last link ends at
+    the head and at the time of the last use.
     """
     held, found = set(await store.held_leases()), list[RunningRequest]()
     for name in held:

@@ -330,7 +330,7 @@ class RequestOptions:
     encrypt_reasoning:  the model reasons, and can return its reasoning encrypted
     cache_diagnostics:  None: they do not ask
     instructions_as_message:  new instructions become a message of the history (`convo.strategies.instructions`)
-    prefix_guard:       None: nothing is said about changes of the prefix
+    prefix_guard:       None: no warning of a change of the prefix
     field_sources:      the setting that sets a field, by the field: "reasoning.effort"
     ignored_settings:   the settings for all models that this model does not support, each as one sentence
     """
@@ -386,7 +386,7 @@ class RequestOptions:
     def plan_link(
         self, body: Mapping[str, Json], path: Path, strategy: Strategy, scope: Scope, planned_at: float
     ) -> Link:
-        """Return the link of a request before it is sent; `body` and `path` are its body and its input."""
+        """Return the link of a request that is not sent yet; `path` is that of its input."""
         parameters = _get_parameters(body)
         return Link(
             "", path.head, path.head, 0, self.model, strategy, "queued", planned_at, scope=scope, parameters=parameters
@@ -625,7 +625,7 @@ class ChatTurn:
         planned = self._options.plan_link(body, path, record.state.strategy, scope, self._timing.started_at)
         forecast = await guard.forecast_turn(self._deps.store, record.last_link, planned, path)
         warned_change, record.warned_change = record.warned_change, forecast and forecast.change[:2]
-        # A session limit, a filter or a time in the instructions changes each request: it is said once.
+        # A session limit, a filter or a time in the instructions changes each request: one warning is enough.
         if forecast and forecast.has_loss and record.warned_change != warned_change:
             self._notify(f"warning: {forecast}")
 
@@ -707,7 +707,7 @@ class ChatTurn:
             return
         with suppress(StoreFault):
             state = apply_cancellation(self._requested_state, self._accumulator.output)
-            # The time stays that of the request: a page counts the seconds from it.
+            # `used_at` stays the time of the request: the inspector page counts the seconds from it.
             await self._record.commit(state, used_at=self._record.session.used_at)
         self._next_text_commit_ticks = self._deps.clock.monotonic() + TEXT_COMMIT_INTERVAL_S
 
@@ -834,7 +834,7 @@ class ChatTurn:
 
 
 def _get_parameters(body: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the parameters of a request in the form of a link's."""
+    """Return the parameters of a request as a link has them."""
     return strip_tool_secrets({name: value for name, value in body.items() if name not in NON_PARAMETER_FIELDS})
 
 

@@ -30,7 +30,7 @@ class CostReport(NamedTuple):
 
 
 MAX_RUNS = 100_000
-"""Agent runs of a session that are read."""
+"""The most agent runs of a session that are read."""
 
 
 def print_cost(handle: str, lookup: LookupOptions, by: Grouping, max_rows: int | None, *, as_json: bool) -> None:

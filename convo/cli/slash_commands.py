@@ -152,7 +152,7 @@ async def handle_cost(repl: Repl, _: str) -> None:
 
 
 MAX_COST_ROWS = 5
-"""Parts that /cost lists; `convo cost` lists all."""
+"""The number of parts that /cost lists; `convo cost` can list all."""
 
 
 async def _load_own_links(repl: Repl) -> Sequence[Link] | None:

@@ -5,7 +5,8 @@ the next are written to it, the rest is uncached. The tokens of each part are co
 is what the endpoint reported: the costs of all parts sum to the cost of the request.
 
 Requests share the nodes of their history, and 1,000 of them have 500,000 pairs of a request and an item. So a request
-only marks the nodes of its path where its cached and its written tokens end; `_Ledger.close` sums up the tree once.
+is charged like a range in a difference array: its prices are added at the nodes where its cached and its written tokens
+end, and `_Ledger.sum_charges` sums them up towards the root once.
 """
 
 import re
@@ -53,11 +54,11 @@ class BillRow(NamedTuple):
 
     kind:        of an item, such as "tools" or "answers"; "others" for the sum of several rows; "" for another group
     key:         of the first node of an item; null for other rows
-    first:       the first request with it as input; none for an agent, a model or a day
+    first:       the first request that had it as input; 0 for an agent, a model or a day
     cached:      later requests that read it from the cache
     uncached:    later requests that sent it uncached, or wrote it to the cache again
     output:      responses that produced it
-    missed_usd:  the part of the bill that is due to cache misses which a change of it caused
+    missed_usd:  cost of the cache misses that a change of it caused; the costs of the rows include it
     """
 
     name: str
@@ -78,10 +79,10 @@ _FIRST, _CACHED, _UNCACHED, _OUTPUT, _MISSED = 0, 3, 6, 9, 12
 
 
 class _Part(NamedTuple):
-    """What is charged: a tool, instructions, an item, or all requests of a model.
+    """A part of the bill: a tool, instructions, an item, or all requests of a model.
 
     identity:  the digest of an item: equal items on several branches are one part
-    files:     the share of its tokens that each uploaded file has
+    files:     the share of the tokens that each uploaded file has
     """
 
     name: str
@@ -95,9 +96,9 @@ class _Part(NamedTuple):
 def build_bill(
     view: ConversationView, *, by: Grouping = "item", max_rows: int | None = None, timelines: Sequence[RunTimeline] = ()
 ) -> list[BillRow]:
-    """Attribute the cost of the requests of a conversation; the dearest parts first, days in order.
+    """Split the cost of the requests of a conversation; the most expensive parts first, days in order.
 
-    max_rows:   more parts are one row, the last one, of the kind "others"; None for all
+    max_rows:   all further parts are one last row of the kind "others"; None for no limit
     timelines:  of the agent runs that made the requests, for their agents
     """
     name_of: Mapping[str, Callable[[Link], str]] = {
@@ -105,7 +106,7 @@ def build_bill(
         "model": lambda link: link.model,
         "day": lambda link: str(datetime.fromtimestamp(link.created_at, UTC).date()),
     }
-    parts = _charge_requests(view, name_of[by]) if by in name_of else _group_parts(_Ledger(view).close(), by)
+    parts = _charge_requests(view, name_of[by]) if by in name_of else _group_parts(_Ledger(view).sum_charges(), by)
     sums: dict[tuple[str, ...], tuple[_Part, _Charges]] = {}
     for part, charges in parts:
         _add(sums.setdefault(part[:3], (part, _no_charges()))[1], charges)
@@ -214,7 +215,7 @@ class _Ledger:
     """The charges of each part. Nodes have numbers, 0 is the root; a position in a path is a number of tokens.
 
     A compaction item replaces the items before it, except messages of the user and instructions. So a node has two
-    positions and two marks: the `kept_` ones are for paths in which a compaction item follows it.
+    positions and two sums: the `kept_` ones are for paths in which a compaction item follows it.
     """
 
     def __init__(self, view: ConversationView) -> None:
@@ -232,9 +233,9 @@ class _Ledger:
         self._is_compaction = [item_type(item) == "compaction" for item in self._items]
         self._is_kept = [is_user_message(item) or is_instruction(item) for item in self._items]
         self._starts, self._ends, self._kept_starts, self._kept_ends = ([0.0] * count for _ in range(4))
-        # Per token of each node up to the marked one: cached tokens, USD, other tokens, USD; then the number of
-        # requests that read it from the cache, and of all requests. `_single` has the same sums of one node alone.
-        self._marks, self._kept_marks, self._single = ([[0.0] * 6 for _ in range(count)] for _ in range(3))
+        # For each token up to the end of the node: cached tokens, USD, other tokens, USD; then the number of requests
+        # that read it from the cache, and of all requests. `_single` has the same sums for one node alone.
+        self._sums, self._kept_sums, self._single = ([[0.0] * 6 for _ in range(count)] for _ in range(3))
         self._node_charges = [_no_charges() for _ in range(count)]
         self._part_charges: dict[_Part, _Charges] = {}
         self._fixed_parts: tuple[Json, Json, list[tuple[_Part, float]]] = (None, None, [])
@@ -245,17 +246,17 @@ class _Ledger:
         for miss in find_misses(view):
             self._charge_miss(miss)
 
-    def close(self) -> Iterator[tuple[_Part, _Charges]]:
+    def sum_charges(self) -> Iterator[tuple[_Part, _Charges]]:
         """Yield all parts with their charges."""
         calls = {get_call_id(item): called_tools([item]) for item in self._items if item_type(item).endswith("_call")}
         for number in range(len(self._items) - 1, 0, -1):  # each before its parent
-            marks, kept_marks, single = self._marks[number], self._kept_marks[number], self._single[number]
+            sums, kept_sums, single = self._sums[number], self._kept_sums[number], self._single[number]
             parent, charges = self._parents[number], self._node_charges[number]
-            for applied in (marks, kept_marks) if self._is_kept[number] else (marks,):
+            for applied in (sums, kept_sums) if self._is_kept[number] else (sums,):
                 _add(single, applied[:4], factor=self._sizes[number])
                 _add(single, applied[4:], 4)
-            _add(self._kept_marks[parent], kept_marks)
-            _add((self._kept_marks if self._is_compaction[number] else self._marks)[parent], marks)
+            _add(self._kept_sums[parent], kept_sums)
+            _add((self._kept_sums if self._is_compaction[number] else self._sums)[parent], sums)
             cached, cached_usd, other, other_usd, cached_count, request_count = single
             _add(charges, (cached_count, cached, cached_usd, request_count - cached_count, other, other_usd), _CACHED)
             if any(charges):
@@ -282,7 +283,7 @@ class _Ledger:
         self._charge_output(answer_tokens, prompt, answers, _Part("output without an item", "unknown"))
 
     def _charge_output(self, tokens: int, prompt: _Prompt, numbers: Sequence[int], other: _Part) -> None:
-        """Charge output tokens to nodes by their size; without any to `other`."""
+        """Charge output tokens to nodes by their size; without nodes to `other`."""
         total = sum(self._sizes[number] for number in numbers)
         shares = [(self._node_charges[number], self._sizes[number] / total) for number in numbers]
         if tokens:
@@ -311,7 +312,7 @@ class _Ledger:
         return self._part_charges.setdefault(part, _no_charges())
 
     def _charge_range(self, part: _Part, prompt: _Prompt, start: float, end: float) -> None:
-        """Charge a part that is no item."""
+        """Charge a part that is not an item."""
         charges, (cached, cached_usd, other, other_usd) = self._charges_of(part), prompt.split(start, end)
         if not charges[_FIRST]:
             _add(charges, (1, cached + other, cached_usd + other_usd), _FIRST)
@@ -324,9 +325,9 @@ class _Ledger:
         scale = self._scale
         cached_usd, written_usd, uncached_usd = (scale * usd for usd in prompt[3:6])
         cached_end = prompt.cached_end / scale - offset
-        _add(self._marks[head], (0, 0, scale, uncached_usd, 0, 1))
-        self._mark(head, cached_end, (scale, cached_usd, -scale, -written_usd, 1, 0))
-        self._mark(head, prompt.written_end / scale - offset, (0, 0, 0, written_usd - uncached_usd, 0, 0))
+        _add(self._sums[head], (0, 0, scale, uncached_usd, 0, 1))
+        self._add_before(head, cached_end, (scale, cached_usd, -scale, -written_usd, 1, 0))
+        self._add_before(head, prompt.written_end / scale - offset, (0, 0, 0, written_usd - uncached_usd, 0, 0))
         compactions = [index for index, number in enumerate(new) if self._is_compaction[number]]
         first_shown = compactions[-1] if compactions else 0
         for index, number in enumerate(new):
@@ -339,20 +340,20 @@ class _Ledger:
                 is_cached = end <= cached_end + _ROUNDING
                 _add(self._single[number], (cached, usd, other, other_usd, is_cached, 1), factor=-1)
 
-    def _mark(self, head: int, position: float, values: Sequence[float]) -> None:
-        """Add `values` to the marks that apply to all tokens before a position of the path to `head`."""
+    def _add_before(self, head: int, position: float, values: Sequence[float]) -> None:
+        """Add `values` to the sums of all tokens before a position of the path to `head`."""
         if position <= 0:
             return
-        number, starts, ends, marks = head, self._starts, self._ends, self._marks
+        number, starts, ends, sums = head, self._starts, self._ends, self._sums
         while number and starts[number] >= position:
             if self._is_compaction[number]:
-                starts, ends, marks = self._kept_starts, self._kept_ends, self._kept_marks
+                starts, ends, sums = self._kept_starts, self._kept_ends, self._kept_sums
             number = self._parents[number]
         if ends[number] > position + _ROUNDING:  # a part of the node
             _add(self._single[number], values[:4], factor=position - starts[number])
-            marks = self._kept_marks if self._is_compaction[number] else marks
+            sums = self._kept_sums if self._is_compaction[number] else sums
             number = self._parents[number]
-        _add(marks[number], values)
+        _add(sums[number], values)
 
     def _list_fixed_parts(self, link: Link) -> list[tuple[_Part, float]]:
         """Return the tools and the instructions of a request, with their tokens."""
@@ -389,7 +390,7 @@ class _Ledger:
         return new
 
     def _charge_miss(self, miss: Miss) -> None:
-        """Charge what a miss of the cache cost to the item, tool or setting whose change caused it."""
+        """Charge the cost of a cache miss to the item, tool or setting whose change caused it."""
         change, index = miss.change, self._index
         if change is None:
             return

@@ -1,4 +1,4 @@
-"""The first difference of a request from an earlier one: the cause of a miss that both requests show.
+"""The first difference of two requests, for which the later one missed the prompt cache.
 
 Both are read from the tree of their conversation. Requests of one branch share the nodes of its history, so that
 comparing each request with the one before it takes time in proportion to the new items alone.
@@ -47,9 +47,9 @@ class PromptChange(NamedTuple):
     """The first difference of two requests.
 
     name:         the setting, or the type of the item
-    item_index:   of the item in the input of the later request, which its owner's items begin; null for a setting
+    item_index:   of the item in what the model receives, prepended items included; null for a setting
     difference:   JSON path, byte and excerpts within the setting or item; null if one side lacks it
-    kept_tokens:  estimate of the items before the difference; 0 for a setting, which stands before all of them
+    kept_tokens:  estimate for the items before the difference; 0 for a setting, which stands before all items
     """
 
     change: Change
@@ -62,7 +62,7 @@ class PromptChange(NamedTuple):
 def find_first_change(earlier: Link, later: Link, path_index: PathIndex) -> PromptChange | None:
     """Return the first difference of a request from an earlier one; None if it only continues it.
 
-    Also None if an item of either is unknown: what was deleted cannot be compared.
+    Also None if an item of either was deleted, so that they cannot be compared.
     """
     setting = find_setting_change(earlier.model, earlier.parameters, later.model, later.parameters)
     if setting is not None and setting.change != "prompt_cache_key_changed":

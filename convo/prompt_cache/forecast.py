@@ -1,6 +1,6 @@
-"""What a request will lose of the requests before it, known before it is sent: cached tokens, and bound reasoning.
+"""What a request will lose if it changes the prefix of the one before: cached tokens, and bound reasoning.
 
-A reasoning item is bound to the prompt that it was made behind, which its link names. It stays usable while the next
+A reasoning item is bound to the prefix that it was made with, which is the input of its link. It stays usable while a
 request has the same items before it and the same bound settings; reasoning before an edit is not lost. A request that
 only appends to the one before loses nothing, and has no forecast.
 """
@@ -35,11 +35,11 @@ MAX_TTL_S = 86_400.0
 """Seconds after which no vendor is known to keep a prefix."""
 
 END_USER_SETTINGS = ("safety_identifier", "user")
-"""The fields that may name the end user of a request: no source says which of them reasoning is bound to."""
+"""The fields that may name the end user of a request; no source says to which of them reasoning is bound."""
 
 
 class LostReasoning(NamedTuple):
-    """A reasoning item that the next request has, and that its model will not receive or will refuse.
+    """A reasoning item in the next request that the vendor will withhold or refuse.
 
     item_index:  of the item in the input
     tokens:      as reported for its response, else an estimate
@@ -54,11 +54,11 @@ class LostReasoning(NamedTuple):
 class PrefixForecast(NamedTuple):
     """What a request loses because it changes the prefix.
 
-    lost_tokens:     tokens of the request before that are cached, and that this one cannot read; an estimate
-    cache_loss:      may where they may have expired already
-    lost_usd:        what it costs to process or write them again, less the price of reading them; null if unknown
+    lost_tokens:     cached tokens of the request before that this one cannot read; an estimate
+    cache_loss:      whether cached tokens are lost; may: they may have expired before
+    lost_usd:        price of the lost tokens, minus that of cached tokens; null if it is unknown
     lost_reasoning:  reasoning items that were usable in the request before, and no longer are
-    append_instead:  the way to the same end that loses nothing; null if there is none
+    append_instead:  how to get the same by appending, which loses nothing; null if there is no way
     """
 
     change: Annotated[PromptChange, FLAT]
@@ -103,10 +103,10 @@ class PrefixForecast(NamedTuple):
 def forecast_prefix(
     links: Sequence[Link], planned: Link, path_index: PathIndex, prices: Mapping[str, Price]
 ) -> PrefixForecast | None:
-    """Return what a request loses; None if it only appends, or if an item is not known.
+    """Return what a request loses; None if it only appends, or if an item is unknown.
 
-    planned:     the link that the request will have; its output is not known yet
-    links:       the answered ones of its branch, oldest first; without the earlier ones their reasoning is not judged
+    planned:     the link of the request, without an output
+    links:       the answered ones of its branch, oldest first; reasoning of links that are left out is ignored
     path_index:  the nodes of the request and of the links
     prices:      the user's own, by full name of the model
     """
@@ -138,7 +138,7 @@ def forecast_prefix(
 
 
 def _find_account_change(previous: Link, planned: Link) -> PromptChange | None:
-    """Return the change of the organisation or the end user: both bind reasoning, and neither is a part of a prompt."""
+    """Return the change of the organisation or the end user: they bind reasoning, but are no part of the prefix."""
     before, after = (
         {"organisation": request.scope.organisation}
         | {name: request.parameters.get(name) for name in END_USER_SETTINGS}
@@ -168,14 +168,14 @@ class _Place(NamedTuple):
 
 
 def _find_places(head: Key, path_index: PathIndex) -> dict[str, _Place]:
-    """Return the places of the sealed reasoning items of an input, by their seal, or by the id of a stored one."""
+    """Return the places of the reasoning items of an input, by `_get_identity`."""
     places: dict[str, _Place] = {}
     prefix = reasoning_prefix = compaction = ""
     for index, key in enumerate(path_index.last_keys(head, path_index.depth(head))):
         item = path_index.item(key) or {}
         text = json.dumps(to_resendable(item), sort_keys=True)
         if item_type(item) == "reasoning":
-            places[_read_seal(item)] = _Place(index, item, prefix, reasoning_prefix, compaction)
+            places[_get_identity(item)] = _Place(index, item, prefix, reasoning_prefix, compaction)
             reasoning_prefix = sha256(f"{reasoning_prefix}{prefix}{text}".encode()).hexdigest()
             continue
         if item_type(item) == "compaction":  # reasoning that follows is bound to what follows, too
@@ -192,7 +192,7 @@ def _find_lost_reasoning(
     """Yield the reasoning items that were usable in the request before, and will not be in the next one."""
     next_places = _find_places(planned.input_head, path_index)
     if not STRATEGIES[planned.strategy].is_server_side:  # reasoning without encrypted content is not sent
-        next_places = {seal: place for seal, place in next_places.items() if ENCRYPTED_FIELD in place.item}
+        next_places = {identity: place for identity, place in next_places.items() if ENCRYPTED_FIELD in place.item}
     if not next_places:
         return
     is_edited = find_item_change(previous.head, planned.input_head, path_index) is not None
@@ -202,22 +202,25 @@ def _find_lost_reasoning(
         if is_compaction_link(link):
             continue
         output_keys = path_index.last_keys(link.head, path_index.depth(link.head) - path_index.depth(link.input_head))
-        items = [path_index.item(key) or {} for key in output_keys]
-        seals = [seal for item in items if item_type(item) == "reasoning" and (seal := _read_seal(item)) in next_places]
-        if not seals:
+        outputs = [path_index.item(key) or {} for key in output_keys]
+        output_identities = [_get_identity(item) for item in outputs if item_type(item) == "reasoning"]
+        identities = [identity for identity in output_identities if identity in next_places]
+        if not identities:
             continue
         made_places = previous_places if link.head in previous_keys else _find_places(link.head, path_index)
-        for seal in seals:
-            made, place = made_places[seal], next_places[seal]
-            before = _find_losses(link, made, previous, previous_places.get(seal, made), is_edited=False)
-            after = _find_losses(link, made, planned, place, is_edited=is_edited)
+        for identity in identities:
+            made_place, place = made_places[identity], next_places[identity]
+            previous_place = previous_places.get(identity, made_place)
+            before = _find_losses(link, made_place, previous, previous_place, is_edited=False)
+            after = _find_losses(link, made_place, planned, place, is_edited=is_edited)
             is_new = any(loss not in ("no", before.get(reason)) for reason, loss in after.items())
             if is_new and "yes" not in before.values():
-                tokens = _count_reasoning(link, place.item, len(seals))
+                tokens = _count_reasoning(link, place.item, len(identities))
                 yield LostReasoning(place.item_index, tokens, "yes" if "yes" in after.values() else "may")
 
 
-def _read_seal(reasoning: Item) -> str:
+def _get_identity(reasoning: Item) -> str:
+    """Return the encrypted content of a reasoning item, or the id of one that its server has stored."""
     return str(reasoning.get(ENCRYPTED_FIELD) or reasoning.get("id") or "")
 
 
@@ -227,7 +230,7 @@ def _count_reasoning(link: Link, item: Item, item_count: int) -> int:
 
 
 def _find_losses(maker: Link, made: _Place, request: Link, place: _Place, *, is_edited: bool) -> dict[str, Certainty]:
-    """Return the reasons for which a request loses a reasoning item of `maker`, each with its certainty.
+    """Return the certainty of each loss of a reasoning item of `maker` in a request, by its reason.
 
     made, place:  the place of the item where it was made, and in the request
     is_edited:    the request changes items of the one before
@@ -256,7 +259,7 @@ def _find_losses(maker: Link, made: _Place, request: Link, place: _Place, *, is_
     return {reason: loss for reason, loss in losses.items() if loss != "no"}
 
 
-def describe_forecast_miss(links: Sequence[Link], path_index: PathIndex) -> str | None:
+def describe_wrong_forecast(links: Sequence[Link], path_index: PathIndex) -> str | None:
     """Describe how the reasoning that a provider reports as removed differs from the forecast; None if it does not.
 
     links:  of a branch, oldest first; the last one is compared with its forecast
@@ -277,7 +280,7 @@ def describe_forecast_miss(links: Sequence[Link], path_index: PathIndex) -> str 
 
 
 def _read_removed_ids(link: Link) -> set[str]:
-    """Return the ids of the reasoning items that a provider removed, those of earlier turns excepted."""
+    """Return the ids of the reasoning items that a provider removed, without those removed because their turn ended."""
     reported = link.reported.get("input_transformations")
     entries = [entry for entry in reported if isinstance(entry, Mapping)] if isinstance(reported, list) else []
     return {
@@ -325,7 +328,7 @@ def _compute_lost_usd(tokens: int, previous: Link, planned: Link, prices: Mappin
 
 
 def _choose_append(change: PromptChange, previous: Link, planned: Link, rules: CacheRules) -> str | None:
-    """Return the way that keeps the prefix: it only appends."""
+    """Return how to get the same effect without a change of the prefix; None if there is no way."""
     if change.change in ("item_edited", "item_added", "item_removed", "items_reordered", "item_bytes_changed"):
         return "leave the earlier items as they are and append a message, or fork at the end of a turn before them"
     if change.change == "tools_reordered":

@@ -1,7 +1,7 @@
 """Why the prompt cache missed: for one request the cause, the tokens and the cost, and one way to avoid it.
 
-The vendor's reason is repeated as it reported it. Ours comes from two requests: this one, and the earlier one whose
-prompt it could have read from the cache. Where no source states a rule, the certainty is "may".
+The vendor's reason is repeated as it was reported. That of convo comes from two requests: this one, and the earlier
+one whose prompt it could have read from the cache. Where no source states a rule, the certainty is "may".
 """
 
 import json
@@ -35,11 +35,7 @@ Cause: TypeAlias = Literal[
 ]
 
 Outcome: TypeAlias = Literal["miss", "partial", "hit", "first", "unreported"]
-"""miss:        less than half of the reusable tokens were read from the cache
-partial:     at least half of them, and not all
-first:       no earlier request has a prompt that it could have used
-unreported:  the endpoint reported no cached tokens
-"""
+"""As in `MissReport`."""
 
 VENDOR_NAMES: Mapping[Vendor | None, str] = {"openai": "OpenAI", "anthropic": "Anthropic", None: "the provider"}
 
@@ -61,9 +57,10 @@ class VendorReason(NamedTuple):
 class MissReport(NamedTuple):
     """Why the prompt cache missed in one request.
 
-    compared_id:      the earlier request whose prompt it could have used; null if there is none
-    outcome:          miss: less than half of the reusable tokens were read from the cache; partial: not all of them;
-                      first: there is no earlier request; unreported: the endpoint reports no cached tokens
+    compared_id:      the earlier request whose prompt it could have read from the cache; null if there is none
+    outcome:          miss: less than half of the reusable tokens were read from the cache; partial: at least half of
+                      them, but not all; first: there is no such earlier request; unreported: the endpoint reported no
+                      cached tokens
     reported:         what the vendor reported; null if nothing
     cause:            what convo found in the requests; null for a hit
     certainty:        may: no source of the vendor states that this loses the cache
@@ -115,7 +112,7 @@ class CacheUse(NamedTuple):
 
 
 MIN_MISSED_TOKENS = 128
-"""Fewer tokens, or less than 2 % of those that could have been read, are no loss: vendors round and hide some."""
+"""Fewer tokens, or less than 2 % of the reusable ones, count as a hit: vendors round, and do not report some tokens."""
 
 
 # -- the earlier request -----------------------------------------------------------------------------
@@ -124,17 +121,17 @@ MIN_MISSED_TOKENS = 128
 def find_earlier_requests(view: ConversationView) -> dict[str, Link]:
     """Return by id the earlier request whose prompt each request could have read from the cache.
 
-    It is the answered request before it on its branch, or a later one with the same instructions whose prompt it
-    continues too, such as that of another agent's turn or of a retry. A recorded client that edits its history starts
-    a branch for us, not for itself: then it is its latest request.
+    That is the answered request before it on its branch, or a later one with the same instructions whose prompt it
+    also continues, such as that of another agent's turn or of a retry. If a recorded client edits its history, its
+    request is on another branch here, but the cache has the prompt of the client's latest request: that one is used.
     """
     index, found = view.path_index, dict[str, Link]()
-    answered, lines = dict[str, Link | None](), dict[str, str]()
+    answered, conversations = dict[str, Link | None](), dict[str, str]()
     latest: dict[tuple[str, str], Link] = {}
     for link in sorted(view.links, key=lambda link: link.created_at):
         parent = answered.get(link.parent_id or "")
-        line = lines[link.id] = link.session_id or lines.get(link.parent_id or "", link.id)
-        key = line, str(link.parameters.get("instructions"))
+        conversation = conversations[link.id] = link.session_id or conversations.get(link.parent_id or "", link.id)
+        key = conversation, str(link.parameters.get("instructions"))
         earlier = _choose_earlier(link, parent, latest.get(key), index)
         if earlier is not None:
             found[link.id] = earlier
@@ -175,13 +172,13 @@ def _is_another_conversation(parent: Link, link: Link, index: PathIndex) -> bool
 
 
 def _count_shared_items(first: Link, second: Link, index: PathIndex) -> int | None:
-    """Return with how many items both prompts begin; None if the items of one are unknown."""
+    """Return the number of equal items at the start of both prompts; None if the items of one are unknown."""
     is_known = first.input_head in index and second.input_head in index
     return find_shared_depth(first.input_head, second.input_head, index) if is_known else None
 
 
 def _is_parallel(earlier: Link, link: Link) -> bool:
-    """Return whether a request was sent before the answer of an earlier one began."""
+    """Return whether a request was sent before the first token of an earlier one."""
     started_s = earlier.duration_s if earlier.first_token_s is None else earlier.first_token_s
     return started_s is not None and link.created_at < earlier.created_at + started_s
 
@@ -196,9 +193,9 @@ def find_missed_ids(view: ConversationView) -> set[str]:
 
 
 class Miss(NamedTuple):
-    """A request that read less than the reusable tokens from the cache.
+    """A request that did not read all reusable tokens from the cache.
 
-    cost_usd:  of these tokens, minus what they cost from the cache; None without a price
+    cost_usd:  price of the missed tokens, minus that of cached tokens; None if it is unknown
     change:    the first difference from the earlier request; None if it only continues it
     """
 
@@ -219,7 +216,7 @@ def find_misses(view: ConversationView) -> Iterator[Miss]:
 
 
 def _measure_cache_use(view: ConversationView, earlier_requests: Mapping[str, Link]) -> dict[str, CacheUse]:
-    """Return by id how far each request used the cache; none without an earlier request or without cache figures."""
+    """Return by id how far each request used the cache; without those that have no earlier request or no figures."""
     usages = {link.id: usage for link in view.links if (usage := Usage.from_json(link.usage))}
     cached_models = {link.model for link in view.links if link.id in usages and usages[link.id].cached_tokens}
     uses = {}
@@ -233,10 +230,7 @@ def _measure_cache_use(view: ConversationView, earlier_requests: Mapping[str, Li
 
 
 def _has_figures(link: Link, cached_models: set[str]) -> bool:
-    """Return whether the cached tokens of a request are a figure of its endpoint.
-
-    Endpoints of other vendors often report 0 although they do not count them.
-    """
+    """Return whether the endpoint of a request counts cached tokens: those of other vendors may always report 0."""
     details = (link.usage or {}).get("input_tokens_details")
     is_counted = isinstance(details, Mapping) and type(details.get("cached_tokens")) is int
     is_vendor = find_cache_rules(link.model, link.parameters).vendor is not None
@@ -293,7 +287,7 @@ def explain_miss(view: ConversationView, link: Link) -> MissReport:
         outcome = "miss"  # below the minimum: nothing could be read
     finding = None
     if earlier is not None and outcome != "hit":
-        finding = (use and _find_barrier(view, earlier, link)) or _find_change(view, earlier, link)
+        finding = (use and _find_cause_without_change(view, earlier, link)) or _find_change(view, earlier, link)
         finding = finding or (_find_other_cause(earlier, link, view.path_index) if use else None)
     change = finding.change if finding else None
     difference = change.difference if change else None
@@ -365,8 +359,8 @@ MIN_SUMMARY_CHARS = 40
 """Characters; a shorter answer may be contained in a message by chance."""
 
 
-def _find_barrier(view: ConversationView, earlier: Link, link: Link) -> Finding | None:
-    """Return why nothing of the prompt could be read, whether it changed or not."""
+def _find_cause_without_change(view: ConversationView, earlier: Link, link: Link) -> Finding | None:
+    """Return why the cache could not be read even with an unchanged prefix."""
     rules, earlier_usage = find_cache_rules(link.model, link.parameters), Usage.from_json(earlier.usage) or Usage()
     if _lacks_breakpoint(view, link):
         fix = 'add "cache_control": {"type": "ephemeral"} to the request'
@@ -374,17 +368,19 @@ def _find_barrier(view: ConversationView, earlier: Link, link: Link) -> Finding 
             fix = "set prompt_cache_options.mode to implicit, or prompt_cache_breakpoint on a part of the input"
         return Finding("no_breakpoint", "yes", fix, "the request has no cache breakpoint")
     if rules.min_tokens and earlier_usage.input_tokens < rules.min_tokens:
-        detail = f"{earlier_usage.input_tokens:,} tokens; {link.model} caches from {rules.min_tokens:,} tokens on"
+        detail = f"{earlier_usage.input_tokens:,} tokens; {link.model} caches {rules.min_tokens:,} tokens or more"
         return Finding("below_minimum", "yes", "none needed: a short prompt costs little", detail)
     if rules.vendor and _is_parallel(earlier, link):
         detail = f"sent {link.created_at - earlier.created_at:.1f} s after {earlier.id}, before its first token"
         certainty: Certainty = "yes" if rules.vendor == "anthropic" else "may"
-        return Finding("parallel_request", certainty, "send the others after the first token of one request", detail)
+        return Finding(
+            "parallel_request", certainty, "send parallel requests after the first token of the first one", detail
+        )
     return None
 
 
 def _find_other_cause(earlier: Link, link: Link, index: PathIndex) -> Finding:
-    """Return the cause of a miss between two requests that only continue each other."""
+    """Return the cause of a miss of a request that only continues the earlier one."""
     rules, gap_s = find_cache_rules(link.model, link.parameters), link.created_at - earlier.created_at
     if rules.ttl_s is not None and gap_s > rules.ttl_s:
         gap, ttl = format_duration_setting(round(gap_s / 60) * 60), format_duration_setting(rules.ttl_s)
@@ -405,7 +401,7 @@ LOOKBACK_BLOCKS = 20
 
 
 def _lacks_breakpoint(view: ConversationView, link: Link) -> bool:
-    """Return whether nothing of a request can be cached: its client asks for explicit breakpoints and sets none."""
+    """Return whether nothing of a request is cached because only breakpoints are, and it has none."""
     rules, body = find_cache_rules(link.model, link.parameters), view.sent_body
     if body is not None and body.protocol == "messages":
         return '"cache_control"' not in json.dumps(body.body)
@@ -434,10 +430,10 @@ VOLATILE_PATTERNS = {
     r"|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]* \d{1,2}(?:, \d{4})?",
     "time": r"\d{1,2}:\d\d(?::\d\d)?|\b1[6-9]\d{8}(?:\d{3})?\b",
 }
-"""What often differs between two requests although nobody meant to change it; times also as seconds since 1970."""
+"""Values that often change by accident; times also as seconds or milliseconds since 1970."""
 
 FIXES: Mapping[Change, str] = {
-    "model_changed": "each model has its own cache: change the model where a conversation begins",
+    "model_changed": "each model has its own cache: change the model only at the start of a conversation",
     "tools_reordered": "send the tools in the same order with every request",
     "item_bytes_changed": "send items back exactly as they were received, with the same spaces and order of keys",
     "context_compacted": "none needed after a compaction; compact less often, or when the cache is lost anyway",
@@ -456,12 +452,12 @@ def _fix_change(change: PromptChange, earlier: Link, link: Link) -> str:
         command = "" if RECORDING_PARAMETER in link.parameters else f": convo chat --fork {earlier.id}"
         return f"append to the history instead of changing it, or continue the earlier request{command}"
     appended = find_cache_rules(link.model, link.parameters).appends.get(change.name)
-    instead = f"append {appended} instead" if appended else "change it where a conversation begins"
+    instead = f"append {appended} instead" if appended else "change it only at the start of a conversation"
     return f"keep {place if '.' in place else f'the {place}'} as in the request before; {instead}"
 
 
 def _name_place(change: PromptChange, link: Link) -> str:
-    """Return the name of the part of the request that changed: a tool, a setting or an item."""
+    """Return the name of the changed part of the request: a tool, a setting or the type of an item."""
     index = re.match(r"\[(\d+)\]", change.difference.path if change.difference else "")
     tools = read_setting(link.parameters, "tools")
     if change.name == "tools" and index and isinstance(tools, list) and int(index[1]) < len(tools):
@@ -472,7 +468,7 @@ def _name_place(change: PromptChange, link: Link) -> str:
 
 
 def _find_volatile_kind(change: PromptChange) -> str | None:
-    """Return "date", "time" or "id" if the first difference is within one on both sides."""
+    """Return "date", "time" or "id" if the first difference is within such a value in both requests."""
     if change.difference is None:
         return None
     a, b = change.difference.a, change.difference.b

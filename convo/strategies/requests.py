@@ -164,7 +164,7 @@ UNSENT_CODES = (NO_CONNECTION, "model_not_found", PrefixChanged.code)
 
 
 def is_unsent_request(failure: ConvoError) -> bool:
-    """Return whether no model was called: no connection, a refused key or prefix, an unknown model, ..."""
+    """Return whether no model was called: no connection, an unknown model, or a refused key, prefix or request."""
     return failure.code in UNSENT_CODES or isinstance(failure, KeyRefused | ModelFault | Unreadable)
 
 

@@ -289,10 +289,10 @@ def conversation_rows(view: ConversationView, table: Table | None = None) -> Ite
     current = next((link for link in reversed(view.links) if link.id == view.current_link_id), None)
     yield from reported_rows(current.reported if current else {})
     if current and "input_transformations" in current.reported and current.input_head in view.path_index:
-        from convo.prompt_cache.forecast import describe_forecast_miss
+        from convo.prompt_cache.forecast import describe_wrong_forecast
 
-        if miss := describe_forecast_miss(find_branch_links(view), view.path_index):
-            yield "forecast", miss
+        if difference := describe_wrong_forecast(find_branch_links(view), view.path_index):
+            yield "forecast", difference
     ignored = dict.fromkeys(name for link in view.links for name in link.parameters.get(IGNORED_PARAMETER, ()))
     if ignored:
         yield "ignored", f"not sent to the model: {escape_control_chars(', '.join(ignored))}"
@@ -610,7 +610,7 @@ def _find_missed_ids(view: ConversationView) -> set[str]:
     input_tokens = ((link.usage or {}).get("input_tokens") for link in view.links)
     if not any(type(tokens) is int and tokens >= MIN_CACHED_TOKENS for tokens in input_tokens):
         return set()
-    from convo.prompt_cache.why import find_missed_ids  # takes 2 ms, and short chats do not need it
+    from convo.prompt_cache.why import find_missed_ids  # the import takes 2 ms, and short chats do not need it
 
     return find_missed_ids(view)
 

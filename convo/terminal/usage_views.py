@@ -88,7 +88,7 @@ MIN_PART_COLUMNS = 16
 
 
 def bill_lines(rows: "Sequence[BillRow]", display: DisplayOptions) -> Iterator[str]:
-    """Yield a table with the cost of each row; with its tokens if no price is known."""
+    """Yield a table with the cost of each row, or with its tokens if no price is known."""
     if not rows:
         return
     has_cost = any(row.cost_usd for row in rows)

@@ -24,8 +24,8 @@ from convo.chat.open import iter_numbered_paths, load_conversation_history
 from convo.chat.session_record import (
     OWN_CLIENT,
     acquire_compaction_lease,
+    add_unstored_requests,
     find_free_session_name,
-    keep_rows,
 )
 from convo.chat.turn import RequestOptions, make_incomplete_error, make_response_fault
 from convo.compaction.planning import (
@@ -157,10 +157,10 @@ async def prepare_compaction(
 
 @asynccontextmanager
 async def _listed_request(chat: Chat) -> AsyncIterator[None]:
-    """List the request of a compaction while the block runs, and keep a row of it if the block fails."""
+    """List the request of a compaction while the block runs; if the block fails, store it as an `UnstoredRequest`."""
     (store, _, clock, new_id), lease = chat.deps, None
     started_at, start_ticks = clock.now(), clock.monotonic()
-    with suppress(StoreFault):  # a preview needs no disk space
+    with suppress(StoreFault):  # a preview also works if the disk is full
         lease = await acquire_compaction_lease(store, chat.session, chat.options.model, started_at)
     try:
         yield
@@ -175,7 +175,7 @@ async def _listed_request(chat: Chat) -> AsyncIterator[None]:
             client=OWN_CLIENT,
             latency_s=clock.monotonic() - start_ticks,
         )
-        await keep_rows(store, [row])
+        await add_unstored_requests(store, [row])
         raise
     finally:
         if lease:

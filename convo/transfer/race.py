@@ -15,7 +15,13 @@ from typing import Any, cast
 from convo.chat.conversation import Chat
 from convo.chat.open import find_free_file, open_chat
 from convo.chat.session_admin import delete_sessions
-from convo.chat.session_record import ChatDeps, acquire_session_lease, find_free_session_name, keep_rows, make_row
+from convo.chat.session_record import (
+    ChatDeps,
+    acquire_session_lease,
+    add_unstored_requests,
+    find_free_session_name,
+    make_unstored_request,
+)
 from convo.chat.turn import RequestOptions
 from convo.config.sections import Price
 from convo.endpoints.base import Endpoint
@@ -188,7 +194,7 @@ async def _session_lease(chat: Chat, *, keep_session: bool) -> AsyncIterator[Non
             await lease.release()
         if not keep_session and await chat.deps.store.session(chat.session.id):
             links = await chat.deps.store.links(chat.session.id)
-            await keep_rows(chat.deps.store, [make_row(link, "race") for link in links])
+            await add_unstored_requests(chat.deps.store, [make_unstored_request(link, "race") for link in links])
             await delete_sessions(chat.deps.store, [chat.session])
 
 

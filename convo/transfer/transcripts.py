@@ -3,9 +3,9 @@
     Codex          ~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl
     Claude Code    ~/.claude/projects/PROJECT/SESSION.jsonl, and of a subagent SESSION/subagents/agent-*.jsonl
 
-Only what a request contained becomes an item. All other lines are envelopes: they give requests, models, dates and
-token counts, or nothing. A line that is not JSON or has an unknown form costs itself only; such lines are counted in
-the notes of the document. History that was compacted, rewound or edited becomes a branch.
+Only what a request contained becomes an item. All other lines give requests, models, dates and token counts, or
+nothing. A line that is not JSON or has an unknown form is left out and counted in the notes of the document. History
+that was compacted, rewound or edited becomes a branch.
 """
 
 import json
@@ -51,7 +51,7 @@ ROOT = 0
 ANTHROPIC = "anthropic"
 
 SYNTHETIC = "<synthetic>"
-"""The model of a message that Claude Code itself wrote."""
+"""The model of a message that Claude Code wrote without a request."""
 
 FIRST_LINES = 20
 """Lines at the start of a file that are searched for a known record."""
@@ -70,9 +70,9 @@ def parse_transcript(text: str) -> ConversationDocument:
             continue
         record = _load_record(line)
         if record is None:
-            reader.unread["that is not a JSON object"] += 1
+            reader.unread["without a JSON object"] += 1
             continue
-        # Caught for each line: the file is of another program, and any value may have any type.
+        # Caught for each line: another program wrote the file, and any value may have any type.
         try:
             is_known = reader.read(record)
         except (TypeError, ValueError, LookupError, AttributeError, RecursionError):
@@ -105,10 +105,10 @@ def _load_record(line: str) -> Record | None:
 
 @dataclass
 class TranscriptReader:
-    """The history and the requests read so far; `read` of a subclass returns whether it knows the type of a line.
+    """The history and the requests read so far. `read` of a subclass returns whether it knows the type of a line.
 
     nodes:         item, parent and depth of each node, numbered from 1; ROOT is the parent of the first
-    links:         requests in the form of a document, with the numbers of these nodes
+    links:         requests as in a `ConversationDocument`, but with the numbers of these nodes
     link_by_node:  the last request whose output ends at a node
     unread:        lines that were not imported, by description
     """
@@ -151,7 +151,7 @@ class TranscriptReader:
         status: LinkStatus = "completed",
         **fields: Json,
     ) -> None:
-        """Add a request; it continues the last request on the path that it saw."""
+        """Add a request; its parent is the last request on the path of its input."""
         if link_id in self.link_ids:  # some servers use an id again
             link_id = _make_link_id(link_id, len(self.links))
         self.link_ids.add(link_id)
@@ -210,7 +210,7 @@ class TranscriptReader:
 
 
 def _parse_time(value: Json) -> float | None:
-    """Parse a time in ISO 8601 as seconds since 1970; UTC without a zone."""
+    """Parse a time in ISO 8601 as seconds since 1970; None if it is invalid. A time without a zone is UTC."""
     try:
         moment = datetime.fromisoformat(value)
     except (TypeError, ValueError):
@@ -220,11 +220,12 @@ def _parse_time(value: Json) -> float | None:
 
 
 def _make_link_id(*parts: Json) -> str:
-    """Return the id of a request that has none in the file; the same one at each import."""
+    """Make the id of a request that has none in the file. Each import makes the same id."""
     return f"resp_{sha256(json.dumps(parts).encode()).hexdigest()[:32]}"
 
 
-def _text(value: Json) -> str | None:
+def _read_text(value: Json) -> str | None:
+    """Return a text; None if it is empty, not a text, or has surrogates."""
     return value if isinstance(value, str) and value and is_utf8_encodable(value) else None
 
 
@@ -233,7 +234,7 @@ def _text(value: Json) -> str | None:
 
 @dataclass
 class CodexReader(TranscriptReader):
-    """Reads a rollout. Its items are those of the API; a response is the model's items up to its token counts.
+    """Reader of rollouts. Their items are those of the API; a response is the model's items up to its token counts.
 
     head:          the last node
     output_start:  the node before the output of the response that is being read; None if none is
@@ -242,7 +243,7 @@ class CodexReader(TranscriptReader):
     """
 
     TYPES = ("session_meta", "turn_context", "response_item", "event_msg", "compacted", "token_usage_record")
-    ENVELOPES = ("world_state",)
+    OTHER_TYPES = ("world_state",)
 
     thread_id: str | None = None
     provider: str = "openai"
@@ -255,16 +256,16 @@ class CodexReader(TranscriptReader):
 
     def read(self, record: Record) -> bool:
         self.read_at = _parse_time(record.get("timestamp")) or self.read_at
-        if record.get("type") in self.ENVELOPES:
+        if record.get("type") in self.OTHER_TYPES:
             return True
         payload = record["payload"]
         match record.get("type"):
             case "session_meta":
                 self._read_session(payload)
             case "turn_context":
-                self.model = _text(payload.get("model")) or self.model
+                self.model = _read_text(payload.get("model")) or self.model
                 reasoning = {"effort": payload.get("effort"), "summary": payload.get("summary")}
-                self.parameters = {"reasoning": {name: text for name, text in reasoning.items() if _text(text)}}
+                self.parameters = {"reasoning": {name: text for name, text in reasoning.items() if _read_text(text)}}
             case "response_item":
                 return self._read_item(payload)
             case "token_usage_record":
@@ -287,10 +288,10 @@ class CodexReader(TranscriptReader):
     def _read_session(self, meta: Record) -> None:
         if self.thread_id is not None:
             return  # of the thread that this one was forked from
-        self.thread_id = _text(meta.get("id"))
-        self.provider = _text(meta.get("model_provider")) or self.provider
+        self.thread_id = _read_text(meta.get("id"))
+        self.provider = _read_text(meta.get("model_provider")) or self.provider
         instructions = meta.get("base_instructions") or meta.get("instructions")  # a text in older versions
-        self.instructions = _text(instructions.get("text") if isinstance(instructions, dict) else instructions)
+        self.instructions = _read_text(instructions.get("text") if isinstance(instructions, dict) else instructions)
         self.created_at = _parse_time(meta.get("timestamp"))
 
     def _read_item(self, payload: Json) -> bool:
@@ -358,7 +359,7 @@ class CodexReader(TranscriptReader):
                     self.head = self.nodes[turn - 1][1]
 
     def _read_token_count(self, info: Record) -> None:
-        """Read the counts of versions without records of them; they may be repeated, and follow outputs of calls."""
+        """Read the counts of versions without `token_usage_record`. They may be repeated, or follow tool outputs."""
         if info.get("total_token_usage") in (None, self.total_tokens):
             return
         self.total_tokens = info["total_token_usage"]
@@ -388,11 +389,11 @@ def _read_codex_usage(counts: Record) -> Json:
 
 @dataclass(eq=False)
 class _Message:
-    """An answer, the results of its calls, or another message.
+    """An answer of the model, the outputs of its calls, or another message.
 
     parent:      the message before it; None for the first of a path
     link:        the request of an answer
-    results:     the results of its calls
+    results:     the message with the outputs of its calls
     is_summary:  it replaces the history before it
     node:        its last node, once it is in the tree
     """
@@ -407,18 +408,18 @@ class _Message:
 
 @dataclass
 class ClaudeCodeReader(TranscriptReader):
-    """Reads a session file, whose lines are a tree by `parentUuid`.
+    """Reader of session files. Their lines are a tree by `parentUuid`.
 
-    Each block of an answer is a line, and results of its calls may stand between them: the lines are brought into the
-    order of a request. The texts that Claude Code adds are imported as far as the file has them ("rendered").
+    Each block of an answer is a line, and outputs of its calls may be between them: the reader puts them in the order
+    of a request. The texts that Claude Code adds are imported as far as the file has them ("rendered").
 
     answers:   by the id of the answer, and of each of its calls
     last:      the message of the last line
     main:      the last message that is not of a subagent
-    requests:  by id, and
-    shapes:    instructions and tools by hash; older versions write neither
+    requests:  by id; older versions write neither requests nor shapes
+    shapes:    instructions and tools by hash
     preserved: the messages that the last compaction kept, as "headUuid" and "tailUuid", after "anchorUuid"
-    rendered:  attachments with and without their text
+    rendered:  the number of attachments with and without their text
     """
 
     TYPES = ("assistant", "attachment", "progress", "system", "user")
@@ -439,7 +440,7 @@ class ClaudeCodeReader(TranscriptReader):
         kind, uuid, parent_uuid = record.get("type"), record.get("uuid"), record.get("parentUuid")
         match kind:
             case "ai-title" | "custom-title":
-                self.name = _text(record.get("customTitle") or record.get("aiTitle"))
+                self.name = _read_text(record.get("customTitle") or record.get("aiTitle"))
             case "api-request":
                 self.requests[record["id"]] = record
             case "api-request-shape":
@@ -472,7 +473,7 @@ class ClaudeCodeReader(TranscriptReader):
         return self.to_document(head.node if head else ROOT)
 
     def _read_message(self, record: Record, parent: _Message | None) -> _Message | None:
-        """Return the message of a line; the one before it, if it has none."""
+        """Return the message of a line, or `parent` if the line has no items."""
         items: Sequence[Item] = ()
         match record.get("type"):
             case "assistant":
@@ -500,16 +501,18 @@ class ClaudeCodeReader(TranscriptReader):
         return answer.results
 
     def _read_answer(self, record: Record, parent: _Message | None) -> _Message:
-        """Read a block of an answer, or what Claude Code wrote in place of one."""
+        """Read a block of an answer, or the message that Claude Code wrote instead of an answer."""
         message, is_error = record["message"], bool(record.get("isApiErrorMessage"))
-        model = f"{ANTHROPIC}/{_text(record.get('requestedModel')) or _text(message['model']) or UNKNOWN_MODEL}"
+        model = (
+            f"{ANTHROPIC}/{_read_text(record.get('requestedModel')) or _read_text(message['model']) or UNKNOWN_MODEL}"
+        )
         items = [_decode_block(block, model) for block in message["content"]]
         if message["model"] == SYNTHETIC and not is_error:
             return self._add_message(parent, items)
         ended_at = _parse_time(record.get("timestamp")) or self.read_at
         if is_error:
             # Claude Code never sends it, so it is no item.
-            error = {"code": _text(record.get("error")) or "upstream_error", "message": item_text(items[0])}
+            error = {"code": _read_text(record.get("error")) or "upstream_error", "message": item_text(items[0])}
             failed = self._add_message(parent, ())
             failed.link = self._make_link(record, self.model or model, status="failed", error=error, ended_at=ended_at)
             return failed
@@ -563,7 +566,7 @@ class ClaudeCodeReader(TranscriptReader):
 
 
 def _decode_block(block: Json, model: str) -> Item:
-    """Decode a block of an answer; thinking in the form in which the adapter of the API stores and sends it."""
+    """Decode a block of an answer; thinking as the adapter of the Messages API stores and sends it."""
     (item,) = decode_message({"role": "assistant", "content": [block]})
     if item["type"] != "reasoning":
         return item

@@ -33,7 +33,7 @@ def read_rows(convo: Convo, handle: str, by: str) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in report["rows"]}
 
 
-def test_the_dearest_parts_are_listed_and_the_others_in_one_row(convo: Convo) -> None:
+def test_the_most_expensive_parts_are_listed_and_the_others_in_one_row(convo: Convo) -> None:
     set_price(convo, ECHO[1])
     assert convo("chat", *ECHO, "--name", "talk", "one two three").exit == 0
     assert convo("chat", "--from", "talk", "four").exit == 0
@@ -103,7 +103,7 @@ def test_an_unknown_group_is_refused_by_name(convo: Convo) -> None:
 
 
 @pytest.mark.needs("posix")
-def test_a_chat_shows_the_dearest_parts_below_its_cost(convo: Convo) -> None:
+def test_a_chat_shows_the_most_expensive_parts_below_its_cost(convo: Convo) -> None:
     set_price(convo, ECHO[1])
     got = run_repl(*ECHO, "-n", "mine", lines=["one two three", "/cost"])
     assert got.err.splitlines()[2:-1] == [

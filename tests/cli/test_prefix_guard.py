@@ -199,7 +199,7 @@ def test_a_handoff_warns_once_that_the_next_agent_has_another_prefix(
     assert "(tools changed) and loses 10,000 cached tokens" in warnings[0]
 
 
-def test_changes_at_the_prompt_are_said_once(servers: dict[str, ChatServer]) -> None:
+def test_an_interactive_chat_warns_once_of_each_change(servers: dict[str, ChatServer]) -> None:
     model = "openai/gpt-6.1-sol"
     for number in range(1, 6):
         answer(servers, model, number)
@@ -252,7 +252,7 @@ def test_inspect_shows_where_the_provider_differs_from_the_forecast(
     assert shown == ([expected] if expected else [])
 
 
-def test_the_setting_refuses_too(convo: Convo, servers: dict[str, ChatServer]) -> None:
+def test_the_setting_refuses_a_changed_prefix_too(convo: Convo, servers: dict[str, ChatServer]) -> None:
     begin(convo, servers, "openai/gpt-6.1-sol")
     assert convo("config", "set", "strict_prefix", "true").exit == 0
     got = convo("next", "mine", "-s", "Be long.", "--json")

@@ -149,7 +149,7 @@ GARBLINGS: dict[str, Callable[[str], str]] = {
 
 
 @given(st.data(), st.sampled_from(sorted(TRANSCRIPTS)), st.sampled_from(sorted(GARBLINGS)))
-def test_a_line_that_is_missing_or_garbled_costs_itself(data: st.DataObject, name: str, garbling: str) -> None:
+def test_a_missing_or_garbled_line_changes_no_other_item(data: st.DataObject, name: str, garbling: str) -> None:
     lines = TRANSCRIPTS[name].splitlines()
     number = data.draw(st.integers(0, len(lines) - 1))
     garbled = GARBLINGS[garbling](lines[number])
@@ -162,7 +162,7 @@ def test_a_line_that_is_missing_or_garbled_costs_itself(data: st.DataObject, nam
     assert len(lost) <= parse_leniently(lines[number]).total()
     assert abs(len(before.links) - len(after.links)) <= 1
     if garbling in ("cut", "a list"):
-        assert "not imported: 1 line that is not a JSON object" in after.notes
+        assert "not imported: 1 line without a JSON object" in after.notes
     if garbling == "unknown type" and (name.startswith("codex") or '"uuid"' in lines[number]):
         assert "not imported: 1 line of the type 'hologram'" in after.notes
 

@@ -20,9 +20,9 @@ Examples:
   convo cost @recorded --by model          the requests by model
   convo cost monads --by day --json        for a program
 
-first: the first request with a part as input. cached, uncached: the later requests that sent it again. output: the
-response that produced it. missed: cache misses that a change of it caused, a part of the other costs. The days are
-those of UTC.
+first: the first request that had a part as input. cached, uncached: later requests that sent it again. output: the
+response that produced it. missed: cache misses that a change of it caused; the other columns include them. Days are in
+UTC.
 """
 
 GROUPINGS = ("item", "tool", "file", "agent", "model", "day", "kind")
@@ -35,7 +35,9 @@ def cost_command(
     by: str = value_option(
         "--by", "GROUP", f"Group by {', '.join(GROUPINGS[:-1])} or {GROUPINGS[-1]}.", default="item"
     ),
-    limit: int = value_option("-n --limit", "N", "Rows to show, the dearest ones; 0 for all.", default=20, min=0),
+    limit: int = value_option(
+        "-n --limit", "N", "Rows to show, the most expensive ones; 0 for all.", default=20, min=0
+    ),
     provider: ProviderOption = None,
     as_json: JsonObjectOption = False,
 ) -> None:

@@ -23,9 +23,9 @@ Examples:
 No file is changed. A conversation that was imported before is skipped; --as NAME imports it again. In a database, a
 row that cannot be read affects its conversation only; the exit code is 2 then. Of several files, one that cannot be
 imported is reported, the others are imported, and the exit code is 1.
-In a transcript, a line that is not JSON or of an unknown type is left out and reported. The history before a
-compaction, and what was edited or rewound, is a branch. The definitions of tools are imported as far as the file has
-them: Codex writes them for its newer models, Claude Code in its newer versions.
+Lines of a transcript that are not JSON or of an unknown type are left out and reported. The history before a
+compaction, an edit or a rewind becomes a branch. Definitions of tools are imported if the file has them: Codex writes
+them for newer models, Claude Code in newer versions.
 The new sessions are in the local store; convo convert changes their strategy.
 """
 

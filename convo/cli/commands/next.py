@@ -27,7 +27,7 @@ Examples:
   convo next @last "and in Haskell?"         the same with this message
   convo next resp_4f1c "and?" --curl | sh    send it without convo
   convo next monads --json                   body, parts and tokens, for a program
-  convo next monads --reasoning-effort high  what a change of the effort costs: cached tokens and reasoning
+  convo next monads --reasoning-effort high  the cached tokens and reasoning that a new effort loses
   convo next monads --count endpoint         ask the endpoint for the number of tokens
   convo next desk "hi" --agent support.py:triage
                                              with the instructions and tools of the agent that runs next
