@@ -35,9 +35,7 @@ def cost_command(
     by: str = value_option(
         "--by", "GROUP", f"Group by {', '.join(GROUPINGS[:-1])} or {GROUPINGS[-1]}.", default="item"
     ),
-    limit: int = value_option(
-        "-n --limit", "N", "Rows to show, the most expensive ones; 0 for all.", default=20, min=0
-    ),
+    limit: int = value_option("-n --limit", "N", "Number of the most expensive rows; 0 for all.", default=20, min=0),
     provider: ProviderOption = None,
     as_json: JsonObjectOption = False,
 ) -> None:
