@@ -18,7 +18,7 @@ from convo.terminal.usage_views import bill_lines, cost_lines
 
 
 class CostReport(NamedTuple):
-    """What a conversation cost.
+    """The bill of a conversation.
 
     total:  of the requests with a reported usage, forks and failed ones included; null without such a request
     """

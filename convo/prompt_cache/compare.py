@@ -23,7 +23,7 @@ Change: TypeAlias = Literal[
     "service_tier_changed", "item_edited", "item_added", "item_removed", "items_reordered", "item_bytes_changed",
     "context_compacted",
 ]  # fmt: skip
-"""What changed. The names are those of OpenAI's diagnostics, where it has one.
+"""Kinds of changes, named as in OpenAI's cache diagnostics if it has a name.
 
 item_added:          between earlier items; new items at the end are no change
 item_bytes_changed:  the same item in other bytes, such as other spaces in the arguments of a call

@@ -1,4 +1,4 @@
-"""What a request will lose if it changes the prefix of the one before: cached tokens, and bound reasoning.
+"""The forecast of a request that changes the prefix of the one before: lost cached tokens, and lost reasoning.
 
 A reasoning item is bound to the prefix that it was made with, which is the input of its link. It stays usable while a
 request has the same items before it and the same bound settings; reasoning before an edit is not lost. A request that
@@ -52,7 +52,7 @@ class LostReasoning(NamedTuple):
 
 
 class PrefixForecast(NamedTuple):
-    """What a request loses because it changes the prefix.
+    """The losses of a request that changes the prefix.
 
     lost_tokens:     cached tokens of the request before that this one cannot read; an estimate
     cache_loss:      whether cached tokens are lost; may: they may have expired before

@@ -41,7 +41,7 @@ VENDOR_NAMES: Mapping[Vendor | None, str] = {"openai": "OpenAI", "anthropic": "A
 
 
 class VendorReason(NamedTuple):
-    """What the vendor reported.
+    """The cache diagnostics of the vendor.
 
     type:           cache_hit, cache_miss, comparison_response_not_found or unavailable
     reason:         the name that the vendor gave it

@@ -1,4 +1,4 @@
-"""What a request loses is known before it is sent; a request that only appends loses nothing."""
+"""Forecasts of the losses of a request; one that only appends loses nothing."""
 
 import random
 from dataclasses import replace

@@ -78,7 +78,7 @@ class Price(NamedTuple):
 
 @dataclass(frozen=True)
 class Unstated:
-    """What no source states. The defaults are the simplest reading.
+    """Behaviour that no source states. The defaults are the simplest interpretation.
 
     minimum_tokens:   the minimum of the models for which none was found: 5.2, Sonnet 5.5, Haiku 5.5
     reads:            whether a model reads the thinking of another one, for pairs that no page names
@@ -120,7 +120,7 @@ class Block(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """What a thinking block is bound to.
+    """The prefix to which a thinking block is bound.
 
     start:    system and tools
     prefix:   all that precedes the block except thinking
@@ -159,7 +159,7 @@ class Checked(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What diagnostics compare of a request that asked for them."""
+    """The parts of a request that diagnostics compare."""
 
     organization: str
     model: Any
@@ -387,7 +387,7 @@ class AnthropicRules:
         return iter(places[compacted[-1] if compacted else 0 :])
 
     def _binding_start(self, call: _Call) -> tuple[Seal, int]:
-        """What precedes the messages, and the number of the first message that adds to it.
+        """Return the prefix before the messages, and the number of the first message that adds to it.
 
         A tail that was kept unchanged behind the summary of what preceded it is still behind its own prefix.
         """
@@ -425,7 +425,7 @@ class AnthropicRules:
         return canonical([role, block])
 
     def _behaviour(self, call: _Call) -> str:
-        """What happens to thinking behind an edit: error, drop_block or allow."""
+        """Return the treatment of thinking after an edit: error, drop_block or allow."""
         binding = (call.request.get("thinking") or {}).get("block_binding") or {}
         asked = binding.get("prefix_mismatch_behavior")
         if asked:

@@ -69,7 +69,7 @@ class Price(NamedTuple):
 
 @dataclass(frozen=True)
 class Unstated:
-    """What no source states. The defaults are the simplest reading.
+    """Behaviour that no source states. The defaults are the simplest interpretation.
 
     considered:           breakpoints that a read considers: the latest 80, or those that the guide lists
     minimum_of:           whether the whole prompt or the prefix that is cached must have the minimum size
@@ -150,7 +150,7 @@ class Boundary(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """What a reasoning item is bound to."""
+    """The prefix and the settings to which a reasoning item is bound."""
 
     organization: str
     end_user: str | None
@@ -167,7 +167,7 @@ class Compaction(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """What diagnostics compare of a response; `settings` in the order in which they are reported."""
+    """The parts of a response that diagnostics compare; `settings` in the order in which they are reported."""
 
     organization: str
     at: float
@@ -333,7 +333,7 @@ class OpenAIRules:
         return self._compactions[item["encrypted_content"]]
 
     def _updates(self, call: _Call) -> Json:
-        """What configuration updates and additional tools have set; the request-level settings are the baseline."""
+        """Return the settings after all configuration updates and additional tools; the request has the baseline."""
         updates: Json = {}
         for item in call.items:
             if item.get("type") == "configuration_update":

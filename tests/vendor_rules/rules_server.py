@@ -1,4 +1,4 @@
-"""What the two enforcing servers share: tokens, digests, refusals, cache entries, and the HTTP server around a model.
+"""Parts of both enforcing servers: tokens, digests, refusals, cache entries, and the HTTP server around a model.
 
 The models (`OpenAIRules`, `AnthropicRules`) are written from the vendors' published rules alone. They import nothing
 of convo, so that a forecast can be compared with them. They have no clock: each request says its time.
