@@ -209,10 +209,10 @@ def find_misses(view: ConversationView) -> Iterator[Miss]:
     """Yield each request of a conversation that missed the cache, at least partly."""
     earlier_requests, links = find_earlier_requests(view), {link.id: link for link in view.links}
     for link_id, use in _measure_cache_use(view, earlier_requests).items():
-        link, earlier, usage = links[link_id], earlier_requests[link_id], Usage.from_json(links[link_id].usage)
-        if usage is not None and use.outcome in ("miss", "partial"):
-            cost_usd = _missed_cost_usd(use, usage, find_price(link.model, view.prices, link.service_tier))
-            yield Miss(link, earlier, cost_usd, find_first_change(earlier, link, view.path_index))
+        link, earlier = links[link_id], earlier_requests[link_id]
+        if use.outcome in ("miss", "partial"):
+            change = find_first_change(earlier, link, view.path_index)
+            yield Miss(link, earlier, _missed_cost_usd(use, link, view.prices), change)
 
 
 def _measure_cache_use(view: ConversationView, earlier_requests: Mapping[str, Link]) -> dict[str, CacheUse]:
@@ -251,8 +251,9 @@ def _count_reusable_tokens(earlier: Link, earlier_usage: Usage, link: Link, usag
     return 0 if tokens < (rules.min_tokens or 0) else max(0, tokens)
 
 
-def _missed_cost_usd(use: CacheUse, usage: Usage, price: Price | None) -> float | None:
+def _missed_cost_usd(use: CacheUse, link: Link, prices: Mapping[str, Price]) -> float | None:
     """Return the price of the missed tokens, minus that of cached ones. Written tokens come before uncached ones."""
+    usage, price = Usage.from_json(link.usage) or Usage(), find_price(link.model, prices, link.service_tier)
     missed = min(use.missed_tokens, usage.input_tokens - usage.cached_tokens)
     write, write_1h = usage.cache_write_tokens, usage.cache_write_1h_tokens
     read_write, read_1h = max(0, write - missed), max(0, write_1h - missed)
@@ -308,9 +309,7 @@ def explain_miss(view: ConversationView, link: Link) -> MissReport:
         cached_tokens=use.cached_tokens if use else None,
         reusable_tokens=use.reusable_tokens if use else None,
         missed_tokens=use.missed_tokens if use else None,
-        cost_usd=_missed_cost_usd(use, usage, find_price(link.model, view.prices, link.service_tier))
-        if use and usage
-        else None,
+        cost_usd=_missed_cost_usd(use, link, view.prices) if use else None,
         fix=finding.fix if finding else None,
     )
 

@@ -603,7 +603,7 @@ def _miss_columns(rows: Sequence[TreeRow], view: ConversationView, display: Disp
 
 
 MIN_CACHED_TOKENS = 512
-"""Input tokens of the shortest prompt that any vendor caches."""
+"""The shortest prompt that a vendor caches, in input tokens: the least of `convo.usage.cache_rules`."""
 
 
 def _find_missed_ids(view: ConversationView) -> set[str]:
