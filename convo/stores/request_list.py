@@ -18,7 +18,6 @@ from convo.errors import DamagedRow
 from convo.history.records import Link, LinkStatus
 from convo.stores.codec import MAX_LISTED_TOOLS, unescape_name
 from convo.stores.unstored_requests import UnstoredRequest
-from convo.usage.cost import tokens_cost_usd
 
 RequestSort: TypeAlias = Literal[
     "created_at", "model", "status", "latency", "input", "cached", "output", "cost", "title"
@@ -185,6 +184,8 @@ def _read_titles(rows: Iterable[Any], query: RequestQuery) -> Iterator[tuple[str
 
 
 def _read_costs(rows: Iterable[Any], query: RequestQuery) -> Iterator[tuple[float, str, Any]]:
+    from convo.usage.cost import tokens_cost_usd  # a list that is not sorted by cost does not need it
+
     unknown, find_price = -1.0 if query.is_descending else BEYOND_ALL, query.price_finder()
     for row, row_id, model, tier, *counts in rows:
         cost = None if counts[0] is None else tokens_cost_usd(find_price(model, tier), *counts)
@@ -304,6 +305,8 @@ def unstored_cost_usd(request: UnstoredRequest, query: RequestQuery) -> float | 
     """Return the cost of the requests of a row; None without usage, or if the price is unknown."""
     if request.input_tokens is None:
         return None
+    from convo.usage.cost import tokens_cost_usd
+
     price = query.find_price(query.expand_model_name(request.model))
     counts = request.input_tokens, request.cached_tokens or 0, request.output_tokens or 0
     input_tokens, cached_tokens, output_tokens = (tokens / request.count for tokens in counts)

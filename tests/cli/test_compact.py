@@ -143,7 +143,9 @@ def test_after_a_compaction_only_typed_messages_are_edited_and_named_as_messages
     assert stored_messages(home, "mine")[:-1] == [*compacted[:-2], "user: And in short?"]
     assert "> Summary" not in got.err
     assert re.search(r"^ +compaction ", got.err, re.MULTILINE)
-    assert {hit["by"] for hit in convo("sessions", "search", "place of its earlier", "--json").json()} == {"summary"}
+    assert {one["hit"]["by"] for one in convo("sessions", "search", "place of its earlier", "--json").json()} == {
+        "summary"
+    }
 
 
 @pytest.mark.needs("posix")

@@ -107,7 +107,7 @@ def test_a_search_leaves_damaged_rows_out(convo: Convo, damaged_home: Path) -> N
     change_database(damaged_home, DAMAGE_TEA, "UPDATE items SET body = '{' WHERE body LIKE '%What is coffee%'")
 
     got = convo("sessions", "search", "what is", "--json")
-    assert {one["session"] for one in json.loads(got.out)} == {"monads"}
+    assert {one["name"] for one in json.loads(got.out)} == {"monads"}
     assert got.err.startswith("3 damaged rows were left out (")
     assert "session 'tea'" in got.err
 
@@ -229,7 +229,7 @@ def test_the_gateway_lists_the_other_sessions(damaged_home: Path) -> None:
     with run_serve() as server:
         for _ in range(2):
             listing = server.http.get("/inspect/api/list").json()
-            assert [one["name"] for one in listing["sessions"]] == ["café", "coffee", "monads"]
+            assert [one["name"] for one in listing["data"]] == ["café", "coffee", "monads"]
         got = server.http.get("/inspect/api/conversations/tea")
         assert (got.status_code, got.json()["error"]["code"]) == (500, "store_damaged")
         assert "tea" not in got.text
@@ -243,7 +243,7 @@ def test_the_gateway_lists_the_other_responses(damaged_home: Path) -> None:
         first, second = (server.create_response(text, model="scripted/echo")["id"] for text in ("one", "two"))
         change_database(damaged_home, f"UPDATE links SET error = '{{' WHERE id = '{first}'")
         listing = server.http.get("/inspect/api/list").json()
-        assert [one["id"] for one in listing["others"]] == [second]
+        assert [one["id"] for one in listing["data"] if one["kind"] == "chain"] == [second]
         got = server.http.get(f"/v1/responses/{first}")
         assert (got.status_code, got.json()["error"]["code"]) == (500, "store_damaged")
 

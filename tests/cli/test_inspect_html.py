@@ -33,7 +33,7 @@ def test_the_page_contains_the_inspect_output_of_each_handle(convo: Convo, tmp_p
     file = tmp_path / "page.html"
     assert file.stat().st_mode & 0o777 == 0o600
     data = page_data(file.read_text("utf-8"))
-    assert [(one["id"], one["items"]) for one in data["list"]["sessions"]] == [("monads", 2), ("other", 4)]
+    assert [(one["id"], one["items"]) for one in data["list"]["data"]] == [("monads", 2), ("other", 4)]
     records = [json.loads(line) for line in convo("inspect", "monads", "other", "--json").out.splitlines()]
     for record in records:
         conversation = data["conversations"][record["handle"]]

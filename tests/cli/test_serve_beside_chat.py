@@ -8,9 +8,7 @@ from tests.command_runner import Convo
 from tests.server.gateway import run_gateway
 
 
-def test_continue_and_the_session_list_ignore_responses_of_serve_clients(
-    convo: Convo, home: Path, tmp_path: Path
-) -> None:
+def test_continue_ignores_responses_of_serve_clients(convo: Convo, home: Path, tmp_path: Path) -> None:
     convo("chat", *ECHO, "-n", "mine", "one")
     with run_gateway(tmp_path / "served", f"sqlite:{home / DATABASE}") as gateway:
         response_id = gateway.create_response({"model": "echo", "input": "by a client"}).json()["id"]
@@ -18,7 +16,7 @@ def test_continue_and_the_session_list_ignore_responses_of_serve_clients(
     got = convo("chat", *ECHO, "-c", "two")
     assert (got.exit, got.out) == (0, "two\n")
     assert stored_messages(home, "mine")[:3] == ["user: one", "assistant: one", "user: two"]
-    assert [one["name"] for one in convo("sessions", "--json").json()] == ["mine"]
+    assert [one["kind"] for one in convo("sessions", "--json").json()] == ["session", "chain"]
     assert response_id in convo("inspect", "resp_").out
 
     continued = convo("chat", *ECHO, "--from", response_id, "-n", "taken", "three")

@@ -147,7 +147,7 @@ def test_an_export_with_links_is_the_same_and_is_imported(convo: Convo, home: Pa
 
 def test_the_stored_text_is_found_in_a_search(convo: Convo) -> None:
     hits = convo("sessions", "search", "explain", "--json").json()
-    assert {one["session"] for one in hits} == {"by-conversation", "by-chain"}
+    assert {one["name"] for one in hits} == {"by-conversation", "by-chain"}
 
 
 def test_the_same_decision_signed_again_has_the_same_signature(convo: Convo) -> None:

@@ -86,7 +86,7 @@ def test_on_a_terminal_a_race_names_the_cheapest_strategy() -> None:
     replay, chain, *_ = RACE
     lines = render_race([replay, chain], PRICE, DisplayOptions(80)).splitlines()
     assert lines[-3:] == [
-        "  cheapest      chain, $0.0003: 88 % less than replay",
+        "  cheapest      chain, $0.00030: 88 % less than replay",
         "  fewest bytes  chain, 1,000: 75 % less than replay",
         "  fastest       chain, 1.00 s: 64 % less than replay",
     ]
