@@ -34,6 +34,9 @@ from convo.usage.model_info import find_price
 MAX_TTL_S = 86_400.0
 """Seconds after which no vendor is known to keep a prefix."""
 
+MAX_COMPARED_LINKS = 20
+"""The newest requests of a branch whose cached prefixes are compared with the next request."""
+
 END_USER_SETTINGS = ("safety_identifier", "user")
 """The fields that may name the end user of a request; no source says to which of them reasoning is bound."""
 
@@ -115,18 +118,19 @@ def forecast_prefix(
     if previous is None or planned.input_head not in path_index:
         return None
     lost_reasoning = tuple(_find_lost_reasoning(links, previous, planned, path_index))
-    change = (
-        find_setting_change(previous.model, previous.parameters, planned.model, planned.parameters)
-        or (_find_account_change(previous, planned) if lost_reasoning else None)
-        or find_item_change(previous.input_head, planned.input_head, path_index)
-        or (find_item_change(previous.head, planned.input_head, path_index) if lost_reasoning else None)
-    )
+    change = _find_change(previous, planned, path_index, loses_reasoning=bool(lost_reasoning))
     if change is None:
         return None
     rules = find_cache_rules(planned.model, planned.parameters)
-    age_s = planned.created_at - previous.created_at
-    lost_tokens = _count_lost_tokens(previous, change, path_index) if age_s < MAX_TTL_S else 0
-    is_certain = change.change != "prompt_cache_key_changed" and rules.ttl_s is not None and age_s < rules.ttl_s
+    age_s, ttl_s = planned.created_at - previous.created_at, rules.ttl_s or 0.0
+    life_s = ttl_s if age_s < ttl_s else MAX_TTL_S
+    cached_links = [link for link in links if planned.created_at - link.created_at < life_s]
+    lost_tokens = (
+        _count_lost_tokens(cached_links, previous, planned, path_index, loses_reasoning=bool(lost_reasoning))
+        if age_s < MAX_TTL_S
+        else 0
+    )
+    is_certain = change.change != "prompt_cache_key_changed" and age_s < ttl_s
     return PrefixForecast(
         change=change,
         lost_tokens=lost_tokens,
@@ -134,6 +138,16 @@ def forecast_prefix(
         lost_usd=_compute_lost_usd(lost_tokens, previous, planned, prices),
         lost_reasoning=lost_reasoning,
         append_instead=_choose_append(change, previous, planned, rules),
+    )
+
+
+def _find_change(earlier: Link, planned: Link, path_index: PathIndex, *, loses_reasoning: bool) -> PromptChange | None:
+    """Return the first difference of a request from an earlier one; None if it only appends."""
+    return (
+        find_setting_change(earlier.model, earlier.parameters, planned.model, planned.parameters)
+        or (_find_account_change(earlier, planned) if loses_reasoning else None)
+        or find_item_change(earlier.input_head, planned.input_head, path_index)
+        or (find_item_change(earlier.head, planned.input_head, path_index) if loses_reasoning else None)
     )
 
 
@@ -293,25 +307,48 @@ def _read_removed_ids(link: Link) -> set[str]:
 # -- the cache ------------------------------------------------------------------------------------
 
 
-def _count_lost_tokens(previous: Link, change: PromptChange, path_index: PathIndex) -> int:
-    """Estimate the cached tokens after the first difference."""
-    usage, rules = Usage.from_json(previous.usage), find_cache_rules(previous.model, previous.parameters)
+def _count_lost_tokens(
+    links: Sequence[Link], previous: Link, planned: Link, path_index: PathIndex, *, loses_reasoning: bool
+) -> int:
+    """Estimate the cached tokens of the request before that the next one cannot read from any request in `links`."""
+    longest = kept = 0
+    # A return to the effort before last, or to the agent before a handoff, still has the older prefix in the cache.
+    for link in reversed(links[-MAX_COMPARED_LINKS:]):
+        if is_compaction_link(link):
+            continue
+        change = _find_change(link, planned, path_index, loses_reasoning=loses_reasoning)
+        estimate, tokens = _count_kept_tokens(link, change, path_index)
+        if estimate > longest:
+            longest, kept = estimate, tokens
+        if change is None:  # older requests are shorter
+            break
+    return max(0, _count_cached_tokens(previous) - kept)
+
+
+def _count_cached_tokens(link: Link) -> int:
+    """Return the tokens of a request that are cached after it."""
+    usage, rules = Usage.from_json(link.usage), find_cache_rules(link.model, link.parameters)
     if usage is None:
         return 0
-    cached = usage.cached_tokens + usage.cache_write_tokens
     if rules.vendor == "openai" and rules.step_tokens > 1:  # these models do not report what they wrote
         is_cached = usage.input_tokens >= (rules.min_tokens or 0)
-        cached = usage.input_tokens // rules.step_tokens * rules.step_tokens if is_cached else 0
-    instructions, tools = previous.parameters.get("instructions"), previous.parameters.get("tools")
+        return usage.input_tokens // rules.step_tokens * rules.step_tokens if is_cached else 0
+    return usage.cached_tokens + usage.cache_write_tokens
+
+
+def _count_kept_tokens(link: Link, change: PromptChange | None, path_index: PathIndex) -> tuple[int, int]:
+    """Return the tokens of a request before `change`: our count, and the cached ones by what the provider reported."""
+    usage, rules = Usage.from_json(link.usage), find_cache_rules(link.model, link.parameters)
+    instructions, tools = link.parameters.get("instructions"), link.parameters.get("tools")
     tool_tokens = count_tokens((), None, tools).tokens
     setting_tokens = count_tokens((), str(instructions or ""), tools).tokens
-    all_tokens = setting_tokens + path_index.tokens_up_to(previous.input_head)
-    kept = setting_tokens + change.kept_tokens
-    if change.item_index is None:  # Claude reads the tools first, then the instructions
+    all_tokens = setting_tokens + path_index.tokens_up_to(link.input_head)
+    kept = all_tokens if change is None else setting_tokens + change.kept_tokens
+    if change is not None and change.item_index is None:  # Claude reads the tools first, then the instructions
         claude_kept = {"instructions": tool_tokens, "tool_choice": setting_tokens, "reasoning.effort": setting_tokens}
         kept = claude_kept.get(change.name, 0) if rules.vendor == "anthropic" else 0
-    kept = kept * usage.input_tokens // max(all_tokens, 1)
-    return max(0, cached - (kept if kept >= (rules.min_tokens or 0) else 0))
+    cached = kept * (usage.input_tokens if usage else 0) // max(all_tokens, 1)
+    return kept, min(cached, _count_cached_tokens(link)) if cached >= (rules.min_tokens or 0) else 0
 
 
 def _compute_lost_usd(tokens: int, previous: Link, planned: Link, prices: Mapping[str, Price]) -> float | None:

@@ -186,6 +186,43 @@ def test_the_cached_tokens_and_their_money_are_those_after_the_difference() -> N
     assert (expired.cache_loss, expired.lost_tokens) == ("no", 0)
 
 
+def use_another_model(branch: Branch) -> None:
+    branch.model = "openai/gpt-6-luna"
+
+
+@pytest.mark.parametrize(
+    ("age_s", "older_age_s", "expected"),
+    [
+        (10, 20, (1_000, "yes")),
+        (10, 3_600, (11_000, "yes")),
+        (3_600, 3_610, (1_000, "may")),
+        (10, 90_000, (11_000, "yes")),
+    ],
+)
+@pytest.mark.parametrize("change", [change_effort, change_tools, use_another_model])
+def test_a_return_to_an_earlier_prefix_loses_what_was_added_since(
+    change: Any, age_s: float, older_age_s: float, expected: Any
+) -> None:
+    branch = two_turns("openai/gpt-6.1-sol")
+    parameters, model = branch.parameters, branch.model
+    change(branch)
+    branch.answer(
+        [message("answer", "assistant")],
+        {"input_tokens": 11_000, "input_tokens_details": {"cache_write_tokens": 11_000}},
+    )
+    branch.parameters, branch.model = parameters, model
+    branch.path = branch.path.append([message("again")])
+    branch.now = 100_000
+    *older, newest = branch.links
+    branch.links = [
+        *(replace(link, created_at=branch.now - older_age_s) for link in older),
+        replace(newest, created_at=branch.now - age_s),
+    ]
+    forecast = branch.forecast()
+    assert forecast is not None
+    assert (forecast.lost_tokens, forecast.cache_loss) == expected
+
+
 APPENDED: list[Any] = [
     message("and then?"),
     message("now in French", "developer"),
