@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from shlex import quote
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from convo import __version__
 from convo.endpoints.base import Endpoint
@@ -25,6 +25,9 @@ from convo.stores.lease import LeaseGuard
 from convo.stores.unstored_requests import DEFAULT_RETENTION, UnstoredRequest
 from convo.strategies.selection import is_session_handle, parse_turn_handle
 from convo.strategies.strategy import STRATEGIES, ConversationState
+
+if TYPE_CHECKING:
+    from convo.prompt_cache.compare import PromptChange
 
 
 class ChatDeps(NamedTuple):
@@ -57,7 +60,7 @@ class SessionRecord:
     """One session's record, opened for writing by one process.
 
     agent_run:      the agent run that was stored last through this record
-    warned_change:  the kind and the name of the change of the prefix in the last request; None if it only appended
+    warned_change:  the last link before the last request, and the change of the prefix; None if it only appended
     """
 
     def __init__(self, session: Session, path: Path, last_link: Link | None, deps: ChatDeps, *, is_saved: bool) -> None:
@@ -71,7 +74,7 @@ class SessionRecord:
         self._is_saved, self._stored_path = is_saved, path if is_saved else Path(path.root)
         self._view_path = Path(path.root)
         self.agent_run: AgentRun | None = None
-        self.warned_change: tuple[str, str] | None = None
+        self.warned_change: tuple[str | None, PromptChange] | None = None
 
     async def commit(
         self,

@@ -624,9 +624,10 @@ class ChatTurn:
         path = self._input_override.path if self._input_override else record.state.path
         planned = self._options.plan_link(body, path, record.state.strategy, scope, self._timing.started_at)
         forecast = await guard.forecast_turn(self._deps.store, record.last_link, planned, path)
-        warned_change, record.warned_change = record.warned_change, forecast and forecast.change[:2]
-        # A session limit, a filter or a time in the instructions changes each request: one warning is enough.
-        if forecast and forecast.has_loss and record.warned_change != warned_change:
+        change = (record.session.link_id, forecast.change) if forecast else None
+        warned_change, record.warned_change = record.warned_change, change
+        # A request that failed and is sent again loses nothing more.
+        if forecast and forecast.has_loss and change != warned_change:
             self._notify(f"warning: {forecast}")
 
     async def _recover_response(self) -> bool:

@@ -201,12 +201,15 @@ def test_a_handoff_warns_of_the_prefix_of_the_next_agent_and_the_way_back_does_n
 
 def test_an_interactive_chat_warns_once_of_each_change(servers: dict[str, ChatServer]) -> None:
     model = "openai/gpt-6.1-sol"
-    for number in range(1, 6):
+    for number in range(1, 10):
         answer(servers, model, number)
     lines = ["one", "two", "/system Be long.", "three", "four", "/model openai/gpt-6-luna", "five"]
+    for effort in ("low", "high", "medium", "low"):  # the last one returns to a prefix that is still cached
+        lines += [f"/effort {effort}", effort]
     got = run_repl("-m", model, "-n", "mine", "-s", "Be brief.", lines=lines)
     warnings = [line for line in got.err.splitlines() if "changes the prefix" in line]
-    assert ["instructions changed" in warnings[0], "model changed" in warnings[1], len(warnings)] == [True, True, 2]
+    changes = ["instructions changed", "model changed", *["reasoning effort changed"] * 3]
+    assert [change in warning for change, warning in zip(changes, warnings, strict=True)] == [True] * 5, got.err
 
 
 def test_a_compaction_says_what_the_next_request_loses_and_the_next_turn_does_not_repeat_it(
