@@ -256,11 +256,13 @@ class AgentRunner:
         """Start a run with new input.
 
         Raises StateFault when an open run has calls without an output: call `apply_decisions` and `resume`, or `stop`.
+        Raises PrefixChanged, before anything is stored, when the prefix guard refuses the first request.
         Raises RunFailed when a guardrail, the limit of turns, user code or a response that was cut in its calls ended
         the run.
         Raises the errors of the endpoint and the store; the run then stays open, and `resume` sends the request again.
         """
         self._check_accepts_input()
+        await self._check_prefix(items)
         if self.can_resume:
             await self.stop()
         state = self.chat.load_state()
@@ -274,6 +276,18 @@ class AgentRunner:
         async with aclosing(self._loop.perform()) as events:
             async for event in events:
                 yield event
+
+    async def _check_prefix(self, items: Sequence[Item]) -> None:
+        """Raise PrefixChanged if the guard refuses a run with `items`: a stored run would keep them, and its agents."""
+        chat = self.chat
+        guard, last_link = chat.options.prefix_guard, chat.record.last_link
+        if guard is None or not guard.is_strict or last_link is None:
+            return
+        prepared, state = await self.preview_request(items), chat.state
+        body = prepared.options.build_body(prepared.request_input, [node.item for node in state.prepended_nodes])
+        now, path = chat.deps.clock.now(), prepared.input_path
+        planned = prepared.options.plan_link(body, path, state.strategy, prepared.endpoint.scope, now)
+        await guard.forecast_turn(chat.deps.store, last_link, planned, path)
 
     async def apply_decisions(
         self, *events: ApprovalDecided | ToolOutputSupplied | InputAdded

@@ -114,8 +114,6 @@ class PausedStateWriter:
         """
         row = runner.run_row
         if row is None:
-            with suppress(OSError):
-                delete_state_files(self._folder, "")
             return None
         is_file_named = self._named_file is not None and (self._is_resumed or row.id in self._written_run_ids)
         has_ended = not runner.can_resume

@@ -151,16 +151,27 @@ def test_a_chat_warns_in_one_line_or_refuses_before_anything_is_stored(
     assert (refused.exit, expected in refused.err) == (1, True), refused.err
     vendor = model.partition("/")[0]
     assert len(servers[vendor].requests) == 2
-    if "--tool" not in flags:
-        assert convo("inspect", "mine", "--json").json()["items"] == before["items"]
-        answer(servers, model, 3)
-        got = convo("chat", "-c", *flags, "three")
-        assert got.exit == 0
-        warnings = [line for line in got.err.splitlines() if line.startswith("warning: ")]
-        assert (len(warnings), expected in warnings[0]) == (1, True), got.err
-        answer(servers, model, 4)
-        again = convo("chat", "-c", *flags, "four")
-        assert (again.exit, "warning" in again.err) == (0, False), again.err
+    assert convo("inspect", "mine", "--json").json() == before
+    answer(servers, model, 3)
+    got = convo("chat", "-c", *flags, "three")
+    assert got.exit == 0
+    warnings = [line for line in got.err.splitlines() if line.startswith("warning: ")]
+    assert (len(warnings), expected in warnings[0]) == (1, True), got.err
+    answer(servers, model, 4)
+    again = convo("chat", "-c", *flags, "four")
+    assert (again.exit, "warning" in again.err) == (0, "--session-limit" in flags), again.err
+
+
+def test_a_refused_tool_is_not_kept_for_the_next_message(convo: Convo, servers: dict[str, ChatServer]) -> None:
+    model = "openai/gpt-6.2-sol"
+    begin(convo, servers, model)
+    Path("desk.py").write_text(TOOLS, "utf-8")
+    assert convo("chat", "-c", "--strict-prefix", "--tool", "desk.py:add", "refused").exit == 1
+    answer(servers, model, 3)
+    got = convo("chat", "-c", "--strict-prefix", "three")
+    assert (got.exit, "desk.py" in got.err) == (0, False), got.err
+    body = servers["openai"].requests[-1].json
+    assert ("tools" in body, "refused" in json.dumps(body["input"])) == (False, False)
 
 
 @pytest.mark.parametrize("owner", ["--session", "--replay", "--chain"])
