@@ -36,7 +36,7 @@ from convo.inspect.context_window import (
 )
 from convo.inspect.diff import SentRequest
 from convo.inspect.tree import find_branch_links
-from convo.inspect.view import ConversationView
+from convo.inspect.view import ConversationView, PathIndex
 from convo.prompt_cache.forecast import PrefixForecast
 from convo.report import FLAT, OPTIONAL, Wire
 from convo.strategies.instructions import choose_field, drop_instruction_messages, omit_repeated_message
@@ -340,12 +340,10 @@ def rebuild_link_request(link: Link, view: ConversationView) -> SentRequest:
     )
 
 
-def rebuild_request_fields(link: Link) -> dict[str, Json]:
+def rebuild_request_fields(link: Link, path_index: PathIndex) -> dict[str, Json]:
     """Return the fields of the request of `link` without its items, which need not be stored."""
-    empty_path = Path(root_key(""))
-    return {
-        name: value for name, value in rebuild_request_body(link, empty_path, empty_path).items() if name != "input"
-    }
+    path = Path(root_key("")).append(path_index.developer_messages(link.input_head))  # no other item changes the fields
+    return {name: value for name, value in rebuild_request_body(link, path, path).items() if name != "input"}
 
 
 def rebuild_request_body(link: Link, path: Path, confirmed_path: Path) -> dict[str, Json]:

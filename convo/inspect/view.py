@@ -21,6 +21,7 @@ from convo.history.request_body import SentBody
 from convo.history.tree import Key, Node, Path
 from convo.inspect.run_timeline import RunTimeline
 from convo.report import FLAT, Wire
+from convo.strategies.instructions import is_developer_message
 from convo.strategies.strategy import STRATEGIES
 from convo.usage.cost import Usage
 from convo.usage.counting import BYTES_PER_TOKEN, estimate_tokens
@@ -46,6 +47,7 @@ class PathIndex:
         self.root = root
         self._nodes: dict[Key, IndexedNode] = {}
         self._tokens: dict[Key, int] = {root: 0}
+        self._developer_messages: dict[Key, tuple[Item, ...]] = {root: ()}
 
     def add(self, path: Path) -> None:
         """Add the nodes of `path`; nodes that are already in the index cost nothing."""
@@ -81,6 +83,18 @@ class PathIndex:
                 node = self._nodes[node_key]
                 self._tokens[node_key] = self._tokens[node.parent] + estimate_tokens(node.item)
         return self._tokens[key]
+
+    def developer_messages(self, key: Key) -> tuple[Item, ...]:
+        """Return the last two developer messages up to and including `key`; none for an unknown key.
+
+        They decide where a request had its instructions (`convo.strategies.instructions`).
+        """
+        for node_key in islice(self._nodes, len(self._developer_messages) - 1, None):
+            node = self._nodes[node_key]
+            before = self._developer_messages[node.parent]
+            is_message = is_developer_message(node.item)
+            self._developer_messages[node_key] = (*before[-1:], node.item) if is_message else before
+        return self._developer_messages.get(key, ())
 
     def last_keys(self, key: Key, count: int) -> list[Key]:
         """Return the keys of the last `count` nodes of the path to `key`, oldest first. Raises KeyError."""

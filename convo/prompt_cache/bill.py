@@ -32,6 +32,7 @@ from convo.history.tree import Key
 from convo.inspect.context_window import ITEM_CATEGORIES
 from convo.inspect.run_timeline import RunTimeline
 from convo.inspect.view import ConversationView
+from convo.prompt_cache.compare import find_separate_instructions
 from convo.prompt_cache.why import Miss, find_misses
 from convo.report import Count
 from convo.usage.cost import TOKENS_PER_PRICE, Usage
@@ -356,8 +357,9 @@ class _Ledger:
         _add(sums[number], values)
 
     def _list_fixed_parts(self, link: Link) -> list[tuple[_Part, float]]:
-        """Return the tools and the instructions of a request, with their tokens."""
-        tools, instructions = link.parameters.get("tools"), link.parameters.get("instructions")
+        """Return the tools and the instructions of a request, with their tokens; not if an item has them."""
+        tools = link.parameters.get("tools")
+        instructions = find_separate_instructions(link, self._index)
         if (tools, instructions) != self._fixed_parts[:2]:
             parts = [(_describe_tool(tool), float(count_tokens((), tools=[tool]).tokens)) for tool in tools or ()]
             if instructions and isinstance(instructions, str):

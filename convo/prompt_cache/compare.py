@@ -15,7 +15,10 @@ from convo.history.records import DEFAULT_SERVICE_TIER, Link
 from convo.history.tree import Key
 from convo.inspect.diff import JsonDifference, diff_json
 from convo.inspect.view import PathIndex
+from convo.strategies.instructions import choose_field
+from convo.strategies.strategy import STRATEGIES
 from convo.usage.cache_rules import find_cache_rules, read_setting
+from convo.usage.model_info import appends_instructions
 
 Change: TypeAlias = Literal[
     "model_changed", "tools_changed", "tools_reordered", "instructions_changed", "text_format_changed",
@@ -97,6 +100,15 @@ def _find_tier_change(earlier: Link, later: Link) -> PromptChange | None:
     if before == after or find_cache_rules(later.model, later.parameters).vendor != "openai":
         return None
     return PromptChange("service_tier_changed", "service_tier", None, diff_json(before, after), 0)
+
+
+def find_separate_instructions(link: Link, path_index: PathIndex) -> str | None:
+    """Return the instructions that a request had in addition to its items; None if a message of its path has them."""
+    messages = path_index.developer_messages(link.input_head)
+    is_client_side = not STRATEGIES[link.strategy].is_server_side
+    # Another model may get the field instead of the only message with this text: `omit_repeated_message`.
+    is_sent_once = appends_instructions(link.model) or (is_client_side and len(messages) == 1)
+    return choose_field(link.parameters.get("instructions"), messages, is_appended=is_sent_once)
 
 
 def _is_reordered(before: Json, after: Json) -> bool:

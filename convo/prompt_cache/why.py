@@ -23,7 +23,13 @@ from convo.history.records import (
 from convo.history.tree import Key
 from convo.inspect.diff import common_text_length
 from convo.inspect.view import ConversationView, PathIndex
-from convo.prompt_cache.compare import Change, PromptChange, find_first_change, find_shared_depth
+from convo.prompt_cache.compare import (
+    Change,
+    PromptChange,
+    find_first_change,
+    find_separate_instructions,
+    find_shared_depth,
+)
 from convo.report import Count, Wire
 from convo.usage.cache_rules import Certainty, Vendor, find_cache_rules, read_setting
 from convo.usage.cost import Usage, tokens_cost_usd
@@ -241,7 +247,7 @@ def _count_reusable_tokens(earlier: Link, earlier_usage: Usage, link: Link, usag
     rules = find_cache_rules(link.model, link.parameters)
     tokens = earlier_usage.input_tokens
     if appends_instructions(link.model):  # billed uncached, behind the input
-        tokens -= len(str(earlier.parameters.get("instructions") or "")) // BYTES_PER_TOKEN
+        tokens -= len(str(find_separate_instructions(earlier, index) or "")) // BYTES_PER_TOKEN
     if rules.vendor is not None and rules.step_tokens == 1:  # it reports writes
         tokens = earlier_usage.cached_tokens + earlier_usage.cache_write_tokens or tokens
     if _is_parallel(earlier, link) and (shared := _count_shared_items(earlier, link, index)) is not None:

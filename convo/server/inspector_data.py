@@ -607,7 +607,8 @@ class RequestTable:
 
 def _build_link_data(link: Link, view: ConversationView, requests: RequestTable) -> dict[str, Json]:
     stats = compute_link_stats(link, view.path_index)
-    request = {name: value for name, value in rebuild_request_fields(link).items() if name not in STATE_HANDLE_FIELDS}
+    fields = rebuild_request_fields(link, view.path_index)
+    request = {name: value for name, value in fields.items() if name not in STATE_HANDLE_FIELDS}
     return {
         "parent": link.parent_id,
         "strategy": str(link.strategy),

@@ -61,7 +61,7 @@ def omit_repeated_message(
 
 def drop_instruction_messages(items: Iterable[Item], texts: Container[str | None]) -> list[Item]:
     """Return `items` without the messages that have one of these instructions."""
-    return [item for item in items if not (_is_developer_message(item) and item_text(item) in texts)]
+    return [item for item in items if not (is_developer_message(item) and item_text(item) in texts)]
 
 
 def _find_last_instructions(items: Sequence[Item]) -> str | None:
@@ -69,8 +69,8 @@ def _find_last_instructions(items: Sequence[Item]) -> str | None:
     return item_text(items[indexes[-1]]) if indexes else None
 
 
-def _is_developer_message(item: Item) -> bool:
+def is_developer_message(item: Item) -> bool:
     return item_type(item) == "message" and item.get("role") == "developer"
 
 
-_DEVELOPER_MESSAGES = where(_is_developer_message)
+_DEVELOPER_MESSAGES = where(is_developer_message)

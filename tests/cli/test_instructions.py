@@ -85,6 +85,26 @@ def test_a_model_before_the_rule_gets_the_field_again(convo: Convo, server: Loop
 
 
 @pytest.mark.parametrize("owner", OWNERS)
+def test_the_bill_and_the_page_have_the_instructions_as_they_were_sent(
+    convo: Convo, server: LoopbackServer, owner: str
+) -> None:
+    is_client_side = owner in ("--session", "--replay")
+    chat(convo, server, owner, "-n", "mine", "-m", NEW, "-s", "Be brief.", "one")
+    for number, model in enumerate((NEW, OLD)):
+        chat(convo, server, "--from", "mine", "-m", model, f"two {number}")
+    rows = convo("cost", "mine", "--json").json()["rows"]
+    counts = {
+        row["kind"]: row["cached"]["requests"] + row["uncached"]["requests"] for row in rows if "brief" in row["name"]
+    }
+    assert counts == {"system messages": 2} | ({} if is_client_side else {"instructions": 0})
+    page = convo("inspect", "mine", "--html", "-").out
+    data = json.loads(page.partition('id="convo-data">')[2].partition("</script>")[0])["conversations"]["mine"]
+    requests = [data["requests"][link["request"]] for link in data["links"]]
+    sent = [body.get("instructions") for body in server.bodies]
+    assert [request.get("instructions") for request in requests] == sent == [None, None, "Be brief."]
+
+
+@pytest.mark.parametrize("owner", OWNERS)
 @pytest.mark.parametrize("model", [NEW, OLD])
 def test_next_is_the_request_and_names_its_instructions(
     convo: Convo, server: LoopbackServer, owner: str, model: str, tmp_path: Path
