@@ -1,10 +1,12 @@
 """`convo why`: explain why the prompt cache missed in one request.
 
-A response is explained itself; of a conversation the last request of its branch that missed, or else the last one.
+A response is explained itself; of a conversation the last request of its branch that missed; of a turn the one that
+missed most. Without a miss it is the last request.
 """
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +20,8 @@ from convo.errors import NotFound
 from convo.history.records import ANSWERED_STATUSES, Link
 from convo.inspect.tree import split_branch_links
 from convo.inspect.view import ConversationView
-from convo.prompt_cache.why import explain_miss, find_missed_ids
+from convo.prompt_cache.why import explain_miss, find_missed_tokens
+from convo.strategies.selection import parse_turn_handle
 from convo.terminal.cache_view import render_miss
 from convo.terminal.terminal import detect_display
 
@@ -30,26 +33,37 @@ async def run_why(handle: str, config: Path | None, *, as_json: bool) -> None:
         with show_progress("reading", settings):
             resolver = HandleResolver(settings, store, LookupOptions(config))
             view = await resolver.resolve(handle)
-            link = _choose_link(view)
-            if view.session is None and link.session_id and link.session_id in view.session_names:
+            is_turn = view.session is None and parse_turn_handle(handle)[1] is not None
+            links = _list_links(view, is_turn=is_turn)
+            session_id = links[-1].session_id
+            if view.session is None and session_id and session_id in view.session_names:
                 # Requests of one session may share a prompt without one continuing the other.
-                view = await resolver.resolve(link.session_id)
+                view = await resolver.resolve(session_id)
+            missed_tokens = find_missed_tokens(view)
+            missed = [link for link in links if link.id in missed_tokens] or links[-1:]
+            link = max(missed, key=lambda link: missed_tokens.get(link.id, 0)) if is_turn else missed[-1]
             stored = await store.link(link.id)
             view = replace(view, sent_body=await load_sent_body(store, stored) if stored else None)
-    report = explain_miss(view, link)
+    others = [other.id for other in missed if other is not link]
+    report = explain_miss(view, link)._replace(other_missed_ids=others)
     if as_json:
         print_json(report)
     else:
         print_line(render_miss(report, detect_display(sys.stdout, os.environ)))
 
 
-def _choose_link(view: ConversationView) -> Link:
+def _list_links(view: ConversationView, *, is_turn: bool) -> Sequence[Link]:
+    """Return the answered requests of the handle, oldest first: of a branch, of the last turn of a path, or one."""
     links = [link for link in split_branch_links(view)[0] if link.status in ANSWERED_STATUSES]
     if not links:
         raise NotFound(
             "request", view.handle, hint="a file has no requests: convo import reads those of an exported conversation"
         )
+    if is_turn:
+        from convo.chat.conversation import find_turn_end  # only a turn needs the import
+
+        start = find_turn_end(view.path.items, -1)
+        return [link for link in links if view.path_index.depth(link.head) > start]
     if view.handle == view.current_link_id:
-        return next((link for link in links if link.id == view.handle), links[-1])
-    missed = find_missed_ids(view)
-    return next((link for link in reversed(links) if link.id in missed), links[-1])
+        return [link for link in links if link.id == view.handle] or links[-1:]
+    return links

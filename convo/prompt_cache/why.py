@@ -6,7 +6,7 @@ one whose prompt it could have read from the cache. Where no source states a rul
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from convo.config.sections import Price
@@ -78,6 +78,7 @@ class MissReport(NamedTuple):
     missed_tokens:    the part of them that was not
     cost_usd:         their price, minus that of cached tokens; null if it is unknown
     fix:              one way to avoid it
+    other_missed_ids: the other requests of the conversation, or of its turn, that missed
     """
 
     response_id: str
@@ -98,6 +99,7 @@ class MissReport(NamedTuple):
     missed_tokens: Count | None
     cost_usd: float | None
     fix: str | None
+    other_missed_ids: Sequence[str] = ()
 
 
 class CacheUse(NamedTuple):
@@ -192,10 +194,10 @@ def _is_parallel(earlier: Link, link: Link) -> bool:
 # -- figures -----------------------------------------------------------------------------------------
 
 
-def find_missed_ids(view: ConversationView) -> set[str]:
-    """Return the ids of the requests that read less than half of the reusable tokens from the cache."""
+def find_missed_tokens(view: ConversationView) -> dict[str, int]:
+    """Return by id the missed tokens of the requests that read less than half of the reusable tokens from the cache."""
     uses = _measure_cache_use(view, find_earlier_requests(view))
-    return {link_id for link_id, use in uses.items() if use.outcome == "miss"}
+    return {link_id: use.missed_tokens for link_id, use in uses.items() if use.outcome == "miss"}
 
 
 class Miss(NamedTuple):

@@ -56,7 +56,7 @@ from convo.history.records import (
 from convo.inspect.report import build_conversation_report, list_parents
 from convo.inspect.tree import iter_link_rows
 from convo.inspect.view import ConversationView, OpenRun, compute_link_stats, link_cost_usd
-from convo.prompt_cache.why import find_missed_ids
+from convo.prompt_cache.why import find_missed_tokens
 from convo.report import to_json
 from convo.runs.stored_approvals import PendingApproval, list_pending_approvals
 from convo.server import errors, http
@@ -538,7 +538,7 @@ def _build_conversation_data(view: ConversationView) -> dict[str, Json]:
         for row in iter_link_rows(view.links, view.current_link_id)
     }
     link_data = {link.id: _build_link_data(link, view, requests) for link in view.links}
-    for link_id in find_missed_ids(view):
+    for link_id in find_missed_tokens(view):
         link_data[link_id]["cache_missed"] = True
     return {
         **document,

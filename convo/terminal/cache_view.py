@@ -15,6 +15,9 @@ OUTCOMES: Mapping[Outcome, str] = {
     "unreported": "unknown: the endpoint reports no cached tokens",
 }
 
+MAX_OTHERS_SHOWN = 5
+"""Ids of other requests that missed; the newest are shown."""
+
 
 def render_miss(report: MissReport, display: DisplayOptions) -> str:
     """Render why the cache missed in one request, without the last line break."""
@@ -41,6 +44,9 @@ def _miss_rows(report: MissReport) -> Iterator[KeyValue]:
         )
     if report.fix:
         yield "fix", report.fix
+    if others := report.other_missed_ids:
+        more = f" and {len(others) - MAX_OTHERS_SHOWN:,} more" if len(others) > MAX_OTHERS_SHOWN else ""
+        yield "also missed", ", ".join(others[-MAX_OTHERS_SHOWN:]) + more
 
 
 def _describe_cause(report: MissReport) -> str:

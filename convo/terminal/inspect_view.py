@@ -8,7 +8,7 @@ every fact about the conversation and every column.
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
@@ -606,13 +606,13 @@ MIN_CACHED_TOKENS = 512
 """The shortest prompt that a vendor caches, in input tokens: the least of `convo.usage.cache_rules`."""
 
 
-def _find_missed_ids(view: ConversationView) -> set[str]:
+def _find_missed_ids(view: ConversationView) -> Collection[str]:
     input_tokens = ((link.usage or {}).get("input_tokens") for link in view.links)
     if not any(type(tokens) is int and tokens >= MIN_CACHED_TOKENS for tokens in input_tokens):
-        return set()
-    from convo.prompt_cache.why import find_missed_ids  # the import takes 2 ms, and short chats do not need it
+        return ()
+    from convo.prompt_cache.why import find_missed_tokens  # the import takes 2 ms, and short chats do not need it
 
-    return find_missed_ids(view)
+    return find_missed_tokens(view)
 
 
 def _status_cells(rows: Sequence[TreeRow], display: DisplayOptions) -> Column:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from convo.history.items import Item, user_message
-from convo.prompt_cache.why import explain_miss, find_missed_ids
+from convo.prompt_cache.why import explain_miss, find_missed_tokens
 from tests.call_count import CallCount
 from tests.command_runner import Convo, run_in_process
 from tests.prompt_cache.stored_requests import (
@@ -213,6 +213,22 @@ def test_without_a_handle_the_last_miss_of_the_last_conversation_is_explained(co
     assert convo("why", "resp_9").exit == 5
 
 
+def test_of_a_turn_the_request_that_missed_most_is_explained_and_the_others_are_named(convo: Convo, home: Path) -> None:
+    less = NEXT.next(usage=usage(13_000, cached=6_000, written=7_000))
+    hit = less.next(usage=usage(13_500, cached=13_000, written=500))
+    miss = hit.next(user_message("Thanks."), usage=usage(14_000, written=14_000))
+    store_requests(home, [FIRST, NEXT, less, hit, miss], OPENAI)
+    for handle, explained, others in [
+        ("trip@3", "resp_2", ["resp_3"]),
+        ("trip@4", "resp_5", []),
+        ("trip", "resp_5", ["resp_2", "resp_3"]),
+        ("resp_4", "resp_4", []),
+    ]:
+        got = convo("why", handle, "--json").json()
+        assert (got["response_id"], got["other_missed_ids"]) == (explained, others), handle
+    assert convo("why", "trip").out.splitlines()[-1] == "  also missed  resp_2, resp_3"
+
+
 def test_inspect_marks_the_requests_that_missed(convo: Convo, home: Path) -> None:
     hit = NEXT.next(user_message("Thanks."), usage=usage(13_000, cached=12_500, written=500))
     store_requests(home, [FIRST, NEXT, hit], OPENAI)
@@ -288,6 +304,6 @@ def test_a_thousand_turns_are_measured_with_a_bounded_number_of_calls() -> None:
         requests.append(requests[-1].next(user_message(f"And in city {number}?")))
     view = make_view(requests, OPENAI)
     with CallCount() as calls:
-        assert len(find_missed_ids(view)) == 999
+        assert len(find_missed_tokens(view)) == 999
         assert explain_miss(view, view.links[-1]).cause == "unknown"
     assert calls.total < 150 * len(requests)

@@ -13,7 +13,7 @@ Examples:
   convo why                                the last miss of the most recent conversation
   convo why resp_4f1c                      this response
   convo why @recorded                      the last miss of another program
-  convo why oslo@3 --json                  the response of the third turn, for a program
+  convo why oslo@3 --json                  the worst miss of the third turn, for a program
 """
 
 
