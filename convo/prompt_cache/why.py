@@ -233,7 +233,8 @@ def _measure_cache_use(view: ConversationView, earlier_requests: Mapping[str, Li
         if earlier is None or usage is None or earlier.id not in usages or not _has_figures(link, cached_models):
             continue
         reusable = _count_reusable_tokens(earlier, usages[earlier.id], link, usage, view.path_index)
-        uses[link.id] = CacheUse(reusable, usage.cached_tokens)
+        # More may be read than is known here: another conversation may have sent the same prompt.
+        uses[link.id] = CacheUse(max(reusable, usage.cached_tokens), usage.cached_tokens)
     return uses
 
 
@@ -292,7 +293,7 @@ def explain_miss(view: ConversationView, link: Link) -> MissReport:
     earlier, use = earlier_requests.get(link.id), _measure_cache_use(view, earlier_requests).get(link.id)
     usage = Usage.from_json(link.usage)
     outcome: Outcome = "first" if earlier is None else "unreported" if use is None else use.outcome
-    if use and use.reusable_tokens == 0 and not use.cached_tokens:
+    if use and not use.reusable_tokens:
         outcome = "miss"  # below the minimum: nothing could be read
     finding = None
     if earlier is not None and outcome != "hit":

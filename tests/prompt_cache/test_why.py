@@ -229,6 +229,13 @@ def test_of_a_turn_the_request_that_missed_most_is_explained_and_the_others_are_
     assert convo("why", "trip").out.splitlines()[-1] == "  also missed  resp_2, resp_3"
 
 
+@pytest.mark.parametrize("earlier_tokens", [12_000, 400], ids=["a longer prompt", "a short earlier prompt"])
+def test_never_more_than_all_reusable_tokens_are_read(convo: Convo, home: Path, earlier_tokens: int) -> None:
+    hit = NEXT._replace(fields={"usage": usage(13_000, cached=12_800)})
+    store_requests(home, [FIRST._replace(fields={"usage": usage(earlier_tokens)}), hit], OPENAI)
+    assert "hit: 12,800 of 12,800 reusable tokens" in convo("why", "resp_2").out
+
+
 def test_inspect_marks_the_requests_that_missed(convo: Convo, home: Path) -> None:
     hit = NEXT.next(user_message("Thanks."), usage=usage(13_000, cached=12_500, written=500))
     store_requests(home, [FIRST, NEXT, hit], OPENAI)
