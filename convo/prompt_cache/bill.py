@@ -60,6 +60,7 @@ class BillRow(NamedTuple):
     uncached:    later requests that sent it uncached, or wrote it to the cache again
     output:      responses that produced it
     missed_usd:  cost of the cache misses that a change of it caused; the costs of the rows include it
+    response_id: of the response that produced an item, or of the first one that had it as input; null for other rows
     """
 
     name: str
@@ -71,6 +72,7 @@ class BillRow(NamedTuple):
     output: Charge
     cost_usd: float
     missed_usd: float
+    response_id: str | None
 
 
 _Charges: TypeAlias = list[float]
@@ -84,12 +86,15 @@ class _Part(NamedTuple):
 
     identity:  the digest of an item: equal items on several branches are one part
     files:     the share of the tokens that each uploaded file has
+
+    The key and the response are as in `BillRow`.
     """
 
     name: str
     kind: str = ""
     identity: str = ""
     key: Key | None = None
+    response_id: str | None = None
     tool: str | None = None
     files: tuple[tuple[str, float], ...] = ()
 
@@ -132,7 +137,8 @@ def _build_row(part: _Part, charges: _Charges) -> BillRow:
         for start in (_FIRST, _CACHED, _UNCACHED, _OUTPUT)
     )
     cost_usd = sum(sums[_FIRST + 2 : _MISSED : 3])
-    return BillRow(part.name, part.kind, part.key, first, cached, uncached, output, cost_usd, sums[_MISSED])
+    charged = first, cached, uncached, output
+    return BillRow(part.name, part.kind, part.key, *charged, cost_usd, sums[_MISSED], part.response_id)
 
 
 def _no_charges() -> _Charges:
@@ -208,6 +214,8 @@ def _read_prompt(link: Link, usage: Usage, prices: Mapping[str, Price]) -> _Prom
     return _Prompt(usage.input_tokens, *ends, *token_prices)
 
 
+_COMPACTIONS = _Part("requests for compactions", "compaction")
+
 _ROUNDING = 1e-6
 """Positions in tokens that differ by less are equal."""
 
@@ -237,6 +245,7 @@ class _Ledger:
         # For each token up to the end of the node: cached tokens, USD, other tokens, USD; then the number of requests
         # that read it from the cache, and of all requests. `_single` has the same sums for one node alone.
         self._sums, self._kept_sums, self._single = ([[0.0] * 6 for _ in range(count)] for _ in range(3))
+        self._response_ids: list[str | None] = [None] * count
         self._node_charges = [_no_charges() for _ in range(count)]
         self._part_charges: dict[_Part, _Charges] = {}
         self._fixed_parts: tuple[Json, Json, list[tuple[_Part, float]]] = (None, None, [])
@@ -261,21 +270,23 @@ class _Ledger:
             cached, cached_usd, other, other_usd, cached_count, request_count = single
             _add(charges, (cached_count, cached, cached_usd, request_count - cached_count, other, other_usd), _CACHED)
             if any(charges):
-                yield _describe_item(self._items[number], self._keys[number], self._sizes[number], calls), charges
+                part = _describe_item(self._items[number], self._sizes[number], calls)
+                yield part._replace(key=self._keys[number], response_id=self._response_ids[number]), charges
         yield from self._part_charges.items()
 
     def _charge(self, link: Link, usage: Usage, prompt: _Prompt) -> None:
         """Charge a request, after those before it."""
         if is_compaction_link(link):  # the items of its path are its result
-            part = _Part("requests for compactions", "compaction")
-            self._charge_range(part, prompt, 0, prompt.tokens)
-            self._charge_output(usage.output_tokens, prompt, (), part)
+            self._charge_range(_COMPACTIONS, prompt, 0, prompt.tokens)
+            self._charge_output(usage.output_tokens, prompt, (), _COMPACTIONS)
             return
         self._charge_input(link, prompt)
         index, output = self._index, list[int]()
         if link.head in index and link.input_head in index:
             count = index.depth(link.head) - index.depth(link.input_head)
             output = [self._numbers[key] for key in index.last_keys(link.head, count)]
+        for number in output:
+            self._response_ids[number] = link.id
         reasoning_tokens = min(usage.reasoning_tokens, usage.output_tokens)
         reasoning = [number for number in output if item_type(self._items[number]) == "reasoning"]
         answers = [number for number in output if number not in reasoning] if reasoning_tokens else output
@@ -295,6 +306,8 @@ class _Ledger:
         fixed, head = self._list_fixed_parts(link), self._numbers.get(link.input_head)
         fixed_tokens = sum(tokens for _, tokens in fixed)
         new = [] if head is None else self._visit(head, prompt.tokens / self._scale - fixed_tokens)
+        for number in new:
+            self._response_ids[number] = self._response_ids[number] or link.id
         total = fixed_tokens + (0.0 if head is None else self._ends[head])
         if head is None or not total:
             self._charge_range(_Part("items that were deleted", "unknown"), prompt, 0, prompt.tokens)
@@ -396,7 +409,9 @@ class _Ledger:
         change, index = miss.change, self._index
         if change is None:
             return
-        if change.item_index is not None:
+        if is_compaction_link(miss.link):
+            charges = self._charges_of(_COMPACTIONS)
+        elif change.item_index is not None:
             heads = (miss.link.input_head, miss.earlier.input_head)  # a removed item is only in the earlier request
             head = next(head for head in heads if index.depth(head) > change.item_index)
             key = index.last_keys(head, index.depth(head) - change.item_index)[0]
@@ -415,7 +430,7 @@ def _describe_tool(tool: Mapping[str, Json]) -> _Part:
     return _Part(name, "tools", tool=name)
 
 
-def _describe_item(item: Item, key: Key, tokens: float, calls: Mapping[str | None, Sequence[str]]) -> _Part:
+def _describe_item(item: Item, tokens: float, calls: Mapping[str | None, Sequence[str]]) -> _Part:
     """Describe an item of `tokens` tokens; `calls` has the names of the called tools by the id of the call."""
     kind = next(name for name, is_member in ITEM_CATEGORIES.items() if is_member(item))
     tools = called_tools([item]) or (calls.get(call_id, ()) if (call_id := get_call_id(item)) else ())
@@ -424,7 +439,7 @@ def _describe_item(item: Item, key: Key, tokens: float, calls: Mapping[str | Non
     name = item_preview({"content": f"{tool} {detail}"}) if tool and not item_text(item) else item_preview(item)
     unsized = (tokens - count_item_tokens([item])[0]) / max(1, sum(size is None for _, size in files)) if files else 0.0
     shares = tuple((name, (unsized if size is None else size) / tokens) for name, size in files)
-    return _Part(name, kind, digest(item), key, tool, shares)
+    return _Part(name, kind, digest(item), tool=tool, files=shares)
 
 
 _TEXT_FILE = re.compile(r"([^\n/]*\.\w+):\n")

@@ -76,6 +76,7 @@ from convo.terminal.terminal import (
     escape_control_chars,
     format_count,
     key_value_lines,
+    shorten_ids,
     text_width,
     truncate_text,
     unconfirmed_rows,
@@ -405,9 +406,6 @@ def _cached_item_label(type_name: str, role: str) -> str:
     return escape_control_chars(f"{type_name} {role}" if role else type_name)
 
 
-MIN_SHORT_ID_CHARS = 8
-"""Characters of an id after its type prefix, unless two ids begin alike."""
-
 SHORT_TREE_DETAIL_COLUMNS = 140
 """Columns from which on the short tree has the status, the time and the duration of every request."""
 
@@ -549,21 +547,6 @@ def tree_labels(rows: Sequence[TreeRow]) -> list[str]:
 def format_optional_number(number: int | None) -> str:
     """Format a number, or return "-" for None."""
     return UNKNOWN_NUMBER if number is None else f"{number:,}"
-
-
-def shorten_ids(ids: Sequence[str]) -> dict[str, str]:
-    """Shorten all ids to the smallest common length at which they still differ."""
-    longest = max(map(len, ids), default=0)
-    for size in range(MIN_SHORT_ID_CHARS, longest):
-        short = {id_: _shorten_id(id_, size) for id_ in ids}
-        if len(set(short.values())) == len(set(ids)):
-            return short
-    return {id_: id_ for id_ in ids}
-
-
-def _shorten_id(id_: str, size: int) -> str:
-    kind, underscore, rest = id_.partition("_")
-    return f"{kind}{underscore}{rest[:size]}"
 
 
 def _tree_columns(rows: Sequence[TreeRow], view: ConversationView, display: DisplayOptions) -> Iterator[Column]:

@@ -68,7 +68,6 @@ from convo.terminal.inspect_view import (
     render_item,
     render_token_bar,
     session_name,
-    shorten_ids,
     tree_labels,
 )
 from convo.terminal.raw_terminal import ESCAPE_TIMEOUT_S
@@ -81,6 +80,7 @@ from convo.terminal.terminal import (
     escape_control_chars,
     format_count,
     key_value_lines,
+    shorten_ids,
     truncate_text,
 )
 from convo.terminal.theme import detect_color_system, make_prompt_style

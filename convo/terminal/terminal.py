@@ -398,6 +398,25 @@ def format_count(number: int, noun: str = "item") -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
+MIN_SHORT_ID_CHARS = 8
+"""Characters of an id after its type prefix, unless two ids begin alike."""
+
+
+def shorten_ids(ids: Sequence[str]) -> dict[str, str]:
+    """Shorten all ids to the smallest common length at which they still differ."""
+    longest = max(map(len, ids), default=0)
+    for size in range(MIN_SHORT_ID_CHARS, longest):
+        short = {id_: _shorten_id(id_, size) for id_ in ids}
+        if len(set(short.values())) == len(set(ids)):
+            return short
+    return {id_: id_ for id_ in ids}
+
+
+def _shorten_id(id_: str, size: int) -> str:
+    kind, underscore, rest = id_.partition("_")
+    return f"{kind}{underscore}{rest[:size]}"
+
+
 CONTROL_CHARS = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069"
 """Control characters of terminals, and characters that override the direction of text."""
 

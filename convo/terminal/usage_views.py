@@ -17,7 +17,7 @@ from convo.inspect.context_window import COUNTED_BY_ENDPOINT, COUNTED_BY_ESTIMAT
 from convo.inspect.view import PathIndex, UsageTotals, sum_link_usage
 from convo.terminal.status_line import format_share, format_token_counts, format_total_cost
 from convo.terminal.tables import Column, render_bar, render_table
-from convo.terminal.terminal import DisplayOptions, KeyValue, escape_control_chars, format_count, wrap_line
+from convo.terminal.terminal import DisplayOptions, KeyValue, escape_control_chars, format_count, shorten_ids, wrap_line
 from convo.usage.cost import format_usd
 
 if TYPE_CHECKING:
@@ -95,8 +95,14 @@ def bill_lines(rows: "Sequence[BillRow]", display: DisplayOptions) -> Iterator[s
     charges = [[charge.cost_usd if has_cost else charge.tokens for charge in row[3:7]] for row in rows]
     sums = [sum(row) for row in charges]
     total = sum(sums) or 1
+    counts = Counter((row.name, row.kind) for row in rows)
+    ids = shorten_ids([row.response_id for row in rows if row.response_id])
+    names = [
+        f"{row.name} {ids[row.response_id]}" if row.response_id and counts[row.name, row.kind] > 1 else row.name
+        for row in rows
+    ]
     columns = [
-        Column("part", [row.name for row in rows], min_width=MIN_PART_COLUMNS),
+        Column("part", names, min_width=MIN_PART_COLUMNS),
         Column("kind", [row.kind.removeprefix("others") for row in rows], drop_order=2),
         *(
             Column(name, [_format_charge(row[index]) for row in charges], align_right=True, drop_order=3 + index)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from convo.history.items import assistant_message
 from tests.cli.agent_files import LOOK_UP, PAYMENTS_HANDOFF, agent_flags
 from tests.cli.chat_commands import ECHO, scripted_flags
 from tests.command_runner import Convo
@@ -82,6 +83,18 @@ def test_an_uploaded_file_has_the_cost_of_its_share_of_the_message(convo: Convo)
     files = read_rows(convo, "talk", "file")
     assert 0.8 < files["notes.md"]["cost_usd"] / (44 * 1_000 / 1e6) < 0.95
     assert files["no file"]["output"]["cost_usd"] == pytest.approx(44 * 5_000 / 1e6)
+
+
+def test_rows_of_the_same_name_have_the_id_of_their_response(convo: Convo) -> None:
+    sealed = [{"type": "reasoning", "summary": [], "encrypted_content": content} for content in ("one", "two")]
+    model = priced_flags(convo, *[{"output": [reasoning, assistant_message("Yes.")]} for reasoning in sealed])
+    assert convo("chat", *model, "-n", "mine", "is it?").exit == 0
+    assert convo("chat", "--from", "mine", "really?").exit == 0
+    ids = [link["response_id"] for link in convo("inspect", "mine", "--json").json()["links"]]
+    named = [line.split()[1] for line in convo("cost", "mine").out.splitlines() if line.startswith("[reasoning]")]
+    assert sorted(named) == sorted(id_[: len("resp_12345678")] for id_ in ids)
+    rows = convo("cost", "mine", "--json").json()["rows"]
+    assert sorted(row["response_id"] for row in rows if row["kind"] == "your messages") == sorted(ids)
 
 
 def test_without_a_price_the_rows_have_tokens(convo: Convo) -> None:

@@ -270,6 +270,16 @@ def test_a_file_that_only_its_provider_has_is_charged_the_tokens_that_no_other_i
     assert rows["no file"].first.tokens + rows["no file"].uncached.tokens == pytest.approx(20 * tokens + 60, abs=20)
 
 
+def test_the_cache_miss_of_a_compaction_is_its_own() -> None:
+    path = Path(ROOT).append([user_message("why " * 100)])
+    compaction = {"parameters": {"context_management": COMPACTION_CONTEXT_MANAGEMENT}, "parent_id": "resp_1"}
+    links = [
+        make_link("resp_1", path, make_usage(9_000, 10, written=9_000)),
+        make_link("resp_2", path, make_usage(9_000, 10), created_at=START_TIME + 60, **compaction),
+    ]
+    assert [row.name for row in build_bill(view_of(links, [path])) if row.missed_usd] == ["requests for compactions"]
+
+
 def test_a_request_whose_items_were_deleted_is_a_row_of_its_own() -> None:
     path = Path(ROOT).append([user_message("hi")])
     link = make_link("resp_1", path, make_usage(1_000, 100, cached=400, reasoning=30))
