@@ -71,8 +71,10 @@ async def build_agent_request(
     parameters = _build_parameters(agent, settings, effect, route.options.parameters, tools, handoff_tools)
     if agent.cache_key and session_id and _is_openai_url(route.endpoint.scope.url):
         parameters.setdefault("prompt_cache_key", make_session_cache_key(session_id))
+    guard = route.options.prefix_guard
     options = replace(
         route.options,
+        prefix_guard=guard and guard._replace(has_hint=len(graph.agents) == 1),
         instructions=await _resolve_instructions(agent, context, base_route.options),
         parameters=parameters,
         store=bool(settings.get("store", route.options.store)),

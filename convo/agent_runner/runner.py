@@ -287,7 +287,7 @@ class AgentRunner:
         body = prepared.options.build_body(prepared.request_input, [node.item for node in state.prepended_nodes])
         now, path = chat.deps.clock.now(), prepared.input_path
         planned = prepared.options.plan_link(body, path, state.strategy, prepared.endpoint.scope, now)
-        await guard.forecast_turn(chat.deps.store, last_link, planned, path)
+        await (prepared.options.prefix_guard or guard).forecast_turn(chat.deps.store, last_link, planned, path)
 
     async def apply_decisions(
         self, *events: ApprovalDecided | ToolOutputSupplied | InputAdded

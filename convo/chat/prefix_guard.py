@@ -24,10 +24,12 @@ class PrefixGuard(NamedTuple):
 
     prices:     the user's own, by full name of the model
     is_strict:  refuse a request that changes the prefix
+    has_hint:   say what to append instead; a user cannot append the tools and instructions of the next agent
     """
 
     prices: Mapping[str, Price]
     is_strict: bool = False
+    has_hint: bool = True
 
     async def forecast_turn(
         self, store: Store, previous: Link | None, planned: Link, path: Path
@@ -62,6 +64,8 @@ class PrefixGuard(NamedTuple):
 
         view.path_index.add(path)
         forecast = forecast_prefix(find_branch_links(view), planned, view.path_index, self.prices)
+        if forecast is not None and not self.has_hint:
+            forecast = forecast._replace(append_instead=None)
         if self.is_strict and forecast is not None:
             raise PrefixChanged(str(forecast))
         return forecast
