@@ -159,7 +159,8 @@ async def load_last_used_session(store: Store) -> Session:
             return session
     is_recorded = any(is_recorded_session(session) for session in sessions)
     hint = f"convo inspect {RECORDED_HANDLE}" if is_recorded else await get_other_clients_hint(store)
-    raise NotFound("session", LAST_HANDLE, hint=hint or 'convo chat "hello"')
+    note = "" if sessions or hint else ": there are no conversations yet"
+    raise NotFound("session", LAST_HANDLE, note=note, hint=hint or 'convo chat "hello"')
 
 
 def is_own_chat(session: Session) -> bool:

@@ -102,7 +102,6 @@ async def test_an_id_wins_over_longer_ids(store: Store) -> None:
         ),
         ("dir/talk", "session", "convo sessions"),
         ("talk.py", "session", "convo sessions"),
-        ("@last", "session", 'convo chat "hello"'),
     ],
 )
 async def test_an_unknown_handle_has_its_kind_and_a_hint(store: Store, handle: str, kind: str, hint: str) -> None:

@@ -144,10 +144,11 @@ def test_continue_selects_a_session_whose_first_turn_was_interrupted_without_an_
     assert "session bad" in convo("chat", "-c", "go on").err
 
 
-def test_continue_without_any_session_exits_5(convo: Convo) -> None:
-    got = convo("chat", *ECHO, "-c", "hi")
+@pytest.mark.parametrize("argv", [("chat", *ECHO, "-c", "hi"), ("why",)], ids=["chat", "why"])
+def test_the_last_session_without_any_exits_5(convo: Convo, argv: tuple[str, ...]) -> None:
+    got = convo(*argv)
     assert (got.exit, got.out) == (5, "")
-    assert got.err == "convo: no session '@last'\n  try: convo chat \"hello\"\n"
+    assert got.err == "convo: no session '@last': there are no conversations yet\n  try: convo chat \"hello\"\n"
 
 
 # -- owners ----------------------------------------------------------------------------------------

@@ -86,8 +86,9 @@ def test_an_uploaded_file_has_the_cost_of_its_share_of_the_message(convo: Convo)
 
 
 def test_rows_of_the_same_name_have_the_id_of_their_response(convo: Convo) -> None:
-    sealed = [{"type": "reasoning", "summary": [], "encrypted_content": content} for content in ("one", "two")]
-    model = priced_flags(convo, *[{"output": [reasoning, assistant_message("Yes.")]} for reasoning in sealed])
+    reasoning: dict[str, Any] = {"type": "reasoning", "summary": []}
+    outputs = [[{**reasoning, "encrypted_content": text}, assistant_message("Yes.")] for text in ("one", "two")]
+    model = priced_flags(convo, *[{"output": output} for output in outputs])
     assert convo("chat", *model, "-n", "mine", "is it?").exit == 0
     assert convo("chat", "--from", "mine", "really?").exit == 0
     ids = [link["response_id"] for link in convo("inspect", "mine", "--json").json()["links"]]
