@@ -22,7 +22,7 @@ from convo.history.records import (
 )
 from convo.history.tree import Key
 from convo.inspect.diff import common_text_length
-from convo.inspect.view import ConversationView, PathIndex
+from convo.inspect.view import ConversationView, PathIndex, link_cost_usd
 from convo.prompt_cache.compare import (
     Change,
     PromptChange,
@@ -78,6 +78,7 @@ class MissReport(NamedTuple):
     missed_tokens:    the part of them that was not
     cost_usd:         their price, minus that of cached tokens; null if it is unknown
     fix:              one way to avoid it
+    request_cost_usd: of the whole request; null if it is unknown
     other_missed_ids: the other requests of the conversation, or of its turn, that missed
     """
 
@@ -99,6 +100,8 @@ class MissReport(NamedTuple):
     missed_tokens: Count | None
     cost_usd: float | None
     fix: str | None
+    output_tokens: int | None
+    request_cost_usd: float | None
     other_missed_ids: Sequence[str] = ()
 
 
@@ -320,6 +323,8 @@ def explain_miss(view: ConversationView, link: Link) -> MissReport:
         missed_tokens=use.missed_tokens if use else None,
         cost_usd=_missed_cost_usd(use, link, view.prices) if use else None,
         fix=finding.fix if finding else None,
+        output_tokens=usage.output_tokens if usage else None,
+        request_cost_usd=link_cost_usd(link, view.prices),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from convo.prompt_cache.why import MissReport, Outcome
 from convo.terminal.status_line import format_cost
 from convo.terminal.terminal import DisplayOptions, KeyValue, format_count, render_key_values
+from convo.usage.cost import format_usd
 
 OUTCOMES: Mapping[Outcome, str] = {
     "miss": "missed",
@@ -42,6 +43,10 @@ def _miss_rows(report: MissReport) -> Iterator[KeyValue]:
             "cost",
             " for ".join([*(cost or ["unknown"]), f"{format_count(report.missed_tokens, 'token')} not reused"]),
         )
+    if report.outcome == "hit" and report.request_cost_usd is not None:
+        new_tokens = format_count((report.input_tokens or 0) - (report.cached_tokens or 0), "new input token")
+        output_tokens = format_count(report.output_tokens or 0, "output token")
+        yield "cost", f"{format_usd(report.request_cost_usd)}: {new_tokens}, {output_tokens}"
     if report.fix:
         yield "fix", report.fix
     if others := report.other_missed_ids:

@@ -208,7 +208,10 @@ def test_without_a_handle_the_last_miss_of_the_last_conversation_is_explained(co
     store_requests(home, [FIRST, second, third], OPENAI)
     assert convo("why").out == convo("why", "resp_2").out == convo("why", "trip").out == MISS
     hit = convo("why", "resp_3").out
-    assert hit.splitlines()[1:] == ["  cache    hit: 12,500 of 12,500 reusable tokens were read from it"]
+    assert hit.splitlines()[1:] == [
+        "  cache    hit: 12,500 of 12,500 reusable tokens were read from it",
+        "  cost     $0.0100: 500 new input tokens, 20 output tokens",
+    ]
     assert "not used" in convo("why", "resp_1").out
     assert convo("why", "resp_9").exit == 5
 
