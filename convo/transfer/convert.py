@@ -115,7 +115,10 @@ async def load_source(view: ConversationView, store: Store, endpoint: Endpoint |
         raise ItemDeleted(view.unreadable_head)
     elif state.owner.uses_response and endpoint and view.session and state.unconfirmed_nodes:
         state = reconcile(state, (await load_owner_tail(state, endpoint, store)).items)
-    links = [*view.links, *await load_links_on_path(store, state.path)]
+    # A redacted import shares nodes with the unredacted one, whose requests must not be exported with it.
+    own = {(link.input_head, link.head) for link in view.links}
+    shared = await load_links_on_path(store, state.path)
+    links = [*view.links, *(link for link in shared if (link.input_head, link.head) not in own)]
     return ConversationSource(
         handle=view.handle,
         scope=view.scope,

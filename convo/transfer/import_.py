@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from os.path import commonprefix
 from pathlib import Path as FilePath
@@ -236,7 +236,7 @@ async def import_document(
         session_id = writer.new_id("ses")  # the earlier import was renamed since, and its old name is requested again
     path = Path(root_key(writer.store.tenant)).append(document.items)
     keys = number_nodes(document, path)
-    links = await _missing_links(document, keys, session_id, writer)
+    links, new_ids = await _missing_links(document, keys, session_id, writer)
     created_at = now if document.created_at is None else document.created_at
     session = Session(
         id=session_id,
@@ -248,7 +248,7 @@ async def import_document(
         created_at=created_at,
         used_at=document.used_at or max([link.created_at for link in links], default=created_at),
         scope=defaults.scope,
-        link_id=document.link_id if any(link["id"] == document.link_id for link in document.links) else None,
+        link_id=next((new_ids[link["id"]] for link in document.links if link["id"] == document.link_id), None),
         instructions=document.instructions,
         use_order=IMPORT_USE_ORDER,
     )
@@ -309,17 +309,40 @@ def imported_session_name(document: ConversationDocument) -> str:
 
 async def _missing_links(
     document: ConversationDocument, keys: Mapping[int, Key], session_id: str, writer: SessionWriter
-) -> list[Link]:
-    """Parse the links that the store does not have. Raises Unreadable."""
+) -> tuple[list[Link], Mapping[str, str]]:
+    """Parse the links that the store does not have. Also returns the id of each link in the store. Raises Unreadable.
+
+    If the store has another link with one of the ids, as of the same transcript before it was redacted or while its
+    agent still wrote it, all links get new ids: the forks of a shared one would be exported with this conversation.
+    """
     try:
         links = [link_from_json(link_json, keys, session_id) for link_json in document.links]
     except InputFault as error:
         raise Unreadable(error.message) from error
+    ids = {link.id: link.id for link in links}
     # Usually the store has none of them, which one query shows; asked one by one, 3,000 took 8.5 s of CPU.
-    common = commonprefix([link.id for link in links])  # noqa: RUF071  ids are compared character by character
+    common = commonprefix([*ids])  # noqa: RUF071  ids are compared character by character
     if not links or not await writer.store.find_handles(common, limit=1):
-        return links
-    return [link for link in links if await writer.store.link(link.id) is None]
+        return links, ids
+    stored = {link.id: found for link in links if (found := await writer.store.link(link.id))}
+    if all(link == replace(stored.get(link.id, link), session_id=session_id, body_head=None) for link in links):
+        return [link for link in links if link.id not in stored], ids
+    ids = {link_id: _make_new_id(link_id, session_id) for link_id in ids}
+    renamed = [
+        replace(
+            link,
+            id=ids[link.id],
+            parent_id=ids.get(link.parent_id or ""),
+            previous_response_id=ids.get(link.previous_response_id or "", link.previous_response_id),
+        )
+        for link in links
+    ]
+    return renamed, ids
+
+
+def _make_new_id(link_id: str, session_id: str) -> str:
+    prefix = "try" if link_id.startswith("try_") else "resp"
+    return f"{prefix}_{sha256(f'{session_id} {link_id}'.encode()).hexdigest()[:32]}"
 
 
 SERVER_STATE_FIELDS = ("conversation_id", "previous_response_id")

@@ -6,6 +6,7 @@ import lzma
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from agents import SQLiteSession
@@ -278,6 +279,49 @@ def test_a_removed_session_is_imported_again(convo: Convo, home: Path, tmp_path:
         assert convo("import", "a.json").out == "hello-there  1 item\n"
         assert convo("sessions", "rm", "hello-there", "--yes").exit == 0
     assert stored_sessions(home) == []
+
+
+def claude_transcript(*messages: str) -> str:
+    """Return a transcript of user messages and answers in turn; each block of an answer is a line."""
+    records: list[dict[str, Any]] = []
+    for number, message in enumerate(messages):
+        usage = {"input_tokens": 10, "output_tokens": len(message)}
+        answer = {"id": f"msg_{number}", "model": "claude-sonnet-5-5", "usage": usage} if number % 2 else {}
+        for text in message.split("|"):
+            record = {
+                "type": "assistant" if answer else "user",
+                "sessionId": "s",
+                "uuid": str(len(records)),
+                "parentUuid": records[-1]["uuid"] if records else None,
+                "timestamp": f"2026-11-28T10:0{number}Z",
+                "message": {"content": [{"type": "text", "text": text}], **answer},
+            }
+            records.append(record)
+    return "\n".join(map(json.dumps, records))
+
+
+def test_a_redacted_transcript_does_not_export_what_an_earlier_import_of_it_had(convo: Convo) -> None:
+    transcript = claude_transcript("hello", "hi", "my key is hunter2", "thanks for hunter2")
+    Path("secret.jsonl").write_text(transcript)
+    Path("redacted.jsonl").write_text(transcript.replace("hunter2", "XXX"))
+    assert convo("import", "secret.jsonl", "--as", "secret").exit == 0
+    for _ in range(2):
+        assert convo("import", "redacted.jsonl", "--as", "clean").out == "clean  4 items\n"
+        exported = convo("export", "clean", "--format", "json").out
+        assert "hunter2" not in exported
+        assert (exported.count("thanks for XXX"), len(json.loads(exported)["links"])) == (1, 2)
+        assert convo("sessions", "rm", "clean", "--yes").exit == 0
+    assert convo("export", "secret", "--format", "json").out.count("hunter2") == 2
+
+
+def test_a_transcript_that_was_imported_during_an_answer_is_imported_whole_later(convo: Convo) -> None:
+    Path("a.jsonl").write_text(claude_transcript("hello", "hi", "count", "one"))
+    assert convo("import", "a.jsonl", "--as", "part").exit == 0
+    Path("a.jsonl").write_text(claude_transcript("hello", "hi", "count", "one|two"))
+    assert convo("import", "a.jsonl", "--as", "whole").exit == 0
+    links = {name: convo("inspect", name, "--json").json()["links"] for name in ("part", "whole")}
+    counts = {name: [(len(link["output"]), link["usage"]["output_tokens"]) for link in links[name]] for name in links}
+    assert counts == {"part": [(1, 2), (1, 3)], "whole": [(1, 2), (2, 7)]}
 
 
 @pytest.mark.parametrize(("text", "exit"), [("nonsense", 2), ("", 2), (None, 5)])

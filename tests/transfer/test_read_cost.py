@@ -65,8 +65,10 @@ async def test_a_store_with_none_of_the_links_is_queried_once_for_all_of_them(tm
     writer = SessionWriter(empty, FixedClock(), counting_ids())
     session = await import_document(document, ImportDefaults("local/demo", EMBEDDED_SCOPE), writer)
     assert (empty.call_counts["link"], len(await empty.links(session.id))) == (0, SHORT)
-    await import_document(replace(document, name="another"), ImportDefaults("local/demo", EMBEDDED_SCOPE), writer)
+    another = replace(document, name="another")
+    second = await import_document(another, ImportDefaults("local/demo", EMBEDDED_SCOPE), writer)
     assert (empty.call_counts["link"], len(await empty.links(session.id))) == (SHORT, SHORT)
+    assert list(await empty.links(second.id)) == []
     await store.aclose()
     await empty.aclose()
 
