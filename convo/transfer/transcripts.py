@@ -53,6 +53,12 @@ ANTHROPIC = "anthropic"
 SYNTHETIC = "<synthetic>"
 """The model of a message that Claude Code wrote without a request."""
 
+MAX_TIME_S = 221_845_392_000
+"""The year 9000 in seconds since 1970: no later time is a date in every time zone."""
+
+MAX_NAMED_KINDS = 5
+"""Kinds of lines that a note names."""
+
 FIRST_LINES = 20
 """Lines at the start of a file that are searched for a known record."""
 
@@ -190,7 +196,10 @@ class TranscriptReader:
         items = tuple(self.nodes[node - 1][0] for node in path)
         notes = []
         if self.unread:
-            counts = (f"{count} line{'s' * (count > 1)} {kind}" for kind, count in self.unread.items())
+            named = self.unread.most_common(MAX_NAMED_KINDS)
+            counts = [f"{count} line{'s' * (count > 1)} {kind}" for kind, count in named]
+            if other_count := self.unread.total() - sum(count for _, count in named):
+                counts.append(f"and {other_count} other{'s' * (other_count > 1)}")
             notes.append(f"not imported: {', '.join(counts)}")
         has_tools = any("tools" in link["parameters"] for link in links) or any("tools" in item for item in items)
         if not has_tools and any(map(is_client_call, items)):
@@ -210,13 +219,13 @@ class TranscriptReader:
 
 
 def _parse_time(value: Json) -> float | None:
-    """Parse a time in ISO 8601 as seconds since 1970; None if it is invalid. A time without a zone is UTC."""
+    """Parse a time in ISO 8601 as seconds since 1970; None if invalid or too late. A time without a zone is UTC."""
     try:
         moment = datetime.fromisoformat(value)
     except (TypeError, ValueError):
         return None
     seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    return seconds if seconds >= 0 else None
+    return seconds if 0 <= seconds < MAX_TIME_S else None
 
 
 def _make_link_id(*parts: Json) -> str:

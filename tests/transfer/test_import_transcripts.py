@@ -1,6 +1,7 @@
 """Import of transcripts of Codex 0.169 and Claude Code 2.1.330, which `tests.clients.transcripts` made."""
 
 import json
+import re
 import tarfile
 from collections import Counter
 from collections.abc import Callable
@@ -171,6 +172,22 @@ def change_records(name: str, change: Callable[[Any], Any]) -> ConversationDocum
     """Import a transcript with its records changed; None leaves one out."""
     records = (change(json.loads(line)) for line in TRANSCRIPTS[name].splitlines())
     return parse_conversation_document("\n".join(json.dumps(record) for record in records if record is not None))
+
+
+def test_a_note_names_at_most_five_unknown_types() -> None:
+    unknown = "".join(f'\n{{"type": "hologram-{number % 50}"}}' for number in range(99))
+    (note,) = parse_conversation_document(TRANSCRIPTS["codex-plain"] + unknown).notes
+    assert note.startswith("not imported: 2 lines of the type 'hologram-0', 2 lines of the type 'hologram-1', ")
+    assert note.endswith("2 lines of the type 'hologram-4', and 89 others")
+
+
+def test_a_time_that_is_no_date_in_utc_is_left_out(convo: Convo, tmp_path: Path) -> None:
+    late = json.dumps("9999-12-31T23:59:59-14:00")
+    text = re.sub(r'(?<="timestamp":)\s*"[^"]*"', late, TRANSCRIPTS["claude-plain"])
+    assert text.count(late) > 5
+    (tmp_path / "t.jsonl").write_text(text, encoding="utf-8")
+    assert convo("import", str(tmp_path / "t.jsonl"), "--as", "mine").exit == 0
+    assert convo("cost", "mine", "--by", "day").exit == 0
 
 
 def test_the_token_counts_of_older_codex_are_read_from_its_events() -> None:
