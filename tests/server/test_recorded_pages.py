@@ -57,7 +57,7 @@ def live_row_delay_ms(page: Page, upstream: ChatServer, base_url: str, model: st
         assert "Once" in next(lines)
         started_ms = time.time() * 1000
         row = page.locator("tbody tr", has_text=title)
-        expect(row).to_contain_text("in progress")
+        expect(row).to_contain_text("streaming")
         row.click()
         expect(page.locator("#detail-text")).to_have_text("Once")
         page.get_by_role("tab", name="Request", exact=True).click()
