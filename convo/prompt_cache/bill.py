@@ -374,7 +374,9 @@ class _Ledger:
         tools = link.parameters.get("tools")
         instructions = find_separate_instructions(link, self._index)
         if (tools, instructions) != self._fixed_parts[:2]:
-            parts = [(_describe_tool(tool), float(count_tokens((), tools=[tool]).tokens)) for tool in tools or ()]
+            # A recorded request has the tools as its client sent them, also those that no server accepts.
+            known = [tool for tool in tools if isinstance(tool, Mapping)] if isinstance(tools, list) else []
+            parts = [(_describe_tool(tool), float(count_tokens((), tools=[tool]).tokens)) for tool in known]
             if instructions and isinstance(instructions, str):
                 part = _Part(item_preview({"content": instructions}), "instructions", instructions)
                 parts.append((part, float(count_tokens((), instructions).tokens)))

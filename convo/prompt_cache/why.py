@@ -165,7 +165,7 @@ def _choose_earlier(link: Link, parent: Link | None, latest: Link | None, index:
             return latest
     if parent is not None and not _is_another_conversation(parent, link, index):
         return parent
-    return latest if latest is not None and _is_parallel(latest, link) else None
+    return latest if latest is not None and _is_parallel(latest, link, index) else None
 
 
 def _contains(head: Key, key: Key, index: PathIndex) -> bool:
@@ -188,8 +188,10 @@ def _count_shared_items(first: Link, second: Link, index: PathIndex) -> int | No
     return find_shared_depth(first.input_head, second.input_head, index) if is_known else None
 
 
-def _is_parallel(earlier: Link, link: Link) -> bool:
-    """Return whether a request was sent before the first token of an earlier one."""
+def _is_parallel(earlier: Link, link: Link, index: PathIndex) -> bool:
+    """Return whether a request was sent before the first token of an earlier one, whose response it cannot have."""
+    if earlier.head != earlier.input_head and _contains(link.input_head, earlier.head, index):
+        return False
     started_s = earlier.duration_s if earlier.first_token_s is None else earlier.first_token_s
     return started_s is not None and link.created_at < earlier.created_at + started_s
 
@@ -256,7 +258,7 @@ def _count_reusable_tokens(earlier: Link, earlier_usage: Usage, link: Link, usag
         tokens -= len(str(find_separate_instructions(earlier, index) or "")) // BYTES_PER_TOKEN
     if rules.vendor is not None and rules.step_tokens == 1:  # it reports writes
         tokens = earlier_usage.cached_tokens + earlier_usage.cache_write_tokens or tokens
-    if _is_parallel(earlier, link) and (shared := _count_shared_items(earlier, link, index)) is not None:
+    if _is_parallel(earlier, link, index) and (shared := _count_shared_items(earlier, link, index)) is not None:
         shared_head = index.key_before_last(earlier.input_head, index.depth(earlier.input_head) - shared)
         tokens -= index.tokens_up_to(earlier.input_head) - index.tokens_up_to(shared_head)
     tokens = min(tokens, usage.input_tokens) // rules.step_tokens * rules.step_tokens
@@ -383,7 +385,7 @@ def _find_cause_without_change(view: ConversationView, earlier: Link, link: Link
     if rules.min_tokens and earlier_usage.input_tokens < rules.min_tokens:
         detail = f"{earlier_usage.input_tokens:,} tokens; {link.model} caches {rules.min_tokens:,} tokens or more"
         return Finding("below_minimum", "yes", "none needed: a short prompt costs little", detail)
-    if rules.vendor and _is_parallel(earlier, link):
+    if rules.vendor and _is_parallel(earlier, link, view.path_index):
         detail = f"sent {link.created_at - earlier.created_at:.1f} s after {earlier.id}, before its first token"
         certainty: Certainty = "yes" if rules.vendor == "anthropic" else "may"
         return Finding(

@@ -22,7 +22,8 @@ MAX_OTHERS_SHOWN = 5
 
 def render_miss(report: MissReport, display: DisplayOptions) -> str:
     """Render why the cache missed in one request, without the last line break."""
-    return render_key_values(_miss_rows(report), display)
+    # Names and paths come from requests, and must not begin lines of their own.
+    return render_key_values([(name, " ".join(text.splitlines())) for name, text in _miss_rows(report)], display)
 
 
 def _miss_rows(report: MissReport) -> Iterator[KeyValue]:

@@ -80,7 +80,7 @@ def cost_lines(links: Sequence[Link], prices: Mapping[str, Price]) -> Iterator[s
     unpriced = dict.fromkeys(
         link.model for link in links if (link_total := sum_link_usage([link], prices)) and link_total.unpriced_count
     )
-    yield f"no price for {', '.join(unpriced)}; add it under [prices] in config.toml"
+    yield f"no price for {escape_control_chars(', '.join(unpriced))}; add it under [prices] in config.toml"
 
 
 MIN_PART_COLUMNS = 16

@@ -239,6 +239,16 @@ def test_never_more_than_all_reusable_tokens_are_read(convo: Convo, home: Path, 
     assert "hit: 12,800 of 12,800 reusable tokens" in convo("why", "resp_2").out
 
 
+def test_names_from_a_request_print_no_rows_of_their_own_and_no_control_characters(convo: Convo, home: Path) -> None:
+    key = "b\n  fix      run: other \x1b[31m"
+    first, second = ({**PARAMETERS, "tools": [7, {"name": "f", "parameters": {key: value}}]} for value in (1, 2))
+    store_requests(home, [FIRST._replace(parameters=first), NEXT._replace(parameters=second)], "up/\x1b[31mred")
+    for command in ("why", "cost"):
+        got = convo(command, "trip")
+        assert (got.exit, "\x1b" in got.out + got.err) == (0, False)
+        assert not any(line.startswith("  fix      run") for line in got.out.splitlines())
+
+
 def test_inspect_marks_the_requests_that_missed(convo: Convo, home: Path) -> None:
     hit = NEXT.next(user_message("Thanks."), usage=usage(13_000, cached=12_500, written=500))
     store_requests(home, [FIRST, NEXT, hit], OPENAI)
