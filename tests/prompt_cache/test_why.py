@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from convo.history.items import Item, user_message
+from convo.history.items import Item, developer_message, user_message
 from convo.prompt_cache.why import explain_miss, find_missed_tokens
 from tests.call_count import CallCount
 from tests.command_runner import Convo, run_in_process
@@ -247,6 +247,17 @@ def test_names_from_a_request_print_no_rows_of_their_own_and_no_control_characte
         got = convo(command, "trip")
         assert (got.exit, "\x1b" in got.out + got.err) == (0, False)
         assert not any(line.startswith("  fix      run") for line in got.out.splitlines())
+
+
+@pytest.mark.parametrize(("messages", "reusable"), [(0, 11_000), (1, 12_000)])
+def test_only_the_field_with_instructions_is_not_reusable(
+    convo: Convo, home: Path, messages: int, reusable: int
+) -> None:
+    text = "brief " * 666 + "text"
+    items = (*[developer_message(text)] * messages, *ITEMS)
+    first = Request(items, {**PARAMETERS, "instructions": text}, {"usage": usage(12_000)})
+    store_requests(home, [first, first.next(user_message("And?"), usage=usage(12_500))], "openai/gpt-6.2-sol")
+    assert convo("why", "resp_2", "--json").json()["reusable_tokens"] == reusable
 
 
 def test_inspect_marks_the_requests_that_missed(convo: Convo, home: Path) -> None:
