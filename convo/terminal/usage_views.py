@@ -199,13 +199,14 @@ def _total_lines(
     usage: ContextUsage, model: str, display: DisplayOptions, indent: str, compact_command: str
 ) -> Iterator[str]:
     """Yield the total, whether it is too large, and the command that sets the context window if it is unknown."""
+    model = escape_control_chars(model)
     yield from wrap_line(indent + format_context_total(usage), display.width or sys.maxsize)
     if usage.window is not None and not usage.fits:
         advice = f"{compact_command}, shorten it" if compact_command else "shorten it"
-        text = f"does not fit: {escape_control_chars(model)} accepts {usage.window.max_input:,} input tokens; {advice}, or use another model"
+        text = f"does not fit: {model} accepts {usage.window.max_input:,} input tokens; {advice}, or use another model"
         yield from wrap_line(f"{indent}{text}", display.width or sys.maxsize)
     if usage.window is None:
-        key = quote(escape_control_chars(f'windows."{model}".context'))
+        key = quote(f'windows."{model}".context')
         yield from wrap_line(f"{indent}set it: convo config set {key} TOKENS", display.width or sys.maxsize)
 
 
