@@ -10,7 +10,7 @@ from typing import NamedTuple
 from convo.history.records import LINK_STATUSES
 from convo.stores.codec import unescape_name
 from convo.stores.request_list import COUNT_COLUMNS, RequestQuery, unstored_cost_usd
-from convo.stores.unstored_requests import UnstoredRequest
+from convo.stores.unstored_requests import MAX_TIME, UnstoredRequest
 from convo.usage.cost import tokens_cost_usd
 
 MAX_BUCKETS = 60
@@ -18,9 +18,6 @@ MAX_BUCKETS = 60
 
 MAX_GROUPS = 10
 """Number of models and of sessions; the others are one sum."""
-
-MAX_TIME = 253_402_300_799
-"""The end of the year 9999 in seconds since 1970; a row with a later time is damaged."""
 
 MAX_LATENCY_S = 1e9
 """A row with a longer latency is damaged: it counts as one without."""

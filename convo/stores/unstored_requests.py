@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from typing import NamedTuple
 
+from convo.history.canonical import STRICT_JSON_DECODER
 from convo.history.records import LINK_STATUSES, LinkStatus
 
 
@@ -26,6 +27,9 @@ RECORDED_APIS = ("responses", "chat_completions", "messages")
 """The APIs whose requests a server can record."""
 
 MAX_UNRECORDED_CLIENTS = 10
+
+MAX_TIME = 253_402_300_799
+"""The end of the year 9999 in seconds since 1970; a row with a later time, or any larger number, is damaged."""
 
 MAX_TEXT_CHARACTERS = 200
 """Characters of a model's name, a code or a client that are kept: all three may be a stranger's text."""
@@ -100,13 +104,28 @@ def encode_unstored_request(request: UnstoredRequest) -> str:
 
 FIELD_NAMES = frozenset(field.name for field in fields(UnstoredRequest))
 
+OPTIONAL_FIELDS = frozenset(field.name for field in fields(UnstoredRequest) if field.default is None)
+
+TEXT_FIELDS = frozenset({"id", "api", "model", "status", "code", "client"})
+
+NUMBER = (int, float)
+
 
 def decode_unstored_requests(bodies: Iterable[str | bytes]) -> Iterator[UnstoredRequest]:
     """Yield the rows that can be read; members of a newer version are ignored."""
     for body in bodies:
-        with suppress(ValueError, TypeError, AttributeError):
-            request = UnstoredRequest(
-                **{name: value for name, value in json.loads(body).items() if name in FIELD_NAMES}
-            )
-            if request.status in LINK_STATUSES and isinstance(request.created_at, int | float):
-                yield request
+        with suppress(ValueError, TypeError, AttributeError, RecursionError):
+            values = STRICT_JSON_DECODER.decode(body if isinstance(body, str) else body.decode())
+            known = {name: value for name, value in values.items() if name in FIELD_NAMES}
+            if all(_is_valid(name, value) for name, value in known.items()):
+                request = UnstoredRequest(**known)
+                if request.status in LINK_STATUSES and request.count >= 1:
+                    yield request
+
+
+def _is_valid(name: str, value: object) -> bool:
+    if value is None:
+        return name in OPTIONAL_FIELDS
+    if name in TEXT_FIELDS:
+        return isinstance(value, str)
+    return isinstance(value, NUMBER) and 0 <= value <= MAX_TIME
