@@ -22,7 +22,7 @@ from convo.history.tree import Path
 from convo.runtime import Clock, NewId, describe_process, is_process_dead, process_identity, shielded
 from convo.stores.base import AppendItems, Store, Transaction, load_session_path, session_name_taken_error
 from convo.stores.lease import LeaseGuard
-from convo.stores.unstored_requests import DEFAULT_RETENTION, UnstoredRequest
+from convo.stores.unstored_requests import DEFAULT_RETENTION, UnstoredRequest, clean_code
 from convo.strategies.selection import is_session_handle, parse_turn_handle
 from convo.strategies.strategy import STRATEGIES, ConversationState
 
@@ -224,7 +224,7 @@ def make_unstored_request(link: Link, api: str) -> UnstoredRequest:
         api,
         link.model,
         link.status,
-        code=(link.error or {}).get("code"),
+        code=clean_code((link.error or {}).get("code")),
         client=OWN_CLIENT,
         latency_s=link.duration_s,
         first_token_s=link.first_token_s,

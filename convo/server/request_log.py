@@ -21,7 +21,7 @@ from convo.recording.client import identify_client
 from convo.server.http import CLIENT_CLOSED_STATUS, ERROR_STATUS, ClientDisconnected, HttpExchange
 from convo.server.replicas import Replicas
 from convo.stores.base import MessageChannel, Store
-from convo.stores.unstored_requests import Retention, UnstoredRequest, clip_text
+from convo.stores.unstored_requests import Retention, UnstoredRequest, clean_code, clip_text
 
 WRITE_INTERVAL_S = 1.0
 """Seconds between two writes of rows."""
@@ -133,7 +133,7 @@ class LiveRequest:
             api=self.api,
             model=self.model,
             status=self.status or "cancelled",
-            code=self.error_code and clip_text(self.error_code),
+            code=clean_code(self.error_code),
             client=self.client,
             latency_s=self.elapsed_s(),
             first_token_s=self.first_token_s,

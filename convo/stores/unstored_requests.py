@@ -4,6 +4,7 @@ A row has figures and no content. It is no response: no handle finds it.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
@@ -32,7 +33,10 @@ MAX_TIME = 253_402_300_799
 """The end of the year 9999 in seconds since 1970; a row with a later time, or any larger number, is damaged."""
 
 MAX_TEXT_CHARACTERS = 200
-"""Characters of a model's name, a code or a client that are kept: all three may be a stranger's text."""
+"""Characters of a model's name or a client that are kept: both may be a stranger's text."""
+
+ERROR_CODE = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+"""Servers send any text as a code, also a sentence that repeats a part of the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,13 @@ def _add(first: int | None, second: int | None) -> int | None:
 def clip_text(text: str) -> str:
     """Return a text as a row keeps it."""
     return text[:MAX_TEXT_CHARACTERS].encode("utf-8", "replace").decode().replace("\0", "")
+
+
+def clean_code(code: object) -> str | None:
+    """Return the code of an error as a row keeps it: another text could contain content. None without a code."""
+    if not code:
+        return None
+    return code if isinstance(code, str) and ERROR_CODE.fullmatch(code) else "upstream_error"
 
 
 def encode_unstored_request(request: UnstoredRequest) -> str:

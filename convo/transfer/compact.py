@@ -66,7 +66,7 @@ from convo.history.records import (
 )
 from convo.history.tree import Key, Path
 from convo.stores.base import Transaction
-from convo.stores.unstored_requests import UnstoredRequest
+from convo.stores.unstored_requests import UnstoredRequest, clean_code
 from convo.strategies.branching import items_after_point, replace_history
 from convo.strategies.instructions import build_instruction_message
 from convo.strategies.strategy import ConversationState, to_resendable_items
@@ -171,7 +171,7 @@ async def _listed_request(chat: Chat) -> AsyncIterator[None]:
             "compact",
             chat.options.model,
             "failed" if isinstance(error, ConvoError) else "cancelled",
-            code=error.code if isinstance(error, ConvoError) else "interrupted",
+            code=clean_code(error.code if isinstance(error, ConvoError) else "interrupted"),
             client=OWN_CLIENT,
             latency_s=clock.monotonic() - start_ticks,
         )

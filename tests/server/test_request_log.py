@@ -86,6 +86,11 @@ FAILURES: dict[str, tuple[Callable[[ChatServer], None] | None, dict[str, Any], s
     "401": (lambda up: up.refuse(401, {"error": {"message": "no"}}), {}, "provider_key_refused"),
     "429": (lambda up: up.refuse(429, {"error": {"message": "no", "code": "rate_limited"}}), {}, "rate_limited"),
     "503": (lambda up: up.refuse(503, {"error": {"message": "no", "code": "overloaded"}}), {}, "overloaded"),
+    "prose as code": (
+        lambda up: up.refuse(400, {"error": {"message": "no", "code": "cannot read my key is hunter2"}}),
+        {},
+        "upstream_error",
+    ),
     "no response": (lambda up: up.hang_up(), {}, "unreachable"),
     "unknown model": (None, {"model": "no/m"}, "model_not_found"),
     "unknown field": (None, {"inptu": 1}, "unknown_parameter"),
