@@ -24,10 +24,10 @@ from convo.endpoints.base import Endpoint, HttpRequest
 from convo.errors import ItemDeleted, NotFound
 from convo.history.items import Item, Json, assistant_message, user_message
 from convo.history.records import Link, Scope, Session, Strategy
-from convo.history.tree import Path
+from convo.history.tree import Path, root_key
 from convo.inspect.context_window import ContextUsage
 from convo.inspect.diff import SentRequest
-from convo.inspect.view import ConversationView
+from convo.inspect.view import ConversationView, PathIndex
 from convo.strategies.strategy import ConversationState, RequestInput
 from convo.usage.cost import Usage
 from tests.inspect.conversation_builder import ROOT, USAGE, ConversationBuilder, build_chain
@@ -377,7 +377,7 @@ ENCRYPTED = {"include": ["reasoning.encrypted_content"]}
     ],
 )
 def test_the_fields_of_a_request_name_the_state_that_it_continued(link: Link, fields: dict[str, Json]) -> None:
-    assert rebuild_request_fields(link) == {"model": "local/demo", **fields}
+    assert rebuild_request_fields(link, PathIndex(root_key("local"))) == {"model": "local/demo", **fields}
 
 
 def test_a_request_of_a_client_has_the_whole_history_in_its_input() -> None:
