@@ -75,7 +75,7 @@ def live_row_delay_ms(page: Page, upstream: ChatServer, base_url: str, model: st
     request_id = page.url.partition("request=")[2].partition("&")[0]
     code = f"/inspect/api/requests/{request_id}/code?language=python"
     assert "client.chat.completions.create(" in page.evaluate("(url) => fetch(url).then((got) => got.text())", code)
-    return float(max(seen[f"{title} ◐ in progress"] - started_ms, seen[f"{title} ● done"] - ended_ms))
+    return float(max(seen[f"{title} ◐ streaming"] - started_ms, seen[f"{title} ● done"] - ended_ms))
 
 
 def test_recorded_requests_are_live_on_the_page_of_the_server_and_of_tap_beside_it(
