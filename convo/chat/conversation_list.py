@@ -50,8 +50,8 @@ MAX_MATCHES = 200
 MAX_LINKS, LINKS_PER_ROW = 10_000, 12
 """The newest responses without a session that are put into chains; fewer if these fill the page."""
 
-SESSIONS_OF_WINDOW = 4
-"""Links that are read for each session."""
+LINKS_PER_SESSION = 4
+"""A page reads one session for so many links."""
 
 MAX_UNUSED = 200
 """The newest conversations of the endpoint that are listed also if they have no response."""
@@ -223,7 +223,7 @@ async def list_conversations(store: Store, query: ConversationQuery) -> Conversa
             break
     chosen = page[: query.limit]
     cursor = ConversationCursor(start + len(chosen), chosen[-1].session.id) if len(page) > len(chosen) > 0 else None
-    if not query.words:  # which has whole chains
+    if not query.words:  # a search has loaded whole chains already
         whole = [row if row.has_session else await _load_foreign(store, row.session.id) for row in chosen]
         chosen = list({row.session.id: row for row in whole if row is not None}.values())
     rows = await _load_rows(store, chosen, query)
@@ -274,7 +274,7 @@ async def _load_newest(
 
     By use, a page ends at that time.
     """
-    session_limit = None if query.is_own or window == MAX_LINKS else window // SESSIONS_OF_WINDOW
+    session_limit = None if query.is_own or window == MAX_LINKS else window // LINKS_PER_SESSION
     sessions = await _list_sessions(store, session_limit)
     if query.is_own:
         return sessions, None
@@ -486,7 +486,7 @@ class SessionReport(NamedTuple):
     status:             of the open agent run, or of the last request
     client:             the program whose requests were recorded, with its version
     cost_usd:           null if the price of a response is unknown, and for a session of more than 200 responses
-    fork_count:         branches of a chain beside the one of `id`
+    fork_count:         other branches of the chain
     hit:                what a search found; null without a search, or if the name was found
     """
 

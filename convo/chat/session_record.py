@@ -216,7 +216,7 @@ OWN_CLIENT = f"convo {__version__}"
 
 
 def make_unstored_request(link: Link, api: str) -> UnstoredRequest:
-    """Return what is kept of a request whose link is not stored."""
+    """Return the row that is stored of a request without a link."""
     usage = link.usage or {}
     return UnstoredRequest(
         link.id,

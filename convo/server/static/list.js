@@ -1,4 +1,4 @@
-// The list of conversations: everything in the store, once each. It is a table, and beside an open conversation a list.
+// The list of conversations. It is a table; while a conversation is open, a narrow list beside it.
 
 import { element, formatCost, formatCount, formatNumber, formatTime } from "./make.js";
 import { columnHeading, statusLabel } from "./requests.js";
