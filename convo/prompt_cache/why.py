@@ -6,7 +6,8 @@ one whose prompt it could have read from the cache. Where no source states a rul
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from convo.config.sections import Price
@@ -42,6 +43,8 @@ Cause: TypeAlias = Literal[
 
 Outcome: TypeAlias = Literal["miss", "partial", "hit", "first", "unreported"]
 """As in `MissReport`."""
+
+MISSES: Sequence[Outcome] = ("miss", "partial")
 
 VENDOR_NAMES: Mapping[Vendor | None, str] = {"openai": "OpenAI", "anthropic": "Anthropic", None: "the provider"}
 
@@ -205,6 +208,23 @@ def find_missed_tokens(view: ConversationView) -> dict[str, int]:
     return {link_id: use.missed_tokens for link_id, use in uses.items() if use.outcome == "miss"}
 
 
+def find_listed_misses(requests: Iterable[tuple[Link, Usage | None]]) -> set[str]:
+    """Return the ids of the requests of a list that missed the cache.
+
+    Each has the usage of the request that it continues, if there is one: no items are read.
+    """
+    used = [(link, usage, earlier) for link, earlier in requests if (usage := Usage.from_json(link.usage))]
+    cached_models = {link.model for link, usage, _ in used if usage.cached_tokens}
+    return {
+        link.id
+        for link, usage, earlier in used
+        if earlier is not None
+        and usage.cached_tokens * 2 < usage.input_tokens  # no other can be a miss, and the rules take time
+        and _has_figures(link, cached_models)
+        and CacheUse(_limit_reusable_tokens(earlier, link, usage), usage.cached_tokens).outcome == "miss"
+    }
+
+
 class Miss(NamedTuple):
     """A request that did not read all reusable tokens from the cache.
 
@@ -223,7 +243,7 @@ def find_misses(view: ConversationView) -> Iterator[Miss]:
     earlier_requests, links = find_earlier_requests(view), {link.id: link for link in view.links}
     for link_id, use in _measure_cache_use(view, earlier_requests).items():
         link, earlier = links[link_id], earlier_requests[link_id]
-        if use.outcome in ("miss", "partial"):
+        if use.outcome in MISSES:
             change = find_first_change(earlier, link, view.path_index)
             yield Miss(link, earlier, _missed_cost_usd(use, link, view.prices), change)
 
@@ -252,16 +272,23 @@ def _has_figures(link: Link, cached_models: set[str]) -> bool:
 
 
 def _count_reusable_tokens(earlier: Link, earlier_usage: Usage, link: Link, usage: Usage, index: PathIndex) -> int:
-    rules = find_cache_rules(link.model, link.parameters)
-    tokens = earlier_usage.input_tokens
+    separate_tokens = unshared_tokens = 0
     if appends_instructions(link.model):  # billed uncached, behind the input
-        tokens -= len(str(find_separate_instructions(earlier, index) or "")) // BYTES_PER_TOKEN
-    if rules.vendor is not None and rules.step_tokens == 1:  # it reports writes
-        tokens = earlier_usage.cached_tokens + earlier_usage.cache_write_tokens or tokens
+        separate_tokens = len(str(find_separate_instructions(earlier, index) or "")) // BYTES_PER_TOKEN
     if _is_parallel(earlier, link, index) and (shared := _count_shared_items(earlier, link, index)) is not None:
         shared_head = index.key_before_last(earlier.input_head, index.depth(earlier.input_head) - shared)
-        tokens -= index.tokens_up_to(earlier.input_head) - index.tokens_up_to(shared_head)
-    tokens = min(tokens, usage.input_tokens) // rules.step_tokens * rules.step_tokens
+        unshared_tokens = index.tokens_up_to(earlier.input_head) - index.tokens_up_to(shared_head)
+    return _limit_reusable_tokens(earlier_usage, link, usage, separate_tokens, unshared_tokens)
+
+
+def _limit_reusable_tokens(
+    earlier_usage: Usage, link: Link, usage: Usage, separate_tokens: int = 0, unshared_tokens: int = 0
+) -> int:
+    rules = find_cache_rules(link.model, link.parameters)
+    tokens = earlier_usage.input_tokens - separate_tokens
+    if rules.vendor is not None and rules.step_tokens == 1:  # it reports writes
+        tokens = earlier_usage.cached_tokens + earlier_usage.cache_write_tokens or tokens
+    tokens = min(tokens - unshared_tokens, usage.input_tokens) // rules.step_tokens * rules.step_tokens
     return 0 if tokens < (rules.min_tokens or 0) else max(0, tokens)
 
 
@@ -295,7 +322,20 @@ def explain_miss(view: ConversationView, link: Link) -> MissReport:
     `view.sent_body` is the body of this request, if it was recorded and its body is stored.
     """
     earlier_requests = find_earlier_requests(view)
-    earlier, use = earlier_requests.get(link.id), _measure_cache_use(view, earlier_requests).get(link.id)
+    use = _measure_cache_use(view, earlier_requests).get(link.id)
+    return _explain(view, link, earlier_requests.get(link.id), use)
+
+
+def explain_misses(view: ConversationView) -> Iterator[MissReport]:
+    """Explain each request of a conversation that missed the cache, at least partly; `view.sent_body` is not used."""
+    view, links = replace(view, sent_body=None), {link.id: link for link in view.links}
+    earlier_requests = find_earlier_requests(view)
+    for link_id, use in _measure_cache_use(view, earlier_requests).items():
+        if use.outcome in MISSES:
+            yield _explain(view, links[link_id], earlier_requests[link_id], use)
+
+
+def _explain(view: ConversationView, link: Link, earlier: Link | None, use: CacheUse | None) -> MissReport:
     usage = Usage.from_json(link.usage)
     outcome: Outcome = "first" if earlier is None else "unreported" if use is None else use.outcome
     if use and not use.reusable_tokens:
@@ -328,6 +368,20 @@ def explain_miss(view: ConversationView, link: Link) -> MissReport:
         output_tokens=usage.output_tokens if usage else None,
         request_cost_usd=link_cost_usd(link, view.prices),
     )
+
+
+def describe_cause(report: MissReport) -> str:
+    """Describe the cause of a miss in one line: what changed, where, and both excerpts."""
+    if report.cause == "unknown":
+        return f"no difference: {report.detail}"
+    text = ("perhaps " if report.certainty == "may" else "") + (report.cause or "").replace("_", " ")
+    if report.path is not None:
+        text += f": {report.path}" + ("" if report.byte_offset is None else f", byte {report.byte_offset:,}")
+    if report.before is not None:
+        # One line: an excerpt may have line breaks, and they may be the difference.
+        before, after = (json.dumps(excerpt or "", ensure_ascii=False) for excerpt in (report.before, report.after))
+        text += f": {before} -> {after}"
+    return f"{text}: {report.detail}" if report.detail else text
 
 
 def read_vendor_reason(link: Link) -> VendorReason | None:

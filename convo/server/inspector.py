@@ -10,6 +10,7 @@ The files are public; the data needs the same key as the API. The calls are in t
                "input_tokens": 120, "cached_tokens": 64, "output_tokens": 30, "cost_usd": 0.0001,
                "parent": "resp_...",        the request that it continues, or null; a recorded request in progress
                                             also has its "text" so far
+               "cache_missed": false,       whether most of the tokens of its parent were not read from the prompt cache
                "code": null}],              of its error
      "next": "WzE3...",            the value of `after` for the next page; null on the last one
      "running": [...],             rows of requests in progress that are not stored yet, with their "text" so far
@@ -36,6 +37,7 @@ that are in progress. The filters do not apply to them.
 request, its parent and the one to compare it with in `links`, and with `continued`: the ids of at most 20 requests
 that continue it. Forks are not read, so the time does not depend on their number. `sent` has the body of a recorded
 request as its client sent it, or is null: {"protocol": "messages", "path": "/v1/messages", "headers", "body"}.
+`cache_miss` is the object of `convo why --json`, with its cause in words as `description`; null without a miss.
 
 `GET /inspect/api/requests/{id}/code?language=curl|python|javascript` returns a stored request as code, as plain text:
 a curl command, or a program for the openai package, which sends the same body again. A recorded request is sent to the
@@ -44,8 +46,8 @@ goes to `base_url`, without it to the host that the call names; the key is read 
 another server from the variable in the settings.
 
 `GET /inspect/api/conversations/{handle}` returns a superset of `convo inspect --json`: at most 2,000 requests of one
-tree, first those on the way to the handle, and a note if there are more. A link that missed the prompt cache has
-`"cache_missed": true`.
+tree, first those on the way to the handle, and a note if there are more. A link that missed the prompt cache, at least
+partly, has `cache_miss` as above.
 
 `GET /inspect/api/conversations/{handle}/export?format=json|jsonl|markdown|html` returns a conversation as
 `convo export` writes it, as an attachment.

@@ -56,7 +56,7 @@ from convo.history.records import (
 from convo.inspect.report import build_conversation_report, list_parents
 from convo.inspect.tree import iter_link_rows
 from convo.inspect.view import ConversationView, OpenRun, compute_link_stats, link_cost_usd
-from convo.prompt_cache.why import find_missed_tokens
+from convo.prompt_cache.why import MISSES, MissReport, describe_cause, explain_miss, explain_misses, find_listed_misses
 from convo.report import to_json
 from convo.runs.stored_approvals import PendingApproval, list_pending_approvals
 from convo.server import errors, http
@@ -115,6 +115,9 @@ MAX_SEEN_CONVERSATIONS = 32
 MAX_CONTINUATIONS = 20
 """Requests that continue the one in the pane, of which the pane has links."""
 
+MAX_EARLIER_REQUESTS = 8
+"""Earlier requests of the session with which a request in the pane is compared, besides its parent."""
+
 MAX_LIST_TEXTS, MAX_LIST_TEXT_CHARS = 20, 100_000
 """Recorded requests in progress whose text is in the list, and the characters of each text."""
 
@@ -150,6 +153,7 @@ async def encode_request_list(context: HandlerContext) -> bytes:
     async with context.inspector.query_locks.for_tenant(context.tenant):
         page = await store.list_requests(request_query)
     links = [request.link for request in page.requests]
+    missed_ids = find_listed_misses((request.link, _parent_usage(request)) for request in page.requests)
     stored_ids = {link.id for link in links}
     running = [link for link in links if is_recording_in_progress(link)]
     texts = {
@@ -160,7 +164,11 @@ async def encode_request_list(context: HandlerContext) -> bytes:
     return http.serialize_strict_json(
         {
             "data": [
-                {**_build_request_row(request, prices), **texts.get(request.link.id, {})}
+                {
+                    **_build_request_row(request, prices),
+                    "cache_missed": request.link.id in missed_ids,
+                    **texts.get(request.link.id, {}),
+                }
                 if isinstance(request, ListedRequest)
                 else _build_unstored_row(request, request_query)
                 for request in page.rows
@@ -333,6 +341,13 @@ def _is_storable_number(value: Json) -> bool:
     return type(value) is int and -MAX_CURSOR_INTEGER <= value <= MAX_CURSOR_INTEGER
 
 
+def _parent_usage(request: ListedRequest) -> Usage | None:
+    if request.parent_counts is None:
+        return None
+    input_tokens, cached_tokens, written_tokens = request.parent_counts
+    return Usage(input_tokens, cached_tokens, cache_write_tokens=written_tokens)
+
+
 def _build_request_row(request: ListedRequest, prices: Mapping[str, Price]) -> dict[str, Json]:
     link, usage = request.link, Usage.from_json(request.link.usage)
     return {
@@ -456,11 +471,28 @@ async def encode_request_view(context: HandlerContext) -> bytes:
     sent_request = (
         {"protocol": sent.protocol, "path": sent.path, "headers": sent.headers, "body": sent.body} if sent else None
     )
-    return await asyncio.to_thread(
-        lambda: http.serialize_strict_json(
-            {**_build_conversation_data(view), "continued": continued, "sent": sent_request}
-        )
-    )
+    cache_view = replace(await _add_earlier_requests(view, link, store), sent_body=sent)
+
+    def encode() -> bytes:
+        report = explain_miss(cache_view, link)
+        miss = _build_miss(report) if report.outcome in MISSES and report.missed_tokens else None
+        data = _build_conversation_data(view)
+        return http.serialize_strict_json({**data, "continued": continued, "sent": sent_request, "cache_miss": miss})
+
+    return await asyncio.to_thread(encode)
+
+
+async def _add_earlier_requests(view: ConversationView, link: Link, store: Store) -> ConversationView:
+    """Add the newest earlier requests of the session with the same instructions: their prompts are cached, too."""
+    if link.session_id is None:
+        return view
+    query = RequestQuery(session=link.session_id, end=link.created_at, limit=MAX_EARLIER_REQUESTS)
+    instructions = link.parameters.get("instructions")
+    links = [request.link for request in (await store.list_requests(query)).requests]
+    ids = [earlier.id for earlier in links if earlier.parameters.get("instructions") == instructions]
+    if ids[:1] in ([], [link.parent_id]):
+        return view
+    return replace(await load_request_view(store, link.id, [*filter(None, [link.parent_id]), *ids]), prices=view.prices)
 
 
 async def _load_running(seen: SeenConversation, store: Store, context: HandlerContext) -> Sequence[Json]:
@@ -538,8 +570,8 @@ def _build_conversation_data(view: ConversationView) -> dict[str, Json]:
         for row in iter_link_rows(view.links, view.current_link_id)
     }
     link_data = {link.id: _build_link_data(link, view, requests) for link in view.links}
-    for link_id in find_missed_tokens(view):
-        link_data[link_id]["cache_missed"] = True
+    for report in explain_misses(view):
+        link_data[report.response_id]["cache_miss"] = _build_miss(report)
     return {
         **document,
         "version": _hash_view_version(view),
@@ -561,6 +593,10 @@ def _build_conversation_data(view: ConversationView) -> dict[str, Json]:
         "rows": list(rows),
         "requests": requests.requests,
     }
+
+
+def _build_miss(report: MissReport) -> Json:
+    return {**to_json(report), "description": describe_cause(report)}
 
 
 def build_inspector_data(views: Mapping[str, ConversationView]) -> dict[str, Json]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from heapq import merge, nlargest, nsmallest
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, get_args
 
 from convo.config.sections import Price
 from convo.config.settings import BUILT_IN_MODEL, expand_built_in_name
@@ -106,11 +106,21 @@ class ListedRequest(NamedTuple):
 
     session_name:  None for a request of another client, or of a removed session
     title:         the first words of the user message that it continues from; of its last input item without one
+    parent_counts: input, cached and written tokens of the request that it continues; None without one or its usage
     """
 
     link: Link
     session_name: str | None
     title: str
+    parent_counts: tuple[int, int, int] | None = None
+
+
+def read_parent_counts(columns: Sequence[int | None]) -> tuple[int, int, int] | None:
+    """Return `PARENT_COLUMNS` of a row; None if one is null."""
+    return None if None in columns else cast("tuple[int, int, int]", tuple(columns))
+
+
+PARENT_COLUMNS = "parents.input_tokens, parents.cached_tokens, parents.written_tokens"
 
 
 class RequestPage(NamedTuple):

@@ -1,9 +1,8 @@
 """The view of a prompt cache miss: the vendor's reason and ours apart, the cost and the fix."""
 
-import json
 from collections.abc import Iterator, Mapping
 
-from convo.prompt_cache.why import MissReport, Outcome
+from convo.prompt_cache.why import MissReport, Outcome, describe_cause
 from convo.terminal.status_line import format_cost
 from convo.terminal.terminal import DisplayOptions, KeyValue, format_count, render_key_values
 from convo.usage.cost import format_usd
@@ -37,7 +36,7 @@ def _miss_rows(report: MissReport) -> Iterator[KeyValue]:
         tokens = [] if reported.missed_tokens is None else [format_count(reported.missed_tokens, "token")]
         yield f"{reported.vendor} says", ", ".join([reported.reason or reported.type, *tokens])
     if report.cause:
-        yield "we see", _describe_cause(report)
+        yield "we see", describe_cause(report)
     if report.missed_tokens and report.cause:
         cost = format_cost(report.cost_usd)
         yield (
@@ -53,16 +52,3 @@ def _miss_rows(report: MissReport) -> Iterator[KeyValue]:
     if others := report.other_missed_ids:
         more = f" and {len(others) - MAX_OTHERS_SHOWN:,} more" if len(others) > MAX_OTHERS_SHOWN else ""
         yield "also missed", ", ".join(others[-MAX_OTHERS_SHOWN:]) + more
-
-
-def _describe_cause(report: MissReport) -> str:
-    if report.cause == "unknown":
-        return f"no difference: {report.detail}"
-    text = ("perhaps " if report.certainty == "may" else "") + (report.cause or "").replace("_", " ")
-    if report.path is not None:
-        text += f": {report.path}" + ("" if report.byte_offset is None else f", byte {report.byte_offset:,}")
-    if report.before is not None:
-        # One line: an excerpt may have line breaks, and they may be the difference.
-        before, after = (json.dumps(excerpt or "", ensure_ascii=False) for excerpt in (report.before, report.after))
-        text += f": {before} -> {after}"
-    return f"{text}: {report.detail}" if report.detail else text

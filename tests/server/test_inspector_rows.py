@@ -160,19 +160,33 @@ def store_chain(gateway: RunningGateway, answer: str) -> None:
     gateway.run(gateway.store.commit(Transaction((AppendItems(root, longer.items),), links)))
 
 
-def test_a_request_that_missed_the_prompt_cache_is_marked_in_its_pane_and_in_the_tree(
+@pytest.mark.browser(by_default=True)
+def test_a_request_that_missed_the_prompt_cache_is_marked_in_all_lists_and_explained_where_it_is_opened(
     browser: Browser, tmp_path: Path
 ) -> None:
-    requests = [Request(), Request().next(user_message("And in Oslo?"))]
+    first = Request()
+    changed = {**first.parameters, "instructions": "Today is 2026-11-28. Be careful."}
+    requests = [
+        first._replace(parameters={**first.parameters, "instructions": "Today is 2026-11-27. Be careful."}),
+        first.next(user_message("And in Oslo?"))._replace(parameters=changed),
+    ]
     with run_gateway(tmp_path / "served") as gateway, open_page(browser) as page:
         gateway.run(gateway.store.commit(make_transaction(requests, OPENAI)))
         page.goto(gateway.root)
+        expect(page.locator("td.cached")).to_have_text(["missed 0", "0"])
         page.locator("#request-resp_2").click()
         expect(page.locator("#detail-figures")).to_contain_text("Cached0 (missed)")
+        explanation = page.locator("#cache-miss")
+        expect(explanation).to_contain_text("missed: 0 of 12,000 reusable tokens were read from it")
+        expect(explanation).to_contain_text('instructions changed: instructions, byte 18: "Today is 2026-11-27.')
+        expect(explanation).to_contain_text(re.compile(r"Cost of the miss\$0\.\d+ for 12,000 tokens not reused"))
+        expect(explanation).to_contain_text("Fixkeep the date out of the instructions")
+        assert accessibility(page) == []
         page.locator("#detail-open").click()
         expect(page.locator("table.tree tbody tr")).to_have_count(2)
         expect(page.locator("table.tree tbody tr").nth(1)).to_contain_text("cache missed")
         expect(page.locator("table.tree tbody tr").first).not_to_contain_text("cache missed")
+        expect(explanation).to_contain_text("Fixkeep the date out of the instructions")
         assert accessibility(page) == []
 
 

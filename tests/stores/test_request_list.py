@@ -334,6 +334,15 @@ async def test_a_title_is_the_user_message_that_a_request_continues_from(store: 
     assert (page.next_cursor, page.is_search_limited) == (None, False)
 
 
+async def test_a_row_has_the_token_counts_of_the_request_that_it_continues(store: Store) -> None:
+    written = {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 5}}
+    links = [link("resp_1", ROOT, usage=written), link("resp_2", ROOT, parent_id="resp_1", usage=None)]
+    await store.commit(Transaction(links=(*links, link("resp_3", ROOT, parent_id="resp_2"))))
+    page = await store.list_requests(RequestQuery())
+    counts = {request.link.id: request.parent_counts for request in page.requests}
+    assert counts == {"resp_1": None, "resp_2": (9, 4, 5), "resp_3": None}
+
+
 async def test_the_title_of_a_deleted_message_is_deleted_as_well(store: Store) -> None:
     path = Path(ROOT).append([user_message("What is rain?"), assistant_message("Water"), user_message("My secret")])
     made = [link("resp_1", path.head, title="My secret"), link("resp_2", path.first(1).head, title="What is rain?")]

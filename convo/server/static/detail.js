@@ -7,7 +7,7 @@ import { difference } from "./difference.js";
 import { forkForm } from "./fork.js";
 import { formatJson, itemList } from "./items.js";
 import { jsonTree } from "./json.js";
-import { linkFacts } from "./link.js";
+import { linkFacts, missFacts } from "./link.js";
 import { address } from "./list.js";
 import { codeBlock, definitionList, element, formatBytes, formatCost, formatCount, formatNumber, formatSeconds, formatTime } from "./make.js";
 import { API_NAMES, requestLatency, rowTitle, statusLabel } from "./requests.js";
@@ -61,7 +61,8 @@ export function requestDetail({ id, tab, row, rows, children, text, conversation
       ` ${id} `,
       link && element("a", { href: address(handle, id), id: "detail-open" }, "Open the conversation"),
     ),
-    ...(link || row ? [requestFigures(link, row)] : []),
+    ...(link || row ? [requestFigures(link, row, conversation?.data.cache_miss?.outcome)] : []),
+    ...missFacts(conversation?.data.cache_miss),
     ...continuations(conversation, children, openRequest),
     ...(row?.is_stored === false ? unstoredRequest(row, isRecording) : []),
     ...(link ? [...copyAs(source, id, "h3"), ...forkForm(source, conversation, link, openRequest), ...compactionPreview(source, id)] : []),
@@ -71,7 +72,7 @@ export function requestDetail({ id, tab, row, rows, children, text, conversation
 }
 
 /** Create the figures of a request in one line: those of its stored response, or of its row. */
-function requestFigures(link, row) {
+function requestFigures(link, row, missOutcome) {
   const usage = link ? tokenUsage(link) : { input: row.input_tokens, cached: row.cached_tokens, output: row.output_tokens };
   const firstToken = link ? link.first_token_s : row.first_token_s;
   const duration = link ? formatSeconds(link.seconds) : requestLatency(row);
@@ -81,7 +82,7 @@ function requestFigures(link, row) {
     ["First token", formatSeconds(firstToken ?? null)],
     ["Duration", duration],
     ["Input", usage && usage.input !== null && formatNumber(usage.input)],
-    ["Cached", usage && usage.cached !== null && formatNumber(usage.cached) + (link?.cache_missed ? " (missed)" : "")],
+    ["Cached", usage && usage.cached !== null && formatNumber(usage.cached) + (missOutcome === "miss" ? " (missed)" : "")],
     ["Output", usage && usage.output !== null && formatNumber(usage.output)],
     ["Cost", cost !== null && formatCost(cost)],
   ];

@@ -24,6 +24,7 @@ export function linkSection(conversation, link, { other, compare, source, contin
     element("h3", { id: "link-title", tabindex: "-1" }, link.response_id),
     continued,
     linkFacts(conversation, link),
+    ...missFacts(link.cache_miss),
     ...copyAs(source, link.response_id, "h4"),
     requestAndInput(conversation, link),
     element("h4", {}, "Output"),
@@ -59,6 +60,28 @@ export function linkFacts(conversation, link) {
     ["Ignored", link.ignored?.length ? link.ignored.join(", ") : null],
     ["Error", link.error && String(link.error.message ?? link.error.code)],
   ]);
+}
+
+const MISS_WORDS = { miss: "missed", partial: "partly missed" };
+
+/** Create the list of facts about a prompt cache that was missed: the record of `convo why`; empty without a miss. */
+export function missFacts(miss) {
+  if (!miss) return [];
+  const { outcome, compared_id: comparedId, cached_tokens: cached, reusable_tokens: reusable, missed_tokens: missed, reported, fix } = miss;
+  const tokens = reported?.missed_tokens;
+  const cost = miss.cost_usd === null ? "unknown" : formatCost(miss.cost_usd);
+  const facts = definitionList(
+    [
+      ["Prompt cache", `${MISS_WORDS[outcome]}: ${formatNumber(cached)} of ${formatNumber(reusable)} reusable tokens were read from it`],
+      [`${reported?.vendor} says`, reported && [reported.reason ?? reported.type, tokens && formatCount(tokens, "token")].filter(Boolean).join(", ")],
+      ["Cause", miss.description],
+      ["Compared with", comparedId],
+      ["Cost of the miss", `${cost} for ${formatCount(missed, "token")} not reused`],
+      ["Fix", fix],
+    ],
+    { id: "cache-miss" },
+  );
+  return [facts];
 }
 
 /** Show the request as it was sent, next to the model's input. */

@@ -39,7 +39,7 @@ const COLUMNS = [
   ["Status", "status", "status", (row) => rowStatus(row)],
   ["Latency", "latency", "number latency", (row) => requestLatency(row)],
   ["Input", "input", "number input", (row) => formatNumber(row.input_tokens)],
-  ["Cached", "cached", "number cached", (row) => formatNumber(row.cached_tokens)],
+  ["Cached", "cached", "number cached", (row) => cachedTokens(row)],
   ["Output", "output", "number output", (row) => formatNumber(row.output_tokens)],
   ["Cost", "cost", "number cost", (row) => (row.cost_usd === null ? "-" : formatCost(row.cost_usd))],
 ];
@@ -301,7 +301,7 @@ function requestRow(row, mark, view, open) {
     .filter(Boolean)
     .map((name) => element("span", { class: name === row.code ? "name code" : "name" }, name));
   const hasLatency = row.latency_s !== null || UNFINISHED_STATUSES.includes(row.status);
-  const facts = [mark && threadMark(mark), count && element("span", {}, count), ...names, hasLatency && element("span", {}, requestLatency(row))];
+  const facts = [mark && threadMark(mark), count && element("span", {}, count), ...names, hasLatency && element("span", {}, requestLatency(row)), row.cache_missed && element("span", {}, "cache missed")];
   return element(
     "tr",
     { click, class: row.is_stored === false ? "unstored" : null, "data-request-id": row.request_id },
@@ -322,6 +322,12 @@ function requestRow(row, mark, view, open) {
 /** Create the status of a row, with the code of an error. */
 function rowStatus({ status, phase, code }) {
   return [statusLabel(phase ?? status), code && element("span", { class: "note code", title: code }, code)];
+}
+
+/** Create the cached tokens of a row, with a mark if most of the reusable ones were not read from the cache. */
+function cachedTokens({ cached_tokens: cached, cache_missed: isMissed }) {
+  const mark = isMissed && element("span", { class: "missed", title: "The prompt cache was missed" }, "missed");
+  return [mark, mark && " ", formatNumber(cached)];
 }
 
 // -- threads -----------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ function rowHeading(link, { selected, address, head, shortIds, checked }) {
   const lines = "│ ".repeat(Math.max(0, link.depth - (link.begins ? 1 : 0))) + (link.begins ? "├─" : "");
   const mark = id === head ? "@" : link.status === "completed" ? "●" : "○";
   const status = link.status !== "completed" && statusWord(link.status);
-  const notes = [link.begins && "fork", id === head && "head", status, link.cache_missed && "cache missed"];
+  const notes = [link.begins && "fork", id === head && "head", status, link.cache_miss?.outcome === "miss" && "cache missed"];
   const preview = [link.said, link.answered].filter(Boolean).join(" → ");
   const current = id === selected && "true";
   const box = checked && element("input", { type: "checkbox", id: `check-${id}`, value: id, "aria-label": `Compare ${id}` });

@@ -42,6 +42,7 @@ from convo.stores.request_list import (
     LINKS_PER_BATCH,
     MAX_MATCHING_ITEMS,
     MAX_OPTION_REQUESTS,
+    PARENT_COLUMNS,
     READ_COLUMNS,
     TEXT_SORTS,
     ListedRequest,
@@ -53,6 +54,7 @@ from convo.stores.request_list import (
     list_models,
     list_tools,
     merge_page,
+    read_parent_counts,
     sort_expression,
     warn_of_wait,
 )
@@ -67,7 +69,9 @@ SELECT DISTINCT {column} FROM (
 SELECT_PAGE = (
     SELECT_LINKS.replace(
         "SELECT",
-        "SELECT title, (SELECT name FROM convo.sessions WHERE sessions.tenant = $1 AND sessions.id = links.session),",
+        "SELECT title, (SELECT name FROM convo.sessions WHERE sessions.tenant = $1 AND sessions.id = links.session),"
+        f" (SELECT ARRAY[{PARENT_COLUMNS}] FROM convo.links AS parents"
+        " WHERE parents.tenant = $1 AND parents.id = links.parent),",
         1,
     )
     + "WHERE tenant = $1 AND id = ANY($2::text[])"
@@ -287,12 +291,13 @@ async def _load_links(t: TenantConnection, ids: Sequence[str]) -> tuple[dict[str
     requests: dict[str, ListedRequest] = {}
     if not ids:
         return requests, damaged
-    for title, name, *row in await t.fetch_all(SELECT_PAGE, list(ids)):
+    for title, name, parent_counts, *row in await t.fetch_all(SELECT_PAGE, list(ids)):
         try:
             requests[row[0]] = ListedRequest(
                 link_from_row(tuple(row)),
                 name and tenant_rows.unescape_name(name),
                 tenant_rows.unescape_name(title or ""),
+                parent_counts and read_parent_counts(parent_counts),
             )
         except DamagedRow as error:
             damaged.append(error)

@@ -28,6 +28,7 @@ from convo.stores.request_list import (
     LINKS_PER_BATCH,
     MAX_MATCHING_ITEMS,
     MAX_OPTION_REQUESTS,
+    PARENT_COLUMNS,
     READ_COLUMNS,
     ListedRequest,
     Place,
@@ -37,6 +38,7 @@ from convo.stores.request_list import (
     list_models,
     list_tools,
     merge_page,
+    read_parent_counts,
     sort_expression,
     warn_of_wait,
 )
@@ -73,10 +75,11 @@ WHERE words MATCH ? AND items.tenant = ? ORDER BY words.rowid DESC
 
 SELECT_LINKS_OF_PAGE = f"{SELECT_LINKS}AND links.n IN (SELECT value FROM json_each(?)) ORDER BY links.n"  # noqa: S608 - constant names
 
-SELECT_TITLES_OF_PAGE = """
-SELECT links.n, links.title, sessions.name FROM json_each(?) JOIN links ON links.n = value
+SELECT_TITLES_OF_PAGE = f"""
+SELECT links.n, {PARENT_COLUMNS}, links.title, sessions.name FROM json_each(?) JOIN links ON links.n = value
     LEFT JOIN sessions ON sessions.n = links.session AND sessions.record IS NOT NULL
-"""
+    LEFT JOIN links AS parents ON parents.n = links.parent
+"""  # noqa: S608 - constant names
 
 WITHOUT_TITLE = "FROM links INDEXED BY links_without_title WHERE tenant = ? AND title IS NULL AND saw IS NOT NULL"
 COUNT_WITHOUT_TITLE, SELECT_WITHOUT_TITLE = f"SELECT count(*) {WITHOUT_TITLE}", f"SELECT n {WITHOUT_TITLE} LIMIT ?"
@@ -227,15 +230,16 @@ def _load_links(t: TenantConnection, rowids: Sequence[int]) -> tuple[dict[int, L
     """Read links by rowid: one statement for all of them, and one for their titles and the names of their sessions."""
     page = encode_json(list(rowids))
     rows_by_rowid = dict(zip(sorted(rowids), t.fetch_records(SELECT_LINKS_OF_PAGE, page), strict=True))
-    texts = {
-        n: [text if isinstance(text, str) else None for text in columns]
-        for n, *columns in t.fetch_records(SELECT_TITLES_OF_PAGE, page)
-    }
+    texts, parents = {}, {}
+    for n, *columns in t.fetch_records(SELECT_TITLES_OF_PAGE, page):
+        parents[n] = read_parent_counts(columns[:3])
+        texts[n] = [text if isinstance(text, str) else None for text in columns[3:]]
     links, damaged = dict[int, ListedRequest](), list[DamagedRow]()
     for n in rowids:
         title, session_name = texts[n]
         try:
-            links[n] = ListedRequest(decode_link(rows_by_rowid[n]), session_name, unescape_name(title or ""))
+            link = decode_link(rows_by_rowid[n])
+            links[n] = ListedRequest(link, session_name, unescape_name(title or ""), parents[n])
         except DamagedRow as error:
             damaged.append(error)
     return links, damaged
