@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from http import HTTPStatus
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,7 +22,8 @@ from convo.cli.progress import show_progress
 from convo.config.loader import choose_model, load_settings
 from convo.config.settings import ModelChoice, ModelName, Settings
 from convo.config.values import Layer, SettingSource
-from convo.errors import InvalidUsage, ItemDeleted, NotFound, Unreachable, WrongOwner
+from convo.errors import InvalidUsage, ItemDeleted, KeyRefused, NotFound, Unreachable, WrongOwner
+from convo.history.items import Json, last_answer_text, request_title
 from convo.history.records import Scope, describe_client
 from convo.history.tree import root_key
 from convo.inspect.tree import find_branch_links
@@ -114,13 +116,74 @@ def print_newest_handles(prefix: str, config: Path | None) -> None:
     Raises NotFound.
     """
     matches = read_from_store(load_settings(config), lambda store: store.find_handles(prefix, limit=MAX_NEWEST_HANDLES))
-    ids = [match for match in matches if match.id.startswith(prefix)]
-    if not ids:
+    _print_newest(prefix, [(match.id, match.label) for match in matches if match.id.startswith(prefix)])
+
+
+def print_newest_requests(config: Path | None, server: str | None) -> None:
+    """Print the newest requests with their status and title, also those in progress and those without a response.
+
+    server:  the URL of a `convo serve` to ask instead of the store: it alone knows its requests in progress
+
+    Raises NotFound, and Unreachable or KeyRefused for a server that does not answer.
+    """
+    rows = _fetch_newest_requests(server) if server else read_from_store(load_settings(config), _load_newest_requests)
+    width = max((len(status) for _, status, _ in rows), default=0)
+    _print_newest("resp_", [(request_id, f"{status:<{width}}  {title}") for request_id, status, title in rows])
+
+
+def _print_newest(prefix: str, rows: Sequence[tuple[str, str]]) -> None:
+    if not rows:
         owner = "--conversation " if prefix == "conv_" else ""
         raise NotFound(KIND_BY_PREFIX[prefix], prefix, hint=f'convo chat {owner}"hello"')
-    print_line("\n".join(escape_control_chars(f"{match.id}  {match.label}").rstrip() for match in ids))
-    if len(matches) == MAX_NEWEST_HANDLES:
+    print_line("\n".join(escape_control_chars(f"{handle}  {label}").rstrip() for handle, label in rows))
+    if len(rows) >= MAX_NEWEST_HANDLES:
         print_notice(f"only the newest {MAX_NEWEST_HANDLES} are shown; convo sessions lists conversations")
+
+
+async def _load_newest_requests(store: Store) -> list[tuple[str, str, str]]:
+    """Return id, status and title of the requests in progress of other commands, and of the newest ones."""
+    from convo.chat.session_record import list_running_requests
+    from convo.stores.request_list import ListedRequest, RequestQuery
+
+    running = [
+        (session.id, "streaming" if last_answer_text(items[-1:]) else "waiting", request_title(reversed(items)))
+        for session, _, _, items in await list_running_requests(store)
+    ]
+    page = await store.list_requests(RequestQuery(limit=MAX_NEWEST_HANDLES))
+    return running + [
+        (row.link.id, _format_status(row.link.status, (row.link.error or {}).get("code")), row.title)
+        if isinstance(row, ListedRequest)
+        else (row.id, _format_status(row.status, row.code), row.model)
+        for row in page.rows
+    ]
+
+
+def _format_status(status: str, code: Json) -> str:
+    return f"{status}: {code}" if code else status
+
+
+def _fetch_newest_requests(server: str) -> list[tuple[str, str, str]]:
+    """Return the same rows of a server, for the key in `CONVO_KEY`. Raises Unreachable and KeyRefused."""
+    import httpx2
+
+    from convo.inspect.request_code import SERVER_KEY_VARIABLE
+
+    url, key = server.rstrip("/").removesuffix("/v1"), os.environ.get(SERVER_KEY_VARIABLE)
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    parameters = {"limit": MAX_NEWEST_HANDLES}
+    try:
+        response = httpx2.get(f"{url}/inspect/api/requests", params=parameters, headers=headers, trust_env=False)
+        if response.status_code == HTTPStatus.UNAUTHORIZED:
+            raise KeyRefused(f"{url} requires another key", hint=f"set {SERVER_KEY_VARIABLE}")
+        page = response.raise_for_status().json()
+        rows = [(row, row.get("phase") or row["status"]) for row in [*page["running"], *page["data"]]]
+        return [
+            (row["id"], _format_status(status, row.get("code")), row["title"] or row["model"]) for row, status in rows
+        ]
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, LookupError, TypeError) as error:
+        raise Unreachable(
+            f"no convo serve answers at {url}", hint="convo serve prints its URL when it starts"
+        ) from error
 
 
 async def render_handle(store: Store, handle: str) -> str:

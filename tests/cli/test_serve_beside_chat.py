@@ -1,11 +1,12 @@
 """Responses of `convo serve` clients and sessions of the chat, in one store."""
 
+import threading
 from pathlib import Path
 
 from tests.cli.chat_commands import ECHO, stored_messages
 from tests.cli.stored_chats import DATABASE
 from tests.command_runner import Convo
-from tests.server.gateway import run_gateway
+from tests.server.gateway import HELD_MODEL, run_gateway, run_gateway_with_upstream
 
 
 def test_continue_ignores_responses_of_serve_clients(convo: Convo, home: Path, tmp_path: Path) -> None:
@@ -33,3 +34,34 @@ def test_continue_without_a_session_names_the_command_that_lists_responses_of_se
     assert (got.exit, got.out) == (5, "")
     assert "convo inspect resp_" in got.err
     assert response_id in convo("inspect", "resp_").out
+
+
+def test_the_newest_requests_have_their_status_also_those_that_fail_and_with_the_server_those_in_progress(
+    convo: Convo, home: Path, tmp_path: Path
+) -> None:
+    def statuses(*options: str) -> list[str]:
+        return [line.split("  ", 1)[1] for line in convo("inspect", "resp_", *options).out.splitlines()]
+
+    file = f"sqlite:{home / DATABASE}"
+    ended = ["failed: model_not_found  nope/x", "completed                by a client"]
+    with (
+        run_gateway_with_upstream(tmp_path / "served", file) as (gateway, upstream),
+        upstream.hold_answer("one two") as may_end,
+    ):
+        gateway.create_response({"model": "echo", "input": "by a client"})
+        gateway.create_response({"model": "nope/x", "input": "hi"})
+        body = {"model": HELD_MODEL, "input": "Think long", "stream": True}
+        client = threading.Thread(target=gateway.create_response, args=[body])
+        client.start()
+        while not gateway.http.get("/inspect/api/requests").json()["running"]:
+            pass
+        live = statuses("--server", f"{gateway.root}/v1")
+        may_end.set()
+        client.join()
+    assert live[0].split("  ")[0].strip() in ("waiting", "streaming")
+    assert live[0].endswith("  Think long")
+    assert live[1:] == ended
+    assert statuses() == ["completed                Think long", *ended]
+    gone = convo("inspect", "resp_", "--server", gateway.root)
+    assert (gone.exit, gone.err.splitlines()[1]) == (1, "  try: convo serve prints its URL when it starts")
+    assert convo("inspect", "@last", "--server", gateway.root).exit == 2

@@ -32,7 +32,9 @@ Examples:
   convo inspect @last -i                     browse the requests: search, compare, copy as curl, fork
   convo inspect @last --watch                update the view while the conversation continues elsewhere
   convo inspect @last --html page.html       a page with more details, for a browser
-  convo inspect resp_                        list the newest responses; likewise conv_ and ses_
+  convo inspect resp_                        list the newest requests with their status; likewise conv_ and ses_
+  convo inspect resp_ --server http://127.0.0.1:8788
+                                             those of convo serve, also in progress; the key is in CONVO_KEY
   convo inspect resp_4f1c --json             requests and items, for a program
   convo inspect req_91b2...                  a request that left no response, by the id in its error
   convo inspect ./conversation.json          a replay file
@@ -95,6 +97,7 @@ class InspectDisplayFlags:
     interactive: bool = flag_option("-i --interactive", "Browse the requests in full screen; ? shows the keys.")
     watch: bool = flag_option("--watch", "Keep the view open and update it on every change.")
     until_idle: bool = flag_option("--until-idle", "With --watch: exit when no response is in progress.")
+    server: OptionalText = value_option("--server", "URL", "With resp_: list the requests of this convo serve.")
     full: bool = flag_option("--full", "Show all details and columns, even wider than the terminal.")
     no_pager: bool = flag_option("--no-pager", "Do not use a pager.")
 
@@ -140,12 +143,19 @@ def inspect_command(
             },
         )
         return
+    if display.server is not None and (handles != ["resp_"] or output_format):
+        raise InvalidUsage(
+            "--server lists requests and needs the handle resp_", hint="convo inspect resp_ --server URL"
+        )
     if not output_format and len(handles) == 1 and handles[0] in BARE_PREFIXES:
         if display.full:
             raise InvalidUsage("--full needs a conversation", hint=f"convo inspect {handles[0]}")
-        from convo.cli.resolve import print_newest_handles
+        from convo.cli.resolve import print_newest_handles, print_newest_requests
 
-        print_newest_handles(handles[0], config)
+        if handles[0] == "resp_":
+            print_newest_requests(config, display.server)
+        else:
+            print_newest_handles(handles[0], config)
         return
     from convo.cli.state_input import find_run_state, print_run_states
 
