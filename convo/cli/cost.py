@@ -11,7 +11,8 @@ from convo.cli.resolve import LookupOptions, load_views
 from convo.config.loader import load_settings
 from convo.inspect.run_timeline import RunTimeline, build_run_timeline
 from convo.inspect.view import ConversationView, UsageTotals, sum_link_usage
-from convo.prompt_cache.bill import BillRow, Grouping, build_bill
+from convo.prompt_cache import Grouping
+from convo.prompt_cache.bill import BillRow, build_bill
 from convo.stores.base import Store
 from convo.terminal.terminal import detect_display
 from convo.terminal.usage_views import bill_lines, cost_lines

@@ -12,7 +12,7 @@ end, and `_Ledger.sum_charges` sums them up towards the root once.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from convo.compaction.window import is_instruction
 from convo.config.sections import Price
@@ -32,14 +32,13 @@ from convo.history.tree import Key
 from convo.inspect.context_window import ITEM_CATEGORIES
 from convo.inspect.run_timeline import RunTimeline
 from convo.inspect.view import ConversationView
+from convo.prompt_cache import Grouping
 from convo.prompt_cache.compare import find_separate_instructions
 from convo.prompt_cache.why import Miss, find_misses
 from convo.report import Count
 from convo.usage.cost import TOKENS_PER_PRICE, Usage
 from convo.usage.counting import ITEM_OVERHEAD_TOKENS, count_item_tokens, count_tokens
 from convo.usage.model_info import appends_instructions, find_price
-
-Grouping: TypeAlias = Literal["item", "tool", "file", "agent", "model", "day", "kind"]
 
 
 class Charge(NamedTuple):
@@ -61,6 +60,7 @@ class BillRow(NamedTuple):
     output:      responses that produced it
     missed_usd:  cost of the cache misses that a change of it caused; the costs of the rows include it
     response_id: of the response that produced an item, or of the first one that had it as input; null for other rows
+    hit_rate:    the cached part of the input tokens of an agent, a model or a day, from 0 to 1; null for other rows
     """
 
     name: str
@@ -73,6 +73,7 @@ class BillRow(NamedTuple):
     cost_usd: float
     missed_usd: float
     response_id: str | None
+    hit_rate: float | None
 
 
 _Charges: TypeAlias = list[float]
@@ -116,7 +117,7 @@ def build_bill(
     sums: dict[tuple[str, ...], tuple[_Part, _Charges]] = {}
     for part, charges in parts:
         _add(sums.setdefault(part[:3], (part, _no_charges()))[1], charges)
-    rows = [_build_row(part, charges) for part, charges in sums.values()]
+    rows = [_build_row(part, charges, has_hit_rate=by in name_of) for part, charges in sums.values()]
     rows.sort(key=lambda row: (row.cost_usd + row.missed_usd, sum(each.tokens for each in row[3:7])), reverse=True)
     shown, others = rows[:max_rows], rows[len(rows[:max_rows]) :]
     if by == "day":
@@ -125,11 +126,11 @@ def build_bill(
         rest = _no_charges()
         for row in others:
             _add(rest, [*row.first, *row.cached, *row.uncached, *row.output, row.missed_usd])
-        shown.append(_build_row(_Part(f"{len(others):,} others", "others"), rest))
+        shown.append(_build_row(_Part(f"{len(others):,} others", "others"), rest, has_hit_rate=by in name_of))
     return shown
 
 
-def _build_row(part: _Part, charges: _Charges) -> BillRow:
+def _build_row(part: _Part, charges: _Charges, *, has_hit_rate: bool) -> BillRow:
     # Sums of many floating-point numbers may be 1e-18 instead of 0.
     sums = [max(0.0, round(value, 12)) for value in charges]
     first, cached, uncached, output = (
@@ -137,8 +138,9 @@ def _build_row(part: _Part, charges: _Charges) -> BillRow:
         for start in (_FIRST, _CACHED, _UNCACHED, _OUTPUT)
     )
     cost_usd = sum(sums[_FIRST + 2 : _MISSED : 3])
-    charged = first, cached, uncached, output
-    return BillRow(part.name, part.kind, part.key, *charged, cost_usd, sums[_MISSED], part.response_id)
+    charged, input_tokens = (first, cached, uncached, output), cached.tokens + uncached.tokens
+    hit_rate = cached.tokens / input_tokens if has_hit_rate and input_tokens else None
+    return BillRow(part.name, part.kind, part.key, *charged, cost_usd, sums[_MISSED], part.response_id, hit_rate)
 
 
 def _no_charges() -> _Charges:

@@ -110,10 +110,16 @@ def bill_lines(rows: "Sequence[BillRow]", display: DisplayOptions) -> Iterator[s
         ),
         Column("total", [*map(_format_charge, sums)], align_right=True),
         Column("share", [f"{sum_ / total:.1%}" for sum_ in sums], align_right=True, drop_order=1),
+        Column("hit rate", [_format_rate(row.hit_rate) for row in rows], align_right=True, drop_order=8),
         Column("missed", [_format_charge(row.missed_usd) for row in rows], align_right=True, drop_order=7),
     ]
-    shown = [column for column in columns if column.heading not in ("kind", "missed") or set(column.cells) - {"", "-"}]
+    optional = ("kind", "hit rate", "missed")
+    shown = [column for column in columns if column.heading not in optional or set(column.cells) - {"", "-"}]
     yield from render_table(shown, display).split("\n")
+
+
+def _format_rate(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:.1%}"
 
 
 def _format_charge(value: float) -> str:

@@ -74,6 +74,13 @@ def test_a_changed_setting_has_the_cost_of_the_cache_miss_that_it_caused(convo: 
     assert missed == {"It is 28 November.": pytest.approx(convo("why", "mine", "--json").json()["cost_usd"])}
     by_model = read_rows(convo, "mine", "model")
     assert [row["missed_usd"] for row in by_model.values()] == [pytest.approx(*missed.values())]
+    total = convo("cost", "mine", "--json").json()["total"]
+    by_day = read_rows(convo, "mine", "day")
+    rates = [row["hit_rate"] for row in (*by_model.values(), *by_day.values())]
+    assert rates == [total["cached_tokens"] / total["input_tokens"]] * 2
+    heading, row = convo("cost", "mine", "--by", "day").out.splitlines()[1:]
+    assert row[: heading.index("hit rate") + len("hit rate")].endswith(f"  {rates[0]:.1%}")
+    assert "hit rate" not in convo("cost", "mine").out
 
 
 def test_an_uploaded_file_has_the_cost_of_its_share_of_the_message(convo: Convo) -> None:

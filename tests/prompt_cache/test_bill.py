@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 from random import Random
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -14,13 +14,14 @@ from convo.history.items import Item, assistant_message, developer_message, is_u
 from convo.history.records import COMPACTION_CONTEXT_MANAGEMENT, Link, Strategy
 from convo.history.tree import Path
 from convo.inspect.view import ConversationView, sum_link_usage
-from convo.prompt_cache.bill import BillRow, Grouping, build_bill
+from convo.prompt_cache import Grouping
+from convo.prompt_cache.bill import BillRow, build_bill
 from convo.usage.counting import count_item_tokens, count_tokens
 from convo.usage.model_info import find_price
 from tests.call_count import CallCount
 from tests.inspect.conversation_builder import ROOT, START_TIME, path_index_of
 
-GROUPINGS: tuple[Grouping, ...] = ("item", "tool", "file", "agent", "model", "day", "kind")
+GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 
 MODELS = (
     "openai/gpt-6.1-terra",

@@ -1,14 +1,12 @@
 """`convo cost`: its arguments, options and help."""
 
-from typing import TYPE_CHECKING, cast
+from typing import get_args
 
 import typer
 
 from convo.cli.app import App, HandleArgument, JsonObjectOption, ProviderOption, get_root_options, value_option
 from convo.errors import InvalidUsage
-
-if TYPE_CHECKING:
-    from convo.prompt_cache.bill import Grouping
+from convo.prompt_cache import Grouping
 
 app = App()
 
@@ -21,11 +19,11 @@ Examples:
   convo cost monads --by day --json        for a program
 
 first: the first request that had a part as input. cached, uncached: later requests that sent it again. output: the
-response that produced it. missed: cache misses that a change of it caused; the other columns include them. Days are in
-UTC.
+response that produced it. missed: cache misses that a change of it caused; the other columns include them. hit rate: of
+an agent, a model or a day, the cached part of the input tokens. Days are in UTC.
 """
 
-GROUPINGS = ("item", "tool", "file", "agent", "model", "day", "kind")
+GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 
 
 @app.command(epilog=EXAMPLES)
@@ -46,4 +44,4 @@ def cost_command(
     from convo.cli.resolve import LookupOptions
 
     lookup = LookupOptions(get_root_options(ctx).config, provider)
-    print_cost(handle, lookup, cast("Grouping", by), limit or None, as_json=as_json)
+    print_cost(handle, lookup, by, limit or None, as_json=as_json)
