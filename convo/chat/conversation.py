@@ -94,7 +94,7 @@ class Chat:
 
     def append_input(self, state: ConversationState, items: Sequence[Item]) -> ConversationState:
         """Return `state` with new input, and the message with instructions that it needs."""
-        return self.options.append_input(state, items, self.session.instructions)
+        return self.options.append_input(state, items, self.session.instructions, self.record.last_link)
 
     def answer_open_calls(self, state: ConversationState, new_items: Sequence[Item]) -> ConversationState:
         """Return `state` with an output for each call that `new_items` leave open, and notify of it."""
@@ -122,6 +122,8 @@ class Chat:
             _, last_link = await find_adjacent_links(
                 new_state.path.up_to(new_state.confirmed_head), last_link, self.deps.store
             )
+        if kept := self.options.keep_prefix(new_state.path, last_link, self.session.instructions):
+            new_state = replace(new_state, path=new_state.path.append(kept.items))
         await self._save_head(new_state, last_link)
         async with aclosing(self._run_turn(check_tail)) as events:
             async for event in events:

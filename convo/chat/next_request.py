@@ -210,6 +210,7 @@ async def build_next_request(
     previous_instructions: str | None = None,
     cache_options: Mapping[str, Json] = MappingProxyType({}),
     input_path: Path | None = None,
+    last_link: Link | None = None,
     earlier: ConversationView | None = None,
     planned_at: float = 0.0,
 ) -> NextRequest:
@@ -220,6 +221,7 @@ async def build_next_request(
     previous_instructions:  those of the turn before
     cache_options:          those that ask for diagnostics of the cache
     input_path:             the path of `request_input`
+    last_link:              the response whose prefix is kept; None: none is
     earlier:                the requests that it continues, for the forecast of what it loses
     planned_at:             seconds since 1970
     Raises Conflict when the path does not contain the confirmed head, PrefixChanged if the prefix guard is strict, and
@@ -229,7 +231,8 @@ async def build_next_request(
     prepended_items = [node.item for node in prepended_nodes]
     outputs = build_open_call_outputs(state, items) if items else ()
     answered = replace(state, path=state.path.append(outputs))
-    answered = options.append_input(answered, items, previous_instructions)
+    answered = options.append_input(answered, items, previous_instructions, last_link)
+    options = options.with_kept_prefix(input_path or answered.path, last_link)
     plain_body = options.build_body(request_input or options.build_input(answered), prepended_items)
     body = add_cache_options(plain_body, cache_options)
     prefix = None

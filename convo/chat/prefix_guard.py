@@ -24,11 +24,13 @@ class PrefixGuard(NamedTuple):
 
     prices:     the user's own, by full name of the model
     is_strict:  refuse a request that changes the prefix
+    is_keeping: convo appends what it can (`convo.strategies.kept_prefix`): a change that is left has no such way
     has_hint:   say what to append instead; a user cannot append the tools and instructions of the next agent
     """
 
     prices: Mapping[str, Price]
     is_strict: bool = False
+    is_keeping: bool = False
     has_hint: bool = True
 
     async def forecast_turn(
@@ -64,7 +66,11 @@ class PrefixGuard(NamedTuple):
 
         view.path_index.add(path)
         forecast = forecast_prefix(find_branch_links(view), planned, view.path_index, self.prices)
-        if forecast is not None and not self.has_hint:
+        if forecast is not None and self.is_keeping and forecast.change.item_index is None:
+            place = f"on {planned.model}" if self.has_hint else "between agents"
+            reason = f"keep-prefix: no append-only way for {forecast.change.name or 'a compaction'} {place}"
+            forecast = forecast._replace(append_instead=None, not_kept=reason)
+        elif forecast is not None and not self.has_hint:
             forecast = forecast._replace(append_instead=None)
         if self.is_strict and forecast is not None:
             raise PrefixChanged(str(forecast))

@@ -8,7 +8,7 @@ owner may have received it, its items after the confirmed head are read first an
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,6 +27,7 @@ from convo.history.accumulator import (
     validate_stream_event,
 )
 from convo.history.items import (
+    CONFIGURATION_TYPES,
     Item,
     Json,
     Response,
@@ -62,7 +63,13 @@ from convo.history.records import (
 from convo.history.tree import Path
 from convo.runtime import Clock, shielded
 from convo.stores.base import Store
-from convo.strategies.instructions import build_instruction_message, choose_field, omit_repeated_message
+from convo.strategies.instructions import (
+    build_instruction_message,
+    choose_field,
+    is_developer_message,
+    omit_repeated_message,
+)
+from convo.strategies.kept_prefix import KeptPrefix, find_configuration_items, keep_prefix
 from convo.strategies.requests import (
     add_cache_options,
     answer_owned_calls,
@@ -331,6 +338,7 @@ class RequestOptions:
     cache_diagnostics:  None: they do not ask
     instructions_as_message:  new instructions become a message of the history (`convo.strategies.instructions`)
     prefix_guard:       None: no warning of a change of the prefix
+    appendable:         the fields that an item of the history changes, to keep the prefix (`strategies.kept_prefix`)
     field_sources:      the setting that sets a field, by the field: "reasoning.effort"
     ignored_settings:   the settings for all models that this model does not support, each as one sentence
     """
@@ -344,6 +352,7 @@ class RequestOptions:
     cache_diagnostics: CacheDiagnostics | None = None
     instructions_as_message: bool = False
     prefix_guard: PrefixGuard | None = None
+    appendable: Collection[str] = ()
     field_sources: Mapping[str, str] = field(default_factory=dict)
     ignored_settings: Sequence[str] = ()
 
@@ -393,16 +402,52 @@ class RequestOptions:
         )
 
     def append_input(
-        self, state: ConversationState, items: Sequence[Item], previous_instructions: str | None
+        self,
+        state: ConversationState,
+        items: Sequence[Item],
+        previous_instructions: str | None,
+        last_link: Link | None,
     ) -> ConversationState:
-        """Append new input, after a message with the instructions where the history needs one.
+        """Append new input, after the items that keep the prefix, or a message with the instructions where needed.
 
         previous_instructions:  those of the turn before
+        last_link:              the last response of the conversation
         """
+        kept = self.keep_prefix(state.path, last_link, previous_instructions)
         message = build_instruction_message(
             state.path.items, self.instructions, previous_instructions, as_message=self.instructions_as_message
         )
-        return replace(state, path=state.path.append([message, *items] if message else items))
+        new_items = [*(kept.items if kept else ()), *items]
+        if message and not any(map(is_developer_message, new_items)):
+            new_items.insert(0, message)
+        return replace(state, path=state.path.append(new_items))
+
+    def keep_prefix(
+        self, path: Path, last_link: Link | None, previous_instructions: str | None = None
+    ) -> KeptPrefix | None:
+        """Return the request after `path` that keeps the prefix of the one before; None if these options do not.
+
+        last_link, previous_instructions:  as in `append_input`
+        """
+        if last_link is None or not (self.appendable or find_configuration_items(path.items)):
+            return None
+        has_prefix = last_link.model == self.model and not is_compaction_link(last_link)
+        return keep_prefix(
+            path.items,
+            self.instructions,
+            self.parameters,
+            last_link.parameters if has_prefix else None,
+            appendable=self.appendable,
+            setting_fields=self.field_sources,
+            previous_instructions=previous_instructions,
+        )
+
+    def with_kept_prefix(self, path: Path, last_link: Link | None) -> "RequestOptions":
+        """Return the options of a request after `path`, which has the items that keep the prefix, with its fields."""
+        kept = self.keep_prefix(path, last_link, self.instructions)
+        if kept is None or kept.items:  # without its item a change would be lost
+            return self
+        return replace(self, instructions=kept.instructions, parameters=kept.parameters)
 
 
 @dataclass(slots=True)
@@ -474,6 +519,7 @@ class ChatTurn:
         self.request_count = 0
         self.is_rejected = False
         self._record, self._options, self._deps = record, options, deps
+        self._given_options = options
         self._check_tail, self._notify = check_tail, notify
         self._input_override, self._on_response = input_override, on_response
         self._accumulator = ResponseAccumulator()
@@ -602,13 +648,15 @@ class ChatTurn:
             await record.commit(replace(record.state, handle=conversation["id"]))
         elif self._check_tail and await self._recover_response():
             return None
+        path = self._input_override.path if self._input_override else record.state.path
+        self._options = self._given_options.with_kept_prefix(path, record.last_link)
         request_input = (
             self._input_override.request_input if self._input_override else self._options.build_input(record.state)
         )
         prepended_items = [node.item for node in record.state.prepended_nodes]
         body = self._options.build_body(request_input, prepended_items)
         if not self.request_count:
-            await self._check_prefix(body)
+            await self._check_prefix(body, path)
         self._requested_state, self._request_input = record.state, request_input
         self.request_count += 1
         if self.request_count == 1:  # the times of a request include those of its retries
@@ -616,12 +664,11 @@ class ChatTurn:
         self._comparison = self._options.build_comparison(record.last_link, self._deps.endpoint.scope)
         return self._deps.endpoint.create(add_cache_options(body, self._comparison))
 
-    async def _check_prefix(self, body: Mapping[str, Json]) -> None:
+    async def _check_prefix(self, body: Mapping[str, Json], path: Path) -> None:
         """Warn if the request changes the prefix of the one before. Raises PrefixChanged if the guard is strict."""
         guard, record, scope = self._options.prefix_guard, self._record, self._deps.endpoint.scope
         if guard is None:
             return
-        path = self._input_override.path if self._input_override else record.state.path
         planned = self._options.plan_link(body, path, record.state.strategy, scope, self._timing.started_at)
         forecast = await guard.forecast_turn(self._deps.store, record.last_link, planned, path)
         change = (record.session.link_id, forecast.change) if forecast else None
@@ -938,4 +985,9 @@ def trim_to_last_input(path: Path) -> Path:
 
 
 def _is_client_input(item: Item) -> bool:
-    return is_user_message(item) or is_client_output(item) or item_type(item) == "mcp_approval_response"
+    return (
+        is_user_message(item)
+        or is_client_output(item)
+        or is_developer_message(item)
+        or item_type(item) in ("mcp_approval_response", *CONFIGURATION_TYPES)
+    )

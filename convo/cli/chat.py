@@ -122,7 +122,12 @@ def _load_chat_settings(options: ChatOptions, model: str | None, output: ChatOut
 
 
 def _make_setting_flags(options: ChatOptions, model: str | None) -> SettingFlags:
-    return SettingFlags(model=model, model_source=options.model_source, strict_prefix=options.strict_prefix)
+    return SettingFlags(
+        model=model,
+        model_source=options.model_source,
+        strict_prefix=options.strict_prefix,
+        keep_prefix=options.keep_prefix,
+    )
 
 
 def _load_agents(options: ChatOptions) -> "AgentSetup | None":

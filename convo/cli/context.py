@@ -160,6 +160,7 @@ class ChatOptions(NamedTuple):
     schema_file: str | None = None
     parameters: Mapping[str, Json] = MappingProxyType({})
     strict_prefix: bool | None = None
+    keep_prefix: bool | None = None
     prompt: str | None = None
     config: Path | None = None
     run_flags: RunFlags = RunFlags()

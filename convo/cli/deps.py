@@ -169,6 +169,7 @@ def make_request_options(
         override_fields,
         split_refused_settings,
     )
+    from convo.usage.cache_rules import find_appendable_fields
     from convo.usage.model_info import (
         appends_instructions,
         describe_refused_field,
@@ -188,6 +189,7 @@ def make_request_options(
         parameters = override_fields(parameters, {"text": load_text_format(schema_file)})
     fields = merge_request_parameters(request_settings, parameters)
     remote = provider.endpoint == "remote"
+    keeps_prefix = settings.keep_prefix and (provider.is_openai or provider.is_anthropic)
     asks_diagnostics = settings.cache_diagnostics and has_cache_diagnostics(model)
     diagnostics = (
         CacheDiagnostics(str(provider.base_url), from_first=provider.is_anthropic or not remote)
@@ -203,7 +205,8 @@ def make_request_options(
         encrypt_reasoning=remote and has_encrypted_reasoning(model),
         cache_diagnostics=diagnostics,
         instructions_as_message=provider.is_openai and appends_instructions(model),
-        prefix_guard=PrefixGuard(settings.prices, settings.strict_prefix),
+        prefix_guard=PrefixGuard(settings.prices, settings.strict_prefix, settings.keep_prefix),
+        appendable=find_appendable_fields(model, fields) if keeps_prefix else (),
         field_sources=describe_field_sources(request_settings, fields),
         ignored_settings=[
             f"{format_setting_key(setting.key)} {setting.source} is ignored: {choice.name} does not support {refusal}"

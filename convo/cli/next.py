@@ -61,6 +61,7 @@ from convo.inspect.request_code import (
 from convo.inspect.view import ConversationView
 from convo.runtime import SystemClock
 from convo.stores.base import Store
+from convo.strategies.kept_prefix import apply_configuration_items, find_configuration_items
 from convo.strategies.selection import owner_of_handle
 from convo.strategies.strategy import STRATEGIES
 from convo.terminal.inspect_view import render_next_request
@@ -86,6 +87,7 @@ class NextOptions:
     parameters: Mapping[str, Json] = field(default_factory=dict)
     store_remotely: bool = False
     strict_prefix: bool | None = None
+    keep_prefix: bool | None = None
     provider: str | None = None
     count_by: str = "auto"
     config: Path | None = None
@@ -103,7 +105,7 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
     items = [user_message(options.prompt, *attachment_parts)] if options.prompt or attachment_parts else []
     setup = _load_agents(options.run_flags)
     model = setup.model if setup and options.model is None else options.model
-    settings = load_settings(options.config, SettingFlags(model=model, strict_prefix=options.strict_prefix))
+    settings = _load_settings(options, model)
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
         view = await _load_continued_view(store, options, settings)
         if view.session:
@@ -112,7 +114,7 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
             options = await _with_previous_agents(store, view, options, settings.paths.data)
             setup = _load_agents(options.run_flags)
             model = setup.model if setup and options.model is None else options.model
-            settings = load_settings(options.config, SettingFlags(model=model, strict_prefix=options.strict_prefix))
+            settings = _load_settings(options, model)
         settings, choice = _choose_settings_and_model(settings, view, model)
         endpoint = await exit_stack.enter_async_context(endpoint_session(choice, settings, store))
         request_options = _build_request_options(choice, settings, view, options)
@@ -127,7 +129,7 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
             counter = counter if prepared.endpoint is endpoint else skip_remote_count
             request_options, endpoint = prepared.options, prepared.endpoint
             request_input, input_path = prepared.request_input, prepared.input_path
-        windows, key = settings.windows, _get_key_variable(choice)
+        windows, key, last_link = settings.windows, _get_key_variable(choice), find_current_link(view)
         next_request = await build_next_request(
             view.handle,
             make_continuation_state(view),
@@ -139,12 +141,18 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
             windows=windows,
             request_input=request_input,
             previous_instructions=get_instructions(view),
-            cache_options=request_options.build_comparison(find_current_link(view), endpoint.scope),
+            cache_options=request_options.build_comparison(last_link, endpoint.scope),
             input_path=input_path,
+            last_link=last_link if view.session or request_options.appendable else None,
             earlier=view,
             planned_at=SystemClock().now(),
         )
     return next_request, settings
+
+
+def _load_settings(options: NextOptions, model: str | None) -> Settings:
+    flags = SettingFlags(model=model, strict_prefix=options.strict_prefix, keep_prefix=options.keep_prefix)
+    return load_settings(options.config, flags)
 
 
 async def _with_previous_agents(
@@ -207,11 +215,14 @@ def _build_request_options(
     choice: ModelChoice, settings: Settings, view: ConversationView, options: NextOptions
 ) -> RequestOptions:
     instructions = get_instructions(view) if options.instructions is None else options.instructions
+    repeated = get_repeated_parameters(view)
+    if settings.keep_prefix and not view.session:
+        repeated = apply_configuration_items(repeated, find_configuration_items(view.path.items))
     request_options = make_request_options(
         choice,
         settings,
         instructions=instructions,
-        parameters=override_fields(get_repeated_parameters(view), options.parameters),
+        parameters=override_fields(repeated, options.parameters),
         schema_file=options.schema_file,
         store=options.store_remotely,
     )

@@ -488,6 +488,7 @@ async def handle_next(repl: Repl, text: str) -> None:
         previous_instructions=chat.session.instructions,
         cache_options=options.build_comparison(last_link, endpoint.scope),
         input_path=input_path,
+        last_link=last_link,
         earlier=await load_response_view(chat.deps.store, last_link.id, is_branch_only=True) if last_link else None,
         planned_at=chat.deps.clock.now(),
     )

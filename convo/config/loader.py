@@ -231,6 +231,7 @@ class SettingFlags(NamedTuple):
     profile: str | None = None
     model_source: str | None = None
     strict_prefix: bool | None = None
+    keep_prefix: bool | None = None
 
 
 class SettingsFile(NamedTuple):

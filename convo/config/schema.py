@@ -135,8 +135,8 @@ UNTRUSTED_SETTINGS = ("model", "editing", "answers")
 """The settings that the file of a project may set before the user trusts it: of `model` the models of
 `_WELL_KNOWN_MODEL`. Any other could send conversations and keys to another server (providers, aliases, mcp,
 state_storage, request), run a program (mcp), open the store (serve, tenant, profile), keep secrets in an export
-(redact), cost money (compact_at, cache_diagnostics), refuse requests (strict_prefix) or show wrong costs and truncate
-histories (prices, windows)."""
+(redact), cost money (compact_at, cache_diagnostics), refuse or change requests (strict_prefix, keep_prefix) or show
+wrong costs and truncate histories (prices, windows)."""
 
 _WELL_KNOWN_MODEL = r"(openai|anthropic|azure|deepseek)/[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}"
 """A model that an untrusted file may choose. No second slash: it is a name and never a path."""

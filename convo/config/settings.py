@@ -291,6 +291,14 @@ class Settings(NamedTuple):
         "true",
         flag="--strict-prefix",
     )
+    keep_prefix: bool = setting(
+        False,
+        check_boolean,
+        "Append a change of the instructions, the tools, the effort or the schema to the history, where the model has a"
+        " way, so that the prefix stays the same; a new effort or schema then applies until another one is given.",
+        "true",
+        flag="--keep-prefix",
+    )
     redact: tuple[str, ...] = setting(
         (), check_patterns, "What `--redact` of `export` and `convert` redacts in addition.", '["PROJ-[0-9]+"]', "none"
     )

@@ -103,7 +103,10 @@ def is_assistant_message(item: Item) -> bool:
     return item.get("role") == "assistant" and (item.get("type") or "message") == "message"
 
 
-NON_MODEL_TYPES = frozenset({"compaction", COMPACTION_TRIGGER, MCP_APPROVAL_RESPONSE, "unknown"})
+CONFIGURATION_TYPES = frozenset({"additional_tools", "configuration_update"})
+"""Types of items by which the client changes the fields of later requests; the model is not sent them as text."""
+
+NON_MODEL_TYPES = CONFIGURATION_TYPES | {"compaction", COMPACTION_TRIGGER, MCP_APPROVAL_RESPONSE, "unknown"}
 
 
 def is_model_item(item: Item) -> bool:

@@ -27,7 +27,7 @@ from typing import Literal, TypeAlias
 
 from convo.config.sections import HostedTools
 from convo.errors import InputFault, Unsupported
-from convo.history.items import Item, Json, get_call_id, item_type
+from convo.history.items import CONFIGURATION_TYPES, Item, Json, get_call_id, item_type
 from convo.history.pairing import call_index_by_output, pair_id
 from convo.history.tree import derive, where
 from convo.models.base import ModelRequest, list_unknown_fields, read_required_str
@@ -513,10 +513,6 @@ _ASSISTANT_NOTE_TYPES = frozenset(
 _USER_NOTE_TYPES = frozenset({"mcp_approval_response", "agent_message", "computer_call_output"})
 """Items that the client made, or another agent: text notes of the user."""
 
-APPLIED_ITEM_TYPES = frozenset({"additional_tools", "configuration_update"})
-"""Items that change the request; the model is not sent them."""
-
-
 _SPECIAL_ITEMS = where(
     lambda item: (
         item_type(item) not in ("message", "reasoning", "function_call", "function_call_output")
@@ -533,7 +529,7 @@ def _map_items(items: Sequence[Item], names: _FunctionNames, model_label: str, *
     mapped: list[Item] = []
     for index, item in enumerate(items):
         kind = item_type(item)
-        if kind in APPLIED_ITEM_TYPES:
+        if kind in CONFIGURATION_TYPES:
             continue
         if kind in ("tool_search_call", "tool_search_output") and (pair_id(item) is None or index not in paired):
             text = _loaded_tools_text(item, names) if kind == "tool_search_output" else _note_text(item)

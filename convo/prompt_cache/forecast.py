@@ -17,7 +17,7 @@ from convo.history.tree import Key
 from convo.inspect.diff import diff_json
 from convo.inspect.view import PathIndex
 from convo.prompt_cache.compare import PromptChange, find_item_change, find_setting_change
-from convo.report import FLAT, Count, Wire
+from convo.report import FLAT, HIDDEN, Count, Wire
 from convo.strategies.strategy import STRATEGIES
 from convo.usage.cache_rules import (
     CERTAINTIES,
@@ -62,6 +62,7 @@ class PrefixForecast(NamedTuple):
     lost_usd:        price of the lost tokens, minus that of cached tokens; null if it is unknown
     lost_reasoning:  reasoning items that were usable in the request before, and no longer are
     append_instead:  how to get the same by appending, which loses nothing; null if there is no way
+    not_kept:        why convo did not append it itself
     """
 
     change: Annotated[PromptChange, FLAT]
@@ -70,6 +71,7 @@ class PrefixForecast(NamedTuple):
     lost_usd: float | None
     lost_reasoning: Sequence[LostReasoning]
     append_instead: str | None
+    not_kept: Annotated[str | None, HIDDEN] = None
 
     @property
     def has_loss(self) -> bool:
@@ -100,6 +102,7 @@ class PrefixForecast(NamedTuple):
             else "; no cached tokens and no reasoning are known to be lost"
         )
         instead = f"; instead: {self.append_instead}" if self.append_instead else ""
+        instead += f"; {self.not_kept}" if self.not_kept else ""
         return f"the next request changes the prefix ({cause}){loss}{instead}"
 
 

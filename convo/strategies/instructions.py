@@ -28,7 +28,7 @@ def build_instruction_message(
     """
     if instructions == previous and not as_message:
         return None
-    current = _find_last_instructions(items)
+    current = find_last_instructions(items)
     is_in_messages = previous is not None and current == previous
     text = instructions or (ENDED_INSTRUCTIONS if is_in_messages else None)
     return developer_message(text) if text and text != current and (as_message or is_in_messages) else None
@@ -40,7 +40,7 @@ def choose_field(instructions: str | None, items: Sequence[Item], *, is_appended
     items:        the model's input
     is_appended:  the model appends the field
     """
-    is_repeated = is_appended and instructions and _find_last_instructions(items) == instructions
+    is_repeated = is_appended and instructions and find_last_instructions(items) == instructions
     return None if is_repeated else instructions
 
 
@@ -64,7 +64,8 @@ def drop_instruction_messages(items: Iterable[Item], texts: Container[str | None
     return [item for item in items if not (is_developer_message(item) and item_text(item) in texts)]
 
 
-def _find_last_instructions(items: Sequence[Item]) -> str | None:
+def find_last_instructions(items: Sequence[Item]) -> str | None:
+    """Return the text of the last developer message; None without one."""
     indexes = derive(items, _DEVELOPER_MESSAGES)
     return item_text(items[indexes[-1]]) if indexes else None
 

@@ -18,6 +18,7 @@ from typing import ClassVar, NamedTuple
 
 from convo.errors import InvalidUsage, StateIgnored, WrongOwner
 from convo.history.items import (
+    CONFIGURATION_TYPES,
     Item,
     Json,
     Response,
@@ -410,7 +411,8 @@ def last_answer_depth(state: ConversationState) -> int:
 
 def is_complete_answer(item: Item) -> bool:
     """Return whether an item is complete model output."""
-    from_client = is_client_output(item) or (item_type(item) == "message" and not is_assistant_message(item))
+    is_message = item_type(item) == "message" and not is_assistant_message(item)
+    from_client = is_message or is_client_output(item) or item_type(item) in CONFIGURATION_TYPES
     return not from_client and item.get("status") in (None, "completed")
 
 

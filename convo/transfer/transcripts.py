@@ -309,7 +309,7 @@ class CodexReader(TranscriptReader):
             return False
         if self.instructions and item.get("role") == "developer" and self.instructions in item_text(item):
             self.instructions = None  # newer models get them as an item
-        if is_model_item(item) and item.get("role") in (None, "assistant"):  # the role of additional_tools is developer
+        if is_model_item(item):
             self.output_start = self.head if self.output_start is None else self.output_start
         else:
             if self.output_start is not None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from convo.history.items import Json
-from convo.usage.model_info import REASONING_MODELS, gpt_version
+from convo.usage.model_info import REASONING_MODELS, appends_instructions, gpt_version
 
 Certainty: TypeAlias = Literal["no", "may", "yes"]
 
@@ -102,6 +102,16 @@ def find_cache_rules(model: str, parameters: Mapping[str, Json]) -> CacheRules:
     return CacheRules(None, OTHER_SETTINGS, None, 1, None, "no", (), {})
 
 
+def find_appendable_fields(model: str, parameters: Mapping[str, Json]) -> frozenset[str]:
+    """Return the fields that convo changes by an appended item, so that the prefix stays the same.
+
+    GPT-6.2 has its instructions in the history in any case; Claude's items for tools need betas.
+    """
+    rules = find_cache_rules(model, parameters)
+    others = {"instructions"} if appends_instructions(model) else {"tools"} if rules.vendor == "anthropic" else set()
+    return frozenset(rules.appends) - others
+
+
 def _openai_rules(version: tuple[int, int], parameters: Mapping[str, Json]) -> CacheRules:
     has_breakpoints, is_bound = version >= (5, 6), version >= (6, 2)
     ttl = _read_option(parameters, "ttl")
@@ -109,7 +119,11 @@ def _openai_rules(version: tuple[int, int], parameters: Mapping[str, Json]) -> C
     step = 1 if has_breakpoints else 2_048 if version == (5, 5) else 128
     settings = OPENAI_SETTINGS[:-1] if is_bound else OPENAI_SETTINGS  # then `instructions` follow the input
     bound = ("tools", "text.format") if is_bound else ()
-    appends = OPENAI_APPENDS if version >= (6, 0) else {}
+    reasoning = parameters.get("reasoning")
+    is_pro = isinstance(reasoning, Mapping) and reasoning.get("mode") == "pro"  # a 400 for configuration_update
+    appends = {
+        name: item for name, item in OPENAI_APPENDS.items() if version >= (6, 0) and not (is_pro and item == _UPDATE)
+    }
     return CacheRules("openai", settings, 1_024, step, ttl_s, "yes" if is_bound else "no", bound, appends)
 
 

@@ -131,6 +131,7 @@ class RequestFlags:
         "--param", "KEY=VALUE", "Any other field of the request, in JSON or as text; can be repeated."
     )
     strict_prefix: bool = flag_option("--strict-prefix", "Refuse a request that changes the prefix of the one before.")
+    keep_prefix: bool = flag_option("--keep-prefix", "Append a change of the settings instead of changing the prefix.")
 
     def parameters(self) -> dict[str, Json]:
         """Return the fields of every request. Raises InvalidUsage for a number out of range, or a field given twice."""
@@ -298,6 +299,7 @@ def chat_command(
         schema_file=request.schema_file,
         parameters=parameters,
         strict_prefix=request.strict_prefix or None,
+        keep_prefix=request.keep_prefix or None,
         prompt=message,
         config=get_root_options(ctx).config,
         run_flags=run,

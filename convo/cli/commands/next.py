@@ -37,7 +37,7 @@ NEXT_REQUEST_OPTIONS = {
     "model": None,
     "instructions": "Instructions to send instead of the current ones.",
     "attachments": None,
-    **dict.fromkeys(("schema_file", *FIELD_BY_SETTING, "other_parameters", "strict_prefix")),
+    **dict.fromkeys(("schema_file", *FIELD_BY_SETTING, "other_parameters", "strict_prefix", "keep_prefix")),
 }
 
 NEXT_RUN_OPTIONS = dict.fromkeys(("agent", "tool", "context", "session_limit", "input_filter"))
@@ -104,6 +104,7 @@ def next_command(
         parameters=request.parameters(),
         store_remotely=store_remotely,
         strict_prefix=request.strict_prefix or None,
+        keep_prefix=request.keep_prefix or None,
         provider=provider,
         count_by="offline" if output.curl else count,
         config=get_root_options(ctx).config,

@@ -1,0 +1,117 @@
+"""With --keep-prefix a changed conversation loses nothing at servers that enforce the rules of the vendors."""
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.command_runner import Convo
+from tests.vendor_rules import anthropic_server, openai_server
+from tests.vendor_rules.anthropic_server import AnthropicRules, run_anthropic_server
+from tests.vendor_rules.openai_server import OpenAIRules, run_openai_server
+from tests.vendor_rules.rules_server import RulesServer
+
+GPT_6_1, GPT_6_2 = "openai/gpt-6.1-sol", "openai/gpt-6.2-sol"
+CLAUDE, OLDER_CLAUDE = "anthropic/claude-fable-5-2", "anthropic/claude-opus-4-5"
+NOVEMBER_28 = 1_795_824_000.0
+LONG_TEXT = "word " * 1_500
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, RulesServer]]:
+    """Servers that enforce the rules, as the providers `openai` and `anthropic`."""
+    gpt = {model.partition("/")[2]: [openai_server.Price(Decimal(2), Decimal(10))] for model in (GPT_6_1, GPT_6_2)}
+    gpt["gpt-5.6-sol"] = gpt["gpt-6.1-sol"]
+    claude = {
+        model.partition("/")[2]: [anthropic_server.Price(Decimal(2), Decimal(10))] for model in (CLAUDE, OLDER_CLAUDE)
+    }
+    with ExitStack() as stack:
+        openai = stack.enter_context(run_openai_server(OpenAIRules(gpt), NOVEMBER_28))
+        anthropic = stack.enter_context(run_anthropic_server(AnthropicRules(claude), NOVEMBER_28))
+        monkeypatch.setenv("OPENAI_BASE_URL", openai.url)
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", anthropic.url.removesuffix("/v1"))
+        monkeypatch.setenv("OPENAI_API_KEY", "test-key")
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
+        yield {"openai": openai, "anthropic": anthropic}
+
+
+def function(name: str) -> dict[str, Any]:
+    return {"type": "function", "name": name, "parameters": {"type": "object", "properties": {}}}
+
+
+def tools(*names: str) -> list[str]:
+    return ["--param", f"tools={json.dumps([function(name) for name in names])}"]
+
+
+def begin(convo: Convo, model: str, *flags: str) -> None:
+    got = convo("chat", "-m", model, "-n", "mine", "-s", "Be brief.", *flags, LONG_TEXT)
+    assert got.exit == 0, got.err
+
+
+def ask(convo: Convo, *flags: str) -> str:
+    """Send a message with --keep-prefix; return what was printed on stderr."""
+    got = convo("chat", "--from", "mine", "--keep-prefix", *flags, "and now?")
+    assert got.exit == 0, got.err
+    return got.err
+
+
+def count_lost(server: RulesServer) -> list[tuple[int, int]]:
+    """Return for each response the removed reasoning items, and the tokens of the cache that it did not read again."""
+    lost, cached_before = [], 0
+    for answer in server.answers:
+        lost.append((len(answer.response["input_transformations"]), max(0, cached_before - answer.bill.cached)))
+        cached_before = answer.bill.cached + sum(answer.bill[2:4])
+    return lost
+
+
+CHANGES = {
+    "instructions": [["-s", "Be long."], ["-s", "Be kind."], ["-s", "Be brief."]],
+    "effort": [["--reasoning-effort", effort] for effort in ("low", "high", "max")],
+    "schema": [["--schema", "schema.json"], ["--param", 'text.format={"type": "text"}'], []],
+    "tools": [tools("add"), tools("add", "subtract"), tools("divide"), tools("subtract", "divide"), []],
+}
+
+
+@pytest.mark.parametrize("owner", ["--session", "--chain", "--replay"])
+@pytest.mark.parametrize("model", [GPT_6_1, GPT_6_2])
+@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 15), marks=pytest.mark.full, id="14 sessions")])
+def test_random_changes_lose_no_reasoning_and_no_cache(
+    convo: Convo, servers: dict[str, RulesServer], seeds: range, model: str, owner: str
+) -> None:
+    Path("schema.json").write_text(json.dumps({"type": "object", "additionalProperties": False}), "utf-8")
+    for seed in seeds:
+        choose = random.Random(seed)
+        servers["openai"].answers.clear()
+        name = ["--from", f"./talk{seed}.json"] if owner == "--replay" else ["-n", f"talk{seed}"]
+        assert convo("chat", "-m", model, owner, *name, "-s", "Be brief.", LONG_TEXT).exit == 0
+        in_force: dict[str, Any] = {"effort": None, "format": {"type": "text"}}
+        for _ in range(20):
+            chosen = {kind: choose.choice(values) for kind, values in CHANGES.items() if choose.random() < 0.5}
+            flags = [flag for values in chosen.values() for flag in values]
+            handle = f"./talk{seed}.json" if owner == "--replay" else f"talk{seed}"
+            previewed = convo("next", handle, "and now?", "--keep-prefix", *flags, "--json").json()
+            got = convo("chat", "--from", handle, "--keep-prefix", "--strict-prefix", *flags, "and now?")
+            assert (got.exit, "warning" in got.err) == (0, False), got.err
+            sent = servers["openai"].requests[-1].json
+            assert previewed["body"] == sent
+            check_in_force(servers["openai"].answers[-1].effective, sent, chosen, in_force)
+        assert set(count_lost(servers["openai"])) == {(0, 0)}
+
+
+def check_in_force(effective: Any, sent: Any, chosen: dict[str, Any], in_force: dict[str, Any]) -> None:
+    """Compare what the server applied with what was asked; the effort and the schema stay in force."""
+    if chosen.get("effort"):
+        in_force["effort"] = chosen["effort"][1]
+    if chosen.get("schema"):
+        in_force["format"] = {"type": "json_schema" if chosen["schema"][0] == "--schema" else "text"}
+    assert (effective["effort"], effective["format"]["type"]) == (in_force["effort"], in_force["format"]["type"])
+    wanted = {tool["name"] for tool in json.loads(chosen["tools"][1][6:])} if chosen.get("tools") else set()
+    choice = sent.get("tool_choice", "auto")
+    offered = {tool["name"] for tool in sent.get("tools", ())} | set(effective["tools"])
+    allowed = set() if choice == "none" else offered if choice == "auto" else {tool["name"] for tool in choice["tools"]}
+    assert allowed == wanted
