@@ -14,7 +14,7 @@
     │       ├── UnknownSchema     a schema version that no release wrote
     │       └── JavaScriptRunState  a RunState of the JavaScript SDK, which is another format
     ├── StateFault                exit 1, status 400   the conversation is not in the expected state
-    │   ├── PrefixChanged         strict_prefix refuses a request that changes the prefix
+    │   ├── PrefixChanged         strict_prefix refuses a request that loses a part of the prefix
     │   ├── Conflict              the head moved since it was read
     │   │   └── AlreadyDecided    status 409           a pending call that was decided before
     │   ├── Busy                  another process writes this conversation

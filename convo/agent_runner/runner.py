@@ -34,6 +34,7 @@ from convo.agent_runner.persistence import (
     open_run_repository,
 )
 from convo.agent_runner.prepare import (
+    AgentRequest,
     PreparedRequest,
     RunInput,
     build_agent_request,
@@ -371,7 +372,8 @@ class AgentRunner:
     async def check_models(self) -> None:
         """Check that the models that receive the outputs of approved tools are available, before any tool runs.
 
-        Raises Unreachable, KeyRefused, Unsupported and others when a model is not, RunFailed when user code raised.
+        Raises Unreachable, KeyRefused, Unsupported and others when a model is not, RunFailed when user code raised, and
+        PrefixChanged when the prefix guard refuses the next request.
         """
         base_route = ModelRoute(self.chat.options, self.chat.deps.endpoint)
         for next_run, items, config in _iter_next_model_calls(self.run, self.chat.state.path.items, self._config):
@@ -382,12 +384,30 @@ class AgentRunner:
             options = agent_request.options
             instructions = {"instructions": options.instructions} if options.instructions is not None else {}
             body = {"model": options.wire_model, "input": items, "store": False, **instructions, **options.parameters}
+            if config is self._config:
+                await self._check_resumed_prefix(agent_request, body, items)
             try:
                 await agent_request.endpoint.check_request(body)
             except ConvoError as error:
                 # A state whose history no server accepts had its approved tool run first, and was refused then.
                 error.args = (f"{error.message}; no tool was run",)
                 raise
+
+    async def _check_resumed_prefix(
+        self, agent_request: AgentRequest, body: Mapping[str, Json], items: Sequence[Item]
+    ) -> None:
+        """Raise PrefixChanged if the guard refuses the request that follows the approved calls.
+
+        items:  the history, and placeholders in place of the outputs
+        """
+        options, state, view = agent_request.options, self.chat.state, self._repository.view
+        guard, last_link = options.prefix_guard, self.chat.record.last_link
+        if guard is None or not guard.is_strict or last_link is None or self._config.input_filter is not None:
+            return
+        path = (view.extend_to(state.path).path if view else state.path).append(items[len(state.path) :])
+        now, scope = self.chat.deps.clock.now(), agent_request.endpoint.scope
+        planned = options.plan_link(body, path, state.strategy, scope, now)
+        await guard.forecast_turn(self.chat.deps.store, last_link, planned, path)
 
     async def resume(self) -> AsyncGenerator[StreamEvent, None]:
         """Resume the open run: after decisions, a failed request, Ctrl-C or in another process.

@@ -6,11 +6,12 @@ fields with those of the last link. Only for others it reads the branch and impo
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from convo.config.sections import Price
 from convo.errors import NotFound, PrefixChanged
-from convo.history.records import Link, client_parameters, is_compaction_link
+from convo.history.records import Link, Scope, client_parameters, is_compaction_link
 from convo.history.tree import Path
 from convo.stores.base import Store
 
@@ -23,7 +24,7 @@ class PrefixGuard(NamedTuple):
     """The settings of the guard.
 
     prices:     the user's own, by full name of the model
-    is_strict:  refuse a request that changes the prefix
+    is_strict:  refuse a request that changes the prefix and loses something
     is_keeping: convo appends what it can (`convo.strategies.kept_prefix`): a change that is left has no such way
     has_hint:   say what to append instead; a user cannot append the tools and instructions of the next agent
     """
@@ -72,6 +73,29 @@ class PrefixGuard(NamedTuple):
             forecast = forecast._replace(append_instead=None, not_kept=reason)
         elif forecast is not None and not self.has_hint:
             forecast = forecast._replace(append_instead=None)
-        if self.is_strict and forecast is not None:
+        if self.is_strict and forecast is not None and forecast.has_loss:
             raise PrefixChanged(str(forecast))
         return forecast
+
+    def forecast_history(
+        self,
+        view: "ConversationView",
+        path: Path,
+        planned_at: float,
+        *,
+        model: str | None = None,
+        scope: Scope | None = None,
+    ) -> "PrefixForecast | None":
+        """Return what the next request loses if the history becomes `path`; it is not refused: the user chose this.
+
+        planned_at:    seconds since 1970
+        model, scope:  of the next request; None: those of the last one
+        """
+        from convo.inspect.tree import find_branch_links
+
+        previous = next(reversed(find_branch_links(view)), None)
+        if previous is None or is_compaction_link(previous):
+            return None
+        planned = replace(previous, input_head=path.head, head=path.head, created_at=planned_at)
+        planned = replace(planned, model=model or planned.model, scope=scope or planned.scope)
+        return self._replace(is_strict=False).forecast_next(view, planned, path)

@@ -10,14 +10,13 @@ import pathlib
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 from convo.chat.conversation import Chat
 from convo.chat.lookup import load_named_session, to_absolute_path
 from convo.chat.open import find_selected_session, open_chat
 from convo.chat.session_record import ChatDeps, acquire_session_lease
-from convo.chat.view_loader import load_response_view
 from convo.cli.deps import choose_session_model, endpoint_session, make_request_options, open_configured_store
 from convo.cli.output import print_line, print_notice
 from convo.compaction.planning import CompactionOptions
@@ -25,8 +24,7 @@ from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import EDITING_PLAIN, Settings
 from convo.errors import Busy, NotFound
 from convo.history.items import Item, Json
-from convo.history.records import Strategy, is_compaction_link
-from convo.history.tree import Path
+from convo.history.records import Strategy
 from convo.prompt_cache.forecast import PrefixForecast
 from convo.report import FLAT, OPTIONAL, Count, Wire, to_json
 from convo.runtime import SystemClock, random_id
@@ -73,12 +71,11 @@ async def run_compact(options: CompactCommandOptions) -> None:
             )
         for note in prepared.notes:
             print_notice(note)
-        prefix = await _forecast_prefix(chat, prepared)
-        if prefix and prefix.has_loss:
-            print_notice(str(prefix))
+        if prepared.prefix and prepared.prefix.has_loss:
+            print_notice(str(prepared.prefix))
         if options.preview:
             print_line(
-                json.dumps(to_json(_build_preview_report(chat, prepared, prefix)))
+                json.dumps(to_json(_build_preview_report(chat, prepared)))
                 if options.as_json
                 else render_compaction_preview(prepared, detect_display(sys.stdout, os.environ))
             )
@@ -86,7 +83,7 @@ async def run_compact(options: CompactCommandOptions) -> None:
         async with _write_lease(chat, timeout_s=LEASE_TIMEOUT_S):
             result = await apply_compaction(chat, prepared, confirmed=options.yes)
     print_line(
-        json.dumps(to_json(_build_compact_report(chat, result, prefix)))
+        json.dumps(to_json(_build_compact_report(chat, result)))
         if options.as_json
         else render_compaction(chat.session, result, detect_display(sys.stdout, os.environ))
     )
@@ -173,33 +170,18 @@ class CompactionPreviewReport(NamedTuple):
     window: Sequence[Item]
 
 
-async def _forecast_prefix(chat: Chat, prepared: PreparedCompaction) -> PrefixForecast | None:
-    """Return what the next request after the compaction loses, if the one before it is known."""
-    guard, previous = chat.options.prefix_guard, chat.record.last_link
-    if guard is None or previous is None or is_compaction_link(previous) or not prepared.replacement:
-        return None
-    path = Path(prepared.source_path.root).append(prepared.replacement)
-    planned = replace(previous, input_head=path.head, head=path.head, created_at=chat.deps.clock.now())
-    view = await load_response_view(chat.deps.store, previous.id, is_branch_only=True)
-    return guard._replace(is_strict=False).forecast_next(view, planned, path)
-
-
-def _build_preview_report(
-    chat: Chat, prepared: PreparedCompaction, prefix: PrefixForecast | None
-) -> CompactionPreviewReport:
-    figures = _build_figures(prepared, prepared.count_after, prefix)
+def _build_preview_report(chat: Chat, prepared: PreparedCompaction) -> CompactionPreviewReport:
+    figures = _build_figures(prepared, prepared.count_after)
     return CompactionPreviewReport(chat.session.name or None, figures, prepared.replacement)
 
 
-def _build_compact_report(chat: Chat, result: CompactionResult, prefix: PrefixForecast | None) -> CompactionReport:
-    session, figures = chat.session, _build_figures(result.prepared, result.count_after, prefix)
+def _build_compact_report(chat: Chat, result: CompactionResult) -> CompactionReport:
+    session, figures = chat.session, _build_figures(result.prepared, result.count_after)
     counts = len(chat.state.path), result.later_count
     return CompactionReport(session.name, session.strategy, session.handle, figures, *counts, result.old_handle)
 
 
-def _build_figures(
-    prepared: PreparedCompaction, count_after: TokenCount, prefix: PrefixForecast | None
-) -> CompactionFigures:
+def _build_figures(prepared: PreparedCompaction, count_after: TokenCount) -> CompactionFigures:
     return CompactionFigures(
         str(prepared.plan.method),
         len(prepared.plan.compacted_items),
@@ -208,7 +190,7 @@ def _build_figures(
         count_after.tokens,
         prepared.count_before.is_estimate or prepared.count_after.is_estimate,
         prepared.usage,
-        prefix,
+        prepared.prefix,
     )
 
 

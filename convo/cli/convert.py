@@ -9,13 +9,14 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import Annotated, NamedTuple
 
 from convo.chat.conversation import Chat
+from convo.chat.prefix_guard import PrefixGuard
 from convo.chat.session_record import check_session_name_free
 from convo.cli.deps import endpoint_session, make_recorded_endpoint, open_configured_store
-from convo.cli.output import print_json, print_line
+from convo.cli.output import print_json, print_line, print_notice
 from convo.cli.progress import show_progress
 from convo.cli.redact import format_redactions, redact_if_requested
 from convo.cli.resolve import HandleResolver, LookupOptions
@@ -30,9 +31,11 @@ from convo.config.loader import (
 from convo.config.settings import ModelChoice, Settings
 from convo.endpoints.base import Endpoint
 from convo.history.records import EMBEDDED_SCOPE, Scope, Session, Strategy
+from convo.history.tree import Path
 from convo.inspect.redaction import RedactionResult
 from convo.inspect.view import ConversationView
-from convo.report import FLAT, Count, Wire
+from convo.prompt_cache.forecast import PrefixForecast
+from convo.report import FLAT, OPTIONAL, Count, Wire
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
 from convo.strategies.conversion import TransferLoss, TransferPlan, TransferTarget, plan_transfer
@@ -63,7 +66,7 @@ class ConvertOptions:
     patterns: tuple[str, ...] = ()
     dry_run: bool = False
     as_json: bool = False
-    config: Path | None = None
+    config: FilePath | None = None
 
 
 async def run_convert(options: ConvertOptions) -> None:
@@ -73,7 +76,8 @@ async def run_convert(options: ConvertOptions) -> None:
     async with open_configured_store(settings) as store:
         resolver = HandleResolver(settings, store, LookupOptions(options.config, options.provider))
         with show_progress("reading", settings):
-            source = await load_source_from_owner(await resolver.resolve(options.handle), settings, store)
+            view = await resolver.resolve(options.handle)
+            source = await load_source_from_owner(view, settings, store)
         redactions = redact_if_requested(source.to_document(), options.redact, options.patterns, settings)
         source = source.with_redacted_document(redactions.document) if redactions else source
         destination = await resolve_destination(options.new_name, options.strategy, store)
@@ -81,6 +85,12 @@ async def run_convert(options: ConvertOptions) -> None:
         target = TransferTarget(options.strategy, get_endpoint_scope(choice), str(choice.name))
         check_convertible(source, target)
         plan = plan_transfer(source.transfer_items, target)
+        path = Path(view.path.root).append(plan.items)
+        prefix = PrefixGuard(settings.prices).forecast_history(
+            view, path, SystemClock().now(), model=target.model, scope=target.scope
+        )
+        if prefix and prefix.has_loss:
+            print_notice(str(prefix))
         if not options.as_json:
             notes = (*source.notes, *(format_redactions(redactions) if redactions else ()))
             print_line(render_losses(plan.losses, notes, detect_display(sys.stdout, os.environ)))
@@ -91,7 +101,7 @@ async def run_convert(options: ConvertOptions) -> None:
                 else await _make_session(source, plan, target, destination, choice, settings, store)
             )
     if options.as_json:
-        print_json(_build_conversion_report(source, plan, target, session, redactions))
+        print_json(_build_conversion_report(source, plan, target, session, redactions, prefix))
     elif session:
         unconfirmed_count = len(plan.items) - STRATEGIES[session.strategy].confirmed_at_start(plan.confirmed_count)
         rows = new_session_rows(session.name, session.strategy, session.handle, len(plan.items), unconfirmed_count)
@@ -186,6 +196,7 @@ class ConversionReport(NamedTuple):
     endpoint:           endpoint of the new session
     session:            name of the new session; null with --dry-run
     unconfirmed_count:  number of items that are sent to the new owner with the next turn
+    prefix:             what the next request loses because of it; null if nothing is known
     """
 
     source: ConversionSourceReport
@@ -199,6 +210,7 @@ class ConversionReport(NamedTuple):
     losses: Sequence[TransferLoss]
     notes: Sequence[str]
     redactions: Annotated[RedactionResult | None, FLAT]
+    prefix: Annotated[PrefixForecast | None, OPTIONAL]
 
 
 def _build_conversion_report(
@@ -207,6 +219,7 @@ def _build_conversion_report(
     target: TransferTarget,
     session: Session | None,
     redactions: RedactionResult | None,
+    prefix: PrefixForecast | None,
 ) -> ConversionReport:
     return ConversionReport(
         ConversionSourceReport(source.handle, source.strategy, len(source.transfer_items)),
@@ -220,6 +233,7 @@ def _build_conversion_report(
         plan.losses,
         source.notes,
         redactions,
+        prefix,
     )
 
 

@@ -21,10 +21,13 @@ from convo.cli.state_input import STDIN_HANDLE, find_run_state
 from convo.config.loader import load_settings
 from convo.errors import InvalidUsage, ItemDeleted, Unreadable
 from convo.history.items import get_call_id, is_client_call, is_client_output, is_user_message
+from convo.history.records import is_compaction_link
+from convo.inspect.tree import find_branch_links
 from convo.inspect.view import ConversationView
 from convo.lint.model import LintView, lint_view_of_conversation, lint_view_of_file
 from convo.lint.report import LintReport, build_lint_report, find_item_lines
 from convo.lint.secrets import find_exposed_secrets
+from convo.prompt_cache.forecast import describe_changed_reasoning
 from convo.runstate.run_state import RunState
 from convo.runtime import SystemClock
 from convo.stores.base import Store
@@ -88,9 +91,20 @@ def load_lint_target(handle: str, lookup: LookupOptions) -> LintTarget:
     if conversation.unreadable_head:
         raise ItemDeleted(conversation.unreadable_head)
     view = lint_view_of_conversation(conversation, SystemClock().now())
-    return LintTarget(
-        handle, replace(view, pending_call_ids=_read_pending_call_ids(conversation, lookup)), conversation
-    )
+    pending_ids, changed = _read_pending_call_ids(conversation, lookup), _find_changed_prefixes(conversation)
+    return LintTarget(handle, replace(view, pending_call_ids=pending_ids, changed_prefixes=changed), conversation)
+
+
+def _find_changed_prefixes(view: ConversationView) -> dict[int, tuple[str, str]]:
+    """Return the value of `LintView.changed_prefixes` for the next request with the settings of the last one."""
+    links = find_branch_links(view)
+    last = next((link for link in reversed(links) if not is_compaction_link(link)), None)
+    if last is None:
+        return {}
+    view.path_index.add(view.path)
+    next_link = replace(last, input_head=view.path.head, model=view.model or last.model, scope=view.scope or last.scope)
+    found = describe_changed_reasoning(links, next_link, view.path_index)
+    return {index: (message, link_id) for index, message, link_id in found}
 
 
 def _read_pending_call_ids(view: ConversationView, lookup: LookupOptions) -> frozenset[str]:

@@ -12,18 +12,21 @@ from shlex import quote
 from typing import Annotated, NamedTuple
 
 from convo.chat.item_file import check_new_item_file, write_item_file
+from convo.chat.prefix_guard import PrefixGuard
 from convo.chat.session_admin import check_repaired_name_free, save_repaired_session
 from convo.cli.deps import endpoint_session, open_configured_store
 from convo.cli.lint_target import LintTarget, load_lint_target
-from convo.cli.output import print_json, print_line
+from convo.cli.output import print_json, print_line, print_notice
 from convo.cli.resolve import LookupOptions
 from convo.config.loader import choose_model, load_settings
 from convo.errors import InvalidUsage
 from convo.history.records import Scope, Session, Strategy
+from convo.history.tree import Path
 from convo.lint.model import RepairChange
 from convo.lint.repair import RepairResult, repair_for_file, repair_for_session
 from convo.lint.rules import lint_history
-from convo.report import Count, Wire
+from convo.prompt_cache.forecast import PrefixForecast
+from convo.report import OPTIONAL, Count, Wire
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
 from convo.strategies.selection import is_file_handle
@@ -65,15 +68,34 @@ def run_repair(options: RepairOptions, lookup: LookupOptions, *, as_json: bool) 
         )
     elif result:
         asyncio.run(_save_session(options, target, result, lookup))
-    _print_repair(options, target, result, as_json=as_json)
+    prefix = _forecast_prefix(target, result, lookup) if result else None
+    _print_repair(options, target, result, prefix, as_json=as_json)
+
+
+def _forecast_prefix(target: LintTarget, result: RepairResult, lookup: LookupOptions) -> PrefixForecast | None:
+    """Return what the next request of the repaired history loses, if the request before it is known."""
+    if target.conversation is None:
+        return None
+    guard = PrefixGuard(load_settings(lookup.config).prices)
+    path = Path(target.conversation.path.root).append(result.view.items)
+    return guard.forecast_history(target.conversation, path, SystemClock().now())
 
 
 def _is_file_name(name: str) -> bool:
     return is_file_handle(name) or name.endswith(".jsonl")
 
 
-def _print_repair(options: RepairOptions, target: LintTarget, result: RepairResult | None, *, as_json: bool) -> None:
+def _print_repair(
+    options: RepairOptions,
+    target: LintTarget,
+    result: RepairResult | None,
+    prefix: PrefixForecast | None,
+    *,
+    as_json: bool,
+) -> None:
     """Print the changes; None as `result`: nothing needs a change, and nothing was written."""
+    if prefix and prefix.has_loss:
+        print_notice(str(prefix))
     changes = result.changes if result else ()
     paths = target.item_paths
     if not as_json:
@@ -89,6 +111,7 @@ def _print_repair(options: RepairOptions, target: LintTarget, result: RepairResu
             _build_change_report(change, target, paths[change.source_index] if change.source_index is not None else "$")
             for change in changes
         ],
+        prefix,
     )
     print_json(report)
 
@@ -109,6 +132,7 @@ class RepairReport(NamedTuple):
 
     created:   the new session or file; null if none was written
     strategy:  the owner of the state
+    prefix:    what the next request loses because of it; null if nothing is known
     """
 
     handle: str
@@ -116,6 +140,7 @@ class RepairReport(NamedTuple):
     strategy: Strategy | None
     items: Count
     changes: Sequence[RepairChangeReport]
+    prefix: Annotated[PrefixForecast | None, OPTIONAL]
 
 
 def _build_change_report(change: RepairChange, target: LintTarget, path: str) -> RepairChangeReport:

@@ -70,6 +70,7 @@ class ResumeRequest:
     run_flags: RunFlags
     model: str | None = None
     config: Path | None = None
+    strict_prefix: bool | None = None
 
 
 async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
@@ -80,9 +81,8 @@ async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
     setup = load_agent_setup(
         request.run_flags, described_context=read_context_description(request.state.document) if request.state else None
     )
-    settings = load_settings(
-        request.config, SettingFlags(model=setup.model if request.model is None else request.model)
-    )
+    model = setup.model if request.model is None else request.model
+    settings = load_settings(request.config, SettingFlags(model=model, strict_prefix=request.strict_prefix))
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
         setup = setup.without_agent_models() if request.model else setup
         opener = ResumedRunOpener(request, settings, store, exit_stack, out)

@@ -286,8 +286,8 @@ class Settings(NamedTuple):
     strict_prefix: bool = setting(
         False,
         check_boolean,
-        "Refuse a request that changes the prefix of the one before it. Otherwise a warning says how many cached tokens"
-        " and reasoning items it loses.",
+        "Refuse a request that changes the prefix of the one before it, if it loses cached tokens or reasoning items by"
+        " that. Otherwise a warning says how many.",
         "true",
         flag="--strict-prefix",
     )

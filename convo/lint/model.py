@@ -64,6 +64,9 @@ class LintFinding:
     issue: LintIssue
 
 
+KEPT = "kept"
+
+
 @dataclass(frozen=True, slots=True)
 class RepairChange:
     """One change that a repair made.
@@ -106,6 +109,7 @@ class LintView:
     now:               seconds since 1970
     source_indexes:    each item's index in the history that was read; an added item has its call's
     exposed_secrets:   secrets in the RunState that was read: JSON path and description of each
+    changed_prefixes:  for reasoning that was made with another prefix, by source index: a sentence, and its response
     """
 
     items: tuple[Item, ...]
@@ -122,6 +126,7 @@ class LintView:
     now: float | None = None
     source_indexes: tuple[int, ...] = ()
     exposed_secrets: tuple[tuple[str, str], ...] = ()
+    changed_prefixes: Mapping[int, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def is_server_side(self) -> bool:

@@ -10,6 +10,7 @@ for the model, organisation and base URL that made it; the link says which, or t
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from urllib.parse import unquote
 
 from convo.history.items import (
@@ -26,6 +27,7 @@ from convo.history.items import (
 from convo.history.pairing import pair_id
 from convo.history.records import EMBEDDED_SCOPE, Link
 from convo.lint.model import (
+    KEPT,
     ItemEdits,
     LintIssue,
     LintView,
@@ -110,6 +112,23 @@ def fix_reasoning_id_replayed(view: LintView, issues: Sequence[LintIssue]) -> tu
         issue for index, issue in item_issues(issues) if not (issue.is_warning and view.items[index].get("summary"))
     ]
     return drop_reasoning(ID_REPLAYED, view, certain)
+
+
+def check_changed_prefix(view: LintView) -> Iterator[LintIssue]:
+    """Report reasoning that its model does not receive, or may not, since what is before it has changed."""
+    for index, _ in view.items_of_type("reasoning"):
+        if found := view.changed_prefixes.get(view.source_indexes[index]):
+            message, link_id = found
+            yield LintIssue(message, index, link_id=link_id)
+
+
+def fix_changed_prefix(view: LintView, issues: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+    """Keep it: the provider removes it itself, and to remove reasoning changes the prefix of later reasoning."""
+    changes = [
+        RepairChange("changed-prefix", KEPT, issue.message, view.source_indexes[index])
+        for index, issue in item_issues(issues)
+    ]
+    return replace(view, changed_prefixes={}), changes
 
 
 def check_missing_summary(view: LintView) -> Iterator[LintIssue]:

@@ -12,6 +12,7 @@ from convo.errors import Unrepairable
 from convo.history.records import Strategy
 from convo.lint.chain import continue_before
 from convo.lint.model import (
+    KEPT,
     LintFinding,
     LintIssue,
     LintView,
@@ -53,9 +54,6 @@ def _keep(finding: LintFinding, view: LintView) -> RepairChange:
     return RepairChange(
         finding.code, KEPT, finding.issue.message, None if index is None else view.source_indexes[index]
     )
-
-
-KEPT = "kept"
 
 
 def repair_for_session(view: LintView) -> RepairResult:

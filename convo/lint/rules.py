@@ -97,6 +97,14 @@ LINT_RULES: tuple[LintRule, ...] = (
         reasoning.fix_sealed_elsewhere,
     ),
     LintRule(
+        "changed-prefix",
+        WARNING,
+        "reasoning that was made with another prefix than it has now",
+        reasoning.check_changed_prefix,
+        reasoning.fix_changed_prefix,
+        keeps_server_items=True,
+    ),
+    LintRule(
         "reasoning-id-replayed",
         ERROR,
         "reasoning that is only an id, sent to a server that did not store it",

@@ -152,7 +152,7 @@ def _items_after(head: Key, depth: int, path_index: PathIndex) -> list[Item]:
 
 def _classify(before: Sequence[Item], after: Sequence[Item]) -> Change:
     """Return what happened to the first item of `before`."""
-    if any(map(is_compaction, after)) and not any(map(is_compaction, before)):
+    if any(is_compaction(item) and item not in before for item in after):
         return "context_compacted"
     if not after:
         return "item_removed"

@@ -79,14 +79,7 @@ class PrefixForecast(NamedTuple):
         return bool(self.lost_tokens or self.lost_reasoning)
 
     def __str__(self) -> str:
-        change, may = self.change, "up to " if self.cache_loss == "may" else ""
-        cause = change.change.replace("_", " ")
-        if change.item_index is not None:
-            cause += f", {change.name.replace('_', ' ')} {change.item_index + 1}"
-        elif change.change == "setting_changed":
-            cause += f", {change.name}"
-        if change.difference and change.difference.path and change.change != "context_compacted":
-            cause += f", at {change.difference.path}"
+        may = "up to " if self.cache_loss == "may" else ""
         losses = []
         if self.lost_tokens:
             cost = "" if self.lost_usd is None else f" ({format_usd(self.lost_usd)})"
@@ -103,7 +96,18 @@ class PrefixForecast(NamedTuple):
         )
         instead = f"; instead: {self.append_instead}" if self.append_instead else ""
         instead += f"; {self.not_kept}" if self.not_kept else ""
-        return f"the next request changes the prefix ({cause}){loss}{instead}"
+        return f"the next request changes the prefix ({_describe_change(self.change)}){loss}{instead}"
+
+
+def _describe_change(change: PromptChange) -> str:
+    cause = change.change.replace("_", " ")
+    if change.item_index is not None:
+        cause += f", {change.name.replace('_', ' ')} {change.item_index + 1}"
+    elif change.change == "setting_changed":
+        cause += f", {change.name}"
+    if change.difference and change.difference.path and change.change != "context_compacted":
+        cause += f", at {change.difference.path}"
+    return cause
 
 
 def forecast_prefix(
@@ -120,7 +124,7 @@ def forecast_prefix(
     previous = next((link for link in reversed(links) if not is_compaction_link(link)), None)
     if previous is None or planned.input_head not in path_index:
         return None
-    lost_reasoning = tuple(_find_lost_reasoning(links, previous, planned, path_index))
+    lost_reasoning = tuple(lost for _, lost in _find_lost_reasoning(links, previous, planned, path_index))
     change = _find_change(previous, planned, path_index, loses_reasoning=bool(lost_reasoning))
     if change is None:
         return None
@@ -204,9 +208,13 @@ def _find_places(head: Key, path_index: PathIndex) -> dict[str, _Place]:
 
 
 def _find_lost_reasoning(
-    links: Sequence[Link], previous: Link, planned: Link, path_index: PathIndex
-) -> Iterator[LostReasoning]:
-    """Yield the reasoning items that were usable in the request before, and will not be in the next one."""
+    links: Sequence[Link], previous: Link, planned: Link, path_index: PathIndex, *, is_any: bool = False
+) -> Iterator[tuple[Link, LostReasoning]]:
+    """Yield the reasoning items that were usable in the request before, and will not be in the next one.
+
+    is_any:  also those that were not usable before
+    Each with the link that made it.
+    """
     next_places = _find_places(planned.input_head, path_index)
     if not STRATEGIES[planned.strategy].is_server_side:  # reasoning without encrypted content is not sent
         next_places = {identity: place for identity, place in next_places.items() if ENCRYPTED_FIELD in place.item}
@@ -228,12 +236,29 @@ def _find_lost_reasoning(
         for identity in identities:
             made_place, place = made_places[identity], next_places[identity]
             previous_place = previous_places.get(identity, made_place)
-            before = _find_losses(link, made_place, previous, previous_place, is_edited=False)
+            before = {} if is_any else _find_losses(link, made_place, previous, previous_place, is_edited=False)
             after = _find_losses(link, made_place, planned, place, is_edited=is_edited)
             is_new = any(loss not in ("no", before.get(reason)) for reason, loss in after.items())
             if is_new and "yes" not in before.values():
                 tokens = _count_reasoning(link, place.item, len(identities))
-                yield LostReasoning(place.item_index, tokens, "yes" if "yes" in after.values() else "may")
+                yield link, LostReasoning(place.item_index, tokens, "yes" if "yes" in after.values() else "may")
+
+
+def describe_changed_reasoning(
+    links: Sequence[Link], planned: Link, path_index: PathIndex
+) -> Iterator[tuple[int, str, str]]:
+    """Yield each reasoning item of a request that was made with another prefix by the same model and account.
+
+    Yields its index, a sentence, and the id of the response that made it; arguments as for `forecast_prefix`.
+    """
+    same = (planned.model, planned.scope)
+    links = [link for link in links if link.head in path_index and (link.model, link.scope) == same]
+    for link, lost in _find_lost_reasoning(links, planned, planned, path_index, is_any=True):
+        change = _find_change(link, planned, path_index, loses_reasoning=True)
+        cause = f" ({_describe_change(change)})" if change else ""
+        effect = "does" if lost.certainty == "yes" else "may"
+        text = f"this reasoning was made with another prefix{cause}: {planned.model} {effect} not receive it"
+        yield lost.item_index, text, link.id
 
 
 def _get_identity(reasoning: Item) -> str:

@@ -236,9 +236,9 @@ def format_compaction(session: Session, compaction: "CompactionResult") -> str:
         else []
     )
     numbers = _describe_turn_numbers(prepared)
-    return "; ".join(
-        [summary, *([f"turns are numbered again: {numbers}"] if numbers else []), *old_history, *prepared.notes]
-    )
+    renumbered = [f"turns are numbered again: {numbers}"] if numbers else []
+    losses = [str(prepared.prefix)] if prepared.prefix and prepared.prefix.has_loss else []
+    return "; ".join([summary, *renumbered, *old_history, *prepared.notes, *losses])
 
 
 def parse_compact_arguments(text: str) -> tuple[CompactionOptions, bool]:

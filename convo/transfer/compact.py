@@ -28,6 +28,7 @@ from convo.chat.session_record import (
     find_free_session_name,
 )
 from convo.chat.turn import RequestOptions, make_incomplete_error, make_response_fault
+from convo.chat.view_loader import load_response_view
 from convo.compaction.planning import (
     CompactionMethod,
     CompactionMode,
@@ -65,6 +66,7 @@ from convo.history.records import (
     Link,
 )
 from convo.history.tree import Key, Path
+from convo.prompt_cache.forecast import PrefixForecast
 from convo.stores.base import Transaction
 from convo.stores.unstored_requests import UnstoredRequest, clean_code
 from convo.strategies.branching import items_after_point, replace_history
@@ -85,6 +87,7 @@ class PreparedCompaction:
     replacement:                the new items; empty if the endpoint compacts in place
     count_before, count_after:  tokens, counted in the same way
     usage:                      of the requests that made it; None if not reported
+    prefix:                     what the next request loses because of it; None if nothing is known
     """
 
     plan: CompactionPlan
@@ -94,6 +97,7 @@ class PreparedCompaction:
     count_after: TokenCount
     usage: Mapping[str, Json] | None = None
     notes: tuple[str, ...] = ()
+    prefix: PrefixForecast | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +151,24 @@ async def prepare_compaction(
             counts.append(await _count_before_and_after(chat, snapshot.path.items, window))
             before, after = counts[-1]
             if after.tokens < before.tokens:
-                return PreparedCompaction(output.plan, snapshot.path, window, before, after, output.usage, output.notes)
+                prefix = await _forecast_prefix(chat, Path(snapshot.path.root).append(window))
+                return PreparedCompaction(
+                    output.plan, snapshot.path, window, before, after, output.usage, output.notes, prefix
+                )
         before, after = counts[-1]
         raise StateFault(
             f"the compacted history would not be smaller: {before} tokens before, {after} after; nothing was changed",
             hint="compact a longer history, or use a model that writes shorter summaries",
         )
+
+
+async def _forecast_prefix(chat: Chat, path: Path) -> PrefixForecast | None:
+    """Return what the next request loses if the history becomes `path`, if the request before it is known."""
+    guard, last_link = chat.options.prefix_guard, chat.record.last_link
+    if guard is None or last_link is None:
+        return None
+    view = await load_response_view(chat.deps.store, last_link.id, is_branch_only=True)
+    return guard.forecast_history(view, path, chat.deps.clock.now())
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from tests.request_items import message_lines, state_fields
 
 FIELDS = {
     *("source", "strategy", "endpoint", "model", "session", "handle", "items", "unacknowledged", "losses", "notes"),
+    "prefix",
 }
 
 

@@ -272,3 +272,144 @@ def test_the_setting_refuses_a_changed_prefix_too(convo: Convo, servers: dict[st
     got = convo("next", "mine", "-s", "Be long.", "--json")
     assert (got.exit, got.json()["error"]["code"]) == (1, "prefix_changed")
     assert convo("next", "mine", "more").exit == 0
+
+
+def answer_compaction(openai: ChatServer, number: int) -> None:
+    """Answer a compaction, and its two requests for a number of tokens."""
+    output = [{"id": f"cmp_{number}", "type": "compaction", "encrypted_content": f"sealed {number}"}]
+    openai.respond(json.dumps({"object": "response.compaction", "output": output, "usage": USAGE}).encode())
+    openai.refuse(404, {})
+    openai.refuse(404, {})
+
+
+LOST_BY_COMPACTION = "the next request changes the prefix (context compacted, compaction 1) and loses 10,000 cached"
+
+
+def test_an_interactive_chat_says_what_compaction_loses_once_and_that_an_edited_last_message_loses_nothing(
+    convo: Convo, servers: dict[str, ChatServer]
+) -> None:
+    model, openai = "openai/gpt-6.2-sol", servers["openai"]
+    for number in (1, 2, 3):
+        answer(servers, model, number)
+    answer_compaction(openai, 1)
+    for number in (4, 5):
+        answer(servers, model, number)
+    lines = ["one", "two", "/edit other", "/compact", "three", "four"]
+    got = run_repl("-m", model, "-n", "mine", "--strict-prefix", lines=lines)
+    notices = [line for line in got.err.splitlines() if "prefix" in line]
+    assert (len(notices), LOST_BY_COMPACTION in notices[0], "; the next" in notices[0]) == (1, True, True), got.err
+
+    assert convo("config", "set", "compact_at", "9000").exit == 0
+    answer_compaction(openai, 2)
+    answer(servers, model, 6)
+    got = convo("chat", "-c", "--strict-prefix", "five")
+    assert (got.exit, got.err.count("prefix"), LOST_BY_COMPACTION in got.err) == (0, 1, True), got.err
+
+
+def test_lint_and_repair_name_the_reasoning_behind_an_edit_and_a_repair_says_what_it_loses(
+    convo: Convo, servers: dict[str, ChatServer]
+) -> None:
+    model = "openai/gpt-6.2-sol"
+    begin(convo, servers, model, "--replay", "--from", "./talk.json")
+    assert "no problems" in convo("lint", "./talk.json").out
+    items = json.loads(Path("talk.json").read_text("utf-8"))
+    last = next(item for item in reversed(items) if item.get("role") == "user")
+    last["content"] = "other"
+    Path("talk.json").write_text(json.dumps(items), "utf-8")
+
+    (finding,) = convo("lint", "./talk.json", "--json").json()["findings"]
+
+    cause = "(item edited, message 5, at content)"
+    assert (finding["code"], finding["type"], finding["response_id"]) == ("changed-prefix", "reasoning", "resp_2")
+    assert finding["message"] == f"this reasoning was made with another prefix {cause}: {model} does not receive it"
+    got = convo("repair", "./talk.json", "--as", "fixed", "--json")
+    change = next(change for change in got.json()["changes"] if change["code"])
+    assert (change["change"], change["id"], cause in change["message"]) == ("kept", "rs_2", True)
+    prefix = got.json()["prefix"]
+    assert (prefix["change"], [lost["item"] for lost in prefix["lost_reasoning"]]) == ("item_edited", [5])
+    assert f"the next request changes the prefix {cause} and loses" in got.err
+
+
+def test_lint_names_the_reasoning_of_earlier_tools(convo: Convo, servers: dict[str, ChatServer]) -> None:
+    model = "anthropic/claude-opus-5-5"
+    begin(convo, servers, model)
+    answer(servers, model, 3)
+    assert convo("chat", "-c", "-s", "Be long.", "three").exit == 0
+    got = convo("lint", "mine")
+    text = f"this reasoning was made with another prefix (instructions changed): {model} may not receive it"
+    assert (got.exit, got.out.count(text)) == (0, 2), got.out
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("openai/gpt-6.2-sol", None),
+        ("openai/gpt-6.1-sol", ("model_changed", True)),
+        ("anthropic/claude-fable-5-2", ("model_changed", True)),
+    ],
+)
+def test_a_conversion_says_what_another_model_loses(
+    convo: Convo, servers: dict[str, ChatServer], target: str, expected: Any
+) -> None:
+    begin(convo, servers, "openai/gpt-6.2-sol")
+    got = convo("convert", "mine", "--to", "replay", "-m", target, "--dry-run", "--json")
+    prefix = got.json()["prefix"]
+    assert (prefix and (prefix["change"], prefix["lost_tokens"] == 10_000)) == expected
+    assert ("changes the prefix" in got.err) == bool(expected), got.err
+
+
+RESUMED_AGENTS = """
+from convo.agents import Agent
+from convo.tools import tool
+
+@tool(needs_approval=True)
+def add(a: int, b: int) -> int:
+    "Add two numbers."
+    open("ran.txt", "a").close()
+    return a + b
+
+desk = Agent("desk", instructions="Be brief.", tools=(add,))
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "flags", "expected"),
+    [
+        ("", "", [], ""),
+        ("Be brief.", "Be long.", [], "(instructions changed) and loses 10,000 cached"),
+        ("Add two", "Add three", [], "(tools changed, at [0].description) and loses 10,000 cached"),
+        ("", "", ["-m", "openai/gpt-6-luna"], "(model changed) and loses 10,000 cached"),
+    ],
+)
+def test_a_resume_with_another_agent_than_before_the_pause_warns_or_refuses_before_the_tool_runs(
+    convo: Convo, servers: dict[str, ChatServer], old: str, new: str, flags: list[str], expected: str
+) -> None:
+    model, openai = "openai/gpt-6.1-sol", servers["openai"]
+    Path("desk.py").write_text(RESUMED_AGENTS, "utf-8")
+    Path("other.py").write_text(RESUMED_AGENTS.replace(old, new), "utf-8")
+    call = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "add", "arguments": '{"a": 1, "b": 2}'}
+    answer(servers, model, 1, output=[{**call, "status": "completed"}])
+    assert convo("chat", "-m", model, "-n", "mine", "--agent", "desk.py:desk", "one").exit == 3
+    resume = ["resume", "mine", "--agent", "other.py:desk", *flags]
+    if expected:
+        refused = convo(*resume, "--approve", "all", "--strict-prefix")
+        assert (refused.exit, expected in refused.err) == (1, True), refused.err
+        assert (Path("ran.txt").exists(), len(openai.requests)) == (False, 1)
+    openai.respond(b'{"data": []}')  # whether the provider is reachable
+    answer(servers, model, 2)
+    got = convo(*resume, *([] if expected else ["--approve", "all"]))
+    assert (got.exit, Path("ran.txt").exists()) == (0, True), got.err
+    warnings = [line for line in got.err.splitlines() if line.startswith("warning: ")]
+    assert [expected in warning for warning in warnings] == [True] * bool(expected), got.err
+
+
+def test_strict_prefix_accepts_a_return_to_a_prefix_that_is_still_cached(
+    convo: Convo, servers: dict[str, ChatServer]
+) -> None:
+    model = "openai/gpt-6.1-sol"
+    begin(convo, servers, model)
+    answer(servers, model, 3)
+    assert convo("chat", "-c", "--reasoning-effort", "high", "three").exit == 0
+    answer(servers, model, 4)
+    got = convo("chat", "-c", "--strict-prefix", "four")
+    assert (got.exit, "prefix" in got.err) == (0, False), got.err

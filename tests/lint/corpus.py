@@ -144,6 +144,15 @@ CORPUS = [
     ),
     # -- reasoning --------------------------------------------------------------------------------
     BrokenHistory(
+        "reasoning behind an edited message, which the provider removes itself",
+        replace(
+            make_lint_view(SESSION, turn([user()], [sealed_reasoning(), answer()])),
+            changed_prefixes={1: ("this reasoning was made with another prefix", "resp_1")},
+        ),
+        (("changed-prefix", 1),),
+        refused=False,
+    ),
+    BrokenHistory(
         "reasoning without the item after it, at the end",
         lint_view_of_file([user(), sealed_reasoning()]),
         (("reasoning-without-follower", 1),),

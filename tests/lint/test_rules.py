@@ -207,6 +207,7 @@ def test_the_rules_have_a_fixed_order_severity_and_summary() -> None:
         ("duplicate-item-id", error, "an item with the id of an earlier item"),
         ("misplaced-compaction", error, "a compaction item or trigger in an invalid position"),
         ("sealed-elsewhere", error, "encrypted content of another model, organisation or base URL"),
+        ("changed-prefix", warning, "reasoning that was made with another prefix than it has now"),
         ("reasoning-id-replayed", error, "reasoning that is only an id, sent to a server that did not store it"),
         ("invalid-arguments", error, "a function call whose arguments are not a JSON object"),
         ("output-without-call", error, "an output without an earlier call"),
@@ -219,7 +220,7 @@ def test_the_rules_have_a_fixed_order_severity_and_summary() -> None:
     ]
     assert [rule.code for rule in LINT_RULES if rule.keeps_server_items] == [
         *("store-false-in-chain", "anchor-expired", "anchor-expires-soon", "instructions-absent"),
-        *("call-without-output", "secret-in-state"),
+        *("changed-prefix", "call-without-output", "secret-in-state"),
     ]
 
 

@@ -122,7 +122,7 @@ def test_a_log_has_the_version_the_rules_and_what_was_not_checked() -> None:
                 "results": [
                     {
                         "ruleId": "call-without-output",
-                        "ruleIndex": 11,
+                        "ruleIndex": 12,
                         "level": "error",
                         "message": {"text": "function call c1 has no output"},
                         "locations": [
@@ -134,7 +134,7 @@ def test_a_log_has_the_version_the_rules_and_what_was_not_checked() -> None:
                     },
                     {
                         "ruleId": "reasoning-without-follower",
-                        "ruleIndex": 12,
+                        "ruleIndex": 13,
                         "level": "error",
                         "message": {"text": "reasoning rs_1 is not followed by an item of the model"},
                         "locations": [

@@ -130,7 +130,7 @@ class RequestFlags:
     other_parameters: OptionalTexts = value_option(
         "--param", "KEY=VALUE", "Any other field of the request, in JSON or as text; can be repeated."
     )
-    strict_prefix: bool = flag_option("--strict-prefix", "Refuse a request that changes the prefix of the one before.")
+    strict_prefix: bool = flag_option("--strict-prefix", "Refuse a request that loses cached tokens or reasoning.")
     keep_prefix: bool = flag_option("--keep-prefix", "Append a change of the settings instead of changing the prefix.")
 
     def parameters(self) -> dict[str, Json]:

@@ -105,6 +105,7 @@ def resume_command(
     ),
     run: Annotated[RunFlags, RESUMED_RUN_PANEL, RESUMED_RUN_OPTIONS],
     state_file: Annotated[StateFileFlags, "State file"],
+    strict_prefix: bool = flag_option("--strict-prefix", "Refuse a request that loses cached tokens or reasoning."),
     quiet: bool = flag_option("-q --quiet", "Print only the response, without token counts and notices."),
     as_json: bool = flag_option("--json", "Print the result as JSON."),
     as_jsonl: bool = flag_option("--jsonl", "Print the events of the run as JSON, one per line."),
@@ -120,7 +121,8 @@ def resume_command(
     from convo.cli.context import ChatOutput
 
     out = ChatOutput(quiet=quiet, as_json=as_json, as_jsonl=as_jsonl)
-    raise typer.Exit(_resume_here(state, decisions, replace(run, state=state_file.out), model, state_file, config, out))
+    run = replace(run, state=state_file.out)
+    raise typer.Exit(_resume_here(state, decisions, run, model, state_file, config, out, strict_prefix=strict_prefix))
 
 
 def _decide_without_resuming(
@@ -160,6 +162,8 @@ def _resume_here(
     output: StateFileFlags,
     config: Path | None,
     out: "ChatOutput",
+    *,
+    strict_prefix: bool,
 ) -> int:
     """Resume the run here, until it ends or pauses. Raises the errors of its parts."""
     import asyncio  # --decide-only does not need it
@@ -172,5 +176,7 @@ def _resume_here(
     if output.out is not None:
         check_state_path(output.out)
     document = load_verified_state(state, config, SigningOptions(output.key_env, output.verify))
-    request = resumed_run.ResumeRequest(state, document, decisions.to_request(), run, model, config)
+    request = resumed_run.ResumeRequest(
+        state, document, decisions.to_request(), run, model, config, strict_prefix=strict_prefix or None
+    )
     return asyncio.run(run_until_terminated(resumed_run.resume_paused_run(request, out)))
