@@ -68,6 +68,7 @@ class RunConfig:
     session_limit:           how many of the newest stored items precede new input; session and replay only
     session_input_callback:  (stored items, new items) -> the model's input, sync or async; session and replay only
     values:                  context values of the application, for tools, guardrails and instructions
+    start_agent:             the agent that begins the next run; None: the one that answered last
     resolve_model:           returns the route of an agent's own model; None: every agent uses the chat's route
     open_scratch_store:      returns an empty store that ends with the process, for nested runs
     agents_source:           where the application loaded the agents from; stored with the run for the application alone
@@ -80,6 +81,7 @@ class RunConfig:
     session_limit: int | None = None
     session_input_callback: Callable[[list[Item], list[Item]], Any] | None = None
     values: Mapping[str, Json] = field(default_factory=lambda: NO_VALUES)
+    start_agent: str | None = None
     resolve_model: Callable[[str], ModelRoute] | None = None
     open_scratch_store: Callable[[], Store] | None = None
     agents_source: Mapping[str, Json] | None = None
@@ -97,11 +99,14 @@ def validate_run_config(
     """Reject a configuration that the owner of the state does not allow.
 
     own_history_hint:  how to make the client own the history
-    Raises WrongOwner for the cases in the module docstring, InvalidUsage for an agent's model without a route,
-    InputFault for tools with one name, and Unsupported for a hosted tool that the client must run.
+    Raises WrongOwner for the cases in the module docstring, NotFound for an unknown `start_agent`,
+    InvalidUsage for an agent's model without a route, InputFault for tools with one name, and Unsupported for a
+    hosted tool that the client must run.
     """
     is_server_side = STRATEGIES[strategy].is_server_side
     _validate_limits(config)
+    if config.start_agent is not None:
+        graph[config.start_agent]
     if is_server_side and (config.session_limit is not None or config.session_input_callback is not None):
         raise _make_wrong_owner("a session limit or session input callback", strategy, own_history_hint)
     for tool in options.parameters.get("tools") or ():
@@ -144,7 +149,9 @@ def _validate_nested_run(tool: AgentTool, config: RunConfig, options: RequestOpt
 def make_nested_config(tool: AgentTool, config: RunConfig) -> RunConfig:
     """Return the configuration of the nested run of a call of `tool`."""
     limits = replace(config.limits, max_turns=tool.max_turns)
-    return replace(config, limits=limits, session_limit=None, session_input_callback=None, agents_source=None)
+    return replace(
+        config, limits=limits, session_limit=None, session_input_callback=None, start_agent=None, agents_source=None
+    )
 
 
 def _validate_limits(config: RunConfig) -> None:

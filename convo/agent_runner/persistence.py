@@ -13,13 +13,20 @@ from shlex import quote
 from typing import Any, NamedTuple
 
 from convo.agents.graph import Graph
+from convo.agents.handoffs import format_handoff_output
 from convo.chat.conversation import Chat
 from convo.chat.lookup import read_or_report, resolve_handle
 from convo.chat.run_decisions import build_log_entries
 from convo.chat.session_record import RunUpdate
-from convo.chat.view_loader import OPEN_RUN_STATUSES, RERUN_CALLS_KEY, load_open_run, make_call_key
+from convo.chat.view_loader import (
+    AGENTS_SOURCE_KEY,
+    OPEN_RUN_STATUSES,
+    RERUN_CALLS_KEY,
+    load_open_run,
+    make_call_key,
+)
 from convo.errors import DamagedRow, InvalidRunState, InvalidUsage, NotFound
-from convo.history.items import Item, Json, is_client_call, is_item
+from convo.history.items import Item, Json, is_client_call, is_compaction, is_item
 from convo.history.records import AgentCall, AgentRun, AgentRunStatus, Session
 from convo.history.tree import Key, Path
 from convo.inspect.run_timeline import read_timeline_members
@@ -172,8 +179,8 @@ STATUS_BY_PHASE: Mapping[Phase, AgentRunStatus] = {
 }
 """The status of a row for each phase; "running" for all others."""
 
-AGENTS_SOURCE_KEY = "origin"
-"""The member of a row's document with the source of the agents; the application alone reads it."""
+FIRST_AGENT_KEY = "first_agent"
+"""The member of a row's document with the agent that the run began with; earlier versions did not store it."""
 
 IDEMPOTENT_EFFECTS = (CheckInputGuardrail, CheckOutputGuardrail, EvaluateApproval)
 """Effects that are safe to perform twice, so nothing must be committed before them."""
@@ -348,7 +355,12 @@ class RunRepository:
         rerun_ids = [
             call.id for call in run.calls_at(Stage.READY) if make_call_key(run.turn, call.id) in self._started_at
         ]
-        document = {**run_to_json(run), "standing": run_checkpoint_to_json(checkpoint), RERUN_CALLS_KEY: rerun_ids}
+        document = {
+            **run_to_json(run),
+            FIRST_AGENT_KEY: run.graph.start,
+            "standing": run_checkpoint_to_json(checkpoint),
+            RERUN_CALLS_KEY: rerun_ids,
+        }
         if not self._is_nested:
             document |= copy.deepcopy(self.timeline)  # it changes while the row is kept
         if self._agents_source is not None:
@@ -429,6 +441,7 @@ def _select_batch_calls(run: Run, calls: Sequence[AgentCall]) -> dict[str, Agent
 
 async def load_run(store: Store, row: AgentRun, graph: Graph) -> Run:
     """Load the run of a row, with the agents of `graph`. Raises the errors of `convo.runs.serialize.run_from_json`."""
+    graph = replace(graph, start=row.document.get(FIRST_AGENT_KEY, graph.start))
     run = run_from_json(row.document, graph)
     if run.phase is not Phase.RUNNING_TOOLS:
         return run
@@ -450,6 +463,26 @@ async def find_open_run_row(chat: Chat) -> AgentRun | None:
     """Return the session's newest run if it has not ended."""
     rows = await chat.deps.store.agent_runs(session_id=chat.session.id, limit=1)
     return rows[0] if rows and rows[0].status in OPEN_RUN_STATUSES else None
+
+
+async def find_last_agent(chat: Chat, graph: Graph, agents_source: Mapping[str, Json] | None) -> str:
+    """Return the identity of the agent that answered last in the conversation; without one, the first of `graph`.
+
+    agents_source:  of the next run; other agents than before begin with their first one
+    """
+    rows = await chat.deps.store.agent_runs(session_id=chat.session.id, limit=1)
+    document: Mapping[str, Any] = rows[0].document if rows else {}
+    last_source, path = document.get(AGENTS_SOURCE_KEY), chat.state.path
+    if last_source and agents_source and last_source.get("agent") != agents_source.get("agent"):
+        return graph.start
+    # A compaction replaces the path of the run, and may replace its handoff.
+    is_on_path = rows and (path.contains(document["standing"]["begun"]) or any(map(is_compaction, path.items)))
+    if is_on_path and document["agent"] in graph.agents:
+        return str(document["agent"])
+    # In a fork, in a converted conversation and after /undo the newest run is not of this path.
+    outputs = {format_handoff_output(agent.name): identity for identity, agent in graph.agents.items()}
+    texts = (item.get("output") for item in reversed(path.items))
+    return next((outputs[text] for text in texts if isinstance(text, str) and text in outputs), graph.start)
 
 
 async def open_run_repository(

@@ -29,6 +29,7 @@ from convo.agent_runner.persistence import (
     RunCheckpoint,
     RunRepository,
     drop_partial_response,
+    find_last_agent,
     find_open_run_row,
     load_run,
     open_run_repository,
@@ -95,6 +96,7 @@ class AgentRunner:
     ) -> None:
         self.chat = chat
         self._graph, self._config, self._repository = graph, config, repository
+        self._chosen_agent = config.start_agent
         self._loop = RunLoop(chat, graph, config, repository, run, self._run_nested, usages)
 
     @classmethod
@@ -185,6 +187,19 @@ class AgentRunner:
         """The final output, once the run is done."""
         return self.run.output
 
+    def choose_agent(self, identity: str) -> None:
+        """Begin the next run with an agent. Raises NotFound."""
+        self._graph[identity]
+        self._chosen_agent = identity
+
+    async def find_next_agent(self) -> str:
+        """Return the agent that begins the next run, by identity: the chosen one, else the one that answered last."""
+        if self._chosen_agent:
+            return self._chosen_agent
+        if self.run_row and self.chat.state.path.contains(self._repository.checkpoint.input_head):
+            return self.run.agent
+        return await find_last_agent(self.chat, self._graph, self._config.agents_source)
+
     def _check_accepts_input(self) -> None:
         """Raise StateFault when an open run has calls without an output."""
         if self.can_resume and self.run.phase not in PHASES_WITHOUT_CALLS:
@@ -240,9 +255,10 @@ class AgentRunner:
         state = replace(state, path=state.path.append(build_open_call_outputs(state, items)))
         run_input = await build_run_input(state, items, config)
         new_state = self.append_input(state, run_input)
+        graph = replace(self._graph, start=await self.find_next_agent())
         return await preview_agent_request(
-            self._graph,
-            CallModel(self._graph.start, 1),
+            graph,
+            CallModel(graph.start, 1),
             new_state,
             run_input.make_view(new_state.path),
             last_link,
@@ -266,13 +282,14 @@ class AgentRunner:
         await self._check_prefix(items)
         if self.can_resume:
             await self.stop()
-        state = self.chat.load_state()
+        state, graph = self.chat.load_state(), replace(self._graph, start=await self.find_next_agent())
         check_tail = bool(state.unconfirmed_nodes)
         state = self.chat.answer_open_calls(state, items)
         run_input = await build_run_input(state, items, self._config)
         new_state = self.append_input(state, run_input)
-        run, effects = step_run(create_run(self._graph, self._config.limits), RunStarted())
+        run, effects = step_run(create_run(graph, self._config.limits), RunStarted())
         await self._repository.create(run, new_state, run_input.new_items, run_input.make_view(new_state.path))
+        self._chosen_agent = None
         self._loop.start(run, effects, check_tail=check_tail)
         async with aclosing(self._loop.perform()) as events:
             async for event in events:

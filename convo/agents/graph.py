@@ -18,7 +18,7 @@ from convo.tools.tool import FAILED, Approval, Tool, tool
 class Graph:
     """Agents by identity; the handoffs of each agent name identities.
 
-    start:  the identity of the first agent
+    start:  the identity of the agent that a run begins with
     """
 
     start: str

@@ -135,6 +135,7 @@ async def load_session_view(
         shared_links = shared_links[len(shared_links) - max_links :]
         link_notes = link_notes or _describe_missing_requests(max_links)
     path_index = await load_path_index(store, state.path, [*links, *shared_links])
+    newest_run = await _load_newest_run(store, session)
     return ConversationView(
         handle=session.name or session.id,
         strategy=session.strategy,
@@ -150,7 +151,8 @@ async def load_session_view(
         has_all_links=not link_notes,
         notes=(*state.notes, *link_notes),
         unreadable_head=state.unreadable_head,
-        open_run=await load_open_run(store, session),
+        open_run=await _to_open_run(store, session, newest_run) if newest_run else None,
+        agent=newest_run and _get_named_agent(newest_run.document),
     )
 
 
@@ -500,6 +502,9 @@ async def _fetch_response_and_previous(endpoint: "Endpoint", handle: str) -> tup
 OPEN_RUN_STATUSES = ("running", "paused")
 """Statuses of an agent run that has not ended."""
 
+AGENTS_SOURCE_KEY = "origin"
+"""The member of a run's document with the source of the agents; the application alone writes it."""
+
 RERUN_CALLS_KEY = "again"
 """The member of a run's document with the ids of the calls that had started when it was stored and may run again."""
 
@@ -511,8 +516,13 @@ def make_call_key(turn: int, call_id: str) -> str:
 
 async def load_open_run(store: Store, session: Session) -> OpenRun | None:
     """Return the agent run of a session that has calls without output; a damaged one is reported."""
+    newest = await _load_newest_run(store, session)
+    return await _to_open_run(store, session, newest) if newest else None
+
+
+async def _load_newest_run(store: Store, session: Session) -> AgentRun | None:
     newest = await read_or_report(store, store.agent_runs(session_id=session.id, limit=1))
-    return await _to_open_run(store, session, newest[0]) if newest else None
+    return newest[0] if newest else None
 
 
 async def _load_run_timeline(store: Store, run_id: str, view: ConversationView) -> RunTimeline | None:
@@ -522,6 +532,13 @@ async def _load_run_timeline(store: Store, run_id: str, view: ConversationView) 
         return None
     timeline = build_run_timeline(run, await store.agent_calls(run_id), view.path.items)
     return timeline if timeline.entries else None
+
+
+def _get_named_agent(document: Mapping[str, Json]) -> str | None:
+    """Return the current agent of a stored run; None for the unnamed one of a chat with --tool."""
+    agent, source = document.get("agent"), document.get(AGENTS_SOURCE_KEY)
+    has_tools_only = isinstance(source, dict) and "tools" in source
+    return agent if isinstance(agent, str) and not has_tools_only else None
 
 
 async def _to_open_run(store: Store, session: Session, row: AgentRun) -> OpenRun | None:

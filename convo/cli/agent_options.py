@@ -29,7 +29,6 @@ from types import ModuleType, TracebackType
 from typing import Any, NamedTuple, TextIO, cast
 
 from convo.agent_runner.config import ModelRoute, RunConfig
-from convo.agent_runner.persistence import AGENTS_SOURCE_KEY
 from convo.agent_runner.user_code import IN_USER_CODE, format_exception, user_code_scope
 from convo.agents.agent import TOOL_NAME_PATTERN, Agent
 from convo.agents.graph import AgentTool, Graph, graph
@@ -38,6 +37,7 @@ from convo.agents.handoffs import HandoffDefaults
 from convo.agents.sdk import ForeignInputFilter, foreign_agents, from_object, is_foreign_filter
 from convo.agents.toml import from_tables
 from convo.chat.files import read_text_file
+from convo.chat.view_loader import AGENTS_SOURCE_KEY
 from convo.cli.output import print_notice
 from convo.cli.run_options import AgentSource, RunFlags
 from convo.config.paths import make_private_folder
@@ -151,6 +151,7 @@ def load_run_config(flags: RunFlags, described_context: Json = None) -> RunConfi
         handoff_defaults=_load_handoff_defaults(flags),
         input_filter=load_function(filter_reference, "--input-filter") if filter_reference else None,
         session_limit=flags.session_limit,
+        start_agent=flags.start_agent,
         values=_load_context_values(flags.context, described_context) if flags.context else NO_VALUES,
         open_scratch_store=_open_scratch_store,
     )

@@ -394,7 +394,8 @@ class RunPresenter:
     def _format_receipt(self, columns: int | None) -> str:
         """Format the receipt of all model calls since the last message."""
         total = combine_links(self.last_links)
-        return self._context.format_receipt(self.chat, total, self.last_links, columns=columns)
+        agent = f"agent {self.runner.run.agent}" if len(self._setup.graph.agents) > 1 else ""
+        return self._context.format_receipt(self.chat, total, self.last_links, columns=columns, agent=agent)
 
     def _build_report(self, start_count: int) -> RunReport:
         """Build what `--json` prints; `start_count` is the number of items before the run."""

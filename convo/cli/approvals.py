@@ -11,9 +11,10 @@ from pathlib import Path
 from shlex import quote
 from typing import Annotated, NamedTuple, TypeAlias
 
-from convo.agent_runner.persistence import AGENTS_SOURCE_KEY, OrphanedRun, list_orphaned_runs, load_run_row
+from convo.agent_runner.persistence import OrphanedRun, list_orphaned_runs, load_run_row
 from convo.chat.lookup import read_or_report
 from convo.chat.run_decisions import build_decision_report, save_decisions
+from convo.chat.view_loader import AGENTS_SOURCE_KEY
 from convo.cli.decision_flags import (
     ALL_CALLS_WORD,
     CallDecision,

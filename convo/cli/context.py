@@ -395,13 +395,22 @@ class ChatContext:
                 lambda columns: truncate_text(lines[-1], columns or MAX_LOST_INPUT_CHARS), has_margin=False
             )
 
-    def format_receipt(self, chat: Chat, link: Link, calls: Sequence[Link] = (), *, columns: int | None = None) -> str:
+    def format_receipt(
+        self, chat: Chat, link: Link, calls: Sequence[Link] = (), *, columns: int | None = None, agent: str = ""
+    ) -> str:
         """Format the receipt of `link`, which may be the total of several calls, as `status_line.format_receipt`."""
         prices = self.settings.prices
         price = find_price(chat.options.model, prices, link.service_tier)
         call_prices = [find_price(call.model, prices, call.service_tier) for call in calls]
         return format_receipt(
-            link, chat.session, price, calls, call_prices=call_prices, columns=columns, loading=self._loading
+            link,
+            chat.session,
+            price,
+            calls,
+            call_prices=call_prices,
+            columns=columns,
+            loading=self._loading,
+            agent=agent,
         )
 
     async def make_continue_command(self, chat: Chat) -> str:

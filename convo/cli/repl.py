@@ -665,9 +665,21 @@ class AgentChat:
         pending = ", ".join(call.id for call in self.runner.pending_calls)
         return f"{run.phase}, agent {run.agent}" + (f"; needs approval: {pending}" if pending else "")
 
-    def list_tools(self) -> list[tuple[str, str]]:
-        """Return the name and the description of each tool of the active agent."""
-        return [(tool.name, tool.description) for tool in self.runner.run.graph[self.runner.run.agent].functions]
+    async def list_tools(self) -> list[tuple[str, str]]:
+        """Return the name and the description of each tool of the agent that answers next."""
+        agent = self.runner.run.graph[await self.runner.find_next_agent()]
+        return [(tool.name, tool.description) for tool in agent.functions]
+
+    async def list_agents(self, chosen: str) -> list[str]:
+        """Return a line for each agent, the one that answers next marked, after `chosen` was chosen unless it is "".
+
+        Raises NotFound.
+        """
+        await self.presenter.switch_chat(self._repl.chat)
+        if chosen:
+            self.runner.choose_agent(chosen)
+        next_agent = await self.runner.find_next_agent()
+        return [f"{'*' if identity == next_agent else ' '} {identity}" for identity in self.runner.run.graph.agents]
 
     async def resume_open_run(self) -> None:
         """Ask for the decisions of a paused run; print a note about an interrupted one.
@@ -712,9 +724,9 @@ class AgentChat:
         await self.runner.stop()
         self._repl.print_message("the run was stopped; the conversation continues from here")
 
-    def check_command(self, command: str) -> None:
+    async def check_command(self, command: str) -> None:
         """Raise InvalidUsage for a command without meaning for agents, StateFault for one barred by the open run."""
-        uses_chat_instructions = self.runner.run.graph[self.runner.run.agent].instructions is None
+        uses_chat_instructions = self.runner.run.graph[await self.runner.find_next_agent()].instructions is None
         if command in COMMANDS_WITHOUT_AGENTS and not (command == "system" and uses_chat_instructions):
             raise InvalidUsage(f"/{command} is not available with agents", hint=COMMANDS_WITHOUT_AGENTS[command])
         if command in HEAD_MOVING_COMMANDS and self.runner.can_resume:

@@ -14,7 +14,7 @@ from convo.errors import InvalidUsage
 NO_AGENTS = "none"
 """The value of --agent that omits the agents and the tools that a session had before."""
 
-HANDOFF_FIELDS = ("nest_history", "history_mapper", "history_markers")
+HANDOFF_FIELDS = ("start_agent", "nest_history", "history_mapper", "history_markers")
 """The fields of `RunFlags` that apply to handoffs, which a chat with --tool does not have."""
 
 
@@ -51,6 +51,9 @@ class RunFlags:
 
     agent: OptionalText = value_option(
         "--agent", "FILE:NAME", "Agents to use: support.py:triage, or a .toml file; none disables agents and tools."
+    )
+    start_agent: OptionalText = value_option(
+        "--start-agent", "NAME", "Agent that answers the message; default: the one that answered last."
     )
     tool: OptionalTexts = value_option(
         "--tool", "FILE.py:NAME", "Python function that the model may call; can be repeated."

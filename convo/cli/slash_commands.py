@@ -100,7 +100,7 @@ async def handle_system(repl: Repl, text: str) -> None:
 
 async def handle_tools(repl: Repl, _: str) -> None:
     tools = (
-        repl.agent_chat.list_tools()
+        await repl.agent_chat.list_tools()
         if repl.agent_chat
         else list_request_tools(repl.chat.options.parameters.get("tools") or ())
     )
@@ -613,6 +613,13 @@ async def handle_retry(repl: Repl, _: str) -> None:
     await (repl.agent_chat.retry() if repl.agent_chat else repl.show_answer(repl.chat.retry()))
 
 
+async def handle_agent(repl: Repl, name: str) -> None:
+    if not repl.agent_chat:
+        raise InvalidUsage("this chat has no agents", hint=f"{get_command_prefix()} chat --agent FILE.py:NAME")
+    for line in await repl.agent_chat.list_agents(name):
+        repl.print_message(line)
+
+
 async def handle_stop(repl: Repl, _: str) -> None:
     if not repl.agent_chat:
         raise InvalidUsage("no run is open: this chat has no agents", hint="Ctrl-C stops an answer")
@@ -634,6 +641,7 @@ SLASH_COMMANDS = {
     "effort": SlashCommand(
         "[VALUE]", "show or change the reasoning effort; - goes back to the settings", handle_effort, EFFORT_ARGUMENT
     ),
+    "agent": SlashCommand("[NAME]", "list the agents, or choose the one that answers next", handle_agent),
     "system": SlashCommand("[TEXT]", "show or change the instructions; - removes them", handle_system),
     "tools": SlashCommand("", "list the tools that every request offers to the model", handle_tools),
     "attach": SlashCommand(
@@ -721,7 +729,7 @@ async def run_prompt_command(repl: Repl, line: str) -> None:
         return
     name, arguments = parse_slash_command(line.strip())
     if repl.agent_chat:
-        repl.agent_chat.check_command(name)
+        await repl.agent_chat.check_command(name)
     await SLASH_COMMANDS[name].run(repl, arguments)
 
 

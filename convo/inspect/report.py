@@ -97,6 +97,7 @@ class ConversationReport(NamedTuple):
     links:           oldest first
     total:           figures of the requests on the branch that leads to the handle; null if none reported its usage
     other_requests:  the same figures of all other requests: those of forks, later ones, and attempts that failed
+    agent:           present if the handle names a session with agents: the one that answered last
     parents:         present if a path is written as through: the parent of each node
     run:             present if the handle names an agent run with tool calls, handoffs or guardrails: its time line
     """
@@ -109,6 +110,7 @@ class ConversationReport(NamedTuple):
     links: Sequence[LinkReport]
     total: Annotated[UsageTotals | None, OPTIONAL]
     other_requests: Annotated[UsageTotals | None, OPTIONAL]
+    agent: Annotated[str | None, OMITTED]
     parents: Annotated[Mapping[Key, Key | None], OMITTED]
     run: Annotated[RunTimeline | None, OMITTED]
 
@@ -134,6 +136,7 @@ def build_conversation_report(view: ConversationView) -> ConversationReport:
         links,
         sum_link_usage(branch_links, view.prices, path_index=path_index),
         sum_link_usage(other_links, view.prices, other_links=branch_links, path_index=path_index),
+        view.agent,
         list_parents(path_index) if has_long_path else {},
         view.run_timeline,
     )

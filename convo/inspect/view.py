@@ -151,6 +151,7 @@ class ConversationView:
     prices:           the user's own prices, by full name of the model
     unreadable_head:  the head of a path that cannot be read because an item of it was deleted
     open_run:         an agent run that is open in the session: no message can be added before it is resumed
+    agent:            the agent that answered last, if the session has agents
     run_timeline:     the time line of the agent run that the handle names, if it has entries
     running_texts:    the text so far of recorded responses in progress, by the id of their request; loaded for a watch
     sent_body:        the body of the handle's own request, if that is a recorded one and its body was loaded
@@ -172,6 +173,7 @@ class ConversationView:
     unreadable_head: Key | None = None
     prices: Mapping[str, Price] = field(default_factory=dict)
     open_run: OpenRun | None = None
+    agent: str | None = None
     run_timeline: RunTimeline | None = None
     running_texts: Mapping[str, str] = field(default_factory=dict)
     sent_body: SentBody | None = None

@@ -53,9 +53,9 @@ from hashlib import sha256
 from secrets import token_bytes
 from shlex import quote
 
-from convo.agent_runner.persistence import AGENTS_SOURCE_KEY
 from convo.chat.run_decisions import build_decision_report, hash_arguments, hash_pending_call, save_decisions
 from convo.chat.session_record import describe_session_writer
+from convo.chat.view_loader import AGENTS_SOURCE_KEY
 from convo.errors import AlreadyDecided, Conflict, IllegalTransition, NotFound
 from convo.history.items import Json
 from convo.history.records import AgentRun, ApprovalDecision

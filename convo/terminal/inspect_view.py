@@ -275,6 +275,8 @@ def conversation_rows(view: ConversationView, table: Table | None = None) -> Ite
     yield "endpoint", str(view.scope) if view.scope else "none yet"
     if view.model:
         yield "model", view.model
+    if view.agent:
+        yield "agent", escape_control_chars(view.agent)
     providers = dict.fromkeys(filter(None, map(get_link_provider, view.links)))
     if providers and [*providers] != [(view.model or "").partition("/")[0]]:  # else the model's name begins with it
         yield "provider", escape_control_chars(", ".join(providers))

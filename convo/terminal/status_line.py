@@ -142,6 +142,7 @@ def format_receipt(
     call_prices: Sequence[Price | None] = (),
     columns: int | None = None,
     loading: LoadingTime | None = None,
+    agent: str = "",
 ) -> str:
     """Format the receipt of a turn that has ended. An id that is the handle of the owner is shown once.
 
@@ -151,6 +152,7 @@ def format_receipt(
                   cached and reasoning tokens, the duration and the cost are dropped until the rest fits; None:
                   everything is shown
     loading:      of a model that was loaded for this turn
+    agent:        the agent that answered, if the chat has several
     """
     usage = Usage.from_json(link.usage)
     reason = f" ({link.error.get('limit') or link.error['code']})" if link.status == "incomplete" and link.error else ""
@@ -158,7 +160,8 @@ def format_receipt(
     links = call_links or [link]
     cost, brief_cost = _format_links_cost(links, call_prices or [price] * len(links)) if usage else ([], [])
     figures = [*(format_token_counts(usage) if usage else []), *cost, *_format_duration(link, loading)]
-    parts = [*([format_count(len(call_links), "call")] if len(call_links) > 1 else []), *status, *figures]
+    count = format_count(len(call_links), "call") if len(call_links) > 1 else ""
+    parts = [*filter(None, (agent, count)), *status, *figures]
     shown_id, owner = "" if link.id == session.handle else _shown_id(link), format_owner_handle(session)
     if columns is None:
         return PART_SEPARATOR.join(part for part in (*parts, shown_id, owner) if part)

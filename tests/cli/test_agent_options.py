@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 
 from convo.agent_runner.config import ModelRoute, RunConfig
-from convo.agent_runner.persistence import AGENTS_SOURCE_KEY
 from convo.agents.agent import Agent
 from convo.agents.graph import AgentTool, graph
 from convo.agents.handoff_history import HistoryMapper, HistoryMarkers
 from convo.agents.handoffs import HandoffDefaults
+from convo.chat.view_loader import AGENTS_SOURCE_KEY
 from convo.cli.agent_options import (
     UNUSED_STANDARD_MODULES,
     AgentSetup,

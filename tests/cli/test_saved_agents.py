@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.agent_files import AGENTS, PAID_BACK, REFUND, agent_flags, stored_runs, tool_runs
+from tests.cli.agent_files import AGENTS, HANDOFF, PAID_BACK, REFUND, agent_flags, stored_runs, tool_runs
 from tests.cli.chat_commands import ECHO, scripted_flags
 from tests.cli.serve_process import run_serve
 from tests.cli.stored_chats import DATABASE
@@ -228,4 +228,45 @@ def test_the_status_of_a_resumed_conversation_does_not_show_the_run_of_the_one_b
         assert ", agent " in terminal.send_line("/status")
         terminal.send_line("/resume plain")
         assert ", agent " not in terminal.send_line("/status")
+        assert terminal.end_session() == 0
+
+
+def test_a_conversation_stays_with_the_agent_that_answered_last(convo: Convo, home: Path) -> None:
+    model = scripted_flags(HANDOFF, {"text": "Billing."}, {"text": "Again."}, REFUND, PAID_BACK, {"text": "Paid."})
+    flags = (*agent_flags("triage"), *model)
+    first = convo("chat", *flags, "-n", "mine", "hi")
+    assert "agent billing · 2 calls" in first.err
+    assert convo("chat", *flags, "-c", "--json", "and now?").json()["agent"] == "billing"
+    assert convo("inspect", "mine", "--json").json()["agent"] == "billing"
+    assert ["agent", "billing"] in [line.split() for line in convo("inspect", "mine").out.splitlines()]
+    assert convo("next", "mine", "and?", "--json").json()["body"]["instructions"] == "Pay back."
+    assert convo("chat", "-c", "pay back").exit == 3
+    resumed = convo("resume", "mine", "--approve", "all", "--json")
+    assert (resumed.json()["agent"], resumed.json()["output_text"]) == ("billing", "Paid back."), resumed.err
+    assert [convo("chat", "--fork", "mine", "--json", "hi").json()["agent"] for _ in range(2)] == ["billing"] * 2
+
+
+def test_start_agent_chooses_the_agent_and_the_conversation_stays_with_it(convo: Convo, home: Path) -> None:
+    flags = (*agent_flags("triage"), *ECHO)
+    assert convo("chat", *flags, "-n", "mine", "--start-agent", "billing", "--json", "hi").json()["agent"] == "billing"
+    assert convo("chat", "-c", "--json", "hi").json()["agent"] == "billing"
+    assert convo("chat", "-c", "--start-agent", "triage", "--json", "hi").json()["agent"] == "triage"
+    assert convo("chat", "-c", "--agent", "bot.py:billing", "--json", "hi").json()["agent"] == "billing"
+    unknown = convo("chat", *flags, "--start-agent", "payments", "hi")
+    assert (unknown.exit, unknown.err.splitlines()[-1]) == (5, "  try: choose one of triage, billing"), unknown.err
+
+
+def test_a_prompt_lists_the_agents_and_chooses_the_next_one(home: Path) -> None:
+    model = scripted_flags(HANDOFF, {"text": "Billing."}, {"text": "Again."}, {"text": "Back."})
+    with at_terminal("chat", *agent_flags("triage"), *model, "-n", "mine", columns=120) as terminal:
+        terminal.wait_for_prompt()
+        assert "agent billing" in terminal.send_line("hi")
+        assert "agent billing" in terminal.send_line("and now?")
+        assert "* billing" in terminal.send_line("/agent")
+        assert "look_up" in terminal.send_line("/tools")
+        assert "choose one of triage, billing" in terminal.send_line("/agent payments")
+        assert "* triage" in terminal.send_line("/agent triage")
+        assert "agent triage" in terminal.send_line("hello")
+        terminal.send_line("/undo")
+        assert "* billing" in terminal.send_line("/agent")
         assert terminal.end_session() == 0

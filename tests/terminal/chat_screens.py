@@ -90,6 +90,7 @@ STEPS = (
     Step("the chain as a tree", "/inspect\r", "preview"),
     Step("who owns it", "/owner\r", "the full history"),
     Step("nothing to compact", "/compact\r", "try:"),
+    Step("no agents to list", "/agent\r", "this chat has no agents"),
     Step("nothing to stop", "/stop\r", "Ctrl-C stops an answer"),
     Step("asking again", "/retry\r", " output · "),
     Step("another message in its place", "/edit thank you\r", " output · "),
