@@ -57,6 +57,7 @@ class RunningMcpServer:
     """A running server; `heads` are the headers of each request, `calls` the called tools."""
 
     url: str
+    server: Any = None
     heads: list[dict[str, str]] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
 
@@ -65,7 +66,8 @@ class RunningMcpServer:
 def run_mcp_server() -> Iterator[RunningMcpServer]:
     listener, base = listen_on_free_port()
     running = RunningMcpServer(base.removesuffix("/v1") + "/mcp")
-    application = make_server(running.calls).streamable_http_app()
+    running.server = make_server(running.calls)
+    application = running.server.streamable_http_app()
 
     async def recording(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":

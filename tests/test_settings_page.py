@@ -63,7 +63,11 @@ def test_the_settings_in_the_readme_and_the_gateway_page_are_accepted(toml: str,
 
 def test_every_setting_has_an_example() -> None:
     without = [key for key, row in walk_schema() if isinstance(row, SettingRow) and row.example is None]
-    assert without == ["mcp.NAME.command", "profile"]  # not with a URL, which the example has; in that of profiles
+    assert without == [
+        "mcp.NAME.command",
+        "mcp.NAME.env",
+        "profile",
+    ]  # not with a URL, which the example has; in that of profiles
 
 
 def leaf_keys(table: dict[str, object], prefix: str) -> list[str]:

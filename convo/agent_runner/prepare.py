@@ -7,6 +7,7 @@ that stores the history, an input filter sees only the unconfirmed items and mus
 
 import copy
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -16,7 +17,7 @@ from convo.agent_runner.config import ModelInput, ModelRoute, RunConfig
 from convo.agent_runner.persistence import ModelView, RunCheckpoint, RunRepository, make_model_view
 from convo.agent_runner.user_code import call_user_code, call_user_predicate
 from convo.agents.agent import Agent, Handoff
-from convo.agents.graph import Graph
+from convo.agents.graph import AgentTool, Graph
 from convo.agents.handoff_history import HandoffTranscript, build_handoff_input, nest_handoff_history
 from convo.agents.handoffs import HandoffDefaults, HandoffPlan, HandoffTool, build_handoff_tools, plan_handoff
 from convo.agents.sdk import ForeignInputFilter
@@ -62,7 +63,8 @@ async def build_agent_request(
     Raises RunFailed when a function of the agent raised, and InputFault for two tools of one name.
     """
     agent = graph[effect.agent]
-    tools = [tool for tool in agent.tools if await _is_enabled(tool, context)]
+    tools: list[Tool | Hosted] = [*await list_server_tools(agent, context)]  # first, as in the Agents SDK
+    tools += [tool for tool in agent.tools if await _is_enabled(tool, context)]
     handoff_tools = [
         offer for offer in build_handoff_tools(graph, effect.agent) if await _is_enabled(offer.handoff, context)
     ]
@@ -81,6 +83,38 @@ async def build_agent_request(
     )
     functions = toolbox(tool for tool in tools if isinstance(tool, Tool))
     return AgentRequest(options, route.endpoint, functions, {offer.name: offer.target for offer in handoff_tools})
+
+
+async def list_server_tools(agent: Agent, context: Context) -> Sequence[Tool]:
+    """List the tools of the agent's MCP servers. Raises EndpointFault, and RunFailed for any other failure."""
+    if agent.servers is None:
+        return ()
+    tools: Sequence[Tool] = await call_user_code(
+        f"an MCP server of agent {agent.name!r}", "mcp_server", agent.servers.list_tools, context
+    )
+    return tools
+
+
+async def open_tool_servers(graph: Graph, values: Mapping[str, Json], exit_stack: AsyncExitStack) -> Graph:
+    """Return the graph with the tools of its MCP servers, which stay connected until `exit_stack` is closed.
+
+    values:  context values of the application
+
+    Raises the errors of `list_server_tools`.
+    """
+    agents = {}
+    for identity, agent in graph.agents.items():
+        tools = [
+            replace(tool, graph=await open_tool_servers(tool.graph, values, exit_stack))
+            if isinstance(tool, AgentTool)
+            else tool
+            for tool in agent.tools
+        ]
+        if agent.servers is not None:
+            exit_stack.push_async_callback(agent.servers.aclose)
+        server_tools = tuple(await list_server_tools(agent, Context(identity, "", "", values)))
+        agents[identity] = replace(agent, tools=tuple(tools), server_tools=server_tools)
+    return replace(graph, agents=agents)
 
 
 def make_session_cache_key(session_id: str) -> str:

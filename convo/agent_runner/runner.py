@@ -44,6 +44,7 @@ from convo.agent_runner.prepare import (
 )
 from convo.agent_runner.user_code import capture, capture_async, make_failure_output
 from convo.agents.graph import AgentTool, Graph
+from convo.agents.handoffs import build_handoff_tools
 from convo.chat.conversation import Chat
 from convo.chat.open import open_chat
 from convo.chat.run_decisions import load_new_decisions, make_already_decided_error, make_run_continued_error
@@ -76,7 +77,7 @@ from convo.runtime import shielded
 from convo.strategies.requests import build_open_call_outputs
 from convo.strategies.selection import OwnerSelection
 from convo.strategies.strategy import ConversationState
-from convo.tools.tool import Context, InvalidArguments, output_text, read_arguments
+from convo.tools.tool import Context, InvalidArguments, output_text, read_arguments, tool_definitions
 
 PHASES_WITHOUT_CALLS = (Phase.NEW, Phase.CHECKING_INPUT, Phase.CALLING_MODEL)
 """Phases without calls that need an output: new input may replace the open run."""
@@ -199,6 +200,21 @@ class AgentRunner:
         if self.run_row and self.chat.state.path.contains(self._repository.checkpoint.input_head):
             return self.run.agent
         return await find_last_agent(self.chat, self._graph, self._config.agents_source)
+
+    def list_changed_tools(self) -> list[str]:
+        """Return the tools of MCP servers that differ from those of the open run's last request, with the change."""
+        agent, link = self.run.current_agent, self.chat.record.last_link
+        if agent.servers is None or link is None or not (self.can_resume and self.run.calls):
+            return []
+        requested = {tool.get("name"): tool for tool in link.parameters.get("tools") or ()}
+        listed = {tool["name"]: tool for tool in tool_definitions(agent.server_tools)}
+        other_names = {tool.name for tool in agent.functions if tool.server is None}
+        other_names |= {offer.name for offer in build_handoff_tools(self.run.graph, self.run.agent)}
+        return [
+            *(f"{name} has changed" for name, tool in listed.items() if requested.get(name, tool) != tool),
+            *(f"{name} is new" for name in listed if name not in requested),
+            *(f"{name} is missing" for name in requested if name and name not in {*listed, *other_names}),
+        ]
 
     def _check_accepts_input(self) -> None:
         """Raise StateFault when an open run has calls without an output."""

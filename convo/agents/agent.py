@@ -7,11 +7,11 @@ object with the key `response`, because a strict schema needs an object at its r
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from types import NoneType
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 from convo.errors import InputFault, NotCanonical
 from convo.history.canonical import item_hash
@@ -155,6 +155,19 @@ class Handoff:
             _check_tool_name("a handoff has tool_name", self.tool_name)
 
 
+class ToolServers(Protocol):
+    """The MCP servers of an agent."""
+
+    async def list_tools(self, context: Context) -> Sequence[Tool]:
+        """Return the tools now; connects first if necessary. May raise any exception."""
+
+    def states(self) -> Mapping[str, str]:
+        """Return for each server the name, and its address and state as text."""
+
+    async def aclose(self) -> None:
+        """End the connections, and the processes of the servers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Agent:
     """The definition of an agent.
@@ -169,6 +182,8 @@ class Agent:
     cache_key:          its requests to api.openai.com have a `prompt_cache_key` for their session, unless its settings
                         or the chat's set one
     reset_tool_choice:  a forced tool is forced only once: after the use of any tool the model chooses freely
+    servers:            MCP servers, which list their tools before each model call
+    server_tools:       the tools that they listed when the agent was loaded, to find the tool of a stored call
     """
 
     name: str
@@ -185,6 +200,8 @@ class Agent:
     reset_tool_choice: bool = True
     model_defaults: Callable[[str], Mapping[str, Json]] | None = None
     cache_key: bool = False
+    servers: ToolServers | None = None
+    server_tools: tuple[Tool, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the fields. Raises InputFault for a wrong type and for a part that no request could contain or use."""
@@ -204,7 +221,7 @@ class Agent:
                 _check_type(subject, noun, value.to if isinstance(value, Handoff) else value, kinds, hint)
         for tool in self.tools:
             _check_tool(subject, tool)
-        if not isinstance(self.after_tools, str):
+        if not isinstance(self.after_tools, str) and self.servers is None:
             _check_stop_tools(subject, self.after_tools, self.tools)
 
     def settings_for(self, wire_model: str) -> Mapping[str, Json]:
@@ -213,8 +230,8 @@ class Agent:
 
     @property
     def functions(self) -> tuple[Tool, ...]:
-        """The tools that run on this machine."""
-        return tuple(tool for tool in self.tools if isinstance(tool, Tool))
+        """The tools that the run itself calls."""
+        return (*self.server_tools, *(tool for tool in self.tools if isinstance(tool, Tool)))
 
     @property
     def ways(self) -> tuple[Handoff, ...]:

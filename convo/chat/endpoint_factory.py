@@ -7,15 +7,21 @@ that a server calls with its own key reports errors in the client's terms.
 
 import asyncio
 import os
+import re
+import shlex
+import shutil
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
+from convo.agents.agent import ToolServers
 from convo.config.credentials import load_provider_key, load_provider_token, read_keyring
 from convo.config.model_lists import FetchedModelLists, ModelLists, make_model_lists, save_model_lists
-from convo.config.sections import CONFIGURABLE_APIS, EndpointKind, Provider
+from convo.config.sections import CONFIGURABLE_APIS, MCP_NAME_PATTERN, EndpointKind, McpServer, Provider
 from convo.config.settings import (
     BUILT_IN_MODEL,
     DEFAULT_RESPONSE_LIMITS,
@@ -25,8 +31,17 @@ from convo.config.settings import (
     Settings,
     resolve_model,
 )
+from convo.config.values import InvalidValue, check_base_url, expand_variables
 from convo.endpoints.base import Endpoint
-from convo.errors import ConvoError, EndpointFault, InvalidSettings, ModelMissing, RequestRefused
+from convo.errors import (
+    ConvoError,
+    EndpointFault,
+    InvalidSettings,
+    InvalidUsage,
+    ModelMissing,
+    NotFound,
+    RequestRefused,
+)
 from convo.history.items import Item, Json, StreamEvent
 from convo.history.records import EMBEDDED_SCOPE, Scope
 from convo.models.base import (
@@ -40,7 +55,7 @@ from convo.models.base import (
 from convo.models.errors import translate_server_key_errors
 from convo.models.factory import find_built_in_weights, make_openai_options, open_model, open_pass_through
 from convo.runtime import Clock, NewId, SystemClock, random_id
-from convo.secrets import Secret, read_secret
+from convo.secrets import Secret, read_secret, redact_secrets
 from convo.stores.base import Store
 from convo.usage.model_info import (
     appends_instructions,
@@ -81,24 +96,78 @@ def _read_seal_key(settings: Settings) -> Secret | None:
     return read_secret(os.environ, settings.serve.seal_key_env)
 
 
-def _read_mcp_targets(settings: Settings) -> "dict[str, McpTarget]":
-    """Return the MCP servers of the settings with their keys. Raises InvalidSettings if the keyring cannot be read."""
+def _make_mcp_target(name: str, server: McpServer) -> "McpTarget":
+    """Return an MCP server of the settings with its key.
+
+    Raises InvalidSettings if the keyring cannot be read, and for a variable in `env` or `headers` that is not set.
+    """
     from convo.responses_api.mcp_client import McpTarget
 
-    targets = {}
-    for name, server in settings.mcp.items():
-        key = read_secret(os.environ, server.key_env)
-        if key is None and server.keyring and server.key_env:
-            key = read_keyring(server.key_env)
-        targets[name] = McpTarget(
-            url=server.url,
-            command=server.command,
-            key=key,
-            key_env=server.key_env,
-            allowed_tools=server.allowed_tools,
-            timeout_s=server.timeout_s,
-        )
-    return targets
+    key = read_secret(os.environ, server.key_env)
+    if key is None and server.keyring and server.key_env:
+        key = read_keyring(server.key_env)
+    env = [text if "=" in text else f"{text}=${text}" for text in server.env]
+    try:
+        variables = [expand_variables(text, os.environ).partition("=") for text in env]
+        headers = [expand_variables(text, os.environ).partition(":") for text in server.headers]
+    except InvalidValue as error:
+        raise InvalidSettings(f"[mcp.{name}] {error}", hint=error.hint) from error
+    return McpTarget(
+        url=server.url,
+        command=server.command,
+        key=key,
+        key_env=server.key_env,
+        headers={header.strip(): value.strip() for header, _, value in headers},
+        environ={variable: value for variable, _, value in variables},
+        allowed_tools=server.allowed_tools,
+        blocked_tools=server.blocked_tools,
+        approved_tools=None if server.approval == "never" else server.approved_tools,
+        timeout_s=server.timeout_s,
+    )
+
+
+def open_mcp_servers(references: Sequence[str], settings: Settings) -> ToolServers:
+    """Return the servers that --mcp names; no connection is made yet.
+
+    Raises InvalidUsage, NotFound, and the errors of the settings.
+    """
+    from convo.responses_api.mcp_servers import McpToolServers
+
+    targets: dict[str, McpTarget] = {}
+    for reference in references:
+        name, target = _parse_mcp_reference(reference, settings)
+        if name in targets:
+            raise InvalidUsage(f"two MCP servers are named {name!r}", hint=f"name one: --mcp OTHER={quote(reference)}")
+        targets[name] = target
+    return McpToolServers(targets)
+
+
+def _parse_mcp_reference(reference: str, settings: Settings) -> "tuple[str, McpTarget]":
+    """Return the name and the server of NAME, COMMAND or URL; the last two may begin with `NAME=`."""
+    from convo.responses_api.mcp_client import McpTarget
+
+    if reference in settings.mcp:
+        return reference, _make_mcp_target(reference, settings.mcp[reference])
+    name, separator, address = reference.partition("=")
+    if not separator or not MCP_NAME_PATTERN.fullmatch(name):
+        name, address = "", reference
+    if redact_secrets(address) != address:
+        hint = "add the server under [mcp.NAME], with key_env, env or headers"
+        raise InvalidUsage("--mcp has a key in it, and would store it with the conversation", hint=hint)
+    try:
+        if address.startswith(("http://", "https://")):
+            target = McpTarget(url=check_base_url(address))
+            program = str(urlsplit(address).hostname)
+        else:
+            target = McpTarget(command=tuple(shlex.split(address)))
+            program = Path(target.command[0]).name if target.command else ""
+    except ValueError as error:  # of both
+        raise InvalidUsage(f"--mcp {reference!r} {error}", hint="--mcp NAME, --mcp 'COMMAND', or --mcp URL") from error
+    if target.url is None and (not program or shutil.which(target.command[0]) is None):
+        known = f"; [mcp.NAME] has {', '.join(settings.mcp)}" if settings.mcp else ""
+        raise NotFound("MCP server or program", reference, hint=f"add it under [mcp.NAME], or name a program{known}")
+    name = name or re.sub("^[^A-Za-z]+|[^A-Za-z0-9_-]", "_", program).lstrip("_") or "mcp"
+    return name, target
 
 
 def _make_remote(provider: Provider, settings: Settings, store: Store, clock: Clock, new_id: NewId) -> Endpoint:
@@ -319,7 +388,11 @@ def open_service(
         strict=strict,
         estimate_tokens=True,
         files=settings.serve.files,
-        mcp=McpOptions(_read_mcp_targets(settings), settings.serve.mcp_urls, settings.serve.blocked_networks),
+        mcp=McpOptions(
+            {name: _make_mcp_target(name, server) for name, server in settings.mcp.items()},
+            settings.serve.mcp_urls,
+            settings.serve.blocked_networks,
+        ),
         blocked_networks=settings.serve.blocked_networks,
     )
 

@@ -11,11 +11,12 @@ import hmac
 import json
 import os
 import re
+import shlex
 import sys
 import tomllib
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
@@ -29,6 +30,7 @@ from types import ModuleType, TracebackType
 from typing import Any, NamedTuple, TextIO, cast
 
 from convo.agent_runner.config import ModelRoute, RunConfig
+from convo.agent_runner.prepare import open_tool_servers
 from convo.agent_runner.user_code import IN_USER_CODE, format_exception, user_code_scope
 from convo.agents.agent import TOOL_NAME_PATTERN, Agent
 from convo.agents.graph import AgentTool, Graph, graph
@@ -41,6 +43,7 @@ from convo.chat.view_loader import AGENTS_SOURCE_KEY
 from convo.cli.output import print_notice
 from convo.cli.run_options import AgentSource, RunFlags
 from convo.config.paths import make_private_folder
+from convo.config.settings import Settings
 from convo.config.values import find_closest_word
 from convo.errors import ConvoError, InputFault, InvalidSettings, InvalidUsage, NotFound, StoreFault, Unreadable
 from convo.history.canonical import describe_json_error
@@ -70,6 +73,19 @@ class AgentSetup:
     def with_route(self, route: Callable[[str], ModelRoute]) -> "AgentSetup":
         """Return a copy in which `route` resolves the models that agents name."""
         return replace(self, run_config=replace(self.run_config, resolve_model=route))
+
+    async def connect(self, settings: Settings, exit_stack: AsyncExitStack) -> "AgentSetup":
+        """Return a copy with the tools of the MCP servers, which stay connected until `exit_stack` is closed.
+
+        Raises the errors of `open_mcp_servers` and `open_tool_servers`.
+        """
+        graph = self.graph
+        if self.source.mcp:
+            from convo.chat.endpoint_factory import open_mcp_servers
+
+            servers = open_mcp_servers(self.source.mcp, settings)
+            graph = replace(graph, agents={graph.start: replace(graph[graph.start], servers=servers)})
+        return replace(self, graph=await open_tool_servers(graph, self.run_config.values, exit_stack))
 
     def with_values(self, values: Mapping[str, Json]) -> "AgentSetup":
         """Return a copy with the application's own values."""
@@ -665,16 +681,29 @@ def make_agents_record(source: AgentSource, model: str | None, session: str, fol
     key = _load_user_key(folder, create=True)
     if key is None:
         return None
-    name = "agent" if source.agent else "tools"
-    files: Json = (
-        _to_absolute_reference(source.agent) if source.agent else list(map(_to_absolute_reference, source.tools))
-    )
-    return {name: files, "model": model, "proof": _compute_proof(key, session, files, model)}
+    fields: dict[str, Json] = {"agent": _to_absolute_reference(source.agent)} if source.agent else {}
+    if source.tools:
+        fields["tools"] = list(map(_to_absolute_reference, source.tools))
+    if source.mcp:
+        fields["mcp"] = list(map(_to_absolute_command, source.mcp))
+    return {**fields, "model": model, "proof": _compute_proof(key, session, fields, model)}
 
 
 def _to_absolute_reference(reference_text: str) -> str:
     reference = parse_file_reference(reference_text, "--agent")
     return f"{reference.file}:{reference.name}" if reference.name else str(reference.file)
+
+
+def _to_absolute_command(reference_text: str) -> str:
+    """Return an MCP server with the paths of existing files in its command as absolute ones."""
+    if not {"/", "."} & {*reference_text}:  # a name
+        return reference_text
+    name, separator, command = reference_text.rpartition("=")
+    words = [
+        os.path.abspath(word) if {"/", "."} & {*word} and os.path.exists(word) else word
+        for word in shlex.split(command)
+    ]
+    return name + separator + shlex.join(words)
 
 
 async def load_session_agents(store: Store, session: str, folder: Path) -> StoredAgents | None:
@@ -694,20 +723,20 @@ def load_run_agents(row: AgentRun, folder: Path, hint: str = NAME_AGENTS_HINT) -
     record = row.document.get(AGENTS_SOURCE_KEY)
     if not isinstance(record, dict):
         return None
-    agent, tools = record.get("agent"), record.get("tools")
+    fields = {name: record[name] for name in ("agent", "tools", "mcp") if name in record}
+    agent, tools, mcp = fields.get("agent"), fields.get("tools", []), fields.get("mcp", [])
     if isinstance(agent, str):
         source = AgentSource(agent)
-    elif isinstance(tools, list) and tools and all(isinstance(reference, str) for reference in tools):
-        source = AgentSource(tools=tuple(tools))
+    elif _is_text_list(tools) and _is_text_list(mcp) and (tools or mcp):
+        source = AgentSource(tools=tuple(tools), mcp=tuple(mcp))
     else:
         return None
-    files = agent if source.agent else tools
     model, proof = record.get("model"), record.get("proof")
     key = _load_user_key(folder)
     if (
         key is None
         or not isinstance(proof, str)
-        or not hmac.compare_digest(proof.encode(), _compute_proof(key, row.session_id, files, model).encode())
+        or not hmac.compare_digest(proof.encode(), _compute_proof(key, row.session_id, fields, model).encode())
     ):
         raise InvalidUsage(
             f"the {source.kind} of this session, {source}, were stored by another user or on another machine",
@@ -729,7 +758,13 @@ def _name_again_hint(hint: str, source: AgentSource) -> str:
     )
 
 
-def _compute_proof(key: bytes, session: str, files: Json, model: Json) -> str:
+def _is_text_list(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def _compute_proof(key: bytes, session: str, fields: Mapping[str, Json], model: Json) -> str:
+    # Without servers in the form of earlier versions.
+    files: Json = dict(fields) if "mcp" in fields else next(iter(fields.values()))
     return hmac.new(key, json.dumps([session, files, model]).encode(), sha256).hexdigest()
 
 

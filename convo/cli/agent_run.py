@@ -272,6 +272,8 @@ class RunPresenter:
         )
         chat.notify = output.note
         self.warn_of_instructions()
+        if changes := runner.list_changed_tools():
+            output.note(f"tools of MCP servers differ from those in the request of this run: {', '.join(changes)}")
 
     def warn_of_instructions(self) -> None:
         """Say once what the instructions of the agents cost with the chat's model."""

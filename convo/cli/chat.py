@@ -68,6 +68,9 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
                     options,
                     output,
                 )
+        if setup:
+            async with output.waiting_line.show("starting"):
+                setup = await setup.connect(settings, exit_stack)
         chat = await context.open(is_asked_at_once=message is not None)
         presenter = await open_run_presenter(chat, setup, context, output, options) if setup else None
         if chat.record.is_saved and not presenter:

@@ -110,7 +110,7 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
         view = await _load_continued_view(store, options, settings)
         if view.session:
             await check_no_open_run(store, view.session)
-        if options.run_flags.agent is None and not options.run_flags.tool:
+        if options.run_flags.agent is None and options.run_flags.source is None:
             options = await _with_previous_agents(store, view, options, settings.paths.data)
             setup = _load_agents(options.run_flags)
             model = setup.model if setup and options.model is None else options.model

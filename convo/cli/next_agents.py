@@ -52,7 +52,8 @@ class AgentRequestPreview:
         Raises the errors of `AgentRunner.open` and `AgentRunner.preview_request`, and ItemDeleted.
         """
         deps = ChatDeps(self.store, endpoint, SystemClock(), random_id)
-        setup = self.agent_setup.without_agent_models() if same_model else self.agent_setup.with_route(self._open_route)
+        setup = await self.agent_setup.connect(self.settings, self.exit_stack)
+        setup = setup.without_agent_models() if same_model else setup.with_route(self._open_route)
         runner = await AgentRunner.open(await _open_read_only_chat(view, options, deps), setup.graph, setup.run_config)
         return await runner.preview_request(items)
 

@@ -76,7 +76,7 @@ class ResumeRequest:
 async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
     """Resume a run until it ends or pauses, and return the exit code."""
     request.run_flags.validate(is_continued=True)
-    if request.run_flags.agent is None and not request.run_flags.tool:
+    if request.run_flags.agent is None and request.run_flags.source is None:
         request = await _with_previous_agents(request, out)
     setup = load_agent_setup(
         request.run_flags, described_context=read_context_description(request.state.document) if request.state else None
@@ -84,6 +84,7 @@ async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
     model = setup.model if request.model is None else request.model
     settings = load_settings(request.config, SettingFlags(model=model, strict_prefix=request.strict_prefix))
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
+        setup = await setup.connect(settings, exit_stack)
         setup = setup.without_agent_models() if request.model else setup
         opener = ResumedRunOpener(request, settings, store, exit_stack, out)
         return await _decide_and_resume(await opener.open(setup), request, out, settings.editing)

@@ -14,21 +14,26 @@ from convo.errors import InvalidUsage
 NO_AGENTS = "none"
 """The value of --agent that omits the agents and the tools that a session had before."""
 
+SOURCE_FIELDS = ("agent", "tool", "mcp")
+"""The fields of `RunFlags` that name agents or tools."""
+
 HANDOFF_FIELDS = ("start_agent", "nest_history", "history_mapper", "history_markers")
-"""The fields of `RunFlags` that apply to handoffs, which a chat with --tool does not have."""
+"""The fields of `RunFlags` that apply to handoffs, which a chat with --tool or --mcp does not have."""
 
 
 class AgentSource(NamedTuple):
-    """The files that define the agents of a chat: the value of --agent, or the values of --tool.
+    """The agents of a chat: the value of --agent, or the values of --tool and --mcp.
 
     tools:  the functions that the model of a chat without --agent may call
+    mcp:    the MCP servers whose tools it may call
     """
 
     agent: str | None = None
     tools: tuple[str, ...] = ()
+    mcp: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return self.agent or ", ".join(self.tools)
+        return self.agent or ", ".join((*self.tools, *self.mcp))
 
     @property
     def kind(self) -> str:
@@ -37,7 +42,9 @@ class AgentSource(NamedTuple):
     @property
     def options(self) -> str:
         """The options that name them, quoted for a shell."""
-        references = [("--agent", self.agent)] if self.agent else [("--tool", reference) for reference in self.tools]
+        references = [("--agent", self.agent)] if self.agent else []
+        references += [("--tool", reference) for reference in self.tools]
+        references += [("--mcp", reference) for reference in self.mcp]
         return " ".join(f"{option} {quote(reference)}" for option, reference in references)
 
 
@@ -57,6 +64,11 @@ class RunFlags:
     )
     tool: OptionalTexts = value_option(
         "--tool", "FILE.py:NAME", "Python function that the model may call; can be repeated."
+    )
+    mcp: OptionalTexts = value_option(
+        "--mcp",
+        "NAME|COMMAND|URL",
+        "MCP server whose tools the model may call; can be repeated.",
     )
     context: OptionalText = value_option("--context", "FILE", "Context values for tools: a JSON file, or FILE.py:NAME.")
     max_turns: int | None = value_option("--max-turns", "N", "Maximum number of model calls in a run.", min=1)
@@ -80,21 +92,21 @@ class RunFlags:
     @property
     def source(self) -> AgentSource | None:
         """The agents or tools that the options name; None for none."""
-        if self.tool:
-            return AgentSource(tools=tuple(dict.fromkeys(self.tool)))
+        if self.tool or self.mcp:
+            return AgentSource(tools=tuple(dict.fromkeys(self.tool or ())), mcp=tuple(dict.fromkeys(self.mcp or ())))
         return None if self.agent in (None, NO_AGENTS) else AgentSource(self.agent)
 
     def with_source(self, source: AgentSource) -> "RunFlags":
         """Return the options with the agents or tools that a session had before."""
-        return replace(self, agent=source.agent, tool=list(source.tools) or None)
+        return replace(self, agent=source.agent, tool=list(source.tools) or None, mcp=list(source.mcp) or None)
 
     @property
     def list_agent_options(self) -> Sequence[str]:
-        """The given options that need --agent or --tool."""
+        """The given options that need --agent, --tool or --mcp."""
         given = [
             option_field
             for option_field in fields(self)
-            if option_field.name not in ("agent", "tool") and getattr(self, option_field.name) is not None
+            if option_field.name not in SOURCE_FIELDS and getattr(self, option_field.name) is not None
         ]
         return [_format_option(option_field) for option_field in given]
 
@@ -109,17 +121,22 @@ class RunFlags:
         Raises InvalidUsage.
         """
         source = self.source
-        if self.agent is not None and self.tool:
-            raise InvalidUsage("--agent and --tool cannot be used together: an agent has its own tools", hint="use one")
+        tool_option = "--tool" if self.tool else "--mcp" if self.mcp else None
+        if self.agent is not None and tool_option:
+            raise InvalidUsage(
+                f"--agent and {tool_option} cannot be used together: an agent has its own tools", hint="use one"
+            )
         if source is None and self.list_agent_options and not (is_continued and self.agent is None):
             raise InvalidUsage(
                 f"{self.list_agent_options[0]} applies to agent runs and needs --agent",
                 hint="add --agent FILE.py:NAME",
             )
         for option_field in fields(self):
-            if self.tool and option_field.name in HANDOFF_FIELDS and getattr(self, option_field.name) is not None:
+            if tool_option and option_field.name in HANDOFF_FIELDS and getattr(self, option_field.name) is not None:
                 option = _format_option(option_field)
-                raise InvalidUsage(f"{option} applies to handoffs, and --tool has none", hint=f"leave {option} out")
+                raise InvalidUsage(
+                    f"{option} applies to handoffs, and {tool_option} has none", hint=f"leave {option} out"
+                )
         if self.state == STDOUT_ARGUMENT:
             raise InvalidUsage("--state needs a file, because stdout has the answer", hint="--state FILE")
         if source and source.agent and (instructions is not None or schema_file is not None):

@@ -5,6 +5,7 @@ convo does not model are read from the state file that was saved with the run.
 """
 
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from convo.agent_runner.persistence import load_run, load_run_row
@@ -44,11 +45,12 @@ async def render_session_run_state(
 
 async def _build_session_run_state(handle: str, flags: RunFlags, settings: Settings, folder: Path) -> RunState:
     setup = load_agent_setup(flags)
-    async with open_configured_store(settings) as store:
+    async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
         row = await load_run_row(store, handle)
         session = await store.session(row.session_id)
         if session is None:
             raise NotFound("session", row.session_id)
+        setup = await setup.connect(settings, exit_stack)
         run = await load_run(store, row, setup.graph)
         values = setup.run_config.values if flags.context else load_saved_context_values(row, folder)
         state = await build_run_state(store, session, row, run, values, base_state=load_base_state(row, folder))

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from convo.chat.conversation import Chat
 from convo.chat.files import format_os_error, load_attachment
@@ -45,6 +45,9 @@ from convo.terminal.signals import ignore_signal, on_signal
 from convo.terminal.status_line import format_request_fields, format_status
 from convo.terminal.terminal import detect_display_without_color, format_count
 from convo.usage.model_info import lacks_reasoning_effort
+
+if TYPE_CHECKING:
+    from convo.tools.tool import Tool
 
 # -- the commands ----------------------------------------------------------------------------------
 
@@ -111,6 +114,27 @@ async def handle_tools(repl: Repl, _: str) -> None:
         commands = ("--tool FILE.py:FUNCTION", "--agent FILE.py:NAME")
         offers = ", or ".join(f"{get_command_prefix()} chat {flag}" for flag in commands)
         repl.print_message(f"  no tools; a chat with tools: {offers}")
+
+
+async def handle_mcp(repl: Repl, _: str) -> None:
+    """Print the MCP servers of the active agent, and the tools that they list now."""
+    agent = repl.agent_chat.runner.run.current_agent if repl.agent_chat else None
+    if agent is None or agent.servers is None:
+        repl.print_message(f"  no MCP servers; a chat with one: {get_command_prefix()} chat --mcp NAME")
+        return
+    from convo.agent_runner.prepare import list_server_tools
+    from convo.tools.tool import Context
+
+    tools: Sequence[Tool] = ()
+    try:
+        tools = await list_server_tools(agent, Context(agent.name, "", ""))
+    finally:
+        for name, state in agent.servers.states().items():
+            repl.print_message(f"  {name}  {state}")
+            for tool in tools:
+                if tool.server == name:
+                    approval = "" if tool.needs_approval is False else "  (needs approval)"
+                    repl.print_message(f"    {tool.name}  {get_first_line(tool.description)}{approval}")
 
 
 def list_request_tools(tools: Sequence[Json]) -> list[tuple[str, str]]:
@@ -644,6 +668,7 @@ SLASH_COMMANDS = {
     "agent": SlashCommand("[NAME]", "list the agents, or choose the one that answers next", handle_agent),
     "system": SlashCommand("[TEXT]", "show or change the instructions; - removes them", handle_system),
     "tools": SlashCommand("", "list the tools that every request offers to the model", handle_tools),
+    "mcp": SlashCommand("", "list the MCP servers and their tools", handle_mcp),
     "attach": SlashCommand(
         "[FILE...]", "attach files to the next message, or list the attachments", handle_attach, FILE_ARGUMENT
     ),

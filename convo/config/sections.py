@@ -33,6 +33,7 @@ from convo.config.values import (
     setting,
     settings_section,
 )
+from convo.secrets import is_secret_name
 
 ProviderApi = Literal["responses", "azure", "chat", "anthropic", "local", "scripted"]
 StateOwner: TypeAlias = Literal["provider", "convo"]
@@ -443,7 +444,7 @@ class FileSettings(NamedTuple):
 
 @settings_section
 class McpServer(NamedTuple):
-    """`[mcp.NAME]`: an MCP server whose tools requests to `convo serve` may use."""
+    """`[mcp.NAME]`: an MCP server for `convo chat --mcp NAME`, and whose tools requests to `convo serve` may use."""
 
     url: str | None = setting(
         None,
@@ -464,17 +465,43 @@ class McpServer(NamedTuple):
     keyring: bool = setting(
         False, check_boolean, "Use the keyring's key of that name if the variable is not set.", "true"
     )
+    env: tuple[str, ...] = setting(
+        (),
+        check_texts,
+        "Variables for the program: a name, to pass the variable on, or `NAME=VALUE`; `$NAME` in VALUE is a variable.",
+        None,
+        "none",
+    )
+    headers: tuple[str, ...] = setting(
+        (),
+        check_texts,
+        "Headers for the URL, as `NAME: VALUE`; `$NAME` in VALUE is a variable.",
+        '["X-Api-Key: $TICKETS_KEY"]',
+        "none",
+    )
     allowed_tools: tuple[str, ...] | None = setting(
         None, check_texts, "The names of the tools that may be called.", '["search"]', "all tools"
+    )
+    blocked_tools: tuple[str, ...] = setting(
+        (), check_texts, "The names of tools that may not be called.", '["delete"]', "none"
+    )
+    approval: Literal["always", "never"] = setting(
+        "always",
+        ChoiceCheck("always", "never"),
+        "Whether calls in a chat need approval. `convo serve` goes by `require_approval` of the request.",
+        "never",
+    )
+    approved_tools: tuple[str, ...] = setting(
+        (), check_texts, "The names of tools whose calls need no approval in a chat.", '["search"]', "none"
     )
     timeout_s: float = setting(60.0, check_seconds, "Seconds to connect, and for each call.", "30")
 
 
-_MCP_NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+MCP_NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
 def check_mcp_name(name: str) -> None:
-    if not _MCP_NAME_PATTERN.fullmatch(name):
+    if not MCP_NAME_PATTERN.fullmatch(name):
         raise InvalidValue("is not a name of an MCP server: use a letter, then letters, digits, _ or -")
 
 
@@ -484,6 +511,18 @@ def parse_mcp_table(table: Mapping[str, Any]) -> McpServer:
         raise InvalidValue("needs either url or command", hint='add url = "https://.../mcp" or command = ["program"]')
     if server.keyring and server.key_env is None:
         raise InvalidValue("needs key_env: it names the key in the keyring", hint='add key_env = "NAME"')
+    if server.url is None and server.headers:
+        raise InvalidValue("has headers, which need a url", hint="remove headers, or use env")
+    if not server.command and server.env:
+        raise InvalidValue("has env, which needs a command", hint="remove env, or use headers")
+    if not all(":" in header for header in server.headers):
+        raise InvalidValue("has a header without a value", hint='headers = ["X-Api-Key: $NAME"]')
+    for text in (*server.env, *server.headers):
+        name, _, value = re.sub("[:=]", "\0", text, count=1).partition("\0")
+        if is_secret_name(name.strip()) and value and "$" not in value:
+            raise InvalidValue(
+                f"has the value of {name.strip()} in it", hint=f'"{name.strip()}{text[len(name)]} $NAME"'
+            )
     return server
 
 

@@ -61,7 +61,10 @@ class McpTarget:
     command:        the program and its arguments, if there is no URL
     key:            sent to the URL as a bearer token, or to the process in the variable `key_env`
     headers:        further headers for the URL
+    environ:        variables for the process, besides those that every process gets
     allowed_tools:  the tools that may be called; None for all
+    blocked_tools:  the tools that may not be called
+    approved_tools: the tools whose calls need no approval in a chat; None for all
     timeout_s:      for connecting and for each call
     address_check:  resolves the host of each request and refuses addresses that are not public; None for the operator's
     """
@@ -71,9 +74,15 @@ class McpTarget:
     key: Secret | None = None
     key_env: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     allowed_tools: tuple[str, ...] | None = None
+    blocked_tools: tuple[str, ...] = ()
+    approved_tools: tuple[str, ...] | None = ()
     timeout_s: float = 60.0
     address_check: RemoteFiles | None = None
+
+    def allows(self, tool: str) -> bool:
+        return (self.allowed_tools is None or tool in self.allowed_tools) and tool not in self.blocked_tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +114,10 @@ class McpConnection:
         self._jobs: asyncio.Queue[tuple[SessionJob, asyncio.Future[Any]]] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self._process_report: Mapping[str, Json] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._task is not None and not self._task.done()
 
     async def list_tools(self) -> list[dict[str, Json]]:
         """Return the tools as in the API's `mcp_list_tools` items. Raises EndpointFault."""
@@ -220,7 +233,7 @@ class McpConnection:
         if target.url is None:
             from mcp.client.stdio import StdioServerParameters, get_default_environment, stdio_client
 
-            environ = get_default_environment()
+            environ = {**get_default_environment(), **target.environ}
             if target.key is not None and target.key_env:
                 environ[target.key_env] = target.key.reveal()
             report_in, report_out = os.pipe()

@@ -100,7 +100,7 @@ class McpServerTool:
 
     def allows(self, name: str, annotations: Json) -> bool:
         """Whether the operator and the client allow a tool."""
-        if self.target.allowed_tools is not None and name not in self.target.allowed_tools:
+        if not self.target.allows(name):
             return False
         allowed = self.tool.get("allowed_tools")
         if allowed is None:
@@ -276,6 +276,12 @@ def make_function_name(label: str, name: str) -> str:
     cleaned = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:32]
     digest = sha256(f"{label}\n{name}".encode("utf-8", "replace")).hexdigest()[:16]
     return f"mcp_{digest}_{cleaned}"
+
+
+def make_parameters(tool: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the schema of a tool's arguments; OpenAI refuses one without `properties`, which MCP allows."""
+    schema = tool.get("input_schema")
+    return {"properties": {}, **schema} if isinstance(schema, Mapping) else {"type": "object", "properties": {}}
 
 
 def translate_items(items: Sequence[Item]) -> tuple[Item, ...]:
@@ -770,7 +776,6 @@ def _is_list_of(item: Item, label: str) -> bool:
 
 def _to_listed_tool(server: McpServerTool, tool: Mapping[str, Any]) -> ListedTool:
     name, annotations = tool["name"], tool.get("annotations")
-    schema = tool.get("input_schema")
     return ListedTool(
         server,
         name,
@@ -779,7 +784,7 @@ def _to_listed_tool(server: McpServerTool, tool: Mapping[str, Any]) -> ListedToo
             "type": "function",
             "name": make_function_name(server.label, name),
             "description": str(tool.get("description") or ""),
-            "parameters": schema if isinstance(schema, Mapping) else {"type": "object", "properties": {}},
+            "parameters": make_parameters(tool),
             "strict": False,
         },
     )

@@ -316,14 +316,17 @@ def _parse_sticky_decision(document: Mapping[str, Any], graph: Graph, path: str)
 
 
 def _require_tool(graph: Graph, agent: str, lookup: Lookup, fingerprint: str | None, path: str) -> Tool | None:
-    """Return the agent's tool if its schema is unchanged; None if the stored call had no tool."""
+    """Return the agent's tool if its schema is unchanged; None if the stored call had no tool.
+
+    An MCP server may change its tools, which is a warning: see `AgentRunner.list_changed_tools`.
+    """
     graph_agent = graph[agent]
     if fingerprint is None:
         return None
     tool = _find_tool(graph_agent.functions, lookup)
     if tool is None:
         raise NotFound("tool", ".".join(lookup[1:]), hint=f"add it: agent {agent!r} had it when the run was stored")
-    if _fingerprint(tool) != fingerprint:
+    if tool.server is None and _fingerprint(tool) != fingerprint:
         raise InvalidRunState(
             path, f"is a call of tool {tool.title!r}, whose schema has changed", hint=CHANGED_CODE_HINT
         )

@@ -68,6 +68,7 @@ class Tool:
     failure:      makes the output for the model if the tool raises; None: the run fails
     enabled:      whether the model is offered the tool; a function is called before every turn
     serialize:    converts the return value to the `output` of the item; None: `output_text`
+    server:       the MCP server that runs the tool and may change its definition; None for a function
     """
 
     name: str
@@ -85,6 +86,7 @@ class Tool:
     failure: Callable[[Exception], str] | None = field(default=lambda error: FAILED)
     enabled: bool | Callable[[Context], bool | Awaitable[bool]] = True
     serialize: Callable[[Any], Json] | None = None
+    server: str | None = None
 
     @property
     def title(self) -> str:

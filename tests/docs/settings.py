@@ -133,7 +133,8 @@ TITLES = {
     "serve.limits.keys": ("[serve.limits.keys.KEY]", "Other limits for single keys, by the name of the key."),
     "mcp": (
         "[mcp.NAME]",
-        'An MCP server whose tools requests to `convo serve` may use: `{"type": "mcp", "server_label": "NAME"}`.',
+        "An MCP server. Its tools are used by `convo chat --mcp NAME`, and by requests to `convo serve`:\n"
+        '`{"type": "mcp", "server_label": "NAME"}`.',
     ),
     "limits": (
         "[limits]",

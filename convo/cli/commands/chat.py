@@ -51,6 +51,7 @@ Examples:
   convo chat --agent support.py:triage "hi"   run agents with their tools and handoffs
   git diff | convo chat -t review             use the template review
   convo chat --tool desk.py:look_up "A1?"     let the model call a Python function
+  convo chat --mcp https://host/mcp "A1?"     let the model call the tools of an MCP server
 """
 
 PromptArgument = Annotated[

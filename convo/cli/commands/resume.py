@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from convo.cli.app import App, OptionalText, OptionalTexts, flag_option, get_root_options, value_option
-from convo.cli.run_options import RunFlags
+from convo.cli.run_options import SOURCE_FIELDS, RunFlags
 from convo.errors import InvalidUsage
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ RESUMED_RUN_OPTIONS = {
     "agent": "Agents of the run: support.py:triage, or a .toml file; default: as before.",
     "context": "Context values that replace those of the run: a JSON file, or FILE.py:NAME.",
     "max_turns": "Maximum number of model calls, including those before the pause.",
-    **dict.fromkeys(("tool", "input_filter", "nest_history", "history_mapper", "history_markers")),
+    **dict.fromkeys(("tool", "mcp", "input_filter", "nest_history", "history_mapper", "history_markers")),
 }
 
 
@@ -134,8 +134,7 @@ def _decide_without_resuming(
     """
     from convo.cli import resume
 
-    if run.agent or run.tool:
-        option = "--agent" if run.agent else "--tool"
+    if option := next((f"--{name}" for name in SOURCE_FIELDS if getattr(run, name)), None):
         raise InvalidUsage(
             f"--decide-only and {option} cannot be used together: no agent runs", hint="omit one of them"
         )
