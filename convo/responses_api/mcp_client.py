@@ -1,7 +1,7 @@
 """Connections to MCP servers, over streamable HTTP or a process.
 
-The `mcp` package ties a session to the task that opened it. So each connection has a task of its own,
-which runs one call after another; callers may be cancelled or be generators that are closed elsewhere.
+The `mcp` package ties a session to the task that opened it. So each connection has a task of its own, and each call one
+in it; callers may be cancelled or be generators that are closed elsewhere.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -175,7 +176,12 @@ class McpConnection:
             self._task.add_done_callback(_retrieve_exception)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._jobs.put_nowait((job, future))
-        await asyncio.wait([future, self._task], timeout=self._target.timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        waited = [future, self._task]
+        try:
+            await asyncio.wait(waited, timeout=self._target.timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
         if future.done():
             return future.result()
         future.cancel()
@@ -214,10 +220,8 @@ class McpConnection:
             read, write = await self._open_transport(exit_stack)
             session = await exit_stack.enter_async_context(UncheckedSession(read, write))
             await session.initialize()
-            while True:
-                job, future = await self._jobs.get()
-                if future.cancelled():
-                    continue
+
+            async def run(job: SessionJob, future: asyncio.Future[Any]) -> None:
                 try:
                     result = await job(session)
                 except (MCPError, EndpointFault) as error:
@@ -227,6 +231,12 @@ class McpConnection:
                 else:
                     if not future.done():
                         future.set_result(result)
+
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    job, future = await self._jobs.get()
+                    task = tasks.create_task(run(job, future))
+                    future.add_done_callback(partial(_cancel_with, task))
 
     async def _open_transport(self, exit_stack: AsyncExitStack) -> tuple[Any, Any]:
         target = self._target
@@ -274,6 +284,12 @@ class McpConnection:
             param="tools",
             hint="check the MCP server, then retry",
         )
+
+
+def _cancel_with(task: asyncio.Task[None], future: asyncio.Future[Any]) -> None:
+    """Cancel the task of a call whose caller does not wait any more; the server is told."""
+    if future.cancelled():
+        task.cancel()
 
 
 def _cut_error(message: str) -> str:

@@ -1,5 +1,6 @@
 """`convo chat --mcp NAME|COMMAND|URL`: the model of a plain chat calls the tools of MCP servers."""
 
+import asyncio
 import json
 import sys
 from collections.abc import Iterator
@@ -109,6 +110,25 @@ def test_a_command_runs_again_from_any_folder_and_its_environment_is_that_of_the
     resumed = convo("resume", "mine", "--approve", "c2")
     assert (resumed.exit, resumed.out) == (0, "Done.\n"), resumed.err
     assert "mcp__shop__environ returned nothing\n" in resumed.err  # a server has no variables but those named
+
+
+def test_calls_of_one_response_run_at_once(convo: Convo) -> None:
+    from tests.mcp_server import run_mcp_server
+
+    calls = [{"type": "function_call", **call("math__meet", call_id)["call"], "arguments": "{}"} for call_id in "ab"]
+    with run_mcp_server() as mcp:
+        both = asyncio.Barrier(2)
+
+        @mcp.server.tool(structured_output=False)  # type: ignore[untyped-decorator]
+        async def meet() -> str:
+            """Wait for the other call."""
+            await asyncio.wait_for(both.wait(), 10)
+            return "met"
+
+        convo("chat", "--mcp", f"math={mcp.url}", *scripted_flags({"output": calls}, DONE), "-n", "mine", "go")
+        got = convo("resume", "mine", "--approve", "all")
+    assert (got.exit, got.out) == (0, "Done.\n"), got.err
+    assert got.err.count("mcp__math__meet returned met") == 2
 
 
 def test_tools_that_changed_during_a_pause_are_reported_before_they_run(convo: Convo) -> None:
