@@ -464,10 +464,11 @@ class StoreRecorder:
                 instructions=instructions if isinstance(instructions, str) else None,
             )
         if not self._is_main(index, placement, has_tools=bool(decoded.parameters.get("tools"))):
-            return replace(stored, used_at=self.clock.now())
+            return replace(stored, used_at=self.clock.now(), use_order=None)
         return replace(
             stored,
             used_at=self.clock.now(),
+            use_order=None,
             model=link.model,
             head=link.head,
             confirmed_head=link.head,
@@ -510,7 +511,12 @@ class StoreRecorder:
         is_main = self._is_main(exchange.index, exchange.placement, has_tools=bool(started.parameters.get("tools")))
         if session is not None and is_main:
             session = replace(
-                session, head=link.head, confirmed_head=link.head, link_id=link.id, used_at=self.clock.now()
+                session,
+                head=link.head,
+                confirmed_head=link.head,
+                link_id=link.id,
+                used_at=self.clock.now(),
+                use_order=None,
             )
         appends = (AppendItems(started.head, tuple(output)),) if output else ()
         ended_run_id = link.id if exchange.event_count and link.id == started.id else None

@@ -551,6 +551,19 @@ async def test_a_recorded_session_is_not_the_last_used_one(store: Store) -> None
     await recorder.aclose()
 
 
+async def test_a_recorded_session_that_is_used_again_is_the_newest(store: Store) -> None:
+    clock = FixedClock()
+    recorder = open_recorder(store, clock=clock)
+    for number, text in enumerate(("One.", "Two.", "One.")):
+        clock.advance(60)
+        request = make_request({"model": "m", "input": text}, id=str(number))
+        await recorder.begin(request)
+        await recorder.finish(request, make_response({"id": f"resp_{number}", "output": []}))
+    newest = (await store.sessions())[0]
+    assert item_text((await store.path(newest.head)).items[0]) == "One."
+    await recorder.aclose()
+
+
 async def write_captured(file: Path) -> None:
     store = open_store(f"sqlite:{file}")
     await store.admin.migrate()
