@@ -219,7 +219,19 @@ class PlainHelpGroup(TyperGroup):
             from convo.cli.usage_errors import unknown_command_error
 
             raise unknown_command_error(ctx, name)
+        if ctx.parent is not None and not ctx.resilient_parsing:
+            self._refuse_options_before_command(ctx, name)
         return super().resolve_command(ctx, args)
+
+    def _refuse_options_before_command(self, ctx: Any, command: str) -> None:
+        """Raise InvalidUsage for an option of the group: the command would not get it."""
+        for param in self.params:
+            if ctx.get_parameter_source(param.name).name == "COMMANDLINE":
+                option = max(param.opts, key=len)
+                raise InvalidUsage(
+                    f"{option} has no effect before {command}: its options come after it",
+                    hint=f"{ctx.command_path} {command} --help",
+                )
 
     def get_help(self, ctx: Any) -> str:
         return style_usage(ctx, super().get_help(ctx))
@@ -504,7 +516,12 @@ def report_failure(error: BaseException, argv: Sequence[str]) -> int:
     failure, as_json = to_failure(error), is_json_requested(argv)
     if failure.code in OUTPUT_LOST_CODES:
         discard_output()
-    return print_failure(failure, as_json=as_json and failure.code not in OUTPUT_LOST_CODES)
+    try:
+        print_failure(failure, as_json=as_json and failure.code not in OUTPUT_LOST_CODES)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        discard_output()
+    return failure.exit
 
 
 def is_json_requested(argv: Sequence[str]) -> bool:

@@ -216,3 +216,11 @@ def test_input_follows_the_first_turn_of_a_race_or_is_the_only_turn(convo: Convo
     assert turns("-f", "script.txt", stdin="") == ["first", "second"]
     assert len(turns(stdin="")) == 4
     assert convo("race", *ECHO, "-", stdin="").exit == 2
+
+
+def test_an_error_in_json_for_a_reader_that_is_gone_ends_without_a_traceback() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = ConvoProcess(["inspect", "nope", "--json"], stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (process.communicate()[1], process.returncode) == ("", 5)

@@ -153,8 +153,8 @@ def test_an_item_that_forks_share_is_listed_once(convo: Convo) -> None:
     convo("chat", *ECHO, "-n", "first", "a banana")
     for name in ("second", "third"):
         convo("chat", "--fork", "first", "-n", name, "more")
-    lines = [" ".join(line.split()) for line in convo("sessions", "search", "banana").out.splitlines()[1:]]
-    assert lines == ["third and 2 others 1/4 user a banana"]
+    (words,) = [line.split() for line in convo("sessions", "search", "banana").out.splitlines()[1:]]
+    assert [*words[:6], *words[8:]] == ["third", "and", "2", "others", "1/4", "user", "a", "banana"]
     assert len(convo("sessions", "search", "banana", "--json").json()) == 3
 
 
@@ -350,3 +350,12 @@ def test_a_limit_larger_than_any_store_lists_all_sessions(convo: Convo) -> None:
     assert convo("chat", "-m", "scripted/echo", "--name", "oslo", "hi").exit == 0
     got = convo("sessions", "list", "-n", str(10**20))
     assert (got.exit, got.err, "oslo" in got.out) == (0, "", True)
+
+
+@pytest.mark.parametrize(
+    "argv", [("--since", "7d", "search", "x"), ("--json", "list"), ("-n", "1", "show", "@last")], ids=" ".join
+)
+def test_an_option_before_the_subcommand_is_refused(argv: tuple[str, ...], convo: Convo) -> None:
+    got = convo("sessions", *argv)
+    assert got.exit == 2
+    assert "has no effect before" in got.out + got.err

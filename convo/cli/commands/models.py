@@ -42,8 +42,8 @@ def models_command(
     """
     from convo.cli.models import print_local_servers, print_models
 
-    if local and (ask or ctx.invoked_subcommand is not None):
-        raise InvalidUsage("--local cannot be used with --ask or a command", hint="convo models --local")
+    if local and ask:
+        raise InvalidUsage("--local cannot be used with --ask", hint="convo models --local")
     if local:
         print_local_servers(get_root_options(ctx).config, as_json=as_json)
     elif ctx.invoked_subcommand is None:
