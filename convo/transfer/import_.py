@@ -138,7 +138,17 @@ def _parse_markdown(text: str) -> ConversationDocument:
     last = text.rstrip().rpartition("\n")[2]
     if not (last.startswith(COMMENT_BEGIN) and last.endswith(COMMENT_END)):
         raise _no_data_error()
-    return document_from_json(_load_json(last.removeprefix(COMMENT_BEGIN).removesuffix(COMMENT_END)))
+    from convo.transfer.export import render_markdown_export  # late: lint and resume import this module, too
+
+    document = document_from_json(_load_json(last.removeprefix(COMMENT_BEGIN).removesuffix(COMMENT_END)))
+    if _text_before_comment(render_markdown_export(document)) == _text_before_comment(text):
+        return document
+    note = "its text is not that of the data at its end, from which it is imported: an edit of the text has no effect"
+    return replace(document, notes=(*document.notes, note))
+
+
+def _text_before_comment(markdown: str) -> Sequence[str]:
+    return markdown.rstrip().splitlines()[:-1]
 
 
 def _is_markdown(text: str) -> bool:

@@ -31,6 +31,17 @@ def test_an_exported_session_continues_after_its_import(convo: Convo, home: Path
     assert stored_messages(home, "mine") == ["user: one", "assistant: one"]
 
 
+def test_an_edit_of_the_text_of_exported_markdown_is_reported_as_without_effect(convo: Convo) -> None:
+    assert convo("chat", *ECHO, "-n", "mine", "one").exit == 0
+    assert convo("export", "mine", "-o", "a.md").exit == 0
+    Path("a.md").write_text(Path("a.md").read_text().replace("one", "two", 1))
+    got = convo("import", "a.md", "--as", "edited")
+    assert got.err == (
+        "a.md: its text is not that of the data at its end, from which it is imported: an edit of the text has no"
+        " effect\n"
+    )
+
+
 def test_responses_are_imported_with_their_items(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert convo("chat", *ECHO, "-n", "mine", "one").exit == 0
     assert convo("export", "mine", "-o", "a.jsonl", "--links").exit == 0
