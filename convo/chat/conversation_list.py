@@ -28,6 +28,7 @@ from convo.history.tree import Key, root_key
 from convo.report import Count, Wire
 from convo.stores.base import Store
 from convo.stores.codec import parse_search_phrases, tokenize
+from convo.strategies.strategy import STRATEGIES
 
 ConversationKind: TypeAlias = Literal["session", "recording", "chain", "conversation"]
 ConversationStatus: TypeAlias = Literal["done", "running", "interrupted", "paused", "incomplete", "cancelled", "failed"]
@@ -408,7 +409,7 @@ async def _load_rows(
     """Load rows that were not loaded before; those that were removed meanwhile or are damaged are left out."""
     open_runs = [run for status in ("running", "paused") for run in await store.agent_runs(status=status)]
     runs = {run.session_id: run.status for run in open_runs}
-    held = set(await store.held_leases()) if runs else set()
+    held = set(await store.held_leases())
     return [row for row in rows if await read_or_report(store, _load_row(store, row, query, runs, held))]
 
 
@@ -447,13 +448,21 @@ async def _load_row(
     run_status = runs.get(row.session.id)
     if run_status == "paused":
         row.status = "paused"
-    elif run_status:
+    elif run_status or (row.unconfirmed_count and _is_unanswered(row.session, links)):
         from convo.chat.session_record import session_lease_name
 
         row.status = "running" if session_lease_name(row.session) in held else "interrupted"
     elif links:
         row.status = STATUS_OF_LINK[links[0].status]
     return True
+
+
+def _is_unanswered(session: Session, links: Sequence[Link]) -> bool:
+    """Return whether the last message has no response, not even a failed one: its process was killed, or still waits.
+
+    A server that owns the state has the items of a converted conversation with the next message only.
+    """
+    return links[0].head != session.head if links else not STRATEGIES[session.strategy].is_server_side
 
 
 async def _locate_hit(store: Store, row: ListedConversation, words: str) -> None:

@@ -61,7 +61,7 @@ async def load_conversation_entries(
     """List the stored conversations, last used first; a search is in the text of all. The value is the handle.
 
     owners:           list only those of these owners; all if empty
-    is_own:           list only the own chats: no recordings, imports and conversations of other clients
+    is_own:           list only the own chats: a search alone finds recordings, imports and those of other clients
     open_session_id:  the session that is not listed, because it is open
 
     Raises StoreFault.
@@ -89,7 +89,7 @@ async def load_conversation_entries(
         state = PickerState.start(listed.search_texts).search(words)
         known = [listed_rows[index] for index in state.matches]
         known_ids = {row.session.id for row in known}
-        page = await list_conversations(store, query._replace(words=words))
+        page = await list_conversations(store, query._replace(words=words, is_own=False))
         return build_entries([*known, *(row for row in choose_rows(page) if row.session.id not in known_ids)])
 
     def build_entries(rows: Sequence[ListedConversation], note: str = "") -> PickerEntries:
@@ -115,7 +115,8 @@ async def load_conversation_entries(
 
     newest = await list_conversations(store, query)
     listed_rows = choose_rows(newest)
-    listed = build_entries(listed_rows, "newest first; a search finds the others" if newest.next_cursor else "")
+    has_others = newest.next_cursor or is_own
+    listed = build_entries(listed_rows, "newest first; a search finds the others" if has_others else "")
     return listed
 
 

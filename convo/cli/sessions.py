@@ -102,7 +102,7 @@ def print_sessions(config: ConfigPath, query: ConversationQuery, *, as_json: boo
     if as_json:
         print_json(map(build_session_report, page.rows))
     elif page.rows and query.words:
-        print_line(list_views.render_search_results(page.rows, query.words, display))
+        print_line(list_views.render_search_results(page.rows, query.words, display, SystemClock().now()))
     elif page.rows:
         print_line(list_views.render_session_list(page.rows, display, SystemClock().now()))
     elif query.is_filtered:

@@ -69,13 +69,7 @@ def render_session_list(rows: Sequence[ListedConversation], display: DisplayOpti
         Column("model", [session.model for session in sessions], drop_order=0),
         Column("items", list(map(_format_item_count, rows)), align_right=True, drop_order=2),
         Column("turns", [f"{row.turn_count:,}" for row in rows], align_right=True, drop_order=1),
-        Column(
-            "used",
-            [
-                format_age(session.used_at, now) if is_terminal else format_local_time(session.used_at)
-                for session in sessions
-            ],
-        ),
+        Column("used", [format_used(session, now, display) for session in sessions]),
         Column(
             "first message",
             [row.first_words for row in rows],
@@ -120,7 +114,7 @@ def render_session(
     return display.translate_box_chars("\n".join([name, *key_value_lines(rows, display, signs=signs)]))
 
 
-def render_search_results(rows: Sequence[ListedConversation], words: str, display: DisplayOptions) -> str:
+def render_search_results(rows: Sequence[ListedConversation], words: str, display: DisplayOptions, now: float) -> str:
     """Render one line for each conversation that a search found; a narrow column still shows the word."""
     found: dict[str, list[ListedConversation]] = {}
     for row in rows:  # a fork has the items of the session that it came from
@@ -135,6 +129,7 @@ def render_search_results(rows: Sequence[ListedConversation], words: str, displa
         Column("session", names, min_width=MIN_NAME_COLUMNS, style="id"),
         Column("item", [_format_place(hit) if hit else "name" for hit in hits]),
         Column("role", [hit.author if hit else "" for hit in hits], drop_order=0),
+        Column("used", [format_used(first.session, now, display) for first, *_ in found.values()], drop_order=1),
         Column("text", texts),
     ]
     if display.width is not None:
@@ -149,6 +144,11 @@ def render_search_results(rows: Sequence[ListedConversation], words: str, displa
 
 def _format_place(hit: HitReport) -> str:
     return f"{hit.item_number}/{hit.item_count}" if hit.item_count else f"{hit.item_number}, on a branch"
+
+
+def format_used(session: Session, now: float, display: DisplayOptions) -> str:
+    """Format the time of the last use: on a terminal the time since then."""
+    return format_local_time(session.used_at) if display.width is None else format_age(session.used_at, now)
 
 
 def format_local_time(timestamp: float) -> str:

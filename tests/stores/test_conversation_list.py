@@ -89,6 +89,17 @@ async def test_each_conversation_is_listed_once_and_a_failed_start_is_last(fille
     assert (page.next_cursor, page.searched) == (None, "")
 
 
+async def test_a_chat_whose_process_was_killed_during_an_answer_is_interrupted(store: Store) -> None:
+    for name, is_continued in (("first", False), ("second", True)):
+        killed = await add_session(store, name, "hello", NOW) if is_continued else session(id="ses_first", name=name)
+        before = await store.path(killed.head)
+        message = user_message("the last words")
+        after = replace(killed, head=before.append([message]).head)
+        await store.commit(Transaction((AppendItems(before.head, [message]),), session=after))
+    page = await list_conversations(store, ConversationQuery(status="interrupted"))
+    assert sorted(names(page)) == ["first", "second"]
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [

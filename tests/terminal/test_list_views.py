@@ -196,13 +196,13 @@ def test_search_results_name_the_item_and_its_author() -> None:
         ListedConversation(CHAIN, hit=HitReport(Key("f" * 64), 2, None, "function_call", "x")),
         ListedConversation(PLAIN, first_words="hello"),
     ]
-    assert render_search_results(rows, "monad", DisplayOptions()).splitlines() == [
-        "session  item            role           text",
-        "mine     3/12            user           a [monad] is",
-        "a\\x1bb   2, on a branch  function_call  x",
-        "mine     name                           hello",
+    assert render_search_results(rows, "monad", DisplayOptions(), NOW).splitlines() == [
+        "session  item            role           used              text",
+        "mine     3/12            user           1970-01-02 01:00  a [monad] is",
+        "a\\x1bb   2, on a branch  function_call  1970-01-01 00:02  x",
+        "mine     name                           1970-01-02 01:00  hello",
     ]
-    assert render_search_results(rows, "monad", DisplayOptions(40)).splitlines()[0].split() == [
+    assert render_search_results(rows, "monad", DisplayOptions(40), NOW).splitlines()[0].split() == [
         "session",
         "item",
         "text",
@@ -213,7 +213,7 @@ def test_search_results_name_the_item_and_its_author() -> None:
 def test_a_search_result_on_a_terminal_shows_the_word_that_was_found(columns: int) -> None:
     snippet = "…2. From there, follow the quay and walk along the harbour to…"
     row = ListedConversation(PLAIN, hit=HitReport(ROOT, 4, None, "assistant", snippet))
-    lines = render_search_results([row], "Harbour", DisplayOptions(columns)).splitlines()
+    lines = render_search_results([row], "Harbour", DisplayOptions(columns), NOW).splitlines()
     assert any("harbour" in line for line in lines)
     assert max(map(len, lines)) <= columns
 
