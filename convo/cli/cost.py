@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from convo.cli.deps import read_from_store
 from convo.cli.output import print_json, print_line
-from convo.cli.resolve import LookupOptions, load_views
+from convo.cli.resolve import LookupOptions, find_last_turn_links, load_views
 from convo.config.loader import load_settings
 from convo.inspect.run_timeline import RunTimeline, build_run_timeline
+from convo.inspect.tree import find_branch_links
 from convo.inspect.view import ConversationView, UsageTotals, sum_link_usage
 from convo.prompt_cache import Grouping
 from convo.prompt_cache.bill import BillRow, build_bill
@@ -45,7 +46,10 @@ def print_cost(handle: str, lookup: LookupOptions, by: Grouping, max_rows: int |
         print_json(CostReport(handle, by, sum_link_usage(view.links, view.prices, path_index=view.path_index), rows))
     else:
         display = detect_display(sys.stdout, os.environ)
-        print_line("\n".join([*cost_lines(view.links, view.prices), *bill_lines(rows, display)]))
+        turn_links = find_last_turn_links(view, find_branch_links(view))
+        turn = "last turn" if view.session else "this turn"
+        lines = cost_lines(view.links, turn_links, view.prices, turn=turn)
+        print_line("\n".join([*lines, *bill_lines(rows, display)]))
 
 
 async def _load_timelines(store: Store, view: ConversationView) -> Sequence[RunTimeline]:

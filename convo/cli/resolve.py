@@ -24,7 +24,7 @@ from convo.config.settings import ModelChoice, ModelName, Settings
 from convo.config.values import Layer, SettingSource
 from convo.errors import InvalidUsage, ItemDeleted, KeyRefused, NotFound, Unreachable, WrongOwner
 from convo.history.items import Json, last_answer_text, request_title
-from convo.history.records import Scope, describe_client
+from convo.history.records import Link, Scope, describe_client
 from convo.history.tree import root_key
 from convo.inspect.tree import find_branch_links
 from convo.inspect.view import ConversationView
@@ -97,6 +97,14 @@ async def _resolve_all(
     resolver = HandleResolver(settings, store, options, can_call=can_call)
     with show_progress("reading", settings):
         return [await resolver.resolve(handle) for handle in handles]
+
+
+def find_last_turn_links(view: ConversationView, links: Sequence[Link]) -> Sequence[Link]:
+    """Return those of the view's branch `links` that belong to the last turn of its path."""
+    from convo.chat.conversation import find_turn_end  # its imports take time, and not each command needs a turn
+
+    start = find_turn_end(view.path.items, -1) if view.path.items else 0
+    return [link for link in links if view.path_index.depth(link.head) > start]
 
 
 REQUEST_ID_PREFIXES = ("req_", "try_")

@@ -159,16 +159,19 @@ async def handle_usage(repl: Repl, _: str) -> None:
 
 async def handle_cost(repl: Repl, _: str) -> None:
     from convo.chat.view_loader import load_handle_view
+    from convo.cli.resolve import find_last_turn_links
+    from convo.inspect.tree import find_branch_links
     from convo.prompt_cache.bill import build_bill
     from convo.terminal.usage_views import bill_lines, cost_lines
 
     links, prices = await _load_own_links(repl), repl.context.settings.prices
     if links is None:
         return
-    repl.print_message("\n".join(f"  {line}" for line in cost_lines(links, prices)))
+    view = await load_handle_view(repl.chat.deps.store, repl.chat.session.id, read_files=False)
+    turn_links = find_last_turn_links(view, find_branch_links(view))
+    repl.print_message("\n".join(f"  {line}" for line in cost_lines(links, turn_links, prices)))
     if not links:
         return
-    view = await load_handle_view(repl.chat.deps.store, repl.chat.session.id, read_files=False)
     rows = build_bill(replace(view, links=tuple(links), prices=prices), max_rows=MAX_COST_ROWS)
     if any(row.cost_usd for row in rows):
         display = detect_display_without_color(sys.stderr)

@@ -14,7 +14,7 @@ from convo.chat.lookup import load_sent_body
 from convo.cli.deps import open_configured_store
 from convo.cli.output import print_json, print_line
 from convo.cli.progress import show_progress
-from convo.cli.resolve import HandleResolver, LookupOptions
+from convo.cli.resolve import HandleResolver, LookupOptions, find_last_turn_links
 from convo.config.loader import load_settings
 from convo.errors import NotFound
 from convo.history.records import ANSWERED_STATUSES, Link
@@ -60,10 +60,7 @@ def _list_links(view: ConversationView, *, is_turn: bool) -> Sequence[Link]:
             "request", view.handle, hint="a file has no requests: convo import reads those of an exported conversation"
         )
     if is_turn:
-        from convo.chat.conversation import find_turn_end  # only a turn needs the import
-
-        start = find_turn_end(view.path.items, -1)
-        return [link for link in links if view.path_index.depth(link.head) > start]
+        return find_last_turn_links(view, links)
     if view.handle == view.current_link_id:
         return [link for link in links if link.id == view.handle] or links[-1:]
     return links

@@ -61,9 +61,14 @@ def format_cost_of_totals(totals: UsageTotals) -> list[str]:
     return format_total_cost(totals.known_cost_usd, totals.unpriced_count, totals.request_count)
 
 
-def cost_lines(links: Sequence[Link], prices: Mapping[str, Price]) -> Iterator[str]:
-    """Yield the cost of all requests, the number of requests and the models without a price."""
-    total, last = sum_link_usage(links, prices), sum_link_usage(links[-1:], prices)
+def cost_lines(
+    links: Sequence[Link], turn_links: Sequence[Link], prices: Mapping[str, Price], turn: str = "last turn"
+) -> Iterator[str]:
+    """Yield the cost of all requests and of those of one turn, and the models without a price.
+
+    turn:  what the turn is called
+    """
+    total, turn_total = sum_link_usage(links, prices), sum_link_usage(turn_links, prices)
     if total is None:
         yield (
             f"cost unknown: {format_count(len(links), 'request')} without reported tokens"
@@ -71,10 +76,12 @@ def cost_lines(links: Sequence[Link], prices: Mapping[str, Price]) -> Iterator[s
             else NO_REQUESTS_TEXT
         )
         return
-    last_cost = "".join(f"; last request {cost}" for cost in (format_cost_of_totals(last) if last else ()))
+    turn_costs = format_cost_of_totals(turn_total) if turn_total else ()
+    turn_count = f" for {len(turn_links)} requests" if len(turn_links) > 1 else ""
+    turn_cost = "".join(f"; {turn} {cost}{turn_count}" for cost in turn_costs)
     count = "" if total.unpriced_count else f" for {format_count(total.request_count, 'request')}"
     if cost := format_cost_of_totals(total):
-        yield "; ".join([f"{cost[0]}{count}{last_cost}", *_format_unreported(links, total)])
+        yield "; ".join([f"{cost[0]}{count}{turn_cost}", *_format_unreported(links, total)])
     if not total.unpriced_count:
         return
     unpriced = dict.fromkeys(

@@ -42,7 +42,7 @@ def test_the_most_expensive_parts_are_listed_and_the_others_in_one_row(convo: Co
     got = convo("cost", "talk", "-n", "3")
     assert (got.exit, got.err) == (0, "")
     assert got.out.splitlines() == [
-        "$0.0480 for 3 requests; last request $0.0180",
+        "$0.0480 for 3 requests; last turn $0.0120",
         "part           kind             first  cached  uncached   output    total  share",
         "one two three  answers        $0.0026       -   $0.0028  $0.0150  $0.0204  42.5%",
         "five six       answers              -       -         -  $0.0100  $0.0100  20.8%",
@@ -50,6 +50,7 @@ def test_the_most_expensive_parts_are_listed_and_the_others_in_one_row(convo: Co
         "3 others                      $0.0042       -         -  $0.0050  $0.0092  19.3%",
     ]
     assert convo("cost", "talk", "-n", "0").out.count("\n") == 8
+    assert convo("cost", "talk@1").out.splitlines()[0] == "$0.0480 for 3 requests; this turn $0.0180"
 
 
 def test_a_tool_has_the_cost_of_its_definition_its_calls_and_their_outputs(convo: Convo) -> None:
@@ -128,7 +129,7 @@ def test_a_chat_shows_the_most_expensive_parts_below_its_cost(convo: Convo) -> N
     set_price(convo, ECHO[1])
     got = run_repl(*ECHO, "-n", "mine", lines=["one two three", "/cost"])
     assert got.err.splitlines()[2:-1] == [
-        "  $0.0180 for 1 request; last request $0.0180",
+        "  $0.0180 for 1 request; last turn $0.0180",
         "part           kind             first  cached  uncached   output    total  share",
         "one two three  answers              -       -         -  $0.0150  $0.0150  83.3%",
         "one two three  your messages  $0.0030       -         -        -  $0.0030  16.7%",
