@@ -72,7 +72,8 @@ def find_first_change(earlier: Link, later: Link, path_index: PathIndex) -> Prom
         return setting
     item = None
     if later.input_head in path_index and earlier.input_head in path_index:
-        item = find_item_change(earlier.input_head, later.input_head, path_index)
+        item = find_item_change(earlier.input_head, later.input_head, path_index, ignores_compacted=True)
+        item = item or _find_new_compaction(earlier.input_head, later.input_head, path_index)
     return item or setting or _find_tier_change(earlier, later)
 
 
@@ -118,10 +119,20 @@ def _is_reordered(before: Json, after: Json) -> bool:
     return first == second
 
 
-def find_item_change(earlier_head: Key, later_head: Key, path_index: PathIndex) -> PromptChange | None:
-    """Return the first earlier item that is not in the same place of the later input; None if all are."""
+def find_item_change(
+    earlier_head: Key, later_head: Key, path_index: PathIndex, *, ignores_compacted: bool = False
+) -> PromptChange | None:
+    """Return the first earlier item that is not in the same place of the later input; None if all are.
+
+    ignores_compacted:  not those before the same compaction by the vendor: the model does not receive them, and a
+                        client may leave them out
+    """
     shared = find_shared_depth(earlier_head, later_head, path_index)
     before, after = (_items_after(head, shared, path_index) for head in (earlier_head, later_head))
+    before_start, after_start = map(_find_last_compaction, (before, after) if ignores_compacted else ((), ()))
+    if before_start is None or after_start is None or digest(before[before_start]) != digest(after[after_start]):
+        before_start = after_start = 0
+    before, after = before[before_start:], after[after_start:]
     for index, item in enumerate(before):
         other = after[index] if index < len(after) else None
         sent, other_sent = to_resendable(item), None if other is None else to_resendable(other)
@@ -131,8 +142,22 @@ def find_item_change(earlier_head: Key, later_head: Key, path_index: PathIndex) 
         kept = path_index.tokens_up_to(keys[0] if len(keys) > len(before) - index else path_index.root)
         change = _classify(before[index:], after[index:])
         difference = None if other is None else diff_json(sent, other_sent)
-        return PromptChange(change, item_type(other or item), shared + index, difference, kept)
+        position = shared + index + (before_start if other is None else after_start)
+        return PromptChange(change, item_type(other or item), position, difference, kept)
     return None
+
+
+def _find_last_compaction(items: Sequence[Item]) -> int | None:
+    return max((index for index, item in enumerate(items) if item_type(item) == "compaction"), default=None)
+
+
+def _find_new_compaction(earlier_head: Key, later_head: Key, path_index: PathIndex) -> PromptChange | None:
+    """Return the compaction by the vendor in the new items of a request: it replaces all items before it."""
+    shared = find_shared_depth(earlier_head, later_head, path_index)
+    index = _find_last_compaction(_items_after(later_head, shared, path_index))
+    if index is None or shared < path_index.depth(earlier_head):
+        return None
+    return PromptChange("context_compacted", "compaction", shared + index, None, 0)
 
 
 def find_shared_depth(first: Key, second: Key, path_index: PathIndex) -> int:
@@ -152,14 +177,15 @@ def _items_after(head: Key, depth: int, path_index: PathIndex) -> list[Item]:
 
 def _classify(before: Sequence[Item], after: Sequence[Item]) -> Change:
     """Return what happened to the first item of `before`."""
-    if any(is_compaction(item) and item not in before for item in after):
+    known = set(map(_digest_meaning, before))
+    if any(_digest_meaning(item) not in known for item in after if is_compaction(item)):
         return "context_compacted"
     if not after:
         return "item_removed"
     item, other, kept = _digest_meaning(before[0]), _digest_meaning(after[0]), set(map(_digest_meaning, after))
     if item == other:
         return "item_bytes_changed"
-    is_kept, is_known = item in kept, other in set(map(_digest_meaning, before))
+    is_kept, is_known = item in kept, other in known
     if is_kept and is_known:
         return "items_reordered"
     if is_kept:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from convo.history.items import Item, developer_message, user_message
+from convo.history.items import Item, assistant_message, developer_message, user_message
 from convo.prompt_cache.why import explain_miss, find_missed_tokens
 from tests.call_count import CallCount
 from tests.command_runner import Convo, run_in_process
@@ -67,6 +67,7 @@ TOMORROW = tool("get_weather", "For example 2026-11-28.")
 SAME_CALL = {**ITEMS[1], "arguments": '{"date":"today"}'}
 EXPLICIT = {"prompt_cache_options": {"mode": "explicit"}}
 SUMMARY = "Summary of the conversation up to here, in place of its earlier messages:\nIt rains in Oslo."
+COMPACTION = {"type": "compaction", "content": "It rains in Oslo."}
 RECAP = "The user asked for the weather in Oslo and Bergen."
 DATE_PATH = "tools[0].parameters.properties.date.description"
 
@@ -142,6 +143,21 @@ CASES = {
     ),
     "compaction": Case(
         "context_compacted", with_items(user_message(SUMMARY)), ("input[0].content[0].text", 0), "after a compaction"
+    ),
+    "a compaction by the vendor": Case(
+        "context_compacted", with_items(*ITEMS, COMPACTION, assistant_message("Rain.")), ("input[5]", None)
+    ),
+    "a compaction after another one": Case(
+        "context_compacted",
+        with_items({**COMPACTION, "content": "One day: rain."}, ITEMS[4]),
+        ("input[0].content", 0),
+        first=FIRST._replace(items=(COMPACTION, ITEMS[4])),
+    ),
+    "items left out before a compaction": Case(
+        "unknown",
+        with_items(COMPACTION, *ITEMS[3:]),
+        first=FIRST._replace(items=(*ITEMS, COMPACTION, *ITEMS[3:])),
+        certainty="may",
     ),
     "a summary of the client": Case(
         "context_compacted",
