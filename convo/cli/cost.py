@@ -16,19 +16,21 @@ from convo.prompt_cache import Grouping
 from convo.prompt_cache.bill import BillRow, build_bill
 from convo.stores.base import Store
 from convo.terminal.terminal import detect_display
-from convo.terminal.usage_views import bill_lines, cost_lines
+from convo.terminal.usage_views import bill_lines, cost_lines, find_price_note
 
 
 class CostReport(NamedTuple):
     """The bill of a conversation.
 
     total:  of the requests with a reported usage, forks and failed ones included; null without such a request
+    note:   the part of the prices that no source states; null if all are known
     """
 
     handle: str
     by: Grouping
     total: UsageTotals | None
     rows: Sequence[BillRow]
+    note: str | None
 
 
 MAX_RUNS = 100_000
@@ -43,7 +45,8 @@ def print_cost(handle: str, lookup: LookupOptions, by: Grouping, max_rows: int |
         timelines = read_from_store(load_settings(lookup.config), lambda store: _load_timelines(store, view))
     rows = build_bill(view, by=by, max_rows=max_rows, timelines=timelines)
     if as_json:
-        print_json(CostReport(handle, by, sum_link_usage(view.links, view.prices, path_index=view.path_index), rows))
+        total = sum_link_usage(view.links, view.prices, path_index=view.path_index)
+        print_json(CostReport(handle, by, total, rows, find_price_note(view.links)))
     else:
         display = detect_display(sys.stdout, os.environ)
         turn_links = find_last_turn_links(view, find_branch_links(view))

@@ -32,7 +32,14 @@ from convo.prompt_cache.compare import (
     find_shared_depth,
 )
 from convo.report import Count, Wire
-from convo.usage.cache_rules import Certainty, Vendor, find_cache_rules, read_setting
+from convo.usage.cache_rules import (
+    UNPUBLISHED_PRICE,
+    Certainty,
+    Vendor,
+    find_cache_rules,
+    has_unpublished_price,
+    read_setting,
+)
 from convo.usage.cost import Usage, tokens_cost_usd
 from convo.usage.counting import BYTES_PER_TOKEN
 from convo.usage.model_info import appends_instructions, find_price
@@ -81,6 +88,7 @@ class MissReport(NamedTuple):
     missed_tokens:    the part of them that was not
     cost_usd:         their price, minus that of cached tokens; null if it is unknown
     fix:              one way to avoid it
+    note:             the part of its price that no source states; null if all are known
     request_cost_usd: of the whole request; null if it is unknown
     other_missed_ids: the other requests of the conversation, or of its turn, that missed
     """
@@ -103,6 +111,7 @@ class MissReport(NamedTuple):
     missed_tokens: Count | None
     cost_usd: float | None
     fix: str | None
+    note: str | None
     output_tokens: int | None
     request_cost_usd: float | None
     other_missed_ids: Sequence[str] = ()
@@ -365,6 +374,7 @@ def _explain(view: ConversationView, link: Link, earlier: Link | None, use: Cach
         missed_tokens=use.missed_tokens if use else None,
         cost_usd=_missed_cost_usd(use, link, view.prices) if use else None,
         fix=finding.fix if finding else None,
+        note=UNPUBLISHED_PRICE if has_unpublished_price(link.model, link.parameters, usage) else None,
         output_tokens=usage.output_tokens if usage else None,
         request_cost_usd=link_cost_usd(link, view.prices),
     )

@@ -47,6 +47,8 @@ def _miss_rows(report: MissReport) -> Iterator[KeyValue]:
         new_tokens = format_count((report.input_tokens or 0) - (report.cached_tokens or 0), "new input token")
         output_tokens = format_count(report.output_tokens or 0, "output token")
         yield "cost", f"{format_usd(report.request_cost_usd)}: {new_tokens}, {output_tokens}"
+    if report.note:
+        yield "note", report.note
     if report.fix:
         yield "fix", report.fix
     if others := report.other_missed_ids:

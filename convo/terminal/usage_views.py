@@ -18,7 +18,7 @@ from convo.inspect.view import PathIndex, UsageTotals, sum_link_usage
 from convo.terminal.status_line import format_share, format_token_counts, format_total_cost
 from convo.terminal.tables import Column, render_bar, render_table
 from convo.terminal.terminal import DisplayOptions, KeyValue, escape_control_chars, format_count, shorten_ids, wrap_line
-from convo.usage.cost import format_usd
+from convo.usage.cost import Usage, format_usd
 
 if TYPE_CHECKING:
     from convo.prompt_cache.bill import BillRow
@@ -82,12 +82,23 @@ def cost_lines(
     count = "" if total.unpriced_count else f" for {format_count(total.request_count, 'request')}"
     if cost := format_cost_of_totals(total):
         yield "; ".join([f"{cost[0]}{count}{turn_cost}", *_format_unreported(links, total)])
+    if note := find_price_note(links):
+        yield note
     if not total.unpriced_count:
         return
     unpriced = dict.fromkeys(
         link.model for link in links if (link_total := sum_link_usage([link], prices)) and link_total.unpriced_count
     )
     yield f"no price for {escape_control_chars(', '.join(unpriced))}; add it under [prices] in config.toml"
+
+
+def find_price_note(links: Sequence[Link]) -> str | None:
+    """Return the part of the prices of requests that no source states; None if all are known."""
+    from convo.usage.cache_rules import UNPUBLISHED_PRICE, has_unpublished_price  # most views do not need it
+
+    usages = ((link, Usage.from_json(link.usage)) for link in links)
+    is_unpublished = any(has_unpublished_price(link.model, link.parameters, usage) for link, usage in usages)
+    return UNPUBLISHED_PRICE if is_unpublished else None
 
 
 MIN_PART_COLUMNS = 16

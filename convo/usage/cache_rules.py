@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from convo.history.items import Json
+from convo.usage.cost import Usage
 from convo.usage.model_info import REASONING_MODELS, appends_instructions, gpt_version
 
 Certainty: TypeAlias = Literal["no", "may", "yes"]
@@ -134,6 +135,14 @@ def _anthropic_rules(name: str, parameters: Mapping[str, Json]) -> CacheRules:
     min_tokens = ANTHROPIC_MIN_TOKENS.get(name)
     ttl_s = _HOUR_S if find_claude_ttl(parameters) == "1h" else _FIVE_MINUTES_S
     return CacheRules("anthropic", ANTHROPIC_SETTINGS, min_tokens, 1, ttl_s, binds, bound, appends)
+
+
+UNPUBLISHED_PRICE = "the price of a cache write for 12 hours is not published: that of 30 minutes was used"
+
+
+def has_unpublished_price(model: str, parameters: Mapping[str, Json], usage: Usage | None) -> bool:
+    """Return whether a request wrote tokens for 12 hours, for which OpenAI publishes no price."""
+    return bool(usage and usage.cache_write_tokens) and find_cache_rules(model, parameters).ttl_s == _HALF_DAY_S
 
 
 CLAUDE_TTLS = {"5m": "5m", "30m": "1h", "1h": "1h"}

@@ -205,6 +205,15 @@ def test_a_planted_cause_is_found_with_its_place_and_its_cost(convo: Convo, home
     assert got["cost_usd"] == pytest.approx(case.missed * (case.usd or MISS_USD[got["model"]]) / 1e6)
 
 
+def test_the_unpublished_price_of_writes_for_12_hours_is_named_by_why_and_cost(convo: Convo, home: Path) -> None:
+    kept = {**PARAMETERS, "prompt_cache_options": {"ttl": "12h"}}
+    store_requests(home, [FIRST._replace(parameters=kept), NEXT._replace(parameters=kept)], OPENAI)
+    note = "the price of a cache write for 12 hours is not published: that of 30 minutes was used"
+    assert f"\n  note     {note}\n" in convo("why", "resp_2").out
+    assert convo("cost", "trip").out.splitlines()[1] == note
+    assert [convo(name, "trip", "--json").json()["note"] for name in ("why", "cost")] == [note] * 2
+
+
 REPORTED = {"type": "cache_miss", "reason": "tools_changed", "cache_missed_tokens": 11_840}
 
 MISS = """\

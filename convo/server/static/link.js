@@ -77,6 +77,7 @@ export function missFacts(miss) {
       ["Cause", miss.description],
       ["Compared with", comparedId],
       ["Cost of the miss", `${cost} for ${formatCount(missed, "token")} not reused`],
+      ["Note", miss.note],
       ["Fix", fix],
     ],
     { id: "cache-miss" },
