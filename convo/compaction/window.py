@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeAlias
 from convo.errors import InputFault
 from convo.history.canonical import digest
 from convo.history.items import (
+    CONFIGURATION_TYPES,
     SUMMARY_HEADING,
     Item,
     Json,
@@ -263,8 +264,9 @@ def _clip_middle(text: str) -> str:
 
 
 def is_instruction(item: Item) -> bool:
-    """Return whether `item` is a system or developer message."""
-    return item_type(item) == "message" and item.get("role") in ("system", "developer")
+    """Return whether `item` is a system or developer message, or changes the fields of later requests."""
+    kind = item_type(item)
+    return (kind == "message" and item.get("role") in ("system", "developer")) or kind in CONFIGURATION_TYPES
 
 
 def cut_points(items: Sequence[Item]) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from convo.config.sections import HostedTools, PrefixMismatchBehavior
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.errors import EndpointFault, InputFault, StreamBroken, Unsupported
-from convo.history.items import Json, StreamEvent, item_type
+from convo.history.items import Item, Json, StreamEvent, item_type
 from convo.history.records import UPSTREAM_ID
 from convo.models.answer import AnswerTranslator, Piece
 from convo.models.anthropic_messages import (
@@ -26,6 +26,7 @@ from convo.models.anthropic_messages import (
     find_reasoning_id,
     limit_cache_breakpoints,
     list_dropped_breakpoints,
+    split_system_items,
 )
 from convo.models.base import (
     INCLUDE_LOGPROBS,
@@ -55,7 +56,7 @@ from convo.models.stream import ResponseEventWriter
 from convo.models.tool_mapping import map_request
 from convo.runtime import NewId
 from convo.secrets import Secret
-from convo.usage.cache_rules import CLAUDE_TTLS, find_claude_ttl
+from convo.usage.cache_rules import CLAUDE_TTLS, find_cache_rules, find_claude_ttl
 from convo.usage.model_info import find_model_window
 
 
@@ -321,13 +322,14 @@ def _build_body(
     max_tokens = parameters.get("max_output_tokens") or (window and window.output) or DEFAULT_MAX_TOKENS
     context = _TranslationContext(parameters, request.model, model_label, max_tokens, frozenset(extra_fields))
     cache_control = _build_cache_control(parameters)
+    system_items, items = _split_input(request)
     body: dict[str, Json] = {
         "model": request.model,
         "max_tokens": max_tokens,
-        "messages": build_anthropic_messages(request.input, model_label, issuer),
+        "messages": build_anthropic_messages(items, model_label, issuer),
         "cache_control": None if _is_caching_explicit(parameters) else cache_control,
     }
-    system_blocks = build_system_blocks(request.input, model_label, request.instructions)
+    system_blocks = build_system_blocks(system_items, model_label, request.instructions)
     message_blocks = [block for message in body["messages"] for block in message["content"]]
     # Also if it is null: Claude compares only with a message that asked for diagnostics, so the first one asks, too.
     if "comparison_response_id" in (parameters.get("prompt_cache_options") or {}):
@@ -340,6 +342,11 @@ def _build_body(
     ):
         body |= {**fields, "output_config": {**body.get("output_config", {}), **fields.get("output_config", {})}}
     return _drop_refused_thinking({name: value for name, value in body.items() if value or name == "messages"})
+
+
+def _split_input(request: ModelRequest) -> tuple[list[Item], list[Item]]:
+    has_system_messages = "instructions" in find_cache_rules(request.model, {}).appends
+    return split_system_items(request.input, has_system_messages=has_system_messages)
 
 
 def list_ignored_anthropic_fields(
@@ -377,7 +384,8 @@ def list_ignored_anthropic_fields(
     ]
     item_fields = list_ignored_item_fields(request.input)
     names += [*mapped.ignored, *(name for name in item_fields if not name.endswith(f".{CACHE_BREAKPOINT}"))]
-    names += list_dropped_breakpoints(request.input, _max_breakpoints(parameters))
+    system_items, items = _split_input(request)
+    names += list_dropped_breakpoints([*system_items, *items], _max_breakpoints(parameters))
     if any(item_type(item) == "reasoning" and not is_issued_by(item, issuer) for item in request.input):
         names.append("input.reasoning")
     return tuple(dict.fromkeys(names))

@@ -1,6 +1,7 @@
 """Convert history items to messages of Anthropic's Messages API.
 
-    instructions, system, developer       system, in their order
+    instructions, system, developer       system, in their order; later ones a system message after the user's, where
+                                          the model has these
     user                                  user: text, images, documents
     function_call_output                  user: tool_result, before anything else of the message
     assistant, function_call              assistant: text, tool_use
@@ -18,7 +19,7 @@ from binascii import Error as NotBase64
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from convo.errors import InputFault, Unsupported
-from convo.history.items import Item, Json, is_client_output, item_type, with_json_arguments
+from convo.history.items import Item, Json, is_client_output, is_model_item, item_type, with_json_arguments
 from convo.models.base import ENCRYPTED_CONTENT, IssuerTag, group_by_role, read_required_str, untag_item
 
 AnthropicBlock = dict[str, Json]
@@ -31,6 +32,27 @@ _SYSTEM_ROLES = ("system", "developer")
 THINKING_BLOCK_TYPES = ("thinking", "redacted_thinking")
 _BLOCK_PATH = re.compile(r"messages\.(\d{1,9})\.content\.(\d{1,9})")
 _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+
+
+def split_system_items(items: Sequence[Item], *, has_system_messages: bool) -> tuple[list[Item], list[Item]]:
+    """Return the items of `system`, and all others.
+
+    has_system_messages:  those after an answer that a user message, or a tool output, precedes or follows stay among
+                          the others: Claude accepts a system message only between the user's turn and its own
+    """
+    first, others, waiting = list[Item](), list[Item](), list[Item]()
+    has_answer = has_user = False
+    for item in items:
+        if item.get("role") in _SYSTEM_ROLES:
+            (waiting if has_system_messages and has_answer else first).append(item)
+            continue
+        if is_model_item(item):
+            (others if has_user else first).extend(waiting)
+            waiting, has_answer = [], True
+        has_user = not is_model_item(item)
+        others.append(item)
+    (others if has_user else first).extend(waiting)
+    return first, others
 
 
 def build_system_blocks(
@@ -51,7 +73,7 @@ def build_system_blocks(
 
 
 def build_anthropic_messages(items: Iterable[Item], model_label: str, issuer: IssuerTag) -> list[AnthropicBlock]:
-    """Translate a history to alternating messages.
+    """Translate a history without the items of `system` (`split_system_items`) to alternating messages.
 
     model_label:  the model's name in errors
     issuer:       the issuer whose reasoning is sent back (see `convo.models.base`)
@@ -59,17 +81,21 @@ def build_anthropic_messages(items: Iterable[Item], model_label: str, issuer: Is
     Raises Unsupported for an item, role or part that the API cannot represent, InputFault for an item or part that
     lacks a required field.
     """
-    history = (untag_item(item, issuer, model_label) for item in items if item.get("role") not in _SYSTEM_ROLES)
+    history = (untag_item(item, issuer, model_label) for item in items)
     messages: list[AnthropicBlock] = []
     for is_assistant, group in group_by_role(item for item in history if item is not None):
         build_blocks = _assistant_blocks if is_assistant else _user_blocks
-        content = _strip_trailing_thinking([block for item in group for block in build_blocks(item, model_label)])
+        system_blocks = build_system_blocks(group, model_label)
+        own = (item for item in group if item.get("role") not in _SYSTEM_ROLES)
+        content = _strip_trailing_thinking([block for item in own for block in build_blocks(item, model_label)])
         role = "assistant" if is_assistant else "user"
         # The group between two groups of one role may have no content.
         if content and messages and messages[-1]["role"] == role:
             messages[-1]["content"] += content
         elif content:
             messages.append({"role": role, "content": content})
+        if system_blocks:
+            messages.append({"role": "system", "content": system_blocks})
     return messages
 
 
@@ -112,12 +138,13 @@ def limit_cache_breakpoints(blocks: Iterable[AnthropicBlock], cache_control: Jso
 
 
 def list_dropped_breakpoints(items: Iterable[Item], limit: int) -> Iterator[str]:
-    """List the breakpoints that `limit_cache_breakpoints` removes from a request with these items, by type of part."""
-    # System messages are sent before all others, wherever they are in the history.
-    ordered = sorted(items, key=lambda item: item.get("role") not in _SYSTEM_ROLES)
+    """List the breakpoints that `limit_cache_breakpoints` removes from a request, by type of part.
+
+    items:  in the order of the prompt: those of `system` come first
+    """
     part_types = [
         part.get("type")
-        for item in ordered
+        for item in items
         for parts in (item.get("content"), item.get("output"))
         for part in (parts if isinstance(parts, list) else ())
         if isinstance(part, dict) and part.get(CACHE_BREAKPOINT) and part.get("text") != ""

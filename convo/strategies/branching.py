@@ -12,6 +12,7 @@ from convo.history.items import Item
 from convo.history.pairing import output_index_by_call
 from convo.history.records import Link
 from convo.history.tree import Path, common_prefix_length
+from convo.strategies.kept_prefix import merge_updates
 from convo.strategies.strategy import (
     ConversationState,
     compaction_depth,
@@ -85,6 +86,9 @@ def replace_history(state: ConversationState, point: Path, replacement: Sequence
     later = items_after_point(state.path, point)
     confirmed = max(0, state.path.depth(state.confirmed_head) - len(point))
     convert = state.owner.to_new_items
+    # OpenAI says to re-add configuration updates after a compaction: its window lacks them, too.
+    updates = merge_updates(point.items)
+    replacement = replacement if merge_updates(replacement) == updates else [*replacement, *updates]
     path = Path(state.path.root).append([*convert(replacement), *convert(later[:confirmed])])
     new_path = path.append(later[confirmed:])
     orphans = {output for call, output in output_index_by_call(new_path.items).items() if call < 0}

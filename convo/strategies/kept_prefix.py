@@ -45,6 +45,13 @@ def apply_configuration_items(parameters: Mapping[str, Json], items: Sequence[It
     return applied
 
 
+def merge_updates(items: Sequence[Item]) -> list[Item]:
+    """Return the update that is in force after `items`, for a history that takes their place; empty without one."""
+    updates = [item for item in find_configuration_items(items) if item_type(item) == "configuration_update"]
+    applied = apply_configuration_items({}, updates)
+    return [{"type": "configuration_update", **applied}] if applied else []
+
+
 def keep_prefix(
     history: Sequence[Item],
     instructions: str | None,
@@ -66,9 +73,10 @@ def keep_prefix(
     changes = find_configuration_items(history)
     kept: dict[str, Json] = dict(parameters)
     items: list[Item] = []
-    if before is not None and "tools" in appendable:
-        offered = apply_configuration_items(before, changes).get("tools") or []
-        kept, added = _keep_tools(kept, before.get("tools") or [], offered)
+    held_tools = before.get("tools") or [] if before is not None and "tools" in appendable else None
+    appended_tools = apply_configuration_items({}, changes).get("tools") or []
+    if held_tools is not None or appended_tools:
+        kept, added = _keep_tools(kept, held_tools, appended_tools, can_remove="tools" in appendable)
         items += [{"type": "additional_tools", "role": "developer", "tools": added}] if added else []
     for field in UPDATED_FIELDS if before is not None else ():
         if field in appendable and _can_update(field, parameters):
@@ -93,18 +101,21 @@ def keep_prefix(
 
 
 def _keep_tools(
-    parameters: Mapping[str, Json], held: Sequence[Json], offered: Sequence[Json]
+    parameters: Mapping[str, Json], held: Sequence[Json] | None, appended: Sequence[Json], *, can_remove: bool
 ) -> tuple[dict[str, Json], list[Json]]:
     """Return `parameters` with the tools of the request before, and the tools that are added by an item.
 
-    held:     the tools of the request before, without their credentials
-    offered:  these and those that items have added
-    Both stay as they are if a definition changed, or if credentials would be missing or stored.
+    held:        the tools of the request before, without their credentials; None: its prefix is not kept
+    appended:    those that items have added; they are not offered twice
+    can_remove:  do not let the model call the tools that `parameters` lacks
+    All stays as it is if a definition changed, or if credentials would be missing or stored.
     """
     wanted = parameters.get("tools") or []
     stored = strip_tool_secrets({"tools": list(wanted)})["tools"]
+    held = [tool for tool in stored if tool not in appended] if held is None else held
+    offered = [*held, *appended]
     added = [tool for tool, form in zip(wanted, stored, strict=True) if form not in offered]
-    removed = [tool for tool in offered if tool not in stored]
+    removed = [tool for tool in offered if tool not in stored] if can_remove else []
     has_changed = any(_name_tool(tool) == _name_tool(other) for tool in added for other in removed)
     has_secrets = any(tool not in stored for tool in added) or any(
         tool.get("type") not in CLIENT_TOOL_TYPES for tool in removed

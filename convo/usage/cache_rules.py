@@ -65,6 +65,7 @@ OPENAI_APPENDS = {
     "reasoning.effort": _UPDATE, "text.format": _UPDATE, "tools": _TOOLS, "instructions": _DEVELOPER,
 }  # fmt: skip
 ANTHROPIC_APPENDS = {"instructions": _SYSTEM, "tools": "tool_addition and tool_removal items"}
+"""From Claude 4.8 on, without Sonnet 5 (Anthropic, "What's new in Claude Opus 4.8", 2026)."""
 
 ANTHROPIC_MIN_TOKENS = {
     "opus-5": 512, "opus-5-5": 512, "fable-5": 512, "fable-5-1": 512, "mythos-5": 512, "mythos-5-1": 512,
@@ -131,7 +132,8 @@ def _openai_rules(version: tuple[int, int], parameters: Mapping[str, Json]) -> C
 def _anthropic_rules(name: str, parameters: Mapping[str, Json]) -> CacheRules:
     binds: Certainty = "yes" if name in ALWAYS_BOUND else "may" if name in MAYBE_BOUND else "no"
     bound = () if binds == "no" else ("tools", "instructions")
-    appends = {} if name == "sonnet-5" else ANTHROPIC_APPENDS
+    version = tuple(map(int, name.split("-")[1:]))
+    appends = ANTHROPIC_APPENDS if version >= (4, 8) and name != "sonnet-5" else {}
     min_tokens = ANTHROPIC_MIN_TOKENS.get(name)
     ttl_s = _HOUR_S if find_claude_ttl(parameters) == "1h" else _FIVE_MINUTES_S
     return CacheRules("anthropic", ANTHROPIC_SETTINGS, min_tokens, 1, ttl_s, binds, bound, appends)

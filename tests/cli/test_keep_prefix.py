@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from tests.command_runner import Convo
+from tests.terminal.plain_repl import run_repl
 from tests.vendor_rules import anthropic_server, openai_server
 from tests.vendor_rules.anthropic_server import AnthropicRules, run_anthropic_server
 from tests.vendor_rules.openai_server import OpenAIRules, run_openai_server
 from tests.vendor_rules.rules_server import RulesServer
 
 GPT_6_1, GPT_6_2 = "openai/gpt-6.1-sol", "openai/gpt-6.2-sol"
-CLAUDE, OLDER_CLAUDE = "anthropic/claude-fable-5-2", "anthropic/claude-opus-4-5"
+CLAUDE, OLDER_CLAUDE = "anthropic/claude-fable-5-2", "anthropic/claude-sonnet-4-5"
 NOVEMBER_28 = 1_795_824_000.0
 LONG_TEXT = "word " * 1_500
 
@@ -115,3 +116,73 @@ def check_in_force(effective: Any, sent: Any, chosen: dict[str, Any], in_force: 
     offered = {tool["name"] for tool in sent.get("tools", ())} | set(effective["tools"])
     allowed = set() if choice == "none" else offered if choice == "auto" else {tool["name"] for tool in choice["tools"]}
     assert allowed == wanted
+
+
+def test_claude_gets_other_instructions_as_a_system_message_after_the_users(
+    convo: Convo, servers: dict[str, RulesServer]
+) -> None:
+    begin(convo, CLAUDE)
+    for text in ("Be long.", "Be kind.", "Be kind.", "Be brief."):
+        assert "warning" not in ask(convo, "-s", text)
+    sent = servers["anthropic"].requests[-1].json
+    assert sent["system"] == [{"type": "text", "text": "Be brief."}]
+    later = [message["content"][0]["text"] for message in sent["messages"] if message["role"] == "system"]
+    assert later == ["Be long.", "Be kind.", "Be brief."]
+    assert set(count_lost(servers["anthropic"])) == {(0, 0)}
+
+
+NO_WAY = [
+    (GPT_6_1, ["--verbosity", "low"], "text.verbosity"),
+    (GPT_6_1, ["--reasoning-effort", "high", "--param", "reasoning.mode=pro"], "reasoning.effort"),
+    (GPT_6_1, ["--param", 'text.format={"type": "json_object"}'], "text.format"),
+    ("openai/gpt-5.6-sol", ["-s", "Be long."], "instructions"),
+    (CLAUDE, ["--reasoning-effort", "low"], "reasoning.effort"),
+    (OLDER_CLAUDE, ["-s", "Be long."], "instructions"),
+]
+
+
+@pytest.mark.parametrize(("model", "flags", "name"), NO_WAY)
+def test_a_change_that_cannot_be_appended_is_sent_as_it_is_with_the_warning(
+    convo: Convo, servers: dict[str, RulesServer], model: str, flags: list[str], name: str
+) -> None:
+    begin(convo, model)
+    printed = ask(convo, *flags)
+    assert f"keep-prefix: no append-only way for {name} on {model}" in printed, printed
+
+
+def test_a_new_effort_applies_until_another_one_also_after_a_compaction_and_without_the_option(
+    convo: Convo, servers: dict[str, RulesServer]
+) -> None:
+    def efforts() -> list[str]:
+        items = servers["openai"].requests[-1].json["input"]
+        return [item["reasoning"]["effort"] for item in items if item["type"] == "configuration_update"]
+
+    begin(convo, GPT_6_1, "--reasoning-effort", "low")
+    ask(convo, "--reasoning-effort", "high")
+    ask(convo)
+    assert efforts() == ["high"]
+    assert convo("config", "set", "request.reasoning_effort", "low").exit == 0
+    ask(convo)
+    assert (efforts(), servers["openai"].answers[-1].effective["effort"]) == (["high"], "high")
+    assert convo("chat", "--from", "mine", "--reasoning-effort", "max", "and now?").exit == 0
+    assert (efforts(), servers["openai"].answers[-1].effective["effort"]) == (["high", "max"], "max")
+    assert convo("compact", "mine").exit == 0
+    ask(convo)
+    assert efforts() == ["max"]
+    shown = convo("inspect", "mine", "--items").out
+    assert "configuration_update" in shown
+
+
+def test_a_retry_and_an_undone_turn_send_each_change_once(servers: dict[str, RulesServer]) -> None:
+    lines = [LONG_TEXT, "/system Be long.", "/effort high", "two", "/retry", "/undo", "/effort low", "three"]
+    lines += ["/effort max", "/retry"]
+    got = run_repl("-m", GPT_6_1, "--keep-prefix", "-n", "mine", "-s", "Be brief.", lines=lines)
+    assert "warning" not in got.err, got.err
+    sent = [request.json for request in servers["openai"].requests]
+    assert {body["instructions"] for body in sent} == {"Be brief."}
+    effective = [answer.effective["effort"] for answer in servers["openai"].answers]
+    assert effective == [None, "high", "high", "low", "max"]
+    changes = [[item["type"] for item in body["input"][3:-1]] for body in sent]
+    once = ["configuration_update", "message"]
+    assert changes == [[], once, once, once, [*once, "message"]]
+    assert sent[-1]["input"][-1] == {"type": "configuration_update", "reasoning": {"effort": "max"}}

@@ -7,7 +7,7 @@ import pytest
 
 from convo.errors import ConvoError, InputFault, Unsupported
 from convo.history.items import Item, assistant_message, user_message
-from convo.models.anthropic_messages import build_anthropic_messages, build_system_blocks
+from convo.models.anthropic_messages import build_anthropic_messages, build_system_blocks, split_system_items
 from convo.models.readers.messages import encode_thinking_block
 from tests.models.anthropic_model import ISSUER_TAG, text_block
 
@@ -35,12 +35,35 @@ def test_system_prompts_have_the_instructions_first_and_keep_the_order() -> None
         {"type": "message", "role": "system", "content": [{"type": "input_text", "text": "it is noon"}]},
     ]
 
-    assert build_system_blocks(history, MODEL_NAME, "be brief") == [
+    system_items, others = split_system_items(history, has_system_messages=True)
+    assert build_system_blocks(system_items, MODEL_NAME, "be brief") == [
         text_block("be brief"),
         text_block("never shout"),
         text_block("it is noon"),
     ]
-    assert anthropic_messages(*history) == [{"role": "user", "content": [text_block("hi")]}]
+    assert anthropic_messages(*others) == [{"role": "user", "content": [text_block("hi")]}]
+
+
+@pytest.mark.parametrize(
+    ("roles", "has_system_messages", "first", "sent"),
+    [
+        ("user assistant developer user", True, 0, "user assistant user system"),
+        ("user assistant developer user assistant user", True, 0, "user assistant user system assistant user"),
+        ("user assistant user developer assistant", True, 0, "user assistant user system assistant"),
+        ("user assistant developer assistant user", True, 1, "user assistant user"),
+        ("user assistant developer", True, 1, "user assistant"),
+        ("developer user developer user assistant", True, 2, "user assistant"),
+        ("user assistant developer user", False, 1, "user assistant user"),
+    ],
+)
+def test_a_later_system_message_stands_between_the_user_and_the_assistant_or_in_front(
+    roles: str, has_system_messages: bool, first: int, sent: str
+) -> None:
+    history = [{"type": "message", "role": role, "content": role} for role in roles.split()]
+    system_items, others = split_system_items(history, has_system_messages=has_system_messages)
+    messages = anthropic_messages(*others)
+    assert (len(system_items), [message["role"] for message in messages]) == (first, sent.split())
+    assert all(message["content"][0] == text_block("developer") for message in messages if message["role"] == "system")
 
 
 def test_consecutive_items_of_one_role_are_one_message() -> None:
