@@ -4,6 +4,7 @@ Both are built by the strategy exactly as a turn builds them; nothing is sent or
 are not stored: a link has the input's head, the number of items sent and the parameters.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
@@ -14,7 +15,8 @@ from convo.chat.turn import RequestOptions
 from convo.config.sections import ContextLimits
 from convo.endpoints.base import INPUT_TOKENS_FIELDS, Endpoint, HttpRequest
 from convo.errors import ConvoError, ItemDeleted, NotFound
-from convo.history.items import Item, Json
+from convo.history.items import Item, Json, get_call_id, item_type
+from convo.history.pairing import call_index_by_output
 from convo.history.records import (
     COMPARED_PARAMETER,
     COMPARISON_FIELD,
@@ -38,6 +40,7 @@ from convo.inspect.diff import SentRequest
 from convo.inspect.tree import find_branch_links
 from convo.inspect.view import ConversationView, PathIndex
 from convo.prompt_cache.forecast import PrefixForecast
+from convo.prompt_cache.next_usage import NextForecast, forecast_usage
 from convo.report import FLAT, OPTIONAL, Wire
 from convo.strategies.instructions import choose_field, drop_instruction_messages, omit_repeated_message
 from convo.strategies.requests import add_cache_options, build_open_call_outputs, build_request_body
@@ -80,6 +83,7 @@ class NextRequest:
     headers: Mapping[str, str]
     key_env: str | None = None
     prefix: PrefixForecast | None = None
+    forecast: NextForecast | None = None
 
 
 class PrependedReport(NamedTuple):
@@ -100,6 +104,7 @@ class NextRequestReport(NamedTuple):
     url:       null if the request stays in this process
     body:      the body of the request
     prefix:    what the request loses because it changes the prefix of the one before; null if it only appends
+    forecast:  with --forecast: its usage and its cost; null without
     """
 
     handle: str
@@ -111,6 +116,7 @@ class NextRequestReport(NamedTuple):
     body: Mapping[str, Json]
     context_usage: Annotated[ContextUsageReport, FLAT]
     prefix: Annotated[PrefixForecast | None, OPTIONAL]
+    forecast: Annotated[NextForecast | None, OPTIONAL]
 
 
 def build_next_request_report(request: NextRequest) -> NextRequestReport:
@@ -124,6 +130,7 @@ def build_next_request_report(request: NextRequest) -> NextRequestReport:
         request.body,
         build_context_usage_report(request.context_usage),
         request.prefix,
+        request.forecast,
     )
 
 
@@ -146,6 +153,50 @@ def make_continuation_state(view: ConversationView) -> ConversationState:
     return ConversationState(
         Strategy.CHAIN, view.path, view.confirmed_head, link.id if is_answered else link.previous_response_id
     )
+
+
+ITEM_PLACE = r"(?:\$|input)\[(\d+)\]"
+"""The path of an item, as `convo lint` and `convo why` name it."""
+
+MIN_KEY_DIGITS = 8
+
+
+def drop_items(state: ConversationState, names: Sequence[str]) -> ConversationState:
+    """Return a state without some items: a call goes with its output and the reasoning before it.
+
+    names:  a number, from 1, as `convo inspect --items` shows it; a path; an id; or the start of a key
+    A server cannot leave out an item of its history: a new chain begins with the others.
+
+    Raises NotFound.
+    """
+    items = state.path.items
+    dropped = {_find_item(state.path, name) for name in names}
+    for output, call in call_index_by_output(items).items():
+        if {call, output} & dropped and call >= 0:
+            dropped |= {call, output}
+    for index in range(len(items) - 2, -1, -1):
+        if item_type(items[index]) == "reasoning" and index + 1 in dropped:
+            dropped.add(index)
+    if not dropped:
+        return state
+    kept = [item for index, item in enumerate(items) if index not in dropped]
+    confirmed = state.path.depth(state.confirmed_head)
+    confirmed -= sum(index < confirmed for index in dropped)
+    owner = Strategy.CHAIN if state.is_server_side else state.strategy
+    path = Path(state.path.root).append(kept)
+    return STRATEGIES[owner].replace_path(replace(state, strategy=owner), path, confirmed)
+
+
+def _find_item(path: Path, name: str) -> int:
+    place = re.fullmatch(ITEM_PLACE, name)
+    index = int(place[1]) if place else int(name) - 1 if name.isdecimal() else None
+    if index is not None and 0 <= index < len(path):
+        return index
+    for index, node in enumerate(path.nodes):
+        is_key = len(name) >= MIN_KEY_DIGITS and node.key.startswith(name)
+        if is_key or name in (node.item.get("id"), get_call_id(node.item)):
+            return index
+    raise NotFound("item", name, hint="convo inspect --items shows the items with their numbers")
 
 
 def find_current_link(view: ConversationView) -> Link | None:
@@ -213,6 +264,7 @@ async def build_next_request(
     last_link: Link | None = None,
     earlier: ConversationView | None = None,
     planned_at: float = 0.0,
+    has_forecast: bool = False,
 ) -> NextRequest:
     """Build the request that would send `items` next.
 
@@ -224,6 +276,7 @@ async def build_next_request(
     last_link:              the response whose prefix is kept; None: none is
     earlier:                the requests that it continues, for the forecast of what it loses
     planned_at:             seconds since 1970
+    has_forecast:           whether its usage and cost are forecast
     Raises Conflict when the path does not contain the confirmed head, PrefixChanged if the prefix guard is strict, and
     the errors of `count_tokens`.
     """
@@ -235,13 +288,16 @@ async def build_next_request(
     options = options.with_kept_prefix(input_path or answered.path, last_link)
     plain_body = options.build_body(request_input or options.build_input(answered), prepended_items)
     body = add_cache_options(plain_body, cache_options)
-    prefix = None
+    token_count = await count_tokens(_select_counted_fields(body))
+    prefix, forecast, window = None, None, find_model_window(options.model, windows)
     if options.prefix_guard and earlier:
-        path = input_path or answered.path
+        path, prices = input_path or answered.path, options.prefix_guard.prices
         planned = options.plan_link(plain_body, path, state.strategy, endpoint.scope, planned_at)
         prefix = options.prefix_guard.forecast_next(earlier, planned, path)
+        if has_forecast:
+            links, index = find_branch_links(earlier), earlier.path_index
+            forecast = NextForecast(forecast_usage(links, planned, index, prices, window, prefix, token_count))
     http_request = endpoint.build_http_request(body) or HttpRequest("", body, {})
-    window = find_model_window(options.model, windows)
     parts = request_parts(
         prepended_items, f"held by {state.handle}", _name_instructions(http_request.body, options.instructions), window
     )
@@ -253,10 +309,11 @@ async def build_next_request(
         model=options.model,
         url=http_request.url or None,
         body=http_request.body,
-        context_usage=sum_context_usage(parts, window, await count_tokens(_select_counted_fields(body))),
+        context_usage=sum_context_usage(parts, window, token_count),
         headers=http_request.headers,
         key_env=key_env,
         prefix=prefix,
+        forecast=forecast,
     )
 
 

@@ -6,7 +6,7 @@ Only counting tokens may call the endpoint, and a remote one only with --count e
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from convo.chat.next_request import (
     RequestTokenCounter,
     build_next_request,
     build_next_request_report,
+    drop_items,
     find_current_link,
     get_instructions,
     get_repeated_parameters,
@@ -47,7 +48,8 @@ from convo.config.loader import RecordedEndpoint, SettingFlags, choose_model, lo
 from convo.config.request_settings import override_fields
 from convo.config.settings import ModelChoice, Settings
 from convo.endpoints.base import Endpoint, HttpRequest
-from convo.history.items import Json, user_message
+from convo.errors import NotFound
+from convo.history.items import Item, Json, user_message
 from convo.history.records import EMBEDDED_SCOPE, Link
 from convo.history.request_body import SentBody
 from convo.inspect.request_code import (
@@ -59,6 +61,7 @@ from convo.inspect.request_code import (
     to_sent_target,
 )
 from convo.inspect.view import ConversationView
+from convo.prompt_cache.next_usage import compare_usage
 from convo.runtime import SystemClock
 from convo.stores.base import Store
 from convo.strategies.kept_prefix import apply_configuration_items, find_configuration_items
@@ -92,6 +95,22 @@ class NextOptions:
     count_by: str = "auto"
     config: Path | None = None
     run_flags: RunFlags = field(default_factory=RunFlags)
+    forecast: bool = False
+    dropped_items: tuple[str, ...] = ()
+    removed_tools: tuple[str, ...] = ()
+
+    def without_changes(self) -> "NextOptions":
+        """Return the options of the request with the same new message, and otherwise like the one before."""
+        return replace(
+            self,
+            model=None,
+            instructions=None,
+            schema_file=None,
+            parameters={},
+            run_flags=RunFlags(),
+            dropped_items=(),
+            removed_tools=(),
+        )
 
 
 async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Settings]:
@@ -103,56 +122,86 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
     """
     attachment_parts = [load_attachment(path) for path in options.attachments]
     items = [user_message(options.prompt, *attachment_parts)] if options.prompt or attachment_parts else []
-    setup = _load_agents(options.run_flags)
-    model = setup.model if setup and options.model is None else options.model
-    settings = _load_settings(options, model)
+    _load_agents(options.run_flags)
+    if options.forecast:
+        options = replace(options, strict_prefix=False)
+    settings = _load_settings(options, options.model)
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
         view = await _load_continued_view(store, options, settings)
         if view.session:
             await check_no_open_run(store, view.session)
+        unchanged = options.without_changes()
         if options.run_flags.agent is None and options.run_flags.source is None:
             options = await _with_previous_agents(store, view, options, settings.paths.data)
-            setup = _load_agents(options.run_flags)
-            model = setup.model if setup and options.model is None else options.model
-            settings = _load_settings(options, model)
-        settings, choice = _choose_settings_and_model(settings, view, model)
-        endpoint = await exit_stack.enter_async_context(endpoint_session(choice, settings, store))
-        request_options = _build_request_options(choice, settings, view, options)
-        request_input, input_path, counter = None, None, TOKEN_COUNTERS[options.count_by](endpoint, choice)
-        if setup:
-            from convo.cli.next_agents import AgentRequestPreview
+            unchanged = replace(unchanged, run_flags=options.run_flags)
+        elif options.forecast:
+            unchanged = await _with_previous_agents(store, view, unchanged, settings.paths.data)
+        next_request, settings = await _build_request(store, exit_stack, view, items, options)
+        if next_request.forecast and unchanged != options:
+            unchanged_request, _ = await _build_request(store, exit_stack, view, items, unchanged)
+            if unchanged_request.forecast:
+                forecast = compare_usage(unchanged_request.forecast.request, next_request.forecast.request)
+                next_request = replace(next_request, forecast=forecast)
+    return next_request, settings
 
-            preview = AgentRequestPreview(setup, settings, store, exit_stack)
-            prepared = await preview.preview_request(
-                view, items, request_options, endpoint, same_model=bool(options.model)
-            )
-            counter = counter if prepared.endpoint is endpoint else skip_remote_count
-            request_options, endpoint = prepared.options, prepared.endpoint
-            request_input, input_path = prepared.request_input, prepared.input_path
-        windows, key, last_link = settings.windows, _get_key_variable(choice), find_current_link(view)
-        next_request = await build_next_request(
-            view.handle,
-            make_continuation_state(view),
-            items,
-            request_options,
-            endpoint,
-            counter,
-            key_env=key,
-            windows=windows,
-            request_input=request_input,
-            previous_instructions=get_instructions(view),
-            cache_options=request_options.build_comparison(last_link, endpoint.scope),
-            input_path=input_path,
-            last_link=last_link if view.session or request_options.appendable else None,
-            earlier=view,
-            planned_at=SystemClock().now(),
+
+async def _build_request(
+    store: Store, exit_stack: AsyncExitStack, view: ConversationView, items: Sequence[Item], options: NextOptions
+) -> tuple[NextRequest, Settings]:
+    setup = _load_agents(options.run_flags)
+    model = setup.model if setup and options.model is None else options.model
+    settings = _load_settings(options, model)
+    settings, choice = _choose_settings_and_model(settings, view, model)
+    endpoint = await exit_stack.enter_async_context(endpoint_session(choice, settings, store))
+    request_options = _build_request_options(choice, settings, view, options)
+    state = drop_items(make_continuation_state(view), options.dropped_items)
+    last_link = find_current_link(view)
+    request_input, input_path, counter = None, None, TOKEN_COUNTERS[options.count_by](endpoint, choice)
+    if setup:
+        from convo.cli.next_agents import AgentRequestPreview
+
+        preview = AgentRequestPreview(setup, settings, store, exit_stack)
+        prepared = await preview.preview_request(
+            view, state, items, request_options, endpoint, same_model=bool(options.model)
         )
+        counter = counter if prepared.endpoint is endpoint else skip_remote_count
+        request_options, endpoint = prepared.options, prepared.endpoint
+        request_input, input_path = prepared.request_input, prepared.input_path
+    next_request = await build_next_request(
+        view.handle,
+        state,
+        items,
+        _remove_tools(request_options, options.removed_tools),
+        endpoint,
+        counter,
+        key_env=_get_key_variable(choice),
+        windows=settings.windows,
+        request_input=request_input,
+        previous_instructions=get_instructions(view),
+        cache_options=request_options.build_comparison(last_link, endpoint.scope),
+        input_path=input_path,
+        last_link=last_link if view.session or request_options.appendable else None,
+        earlier=view,
+        planned_at=SystemClock().now(),
+        has_forecast=options.forecast,
+    )
     return next_request, settings
 
 
 def _load_settings(options: NextOptions, model: str | None) -> Settings:
     flags = SettingFlags(model=model, strict_prefix=options.strict_prefix, keep_prefix=options.keep_prefix)
     return load_settings(options.config, flags)
+
+
+def _remove_tools(options: RequestOptions, names: Sequence[str]) -> RequestOptions:
+    """Return the options without some tools. Raises NotFound."""
+    tools = options.parameters.get("tools") or []
+    known = [tool.get("name") or tool.get("server_label") or tool.get("type") for tool in tools]
+    if unknown := next((name for name in names if name not in known), None):
+        raise NotFound("tool", unknown, hint=f"the request has {', '.join(map(str, known)) or 'no tools'}")
+    left = [tool for tool, name in zip(tools, known, strict=True) if name not in names]
+    parameters = {name: value for name, value in options.parameters.items() if name != "tools" or not names}
+    return replace(options, parameters={**parameters, "tools": left} if names and left else parameters)
 
 
 async def _with_previous_agents(
@@ -264,6 +313,10 @@ def print_next_request(
         print_json(build_next_request_report(request))
     elif output_format == "--curl":
         print_line(_render_curl_command(request, settings, base_url))
+    elif request.forecast:
+        from convo.terminal.cache_view import render_next_forecast
+
+        print_line(render_next_forecast(request.forecast, detect_display(sys.stdout, os.environ)))
     else:
         print_line(render_next_request(request, detect_display(sys.stdout, os.environ)))
 

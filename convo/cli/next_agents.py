@@ -12,7 +12,7 @@ from convo.agent_runner.config import ModelRoute
 from convo.agent_runner.prepare import PreparedRequest
 from convo.agent_runner.runner import AgentRunner
 from convo.chat.conversation import Chat
-from convo.chat.next_request import find_current_link, make_continuation_state
+from convo.chat.next_request import find_current_link
 from convo.chat.session_record import ChatDeps, SessionRecord, load_last_link
 from convo.chat.turn import RequestOptions
 from convo.cli.agent_options import AgentSetup
@@ -25,6 +25,7 @@ from convo.history.records import Session
 from convo.inspect.view import ConversationView
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
+from convo.strategies.strategy import ConversationState
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class AgentRequestPreview:
     async def preview_request(
         self,
         view: ConversationView,
+        state: ConversationState,
         items: Sequence[Item],
         options: RequestOptions,
         endpoint: Endpoint,
@@ -47,6 +49,7 @@ class AgentRequestPreview:
     ) -> PreparedRequest:
         """Return the next request of the agents.
 
+        state:       what it continues
         same_model:  all agents use one model, because the user named it
 
         Raises the errors of `AgentRunner.open` and `AgentRunner.preview_request`, and ItemDeleted.
@@ -54,7 +57,9 @@ class AgentRequestPreview:
         deps = ChatDeps(self.store, endpoint, SystemClock(), random_id)
         setup = await self.agent_setup.connect(self.settings, self.exit_stack)
         setup = setup.without_agent_models() if same_model else setup.with_route(self._open_route)
-        runner = await AgentRunner.open(await _open_read_only_chat(view, options, deps), setup.graph, setup.run_config)
+        runner = await AgentRunner.open(
+            await _open_read_only_chat(view, state, options, deps), setup.graph, setup.run_config
+        )
         return await runner.preview_request(items)
 
     def _open_route(self, model: str) -> ModelRoute:
@@ -66,10 +71,11 @@ class AgentRequestPreview:
         return ModelRoute(options, endpoint)
 
 
-async def _open_read_only_chat(view: ConversationView, options: RequestOptions, deps: ChatDeps) -> Chat:
+async def _open_read_only_chat(
+    view: ConversationView, state: ConversationState, options: RequestOptions, deps: ChatDeps
+) -> Chat:
     """Open the conversation as its owner would continue it, with or without a record."""
-    state, scope = make_continuation_state(view), deps.endpoint.scope
-    path = state.path
+    path, scope = state.path, deps.endpoint.scope
     new_session = Session(
         "", view.handle, state.strategy, options.model, path.head, state.confirmed_head, 0.0, 0.0, scope
     )

@@ -173,14 +173,14 @@ def _choose_earlier(link: Link, parent: Link | None, latest: Link | None, index:
             and latest.created_at > parent.created_at
             and _count_shared_items(latest, link, index)
         )
-        if is_rewritten or _contains(link.input_head, latest.input_head, index):
+        if is_rewritten or is_on_path(link.input_head, latest.input_head, index):
             return latest
     if parent is not None and not _is_another_conversation(parent, link, index):
         return parent
     return latest if latest is not None and _is_parallel(latest, link, index) else None
 
 
-def _contains(head: Key, key: Key, index: PathIndex) -> bool:
+def is_on_path(head: Key, key: Key, index: PathIndex) -> bool:
     """Return whether `key` is on the path to `head`."""
     if head not in index or key not in index:
         return False
@@ -202,7 +202,7 @@ def _count_shared_items(first: Link, second: Link, index: PathIndex) -> int | No
 
 def _is_parallel(earlier: Link, link: Link, index: PathIndex) -> bool:
     """Return whether a request was sent before the first token of an earlier one, whose response it cannot have."""
-    if earlier.head != earlier.input_head and _contains(link.input_head, earlier.head, index):
+    if earlier.head != earlier.input_head and is_on_path(link.input_head, earlier.head, index):
         return False
     started_s = earlier.duration_s if earlier.first_token_s is None else earlier.first_token_s
     return started_s is not None and link.created_at < earlier.created_at + started_s
@@ -466,7 +466,7 @@ def _find_other_cause(earlier: Link, link: Link, index: PathIndex) -> Finding:
         certainty: Certainty = "yes" if rules.vendor == "anthropic" else "may"  # OpenAI states a minimum
         detail = f"{gap} passed; the cache keeps a prefix for {ttl}"
         return Finding("ttl_expired", certainty, _fix_ttl(link, ttl), detail)
-    if rules.vendor == "anthropic" and (count := _count_new_blocks(earlier, link, index)) > LOOKBACK_BLOCKS:
+    if rules.vendor == "anthropic" and (count := count_new_blocks(earlier, link, index)) > LOOKBACK_BLOCKS:
         certainty = "may" if RECORDING_PARAMETER in link.parameters else "yes"  # its other breakpoints are unknown
         detail = f"{count} blocks after the last cached one; Anthropic looks back {LOOKBACK_BLOCKS}"
         fix = f"set a cache breakpoint at least every {LOOKBACK_BLOCKS} blocks"
@@ -492,9 +492,9 @@ def _lacks_breakpoint(view: ConversationView, link: Link) -> bool:
     return not any('"prompt_cache_breakpoint"' in json.dumps(view.path_index.item(key)) for key in keys)
 
 
-def _count_new_blocks(earlier: Link, link: Link, index: PathIndex) -> int:
+def count_new_blocks(earlier: Link, link: Link, index: PathIndex) -> int:
     """Count the content blocks of the Messages API after the prompt of an earlier request."""
-    if not _contains(link.input_head, earlier.input_head, index):
+    if not is_on_path(link.input_head, earlier.input_head, index):
         return 0
     keys = index.last_keys(link.input_head, index.depth(link.input_head) - index.depth(earlier.input_head))
     contents = [(index.item(key) or {}).get("content") for key in keys]

@@ -33,8 +33,12 @@ class Branch:
     index: PathIndex = field(default_factory=lambda: PathIndex(root_key("")))
 
     def forecast(self) -> PrefixForecast | None:
+        return forecast_prefix(self.links, self.plan(), self.index, {})
+
+    def plan(self) -> Link:
+        """Return the link of the next request."""
         self.index.add(self.path)
-        return forecast_prefix(self.links, self._make_link(self.path.head, self.path), self.index, {})
+        return self._make_link(self.path.head, self.path)
 
     def answer(self, output: Sequence[Item], usage: Mapping[str, Any] | None = None) -> None:
         """Store the request and its response."""

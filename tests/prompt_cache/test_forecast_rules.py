@@ -50,10 +50,11 @@ class OpenAI:
         prices = {model: [openai_server.Price(Decimal(2), Decimal(10))] for model in OPENAI_MODELS}
         self.rules = OpenAIRules(prices, unstated=unstated)
 
-    def send(self, branch: Branch) -> tuple[list[Any], Drops, Any]:
+    def send(self, branch: Branch, reply: Any = None) -> tuple[list[Any], Drops, Any]:
         items = [dict(item) for item in branch.path.items]
         request = {**branch.parameters, "model": branch.model.partition("/")[2], "input": items, "store": False}
-        answer = self.rules.answer(request, branch.now, organization=str(branch.scope.organisation))
+        answer = self.rules.answer(request, branch.now, organization=str(branch.scope.organisation), reply=reply)
+        self.bill = answer.bill
         removed = [each for each in answer.response["input_transformations"] if each["reason"] != "turn_boundary"]
         ids = {each["id"] for each in removed}
         drops = {item["encrypted_content"] for item in items if item["type"] == "reasoning" and item["id"] in ids}
@@ -99,16 +100,19 @@ class Anthropic:
             "tool_choice": parameters.get("tool_choice"),
             "metadata": {"user_id": parameters.get("user")},
             "thinking": {"type": "adaptive", "block_binding": self.behavior},
+            "cache_control": {"type": "ephemeral"},
         }
         return request, places
 
-    def send(self, branch: Branch) -> tuple[list[Any], Drops, Any]:
+    def send(self, branch: Branch, reply: Any = None) -> tuple[list[Any], Drops, Any]:
         request, places = self._request(branch)
         organisation, betas = str(branch.scope.organisation), (anthropic_server.BINDING,)
-        response = self.rules.answer(request, branch.now, betas=betas, organization=organisation).response
+        response, self.bill, _ = self.rules.answer(
+            request, branch.now, betas=betas, organization=organisation, reply=reply and list(map(to_reply, reply))
+        )
         dropped = [each for each in response["input_transformations"] if each["type"] == "thinking_dropped"]
         drops = {branch.path.items[places[each["path"]]]["encrypted_content"] for each in dropped}
-        return [to_item(block) for block in response["content"]], drops, None
+        return [to_item(block) for block in response["content"]], drops, to_usage(response["usage"])
 
     def compact(self, branch: Branch) -> list[Any]:
         request, _ = self._request(branch)
@@ -122,10 +126,20 @@ class Anthropic:
         return [{"type": "compaction", "encrypted_content": json.dumps(answer.response["content"][0])}]
 
 
+def to_usage(usage: Any) -> dict[str, Any]:
+    cached, written = usage["cache_read_input_tokens"], usage["cache_creation_input_tokens"]
+    return {
+        "input_tokens": usage["input_tokens"] + cached + written,
+        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written},
+        "output_tokens": usage["output_tokens"],
+    }
+
+
 def to_block(item: Any) -> tuple[dict[str, Any], str]:
     match item["type"]:
         case "reasoning":
-            return {"type": "thinking", "thinking": "", "signature": item["encrypted_content"]}, "assistant"
+            thinking = "".join(part["text"] for part in item["summary"])
+            return {"type": "thinking", "thinking": thinking, "signature": item["encrypted_content"]}, "assistant"
         case "function_call":
             return {"type": "tool_use", "id": item["call_id"], "name": item["name"], "input": {}}, "assistant"
         case "function_call_output":
@@ -137,9 +151,23 @@ def to_block(item: Any) -> tuple[dict[str, Any], str]:
             return {"type": "text", "text": item["content"]}, item["role"]
 
 
+def to_reply(item: Any) -> dict[str, Any]:
+    """The block of an output item of OpenAI; thinking is text."""
+    match item["type"]:
+        case "reasoning":
+            return {"type": "thinking", "thinking": "so " * item["tokens"], "signature": ""}
+        case "message":
+            return {"type": "text", "text": item["content"][0]["text"]}
+        case _:
+            return to_block(item)[0]
+
+
 def to_item(block: Any) -> dict[str, Any]:
     if block["type"] == "thinking":
-        return {"type": "reasoning", "summary": [], "encrypted_content": block["signature"]}
+        summary = [{"type": "summary_text", "text": block["thinking"]}]
+        return {"type": "reasoning", "summary": summary, "encrypted_content": block["signature"]}
+    if block["type"] == "tool_use":
+        return {"type": "function_call", "call_id": block["id"], "name": block["name"], "arguments": "{}"}
     return {"type": "message", "role": "assistant", "content": block["text"]}
 
 

@@ -8,6 +8,7 @@ import typer
 from convo.cli.app import (
     App,
     OptionalText,
+    OptionalTexts,
     ProviderOption,
     TurnHandleArgument,
     flag_option,
@@ -28,6 +29,9 @@ Examples:
   convo next resp_4f1c "and?" --curl | sh    send it without convo
   convo next monads --json                   body, parts and tokens, for a program
   convo next monads --reasoning-effort high  the cached tokens and reasoning that a new effort loses
+  convo next monads --forecast               its tokens and cost, and what the prompt cache has of it
+  convo next monads --forecast --drop 7 --without-tool search
+                                             the same beside the request without item 7 and a tool, and when that pays
   convo next monads --count endpoint         ask the endpoint for the number of tokens
   convo next desk "hi" --agent support.py:triage
                                              with the instructions and tools of the agent that runs next
@@ -43,6 +47,18 @@ NEXT_REQUEST_OPTIONS = {
 NEXT_RUN_OPTIONS = dict.fromkeys(("agent", "tool", "mcp", "context", "session_limit", "input_filter"))
 
 COUNT_CHOICES = ("auto", "endpoint", "offline")
+
+
+@dataclass(frozen=True)
+class ForecastFlags:
+    """The forecast, and changes of the request."""
+
+    forecast: bool = flag_option("--forecast", "Show the tokens and the cost, as it is and with the changes.")
+    drop: OptionalTexts = value_option(
+        "--drop", "ITEM", "Leave out an item, by number, path or id; a call with its output. Can be repeated."
+    )
+    without_tool: OptionalTexts = value_option("--without-tool", "NAME", "Leave out a tool; can be repeated.")
+
 
 PromptArgument = Annotated[
     list[str] | None,
@@ -72,6 +88,7 @@ def next_command(
     *,
     output: Annotated[NextFormatFlags, "Output (at most one of these)"],
     request: Annotated[RequestFlags, "Request", NEXT_REQUEST_OPTIONS],
+    changes: Annotated[ForecastFlags, "Forecast"],
     store_remotely: bool = flag_option("--store", "Also store the response at the endpoint.", panel="Request"),
     run: Annotated[RunFlags, "Agent runs", NEXT_RUN_OPTIONS],
     provider: ProviderOption = None,
@@ -106,8 +123,11 @@ def next_command(
         strict_prefix=request.strict_prefix or None,
         keep_prefix=request.keep_prefix or None,
         provider=provider,
-        count_by="offline" if output.curl else count,
+        count_by="offline" if output.curl or (changes.forecast and count == "auto") else count,
         config=get_root_options(ctx).config,
         run_flags=run,
+        forecast=changes.forecast,
+        dropped_items=tuple(changes.drop or ()),
+        removed_tools=tuple(changes.without_tool or ()),
     )
     print_next_request(*asyncio.run(prepare_next_request(options)), output_format=output_format, base_url=url)

@@ -1,0 +1,431 @@
+"""The usage and the cost of the next request of a conversation, as it is and with a change, before it is sent.
+
+The base is the latest request whose usage was reported: only the items and settings that differ from it are estimated,
+in the endpoint's own tokens as far as earlier requests show them. After a request its prompt is in the cache, up to
+where it was read and written; the next one reads the longest such prompt that it begins with.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, NamedTuple
+
+from convo.compaction.window import is_instruction
+from convo.config.sections import Price
+from convo.history.canonical import Digest, digest
+from convo.history.items import Item, is_user_message, item_type, to_resendable
+from convo.history.records import Link, is_compaction_link
+from convo.history.tree import Key
+from convo.inspect.view import PathIndex
+from convo.prompt_cache.compare import find_separate_instructions, find_setting_change, find_shared_depth
+from convo.prompt_cache.forecast import MAX_TTL_S, PrefixForecast
+from convo.prompt_cache.why import LOOKBACK_BLOCKS, count_new_blocks, is_on_path
+from convo.report import FLAT, Count
+from convo.usage.cache_rules import CacheRules, find_cache_rules, find_claude_ttl
+from convo.usage.cost import Usage
+from convo.usage.counting import count_item_tokens, count_tokens
+from convo.usage.model_info import ModelWindow, appends_instructions, find_price, gpt_version
+
+DEFAULT_MIN_TOKENS = 1_024
+"""The shortest cached prompt of models for which no page states it."""
+
+
+class NextUsage(NamedTuple):
+    """The usage and the cost of a request that is not sent; tokens are estimates.
+
+    cached_tokens:         part of input_tokens; 0 after the time for which the vendor keeps a prefix for certain
+    cache_write_tokens:    part of input_tokens
+    maybe_cached_tokens:   tokens that may be cached nevertheless, after that time
+    window_percent:        of the context window; null if that is unknown
+    lost_reasoning:        reasoning items that the model will not receive any more
+    maybe_lost_reasoning:  those for which that is not certain; their tokens are in input_tokens
+    input_usd:             null if the price is unknown, as the others
+    output_usd:            of as many output tokens as the last response had
+    later_usd:             of each later request and its output; it has as much new input as those before
+    """
+
+    model: str
+    input_tokens: Count
+    cached_tokens: Count
+    cache_write_tokens: Count
+    maybe_cached_tokens: Count
+    window_percent: float | None
+    lost_reasoning: Count
+    maybe_lost_reasoning: Count
+    input_usd: float | None
+    output_usd: float | None
+    later_usd: float | None
+
+
+class NextForecast(NamedTuple):
+    """The forecast of the next request.
+
+    unchanged:            without the change; null if no change was given
+    break_even_requests:  after so many later requests the change has paid, 0 is the next one; null if never, or unknown
+    """
+
+    request: Annotated[NextUsage, FLAT]
+    unchanged: NextUsage | None = None
+    break_even_requests: int | None = None
+
+
+def compare_usage(unchanged: NextUsage, changed: NextUsage) -> NextForecast:
+    """Return the forecast of a change."""
+    costs = [
+        (usage.input_usd + usage.output_usd, usage.later_usd)
+        for usage in (unchanged, changed)
+        if usage.input_usd is not None and usage.output_usd is not None and usage.later_usd is not None
+    ]
+    break_even = None
+    if len(costs) == len((unchanged, changed)):
+        (first, later), (changed_first, changed_later) = costs
+        if changed_first <= first and changed_later <= later:
+            break_even = 0
+        elif changed_later < later:
+            break_even = math.ceil((changed_first - first) / (later - changed_later))
+    return NextForecast(changed, unchanged, break_even)
+
+
+def forecast_usage(
+    links: Sequence[Link],
+    planned: Link,
+    path_index: PathIndex,
+    prices: Mapping[str, Price],
+    window: ModelWindow | None,
+    prefix: PrefixForecast | None,
+    token_count: int | None = None,
+) -> NextUsage:
+    """Return the usage of a request that is not sent.
+
+    planned:     the link of the request, without an output
+    links:       the answered ones of its branch, oldest first
+    path_index:  the nodes of the request and of the links
+    prices:      the user's own, by full name of the model
+    prefix:      what the request loses
+    token_count: of its input, as its endpoint counted it; None: an estimate
+    """
+    links = [link for link in links if link.input_head in path_index and not is_compaction_link(link)]
+    requests = [_Request(link, usage) for link in links if (usage := Usage.from_json(link.usage))]
+    lost_reasoning = prefix.lost_reasoning if prefix else ()
+    lost_indexes = [item.item_index for item in lost_reasoning if item.certainty == "yes"]
+    rules, sizes = find_cache_rules(planned.model, planned.parameters), _Sizes(requests, path_index)
+    tokens = sizes.count_input(planned, lost_indexes) if token_count is None else token_count
+    # OpenAI's minimum is of the tokens without hidden ones.
+    hidden = sizes.count_reasoning(planned, lost_indexes) if rules.vendor == "openai" else 0
+    is_long = tokens - hidden >= (rules.min_tokens or DEFAULT_MIN_TOKENS)
+    cached = maybe_cached = written = 0
+    is_written = is_long and _writes_cache(planned, requests, rules)
+    is_reported = is_written or _reports_cache(requests)
+    if is_long:
+        found = _find_readable(requests, planned, rules, sizes, lost_indexes, is_reported=is_reported)
+        cached, maybe_cached = (min(tokens, count) for count in found)
+    if is_written:
+        written = max(0, sizes.count_cacheable(planned, tokens) - cached)
+    last = requests[-1] if requests else None
+    output_tokens = last.usage.output_tokens if last else 0
+    is_1h = rules.vendor == "anthropic" and find_claude_ttl(planned.parameters) == "1h"
+    usage = Usage(tokens, cached, 0, 0, written, written * is_1h)
+    growth = _compute_growth(requests)
+    cached_later = _count_cached_after(usage, rules, is_reported=is_reported)
+    later = Usage(tokens + growth, cached_later, output_tokens, 0, growth * is_written, growth * is_written * is_1h)
+    price = find_price(planned.model, prices, last.link.service_tier if last else None)
+    return NextUsage(
+        model=planned.model,
+        input_tokens=tokens,
+        cached_tokens=cached,
+        cache_write_tokens=written,
+        maybe_cached_tokens=max(0, maybe_cached - cached),
+        window_percent=round(100 * tokens / window.context, 1) if window and window.context else None,
+        lost_reasoning=len(lost_indexes),
+        maybe_lost_reasoning=len(lost_reasoning) - len(lost_indexes),
+        input_usd=usage.cost_usd(price),
+        output_usd=Usage(output_tokens=output_tokens).cost_usd(price.at_length(tokens) if price else None),
+        later_usd=later.cost_usd(price),
+    )
+
+
+class _Request(NamedTuple):
+    """An answered request, and its usage as its endpoint reported it."""
+
+    link: Link
+    usage: Usage
+
+
+def _compute_growth(requests: Sequence[_Request]) -> int:
+    """Return the tokens that each request adds to the one before, on average."""
+    if len(requests) < 2:
+        return sum(request.usage.output_tokens for request in requests)
+    first, last = requests[0].usage.input_tokens, requests[-1].usage.input_tokens
+    return max(0, last - first) // (len(requests) - 1)
+
+
+# -- the cache ------------------------------------------------------------------------------------
+
+
+def _reports_cache(requests: Iterable[_Request]) -> bool:
+    return any(request.usage.cached_tokens or request.usage.cache_write_tokens for request in requests)
+
+
+def _writes_cache(planned: Link, requests: Sequence[_Request], rules: CacheRules) -> bool:
+    """Return whether the endpoint reports, and bills, what a long enough request writes to the cache."""
+    if rules.vendor is None or rules.step_tokens > 1:
+        return False
+    options = planned.parameters.get("prompt_cache_options")
+    is_explicit = isinstance(options, Mapping) and options.get("mode") == "explicit"
+    if rules.vendor == "openai" and not is_explicit:
+        return True
+    # Without a breakpoint nothing is written; those of recorded requests are not known.
+    was_long = any(
+        usage.input_tokens >= (find_cache_rules(link.model, {}).min_tokens or DEFAULT_MIN_TOKENS)
+        for link, usage in requests
+    )
+    return _reports_cache(requests) or not (is_explicit or was_long)
+
+
+def _count_cached_after(usage: Usage, rules: CacheRules, *, is_reported: bool) -> int:
+    """Return the tokens of a request that are in the cache after it.
+
+    is_reported:  whether any request of the conversation reported tokens read from the cache or written to it
+    """
+    if rules.vendor is None:
+        return usage.input_tokens if is_reported else 0
+    if rules.step_tokens > 1:  # these models do not report what they wrote
+        tokens = usage.input_tokens // rules.step_tokens * rules.step_tokens
+        return tokens if tokens >= (rules.min_tokens or 0) else 0
+    return usage.cached_tokens + usage.cache_write_tokens
+
+
+def _find_readable(
+    requests: Sequence[_Request],
+    planned: Link,
+    rules: CacheRules,
+    sizes: "_Sizes",
+    lost_indexes: Sequence[int],
+    *,
+    is_reported: bool,
+) -> tuple[int, int]:
+    """Return the tokens that a request reads from the cache, and those of prompts that may be cached still.
+
+    The time of a prompt begins again when a request reads it, or one that continues it.
+    """
+    readable = maybe_readable = 0
+    used_at, later = planned.created_at, None
+    for request in reversed(requests):
+        link, index = request.link, sizes.index
+        if (
+            later is None
+            or _changes_settings(link, later, rules)
+            or not is_on_path(later.input_head, link.input_head, index)
+        ):
+            used_at = link.created_at
+        later = link
+        if _changes_settings(link, planned, rules):
+            continue
+        depth = index.depth(link.input_head)
+        end = min([find_shared_depth(link.input_head, planned.input_head, index), *lost_indexes])
+        usage = request.usage
+        if end < depth:
+            if rules.vendor and rules.step_tokens == 1:  # only the whole prompt was written
+                continue
+            usage = Usage(max(0, usage.input_tokens - sizes.count_items_after(link.input_head, end)))
+        elif (
+            rules.vendor == "anthropic" and count_new_blocks(link, planned, index) - len(lost_indexes) > LOOKBACK_BLOCKS
+        ):
+            continue
+        tokens, age_s = _count_cached_after(usage, rules, is_reported=is_reported), planned.created_at - used_at
+        if rules.ttl_s is None or age_s < rules.ttl_s:
+            readable = max(readable, tokens)
+        elif rules.vendor == "openai" and age_s < MAX_TTL_S:  # its time is a minimum
+            maybe_readable = max(maybe_readable, tokens)
+        if end >= depth and tokens:  # older prompts are shorter
+            break
+    return readable, maybe_readable
+
+
+def _changes_settings(earlier: Link, later: Link, rules: CacheRules) -> bool:
+    setting = find_setting_change(earlier.model, earlier.parameters, later.model, later.parameters)
+    # The key is a part of the prefix only before GPT-5.6.
+    is_key = setting is not None and setting.change == "prompt_cache_key_changed"
+    return setting is not None and not (is_key and rules.step_tokens == 1)
+
+
+def _ends_cacheable_prefix(item: Item) -> bool:
+    """Return whether OpenAI has an implicit breakpoint after an item; the one of the first instructions is left out."""
+    return is_user_message(item) or item_type(item).endswith("_output")
+
+
+# -- tokens ---------------------------------------------------------------------------------------
+
+
+class _Sizes:
+    """Tokens of the items and settings of a branch, as its endpoint counts them.
+
+    The input of a request is larger than that of the one before by the tokens of the items between them: these are
+    divided among them in proportion to our estimates. The output of the last response has the tokens that it reported.
+    """
+
+    def __init__(self, requests: Sequence[_Request], path_index: PathIndex) -> None:
+        self.index = path_index
+        self._last = requests[-1] if requests else None
+        self._digests: dict[Key, Digest] = {}
+        self._measured: dict[Digest, float] = {}
+        self._reported: dict[Digest, float] = {}
+        self._scale = self._setting_scale = 1.0
+        self._uncached_instructions: dict[str | None, float] = {}
+        self._added = 0.0, 0.0  # endpoint's tokens, and our estimate
+        for number, request in enumerate(requests):
+            self._measure_input(request, requests[number - 1] if number else None)
+            self._add_output(request)
+
+    def count_input(self, planned: Link, lost_indexes: Sequence[int]) -> int:
+        """Return the input tokens of a request without the reasoning items at `lost_indexes`."""
+        keys = self._list_keys_after(planned.input_head, 0) if lost_indexes else []
+        lost = self._sum([keys[index] for index in lost_indexes])
+        return max(0, round(self._predict_input(planned, self._last) - lost))
+
+    def count_reasoning(self, planned: Link, lost_indexes: Sequence[int]) -> int:
+        """Return the tokens of the other reasoning items."""
+        keys = enumerate(self._list_keys_after(planned.input_head, 0))
+        return round(self._sum([key for index, key in keys if index not in lost_indexes and self._is_reasoning(key)]))
+
+    def count_items_after(self, head: Key, depth: int) -> int:
+        """Return the tokens of the items of a path after the first `depth` ones."""
+        return round(self._sum(self._list_keys_after(head, depth)))
+
+    def count_cacheable(self, planned: Link, tokens: int) -> int:
+        """Return the tokens up to the last breakpoint of a request that has `tokens` input tokens."""
+        if find_cache_rules(planned.model, {}).vendor != "openai":
+            return tokens
+        keys = self._list_keys_after(planned.input_head, 0)
+        ends = (index for index in range(len(keys), 0, -1) if _ends_cacheable_prefix(self._get_item(keys[index - 1])))
+        end = next(ends, None)
+        if end is None:
+            return 0
+        instructions = self._count_instructions(planned) if appends_instructions(planned.model) else 0
+        return round(tokens - instructions - self._sum(keys[end:]))
+
+    def _predict_input(self, link: Link, base: _Request | None, *, is_measured_only: bool = False) -> float:
+        """Return the input tokens of a request by those of one before it.
+
+        is_measured_only:  without the items that no request before it has
+        """
+        if base is None:
+            return self._count_settings(link) + self._sum(self._list_keys_after(link.input_head, 0))
+        added, removed = self._compare(link.input_head, base.link.input_head)
+        if is_measured_only:
+            added = [key for key in added if self._get_digest(key) in self._measured]
+        settings = self._count_settings(link) - self._count_settings(base.link)
+        return base.usage.input_tokens + settings + self._sum(added) - self._sum(removed)
+
+    def _measure_input(self, request: _Request, base: _Request | None) -> None:
+        link, input_tokens = request.link, request.usage.input_tokens
+        if base is None:
+            new = self._list_keys_after(link.input_head, 0)
+            self._scale = self._setting_scale = input_tokens / (self._predict_input(link, None) or 1.0) or 1.0
+            sizes = self._list_sizes(new)
+        else:
+            added, _ = self._compare(link.input_head, base.link.input_head)
+            new = [key for key in added if self._get_digest(key) not in self._measured]
+            sizes = self._list_sizes(new)
+            measured = input_tokens - self._predict_input(link, base, is_measured_only=True)
+            self._update_scale(new, sizes, measured)
+            factor = measured / sum(sizes) if sum(sizes) and measured > 0 else 1.0
+            sizes = [factor * size for size in sizes]
+        self._measured |= dict(zip(map(self._get_digest, new), sizes, strict=True))
+        cached = request.usage.cached_tokens + request.usage.cache_write_tokens
+        is_rest = appends_instructions(link.model) and _ends_cacheable_prefix(self._get_item(link.input_head))
+        if cached and is_rest:  # nothing else is uncached
+            self._uncached_instructions[find_separate_instructions(link, self.index)] = input_tokens - cached
+
+    def _update_scale(self, keys: Sequence[Key], sizes: Sequence[float], measured: float) -> None:
+        """Adapt our estimates to the input that was added after the first request, which is like the next one."""
+        pairs = list(zip(keys, sizes, strict=True))
+        reported = sum(size for key, size in pairs if self._get_digest(key) in self._reported)
+        estimate = (sum(sizes) - reported) / self._scale
+        if estimate > 0 and measured > reported:
+            self._added = self._added[0] + measured - reported, self._added[1] + estimate
+            self._scale = self._added[0] / self._added[1]
+
+    def _add_output(self, request: _Request) -> None:
+        """Set the tokens of the output, which is a part of the input of later requests."""
+        link, usage, index = request.link, request.usage, self.index
+        if link.head not in index:
+            return
+        keys = self._list_keys_after(link.head, index.depth(link.input_head))
+        is_separate = usage.reasoning_tokens > 0  # Claude reports its thinking as output only
+        reasoning = [key for key in keys if is_separate and self._is_reasoning(key)]
+        self._report(reasoning, usage.reasoning_tokens if _keeps_reasoning(link) else 0)
+        self._report([key for key in keys if key not in reasoning], usage.output_tokens - usage.reasoning_tokens)
+
+    def _report(self, keys: Sequence[Key], tokens: int) -> None:
+        sizes = self._list_sizes(keys)
+        share = max(0, tokens) / (sum(sizes) or 1.0)
+        self._reported |= {self._get_digest(key): share * size for key, size in zip(keys, sizes, strict=True)}
+
+    def _compare(self, head: Key, earlier_head: Key) -> tuple[list[Key], list[Key]]:
+        """Return for each of two paths the nodes whose items a model does not receive with the other one."""
+        shared = find_shared_depth(head, earlier_head, self.index)
+        first, second = (self._list_keys_after(each, shared) for each in (head, earlier_head))
+        if any(item_type(self._get_item(key)) == "compaction" for key in (*first, *second)):
+            first, second = (self._find_shown(self._list_keys_after(each, 0)) for each in (head, earlier_head))
+        return self._leave_out(first, second), self._leave_out(second, first)
+
+    def _find_shown(self, keys: Sequence[Key]) -> list[Key]:
+        """Return the nodes that a model receives: the last compaction item replaces all before it but some messages."""
+        items = [self._get_item(key) for key in keys]
+        last = max((index for index, item in enumerate(items) if item_type(item) == "compaction"), default=0)
+        return [
+            key
+            for index, (key, item) in enumerate(zip(keys, items, strict=True))
+            if index >= last or is_user_message(item) or is_instruction(item)
+        ]
+
+    def _leave_out(self, keys: Sequence[Key], others: Sequence[Key]) -> list[Key]:
+        counts, left = Counter(map(self._get_digest, others)), []
+        for key in keys:
+            counts[self._get_digest(key)] -= 1
+            if counts[self._get_digest(key)] < 0:
+                left.append(key)
+        return left
+
+    def _sum(self, keys: Sequence[Key]) -> float:
+        return sum(self._list_sizes(keys))
+
+    def _list_sizes(self, keys: Sequence[Key]) -> list[float]:
+        """Return the tokens of each node, as far as possible measured or reported."""
+        sizes = [self._measured.get(each, self._reported.get(each)) for each in map(self._get_digest, keys)]
+        unknown = [self._get_item(key) for key, size in zip(keys, sizes, strict=True) if size is None]
+        counts = iter(count_item_tokens(unknown))
+        return [self._scale * next(counts) if size is None else size for size in sizes]
+
+    def _count_settings(self, link: Link) -> float:
+        tools = count_tokens((), None, link.parameters.get("tools")).tokens
+        return self._count_instructions(link) + self._setting_scale * tools
+
+    def _count_instructions(self, link: Link) -> float:
+        text = find_separate_instructions(link, self.index)
+        known = self._uncached_instructions.get(text)
+        return self._setting_scale * count_tokens((), text).tokens if known is None else known
+
+    def _list_keys_after(self, head: Key, depth: int) -> list[Key]:
+        return self.index.last_keys(head, self.index.depth(head) - depth)
+
+    def _get_item(self, key: Key) -> Item:
+        return self.index.item(key) or {}
+
+    def _is_reasoning(self, key: Key) -> bool:
+        return item_type(self._get_item(key)) == "reasoning"
+
+    def _get_digest(self, key: Key) -> Digest:
+        if key not in self._digests:
+            self._digests[key] = digest(to_resendable(self._get_item(key)) or {})
+        return self._digests[key]
+
+
+def _keeps_reasoning(link: Link) -> bool:
+    """Return whether later turns receive the reasoning of a response: with OpenAI from GPT-5.6 on, and with Claude."""
+    reasoning = link.parameters.get("reasoning")
+    context = reasoning.get("context") if isinstance(reasoning, Mapping) else None
+    if context in ("current_turn", "all_turns"):
+        return bool(context == "all_turns")
+    return link.model.rpartition("/")[2].startswith("claude") or gpt_version(link.model) >= (5, 6)
