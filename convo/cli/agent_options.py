@@ -1,7 +1,7 @@
 """Agents and run settings named on the command line.
 
-Loads FILE.py:NAME and FILE.toml before a store is opened or a model is called, so that a mistake in
-the user's file changes nothing. The file runs once a process; what it prints goes to stderr.
+Loads FILE.py:NAME, package.module:NAME and FILE.toml before a store is opened or a model is called, so that a mistake
+in the user's file changes nothing. The file runs once a process; what it prints goes to stderr.
 
 The agents of a session are remembered with its runs as an absolute path with an HMAC, whose key is in
 this user's data folder and never in the store: a path from elsewhere is refused, never imported.
@@ -20,9 +20,10 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
+from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import module_from_spec, spec_from_file_location
-from inspect import isroutine
+from inspect import isawaitable, isroutine
 from itertools import count
 from pathlib import Path
 from shlex import quote
@@ -138,7 +139,7 @@ def _without_nested_agent_models(tool: Tool | Hosted) -> Tool | Hosted:
     return replace(tool, graph=_without_agent_models(tool.graph)) if isinstance(tool, AgentTool) else tool
 
 
-def load_agent_setup(flags: RunFlags, described_context: Json = None) -> AgentSetup:
+async def load_agent_setup(flags: RunFlags, described_context: Json = None) -> AgentSetup:
     """Load the agents and the run configuration that the flags name.
 
     described_context:  the application's context as a RunState describes it; may be any JSON value
@@ -147,12 +148,13 @@ def load_agent_setup(flags: RunFlags, described_context: Json = None) -> AgentSe
     """
     source = flags.source
     assert source
-    graph = load_agent_graph(source.agent) if source.agent else load_tool_graph(source.tools)
+    start = await _load_start(source.agent) if source.agent else load_tool_graph(source.tools)
+    graph = start if isinstance(start, Graph) else from_object(start)
     _note_unused_history_flags(flags, graph)
     run_config = load_run_config(flags, described_context)
     if flags.input_filter is not None:
         function = load_function(flags.input_filter, "--input-filter")
-        sdk_agents = load_sdk_agents(source.agent) if source.agent else {}
+        sdk_agents = {} if isinstance(start, Graph) else foreign_agents(start)
         if is_foreign_filter(function, foreign_agents=bool(sdk_agents)):
             run_config = replace(run_config, input_filter=ForeignInputFilter(function, sdk_agents))
     return AgentSetup(graph, run_config, graph[graph.start].model, source)
@@ -236,10 +238,26 @@ AGENT_ATTRIBUTES = ("name", "instructions", "tools", "handoffs")
 
 
 class FileReference(NamedTuple):
-    """A file and a name in it; "" for no name."""
+    """A file, or a module as its root and its dotted name, and a name in it; "" for no name.
+
+    root:  a folder whose modules user code can import, after the installed packages; "" for none
+    """
 
     file: Path
     name: str
+    root: str = ""
+
+    @property
+    def is_module(self) -> bool:
+        return self.file.suffix not in FILE_SUFFIXES
+
+
+FILE_SUFFIXES = (".py", ".toml")
+
+MODULE_NAME = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
+
+ROOT_MARKER = "/./"
+"""Follows the root in a stored reference, as in /work/./bots/support.py:triage."""
 
 
 class ReferenceSource(NamedTuple):
@@ -260,15 +278,22 @@ class ReferenceSource(NamedTuple):
         return f"{self.name} {reference_text}" if self.folder is None else f"write {placeholder} in {self.name}"
 
 
-def load_agent_graph(reference_text: str) -> Graph:
-    """Load the agents that --agent names: FILE.py:NAME, or FILE.toml[:NAME] where NAME is the first agent.
+async def _load_start(reference_text: str) -> object:
+    """Load what --agent names: the graph of FILE.toml[:NAME], where NAME is the first agent; else an agent.
+
+    An agent is an object, or made by a function without arguments, which may be async.
 
     Raises InvalidUsage, Unreadable, NotFound, InputFault, InvalidSettings or Unsupported.
     """
     reference = parse_file_reference(reference_text, "--agent")
     if reference.file.suffix == ".toml":
         return _load_toml_graph(reference)
-    return from_object(_load_object(reference, ReferenceSource("--agent")))
+    loaded = _load_object(reference, ReferenceSource("--agent"))
+    if not callable(loaded):
+        return loaded
+    with translate_user_code_errors(reference.file):
+        made = loaded()
+        return await made if isawaitable(made) else made
 
 
 TOOL_AGENT_NAME = "assistant"
@@ -288,7 +313,7 @@ def load_tool_graph(references: Sequence[str]) -> Graph:
 def _load_tool(reference_text: str) -> Tool:
     """Load a `Tool`, or make one from a function. Raises the errors of `load_tool_graph`."""
     reference = parse_file_reference(reference_text, "--tool")
-    if reference.file.suffix != ".py":
+    if reference.file.suffix == ".toml":
         raise InvalidUsage(f"--tool {reference_text!r} does not name a .py file", hint="--tool FILE.py:NAME")
     loaded = _load_object(reference, ReferenceSource("--tool"))
     if isinstance(loaded, Tool):
@@ -302,17 +327,6 @@ def _load_tool(reference_text: str) -> Tool:
         if not TOOL_NAME_PATTERN.fullmatch(made.name):
             raise InputFault(f"{made.name!r} is not a name for a tool", hint="define it with def, or @tool(name=...)")
     return made
-
-
-def load_sdk_agents(reference_text: str) -> Mapping[str, object]:
-    """Return the Agents SDK's own agents that --agent names, by identity; empty for other agents.
-
-    Raises the errors of `load_agent_graph`.
-    """
-    reference = parse_file_reference(reference_text, "--agent")
-    return (
-        {} if reference.file.suffix == ".toml" else foreign_agents(_load_object(reference, ReferenceSource("--agent")))
-    )
 
 
 def load_function(reference_text: str, option: str) -> Callable[..., object]:
@@ -348,33 +362,44 @@ def load_named_object(reference_text: str, option: str) -> object:
 
 def is_python_reference(reference_text: str) -> bool:
     """Return whether the value of an option that takes a file names an object of a Python file instead."""
-    return reference_text.endswith(".py") or reference_text.rpartition(":")[0].endswith(".py")
+    file, colon, _ = reference_text.rpartition(":")
+    is_module = colon and not file.endswith(".json") and re.fullmatch(MODULE_NAME, file)
+    return reference_text.endswith(".py") or file.endswith(".py") or bool(is_module)
 
 
 def parse_file_reference(reference_text: str, option: str) -> FileReference:
-    """Split FILE:NAME. Raises InvalidUsage for a file that is neither Python nor TOML."""
+    """Split FILE:NAME or package.module:NAME. Raises InvalidUsage for a file that is neither Python nor TOML."""
     return _parse_reference(reference_text, ReferenceSource(option))
 
 
 def _parse_reference(reference_text: str, source: ReferenceSource) -> FileReference:
     file, colon, name = reference_text.rpartition(":")
-    if not colon or name.endswith((".py", ".toml")):
+    if not colon or name.endswith(FILE_SUFFIXES):
         file, name = reference_text, ""
-    if not file.endswith((".py", ".toml")):
+    root, has_root, rest = file.partition(ROOT_MARKER)
+    if not (file.endswith(FILE_SUFFIXES) or (name and re.fullmatch(MODULE_NAME, rest if has_root else file))):
         raise InvalidUsage(
             f"{source.describe(reference_text)} does not name a .py or .toml file",
             hint=source.format_hint(EXAMPLE_REFERENCE),
         )
-    return FileReference(Path(os.path.abspath(os.path.join(source.folder or "", os.path.expanduser(file)))), name)
+    path, root = os.path.expanduser(file), os.path.abspath(root)
+    if not has_root:  # of an absolute file, as of an earlier session, the working folder may be anyone's
+        root = "" if os.path.isabs(path) else str(source.folder or os.getcwd())
+    return FileReference(Path(os.path.abspath(os.path.join(source.folder or "", path))), name, root)
 
 
 def _load_object(reference: FileReference, source: ReferenceSource) -> object:
     route_user_output_to_stderr()
-    if not os.path.isfile(reference.file):  # unlike Path.is_file, False for a folder that may not be searched
+    if reference.root:
+        _LIBRARY_FINDER.search_last(reference.root)
+    if reference.is_module:
+        module = _import_module(reference, source)
+    elif os.path.isfile(reference.file):  # unlike Path.is_file, False for a folder that may not be searched
+        module = load_python_file(reference.file)
+    else:
         raise Unreadable(
             f"{_format_path(reference.file)} is missing or not a file", hint=source.format_hint(EXAMPLE_REFERENCE)
         )
-    module = load_python_file(reference.file)
     if not reference.name:
         raise InvalidUsage(
             f"{source.name} names a file without a name in it: {reference.file.name}",
@@ -416,6 +441,22 @@ def _suggest_agent(reference: FileReference, module: ModuleType) -> str:
     ]
     instances = [name for name in agent_names if not isinstance(getattr(module, name), type)]
     return quote(f"{_format_path(reference.file)}:{instances[-1] if instances else 'NAME'}")
+
+
+def _import_module(reference: FileReference, source: ReferenceSource) -> ModuleType:
+    """Import the module of a reference. Raises Unreadable for an unknown one, InputFault for one that fails to run."""
+    name = reference.file.name
+    try:
+        with translate_user_code_errors(reference.file):
+            return import_module(name)
+    except InputFault as error:
+        missing = error.__cause__.name if isinstance(error.__cause__, ModuleNotFoundError) else None
+        if missing is None or not f"{name}.".startswith(f"{missing}."):
+            raise
+        raise Unreadable(
+            f"no module {name!r} in {reference.root} or the installed packages",
+            hint=source.format_hint(EXAMPLE_REFERENCE),
+        ) from error
 
 
 @cache
@@ -489,6 +530,13 @@ class _LibraryFinder:
             sys.path.insert(0, folder)
             self._file_folders.append(folder)
             self._library_folders = [entry for entry in self._library_folders if entry != folder]
+        self.install()
+
+    def search_last(self, folder: str) -> None:
+        """Let user code import modules of `folder`, after all others."""
+        self._library_folders = self._library_folders or [*sys.path]
+        if folder not in sys.path:
+            sys.path.append(folder)
         self.install()
 
     def install(self) -> None:
@@ -691,7 +739,10 @@ def make_agents_record(source: AgentSource, model: str | None, session: str, fol
 
 def _to_absolute_reference(reference_text: str) -> str:
     reference = parse_file_reference(reference_text, "--agent")
-    return f"{reference.file}:{reference.name}" if reference.name else str(reference.file)
+    file, root = str(reference.file), reference.root
+    if root and file.startswith(f"{root}/") and (reference.is_module or root != str(reference.file.parent)):
+        file = root + ROOT_MARKER + file.removeprefix(f"{root}/")
+    return f"{file}:{reference.name}" if reference.name else file
 
 
 def _to_absolute_command(reference_text: str) -> str:
@@ -743,10 +794,10 @@ def load_run_agents(row: AgentRun, folder: Path, hint: str = NAME_AGENTS_HINT) -
             hint=_name_again_hint(hint, source),
         )
     for reference in (source.agent,) if source.agent else source.tools:
-        path = parse_file_reference(reference, "--agent").file
-        if not os.path.isfile(path):
+        file = parse_file_reference(reference, "--agent")
+        if not file.is_module and not os.path.isfile(file.file):
             raise Unreadable(
-                f"the {source.kind} of this session were in {path}, which is missing or not a file",
+                f"the {source.kind} of this session were in {file.file}, which is missing or not a file",
                 hint=_name_again_hint(hint, source),
             )
     return StoredAgents(source, model if isinstance(model, str) else None)

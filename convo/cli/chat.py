@@ -44,7 +44,7 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
     message = build_first_message(options.prompt, attachment_parts)
     if message is None and (output.as_json or output.as_jsonl):
         raise InvalidUsage("--json and --jsonl need a message", hint='convo chat --json "..."')
-    setup = _load_agents(options)
+    setup = await _load_agents(options)
     model = setup.model if setup and options.model is None else options.model
     settings = _load_chat_settings(options, model, output)
     if model is None and not (options.is_continued or output.quiet or output.as_json or output.as_jsonl):
@@ -59,7 +59,7 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
         if options.is_continued and not (options.agent_source or options.run_flags.agent):
             new_options = await _with_previous_agents(context, options, output)
             if new_options is not options:
-                options, setup = new_options, _load_agents(new_options)
+                options, setup = new_options, await _load_agents(new_options)
                 model = setup.model if setup and options.model is None else options.model
                 context = ChatContext(
                     load_settings(options.config, _make_setting_flags(options, model)),
@@ -133,7 +133,7 @@ def _make_setting_flags(options: ChatOptions, model: str | None) -> SettingFlags
     )
 
 
-def _load_agents(options: ChatOptions) -> "AgentSetup | None":
+async def _load_agents(options: ChatOptions) -> "AgentSetup | None":
     """Load the agents of --agent or the tools of --tool; None without both. Raises the errors of `load_agent_setup`."""
     if not options.agent_source:
         return None
@@ -143,7 +143,7 @@ def _load_agents(options: ChatOptions) -> "AgentSetup | None":
     # Otherwise a chat would reach its pause before it reports a missing folder.
     if options.run_flags.state is not None:
         check_state_path(options.run_flags.state)
-    return load_agent_setup(options.run_flags)
+    return await load_agent_setup(options.run_flags)
 
 
 async def _with_previous_agents(context: ChatContext, options: ChatOptions, output: ChatOutput) -> ChatOptions:

@@ -122,7 +122,7 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
     """
     attachment_parts = [load_attachment(path) for path in options.attachments]
     items = [user_message(options.prompt, *attachment_parts)] if options.prompt or attachment_parts else []
-    _load_agents(options.run_flags)
+    await _load_agents(options.run_flags)
     if options.forecast:
         options = replace(options, strict_prefix=False)
     settings = _load_settings(options, options.model)
@@ -148,7 +148,7 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
 async def _build_request(
     store: Store, exit_stack: AsyncExitStack, view: ConversationView, items: Sequence[Item], options: NextOptions
 ) -> tuple[NextRequest, Settings]:
-    setup = _load_agents(options.run_flags)
+    setup = await _load_agents(options.run_flags)
     model = setup.model if setup and options.model is None else options.model
     settings = _load_settings(options, model)
     settings, choice = _choose_settings_and_model(settings, view, model)
@@ -226,13 +226,13 @@ async def _with_previous_agents(
     return options
 
 
-def _load_agents(flags: RunFlags) -> "AgentSetup | None":
+async def _load_agents(flags: RunFlags) -> "AgentSetup | None":
     """Load the agents of --agent or the tools of --tool; None without both. Raises the errors of `load_agent_setup`."""
     if flags.source is None:
         return None
     from convo.cli.agent_options import load_agent_setup
 
-    return load_agent_setup(flags)
+    return await load_agent_setup(flags)
 
 
 async def _load_continued_view(store: Store, options: NextOptions, settings: Settings) -> ConversationView:

@@ -78,7 +78,7 @@ async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
     request.run_flags.validate(is_continued=True)
     if request.run_flags.agent is None and request.run_flags.source is None:
         request = await _with_previous_agents(request, out)
-    setup = load_agent_setup(
+    setup = await load_agent_setup(
         request.run_flags, described_context=read_context_description(request.state.document) if request.state else None
     )
     model = setup.model if request.model is None else request.model

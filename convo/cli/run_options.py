@@ -57,7 +57,9 @@ class RunFlags:
     """
 
     agent: OptionalText = value_option(
-        "--agent", "FILE:NAME", "Agents to use: support.py:triage, or a .toml file; none disables agents and tools."
+        "--agent",
+        "FILE:NAME",
+        "Agents to use: support.py:triage, package.module:NAME, or a .toml file; none disables agents and tools.",
     )
     start_agent: OptionalText = value_option(
         "--start-agent", "NAME", "Agent that answers the message; default: the one that answered last."

@@ -44,7 +44,7 @@ async def render_session_run_state(
 
 
 async def _build_session_run_state(handle: str, flags: RunFlags, settings: Settings, folder: Path) -> RunState:
-    setup = load_agent_setup(flags)
+    setup = await load_agent_setup(flags)
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
         row = await load_run_row(store, handle)
         session = await store.session(row.session_id)

@@ -11,7 +11,7 @@ import pytest
 
 from convo.agent_runner.config import ModelRoute, RunConfig
 from convo.agents.agent import Agent
-from convo.agents.graph import AgentTool, graph
+from convo.agents.graph import AgentTool, Graph, graph
 from convo.agents.handoff_history import HistoryMapper, HistoryMarkers
 from convo.agents.handoffs import HandoffDefaults
 from convo.chat.view_loader import AGENTS_SOURCE_KEY
@@ -20,7 +20,6 @@ from convo.cli.agent_options import (
     AgentSetup,
     StoredAgents,
     is_python_reference,
-    load_agent_graph,
     load_agent_setup,
     load_function,
     load_python_file,
@@ -51,6 +50,13 @@ def last_two(history):
 
 billing = Agent("billing", instructions="Pay back.", tools=(refund,))
 triage = Agent("triage", instructions="Send them on.", model="scripted/echo", handoffs=(billing,))
+AGENTS = [triage]
+
+def make_agent():
+    return triage
+
+async def make_later():
+    return triage
 """
 
 TABLES = """
@@ -61,6 +67,10 @@ handoffs = ["billing"]
 [agents.billing]
 tools = ["support.py:refund"]
 """
+
+
+async def load_agent_graph(reference: str) -> Graph:
+    return (await load_agent_setup(RunFlags(agent=reference))).graph
 
 
 @pytest.fixture
@@ -75,8 +85,8 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-def test_agents_are_loaded_from_python_with_the_modules_beside_the_file(folder: Path) -> None:
-    graph = load_agent_graph("bot/support.py:triage")
+async def test_agents_are_loaded_from_python_with_the_modules_beside_the_file(folder: Path) -> None:
+    graph = await load_agent_graph("bot/support.py:triage")
     assert (graph.start, list(graph.agents)) == ("triage", ["triage", "billing"])
 
 
@@ -85,15 +95,15 @@ def test_a_file_is_executed_once_for_all_its_options(folder: Path) -> None:
     assert load_python_file(folder / "support.py") is load_python_file(folder / "support.py")
 
 
-def test_agents_are_loaded_from_toml_and_a_name_selects_the_first(folder: Path) -> None:
-    assert load_agent_graph("bot/agents.toml").start == "triage"
-    graph = load_agent_graph("bot/agents.toml:billing")
+async def test_agents_are_loaded_from_toml_and_a_name_selects_the_first(folder: Path) -> None:
+    assert (await load_agent_graph("bot/agents.toml")).start == "triage"
+    graph = await load_agent_graph("bot/agents.toml:billing")
     assert (graph.start, [tool.name for tool in graph["billing"].functions]) == ("billing", ["refund"])
 
 
-def test_agents_of_the_agents_sdk_are_loaded(tmp_path: Path) -> None:
+async def test_agents_of_the_agents_sdk_are_loaded(tmp_path: Path) -> None:
     (tmp_path / "sdk.py").write_text("from agents import Agent\ntriage = Agent(name='SDK', instructions='Be brief.')\n")
-    assert load_agent_graph("sdk.py:triage")["SDK"].instructions == "Be brief."
+    assert (await load_agent_graph("sdk.py:triage"))["SDK"].instructions == "Be brief."
 
 
 @pytest.mark.parametrize(
@@ -109,10 +119,11 @@ def test_agents_of_the_agents_sdk_are_loaded(tmp_path: Path) -> None:
         ("bot/desk.py:PRICE", NotFound, "no name in desk.py 'PRICE'", "--agent bot/desk.py:NAME"),
         ("my bot/a.py:b", NotFound, "no name in a.py 'b'", "--agent 'my bot/a.py:desk'"),
         ("bot/none.py:triage", Unreadable, "bot/none.py is missing or not a file", "--agent support.py:triage"),
+        ("bot:triage", NotFound, "no name in bot 'triage'", "--agent bot:NAME"),
         (
-            "bot:triage",
-            InvalidUsage,
-            "--agent 'bot:triage' does not name a .py or .toml file",
+            "bot.no.way:triage",
+            Unreadable,
+            "no module 'bot.no.way' in {} or the installed packages",
             "--agent support.py:triage",
         ),
         ("triage", InvalidUsage, "--agent 'triage' does not name a .py or .toml file", "--agent support.py:triage"),
@@ -125,19 +136,47 @@ def test_agents_of_the_agents_sdk_are_loaded(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_an_unknown_agent_name_is_refused_with_the_next_step(
+async def test_an_unknown_agent_name_is_refused_with_the_next_step(
     reference: str, error: type[ConvoError], message: str, hint: str, folder: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "my bot").mkdir()
     (tmp_path / "my bot" / "a.py").write_text("from convo.agents import Agent\ndesk = Agent('desk')\n")
     with pytest.raises(error) as excinfo:
-        load_agent_graph(reference)
-    assert (excinfo.value.message, excinfo.value.hint) == (message, hint)
+        await load_agent_graph(reference)
+    assert (excinfo.value.message, excinfo.value.hint) == (message.format(tmp_path), hint)
 
 
-def test_an_object_that_is_not_an_agent_is_refused(folder: Path) -> None:
-    with pytest.raises(InputFault, match="function is not an agent"):
-        load_agent_graph("bot/support.py:last_two")
+async def test_an_object_that_is_not_an_agent_is_refused(folder: Path) -> None:
+    with pytest.raises(InputFault, match="list is not an agent"):
+        await load_agent_graph("bot/support.py:AGENTS")
+    with pytest.raises(InputFault, match="last_two\\(\\) missing 1 required positional argument"):
+        await load_agent_graph("bot/support.py:last_two")
+
+
+@pytest.mark.parametrize("name", ["make_agent", "make_later"])
+async def test_a_function_without_arguments_makes_the_agents(name: str, folder: Path) -> None:
+    assert (await load_agent_graph(f"bot/support.py:{name}"))["triage"].instructions == "Send them on."
+
+
+async def test_agents_of_a_package_are_found_in_the_working_folder_behind_the_installed_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop" / "desks").mkdir(parents=True)
+    (tmp_path / "shop" / "prices.py").write_text("PRICES = {'A1': 5}\n")
+    (tmp_path / "yaml.py").write_text("raise SystemExit('wrong module')\n")
+    text = "import yaml\nfrom convo.agents import Agent\nfrom {} import PRICES\ntriage = Agent('triage')\n"
+    (tmp_path / "shop" / "desks" / "front.py").write_text(text.format("..prices"))
+    (tmp_path / "shop" / "desks" / "back.py").write_text(text.format("shop.prices"))
+    for reference in ("shop.desks.front:triage", "shop/desks/back.py:triage"):
+        assert (await load_agent_graph(reference)).start == "triage"
+        source = make_agents_record(AgentSource(reference), None, "ses_1", tmp_path)
+        assert source
+        assert source["agent"] == f"{tmp_path}/./{reference}"
+        monkeypatch.chdir("/")
+        stored = load_run_agents(stored_run(source), tmp_path)
+        assert stored
+        assert (await load_agent_graph(str(stored.source))).start == "triage"
+        monkeypatch.chdir(tmp_path)
 
 
 FIX_FILE = "fix the file; CONVO_DEBUG=1 shows the traceback"
@@ -173,7 +212,7 @@ FIX_FILE = "fix the file; CONVO_DEBUG=1 shows the traceback"
         ("\neval('1 +')\n", "bad.py:2: SyntaxError: invalid syntax", FIX_FILE),
     ],
 )
-def test_an_error_in_the_file_is_one_sentence_with_file_and_line(
+async def test_an_error_in_the_file_is_one_sentence_with_file_and_line(
     text: str, message: str, hint: str, tmp_path: Path
 ) -> None:
     (tmp_path / "helper.py").write_text("\n1 / 0\n")
@@ -181,24 +220,24 @@ def test_an_error_in_the_file_is_one_sentence_with_file_and_line(
     sys.modules.pop("helper", None)
     modules = set(sys.modules)
     with pytest.raises(InputFault) as excinfo:
-        load_agent_graph("bad.py:triage")
+        await load_agent_graph("bad.py:triage")
     assert (excinfo.value.message, excinfo.value.hint) == (message, hint)
     assert not {name for name in sys.modules.keys() - modules if name.startswith("convo_file_")}
 
 
-def test_an_interruption_of_the_file_is_not_an_error_in_it(tmp_path: Path) -> None:
+async def test_an_interruption_of_the_file_is_not_an_error_in_it(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("raise KeyboardInterrupt\n")
     with pytest.raises(KeyboardInterrupt):
-        load_agent_graph("slow.py:triage")
+        await load_agent_graph("slow.py:triage")
 
 
-def test_a_file_outside_of_the_current_folder_is_named_by_its_absolute_path(
+async def test_a_file_outside_of_the_current_folder_is_named_by_its_absolute_path(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder.parent / "bad.py").write_text("raise RuntimeError('no')\n")
     monkeypatch.chdir(folder)
     with pytest.raises(InputFault) as excinfo:
-        load_agent_graph("../bad.py:triage")
+        await load_agent_graph("../bad.py:triage")
     assert excinfo.value.message == f"{folder.parent}/bad.py:1: RuntimeError: no"
 
 
@@ -220,7 +259,7 @@ def test_a_reference_is_an_absolute_path_and_a_name(
     reference: str, file: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert parse_file_reference(reference, "--agent") == (tmp_path / file, name)
+    assert parse_file_reference(reference, "--agent")[:2] == (tmp_path / file, name)
 
 
 @pytest.mark.parametrize(
@@ -394,11 +433,11 @@ def test_two_files_of_the_same_name_are_two_modules(folder: Path, tmp_path: Path
     assert sys.modules[modules[1].__name__] is modules[1]
 
 
-def test_a_plain_function_as_a_tool_is_refused_with_a_way_to_wrap_it(tmp_path: Path) -> None:
+async def test_a_plain_function_as_a_tool_is_refused_with_a_way_to_wrap_it(tmp_path: Path) -> None:
     text = "from convo.agents import Agent\ndef pay() -> str: ...\n\ndesk = Agent('desk', tools=[pay])\n"
     (tmp_path / "bad.py").write_text(text)
     with pytest.raises(InputFault) as excinfo:
-        load_agent_graph("bad.py:desk")
+        await load_agent_graph("bad.py:desk")
     assert excinfo.value.message == "bad.py:4: agent 'desk' has a tool of type function"
     assert excinfo.value.hint == "create one from a function with @tool"
 
@@ -411,13 +450,13 @@ def test_the_command_prints_the_error_without_a_traceback(convo: Convo, tmp_path
     assert not home.exists()
 
 
-def test_an_error_in_toml_names_the_file(tmp_path: Path) -> None:
+async def test_an_error_in_toml_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("[agents.a]\nhandofs = []\n")
     with pytest.raises(InvalidSettings, match=r"a\.toml: agents\.a has an unknown key 'handofs'"):
-        load_agent_graph("a.toml")
+        await load_agent_graph("a.toml")
     (tmp_path / "a.toml").write_text("[agents")
     with pytest.raises(InvalidSettings, match=r"a\.toml is not TOML"):
-        load_agent_graph("a.toml")
+        await load_agent_graph("a.toml")
 
 
 @pytest.mark.parametrize(
@@ -435,13 +474,13 @@ def test_an_error_in_toml_names_the_file(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_an_unknown_reference_in_toml_is_refused_with_a_correction(
+async def test_an_unknown_reference_in_toml_is_refused_with_a_correction(
     reference: str, message: str, hint: str, folder: Path
 ) -> None:
     (folder.parent / "till.py").write_text("opened, _open = 1, 2\n")
     (folder / "a.toml").write_text(f"[agents.a]\ntools = ['{reference}']\n")
     with pytest.raises(ConvoError) as excinfo:
-        load_agent_graph("bot/a.toml")
+        await load_agent_graph("bot/a.toml")
     assert (excinfo.value.message, excinfo.value.hint) == (message, hint)
 
 
@@ -456,25 +495,25 @@ def test_a_hosted_tool_that_cannot_be_sent_is_refused_before_any_request(
 
 
 @pytest.mark.parametrize("agent", ["zero.toml", "pipe.toml", "pipe.py:desk", "zero.py:desk"])
-def test_agents_are_not_loaded_from_an_endless_file_or_a_pipe(agent: str, tmp_path: Path) -> None:
+async def test_agents_are_not_loaded_from_an_endless_file_or_a_pipe(agent: str, tmp_path: Path) -> None:
     for suffix in (".toml", ".py"):
         (tmp_path / f"zero{suffix}").symlink_to("/dev/zero")
         os.mkfifo(tmp_path / f"pipe{suffix}")
     with pytest.raises(Unreadable, match=agent.partition(":")[0]):
-        load_agent_graph(agent)
+        await load_agent_graph(agent)
 
 
 @pytest.mark.parametrize("values", ["/dev/zero", "pipe"])
-def test_context_values_are_not_loaded_from_an_endless_file_or_a_pipe(values: str, folder: Path) -> None:
+async def test_context_values_are_not_loaded_from_an_endless_file_or_a_pipe(values: str, folder: Path) -> None:
     os.mkfifo("pipe")
     with pytest.raises(Unreadable, match=values):
-        load_agent_setup(RunFlags(agent="bot/support.py:triage", context=values))
+        await load_agent_setup(RunFlags(agent="bot/support.py:triage", context=values))
 
 
 # -- options of a run --------------------------------------------------------------------------------
 
 
-def test_flags_configure_a_run(folder: Path) -> None:
+async def test_flags_configure_a_run(folder: Path) -> None:
     (folder / "values.json").write_text('{"customer": "A1"}')
     flags = RunFlags(
         agent="bot/support.py:triage",
@@ -486,7 +525,7 @@ def test_flags_configure_a_run(folder: Path) -> None:
         input_filter="bot/support.py:last_two",
         nest_history=True,
     )
-    setup = load_agent_setup(flags)
+    setup = await load_agent_setup(flags)
     last_two = load_function("bot/support.py:last_two", "--input-filter")
     assert setup.run_config == RunConfig(
         limits=RunLimits(max_turns=3),
@@ -506,22 +545,24 @@ def test_flags_configure_a_run(folder: Path) -> None:
     assert setup.graph.start == "triage"
 
 
-def test_without_flags_a_run_has_the_defaults(folder: Path) -> None:
-    run_config = load_agent_setup(RunFlags(agent="bot/support.py:triage")).run_config
+async def test_without_flags_a_run_has_the_defaults(folder: Path) -> None:
+    run_config = (await load_agent_setup(RunFlags(agent="bot/support.py:triage"))).run_config
     assert run_config == RunConfig(open_scratch_store=run_config.open_scratch_store)
 
 
 async def test_nested_runs_get_a_store_that_ends_with_the_process(folder: Path) -> None:
-    open_scratch_store = load_agent_setup(RunFlags(agent="bot/support.py:triage")).run_config.open_scratch_store
+    open_scratch_store = (await load_agent_setup(RunFlags(agent="bot/support.py:triage"))).run_config.open_scratch_store
     assert open_scratch_store
     store = open_scratch_store()
     assert await store.sessions() == []
     await store.aclose()
 
 
-def test_context_values_are_returned_by_a_function_of_the_described_context(folder: Path) -> None:
+async def test_context_values_are_returned_by_a_function_of_the_described_context(folder: Path) -> None:
     (folder / "values.py").write_text("def load(described): return {'described': described}\n")
-    setup = load_agent_setup(RunFlags(agent="bot/support.py:triage", context="bot/values.py:load"), {"type": "Shop"})
+    setup = await load_agent_setup(
+        RunFlags(agent="bot/support.py:triage", context="bot/values.py:load"), {"type": "Shop"}
+    )
     assert setup.run_config.values == {"described": {"type": "Shop"}}
 
 
@@ -552,7 +593,7 @@ def test_context_values_are_returned_by_a_function_of_the_described_context(fold
         ("bot/deep.json", Unreadable, None, ""),
     ],
 )
-def test_invalid_context_values_are_refused(
+async def test_invalid_context_values_are_refused(
     reference: str, error: type[ConvoError], message: str | None, hint: str, folder: Path
 ) -> None:
     (folder / "values.py").write_text("def two(context): return [1, 2]\nthree = 3\ndef fail(context): return 1 / 0\n")
@@ -560,7 +601,7 @@ def test_invalid_context_values_are_refused(
     (folder / "list.json").write_text("[1]")
     (folder / "deep.json").write_text("[" * 100_000)
     with pytest.raises(error) as excinfo:
-        load_agent_setup(RunFlags(agent="bot/support.py:triage", context=reference))
+        await load_agent_setup(RunFlags(agent="bot/support.py:triage", context=reference))
     assert excinfo.value.hint == (hint or error.hint)
     if message:
         assert excinfo.value.message == message
@@ -569,9 +610,9 @@ def test_invalid_context_values_are_refused(
 
 
 @pytest.mark.parametrize("markers", [("", ">>"), ("<<", ""), ("<<", "<<")])
-def test_history_markers_that_are_empty_or_equal_are_refused(markers: tuple[str, str], folder: Path) -> None:
+async def test_history_markers_that_are_empty_or_equal_are_refused(markers: tuple[str, str], folder: Path) -> None:
     with pytest.raises(InvalidUsage) as excinfo:
-        load_agent_setup(RunFlags(agent="bot/support.py:triage", history_markers=markers))
+        await load_agent_setup(RunFlags(agent="bot/support.py:triage", history_markers=markers))
     assert (excinfo.value.message, excinfo.value.hint) == (
         "--history-markers requires two different values",
         "--history-markers '<HISTORY>' '</HISTORY>'",
@@ -594,14 +635,14 @@ def test_history_markers_that_are_empty_or_equal_are_refused(markers: tuple[str,
         ({"history_markers": ("<", ">"), "agent": "bot/nested.py:desk"}, ""),
     ],
 )
-def test_history_flags_without_nested_history_have_no_effect_and_print_a_note(
+async def test_history_flags_without_nested_history_have_no_effect_and_print_a_note(
     flags: dict[str, Any], note: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "nested.py").write_text(
         "from convo.agents import Agent, Handoff\n"
         "desk = Agent('desk', handoffs=(Agent('a'), Handoff(Agent('b'), nest=True)))\n"
     )
-    load_agent_setup(RunFlags(**{"agent": "bot/support.py:triage", **flags}))
+    await load_agent_setup(RunFlags(**{"agent": "bot/support.py:triage", **flags}))
     assert capsys.readouterr() == ("", note)
 
 
@@ -623,9 +664,9 @@ plain = Agent("plain", tools=(agent_tool(Agent("quiet"), "ask_quiet", "Ask."),))
 
 
 @pytest.mark.parametrize(("name", "has_models"), [("clerk", True), ("desk", True), ("boss", True), ("plain", False)])
-def test_a_model_of_the_user_replaces_those_of_all_agents(name: str, has_models: bool, tmp_path: Path) -> None:
+async def test_a_model_of_the_user_replaces_those_of_all_agents(name: str, has_models: bool, tmp_path: Path) -> None:
     (tmp_path / "my bot.py").write_text(NESTED)
-    setup = load_agent_setup(RunFlags(agent=f"my bot.py:{name}"))
+    setup = await load_agent_setup(RunFlags(agent=f"my bot.py:{name}"))
     assert setup.format_options("a b") == f"--agent 'my bot.py:{name}'"
     changed = setup.without_agent_models()
     assert changed.model is None
@@ -639,8 +680,8 @@ def test_a_model_of_the_user_replaces_those_of_all_agents(name: str, has_models:
     assert changed.format_options("a b") == f"--agent 'my bot.py:{name}'{model_option}"
 
 
-def test_a_setup_is_copied_with_a_route_and_values(folder: Path) -> None:
-    setup = load_agent_setup(RunFlags(agent="bot/support.py:triage", max_turns=3))
+async def test_a_setup_is_copied_with_a_route_and_values(folder: Path) -> None:
+    setup = await load_agent_setup(RunFlags(agent="bot/support.py:triage", max_turns=3))
 
     def route(model: str) -> ModelRoute:
         raise NotImplementedError

@@ -108,7 +108,7 @@ def test_an_unfinished_run_between_two_turns_shows_the_request_that_continues_it
     preview = next_request(convo, "mine", *desk)
     assert json.dumps(server.bodies[-1]) == json.dumps(preview["body"])
     assert (preview["body"]["instructions"], len(preview["body"]["input"])) == ("Be other.", 3)
-    assert next_request(convo, "mine", "else?", *desk)["body"]["instructions"] == "You serve Ada."
+    assert next_request(convo, "mine", "else?", *desk)["body"]["instructions"] == "Be other."
     Path("lost.py").write_text(MARKER_AGENTS.replace('"other"', '"other", model="nope/x"'))
     got = convo("next", "mine", "--agent", "lost.py:desk", *desk[2:])
     assert (got.exit, got.out) == (2, "")
