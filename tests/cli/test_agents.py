@@ -42,7 +42,7 @@ def test_the_answer_is_on_stdout_and_the_steps_of_the_run_on_stderr(convo: Convo
         "look_up returned A1 cost 500 cents",
     ]
     assert lines[3].startswith("agent billing · 3 calls · ")
-    assert receipts(lines[3].removeprefix("3 calls · "))[0]["owner"] == "session mine"
+    assert receipts(lines[3].removeprefix("agent billing · 3 calls · "))[0]["owner"] == "session mine"
     assert "\x1b" not in got.err
     assert [run.status for run in stored_runs(home)] == ["done"]
 
