@@ -1,4 +1,4 @@
-"""A real MCP server with a few tools, over streamable HTTP in a thread; `python -m tests.mcp_server`: over stdio."""
+"""A real MCP server with a few tools, over HTTP in a thread; `python -m tests.mcp_server`: over stdio."""
 
 import asyncio
 import os
@@ -63,11 +63,12 @@ class RunningMcpServer:
 
 
 @contextmanager
-def run_mcp_server() -> Iterator[RunningMcpServer]:
+def run_mcp_server(*, sse: bool = False) -> Iterator[RunningMcpServer]:
+    """Run a server over streamable HTTP, or over server-sent events."""
     listener, base = listen_on_free_port()
-    running = RunningMcpServer(base.removesuffix("/v1") + "/mcp")
+    running = RunningMcpServer(base.removesuffix("/v1") + ("/sse" if sse else "/mcp"))
     running.server = make_server(running.calls)
-    application = running.server.streamable_http_app()
+    application = running.server.sse_app() if sse else running.server.streamable_http_app()
 
     async def recording(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":

@@ -208,7 +208,7 @@ class AgentRunner:
             return []
         requested = {tool.get("name"): tool for tool in link.parameters.get("tools") or ()}
         listed = {tool["name"]: tool for tool in tool_definitions(agent.server_tools)}
-        other_names = {tool.name for tool in agent.functions if tool.server is None}
+        other_names = {tool.name for tool in agent.functions if tool.origin is None}
         other_names |= {offer.name for offer in build_handoff_tools(self.run.graph, self.run.agent)}
         return [
             *(f"{name} has changed" for name, tool in listed.items() if requested.get(name, tool) != tool),

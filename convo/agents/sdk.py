@@ -18,7 +18,7 @@ from convo.agents.graph import AgentTool, Graph, agent_tool, assign_identities, 
 from convo.errors import InputFault, Unsupported
 from convo.history.items import Item, Json, is_user_message
 from convo.tools.schema import Mismatch
-from convo.tools.tool import NO_VALUES, Context, Hosted, Namespace, Tool
+from convo.tools.tool import NO_VALUES, Context, Hosted, Namespace, ServerTool, Tool
 
 HANDOFF_ATTRIBUTES = ("tool_name", "input_json_schema", "on_invoke_handoff")
 
@@ -145,6 +145,7 @@ def _convert_agent(agent: Any, identities: Mapping[int, str], enclosing: tuple[A
             _convert_output_guardrail(guardrail, agent) for guardrail in getattr(agent, "output_guardrails", ())
         ),
         after_tools=_convert_after_tools(agent, tools),
+        servers=_convert_servers(agent),
         reset_tool_choice=getattr(agent, "reset_tool_choice", True),
     )
 
@@ -176,7 +177,8 @@ def _convert_after_tools(agent: Any, tools: tuple[Tool | Hosted, ...]) -> AfterT
     if behavior == "stop_on_first_tool":
         return "first output"
     if isinstance(behavior, Mapping):
-        return frozenset(behavior["stop_at_tool_names"]) & collect_tool_names(tools)
+        names = frozenset(behavior["stop_at_tool_names"])
+        return names if agent.mcp_servers else names & collect_tool_names(tools)
     raise Unsupported(
         "convo",
         f"the tool_use_behavior of agent {agent.name!r}",
@@ -257,6 +259,52 @@ def _convert_function_tool(tool: Any, agent: Any, enclosing: tuple[Any, ...]) ->
         enabled=_convert_enabled(tool, agent),
         serialize=_serialize_tool_output,
     )
+
+
+def _convert_servers(agent: Any) -> "SdkServers | None":
+    for server in agent.mcp_servers:
+        if getattr(server, "custom_data_extractor", None) is not None:
+            raise Unsupported("convo", f"custom data (MCP server {server.name!r})", hint=UNSUPPORTED_HINT)
+    return SdkServers(agent) if agent.mcp_servers else None
+
+
+class SdkServers:
+    """The MCP servers of an agent; the SDK connects to them, filters and converts their tools, and calls them."""
+
+    def __init__(self, agent: Any) -> None:
+        self._agent = agent
+        self._manager: Any = None
+
+    async def list_tools(self, context: Context) -> Sequence[Tool]:
+        """Return the tools as the SDK offers them. Raises the SDK's errors, and Unsupported for a tool's setting."""
+        if self._manager is None:
+            # A server of several agents, and one that a function of the user has connected, is connected once.
+            servers = [server for server in self._agent.mcp_servers if getattr(server, "session", None) is None]
+            # With a task for each server: the one that connected must disconnect.
+            self._manager = import_module(f"{SDK_PACKAGE}.mcp").MCPServerManager(
+                servers, connect_timeout_seconds=None, strict=True, connect_in_parallel=True
+            )
+            await self._manager.connect_all()
+        with import_module(SDK_PACKAGE).trace("convo", disabled=True):  # its spans need one
+            tools = await self._agent.get_mcp_tools(make_run_context(context))
+        for tool in tools:
+            _check_tool_class(tool)
+        converted = [_convert_function_tool(tool, self._agent, ()) for tool in tools]
+        return [
+            replace(tool, origin=ServerTool(*sdk_tool._mcp_tool_binding))
+            for tool, sdk_tool in zip(converted, tools, strict=True)
+        ]
+
+    def states(self) -> Mapping[str, str]:
+        """Return for each server whether it is connected."""
+        return {
+            server.name: "connected" if getattr(server, "session", None) else "not connected"
+            for server in self._agent.mcp_servers
+        }
+
+    async def aclose(self) -> None:
+        if self._manager is not None:
+            await self._manager.cleanup_all()
 
 
 def _convert_agent_tool(tool: Any, agent: Any, enclosing: tuple[Any, ...]) -> AgentTool:
@@ -644,8 +692,8 @@ SDK_AGENT_FIELDS: FieldSupport = {
     "name": None,
     "handoff_description": None,
     "tools": None,
-    "mcp_servers": "MCP servers",
-    "mcp_config": None,  # the SDK reads it only for mcp_servers
+    "mcp_servers": None,
+    "mcp_config": None,
     "instructions": None,
     "prompt": "a stored prompt",
     "handoffs": None,

@@ -132,7 +132,7 @@ async def handle_mcp(repl: Repl, _: str) -> None:
         for name, state in agent.servers.states().items():
             repl.print_message(f"  {name}  {state}")
             for tool in tools:
-                if tool.server == name:
+                if tool.origin and tool.origin.server == name:
                     approval = "" if tool.needs_approval is False else "  (needs approval)"
                     repl.print_message(f"    {tool.name}  {get_first_line(tool.description)}{approval}")
 

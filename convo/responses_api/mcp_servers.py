@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from convo.history.items import Json
 from convo.responses_api.mcp_client import McpConnection, McpTarget
 from convo.responses_api.mcp_tools import describe_result, make_function_name, make_parameters
-from convo.tools.tool import Context, InvalidArguments, Tool, read_arguments
+from convo.tools.tool import Context, InvalidArguments, ServerTool, Tool, read_arguments
 
 
 class McpToolServers:
@@ -45,7 +45,7 @@ class McpToolServers:
             run=run,
             strict=False,
             needs_approval=approved is not None and listed["name"] not in approved,
-            server=server,
+            origin=ServerTool(server, listed["name"], list(self._targets).index(server)),
         )
         return tool
 

@@ -316,17 +316,14 @@ def _parse_sticky_decision(document: Mapping[str, Any], graph: Graph, path: str)
 
 
 def _require_tool(graph: Graph, agent: str, lookup: Lookup, fingerprint: str | None, path: str) -> Tool | None:
-    """Return the agent's tool if its schema is unchanged; None if the stored call had no tool.
-
-    An MCP server may change its tools, which is a warning: see `AgentRunner.list_changed_tools`.
-    """
+    """Return the agent's tool if its schema is unchanged; None if the stored call had no tool."""
     graph_agent = graph[agent]
     if fingerprint is None:
         return None
     tool = _find_tool(graph_agent.functions, lookup)
     if tool is None:
         raise NotFound("tool", ".".join(lookup[1:]), hint=f"add it: agent {agent!r} had it when the run was stored")
-    if tool.server is None and _fingerprint(tool) != fingerprint:
+    if _fingerprint(tool) != fingerprint:
         raise InvalidRunState(
             path, f"is a call of tool {tool.title!r}, whose schema has changed", hint=CHANGED_CODE_HINT
         )
@@ -338,8 +335,14 @@ def _find_tool(tools: Iterable[Tool], lookup: Lookup) -> Tool | None:
 
 
 def _fingerprint(tool: Tool | None) -> str | None:
-    """Hash the definition that the model saw: the name and the parameters."""
-    return item_hash({"name": tool.title, "parameters": dict(tool.parameters)}) if tool else None
+    """Hash the definition that the model saw: the name and the parameters.
+
+    Of an MCP server's tool the name and the server: `AgentRunner.list_changed_tools` reports another definition.
+    """
+    if tool is None:
+        return None
+    definition: Json = {"server": list(tool.origin)} if tool.origin else {"parameters": dict(tool.parameters)}
+    return item_hash({"name": tool.title, **definition})
 
 
 # -- guardrails and the final output ----------------------------------------------------------------

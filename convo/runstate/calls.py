@@ -26,6 +26,7 @@ from convo.runstate.format import APPROVAL_ITEM, LEDGER_PATH, iter_actions, iter
 from convo.tools.tool import toolbox
 
 FUNCTION_ACTIONS_PATH: PathSteps = ("last_processed_response", "functions")
+SERVER_TOOLS_PATH: PathSteps = ("last_processed_response", "mcp_tool_bindings")
 SCHEMA_ANNOTATIONS = {"title", "description", "$schema"}
 """Schema keywords without effect on validation; they may change while a call is pending."""
 SCHEMA_MAPS = {"properties", "$defs", "definitions"}
@@ -139,9 +140,11 @@ def find_agent_mismatch(document: Json, graph: Graph, identity: str) -> ConvoErr
     agent = graph[identity]
     handoff_names = {tool.name for tool in build_handoff_tools(graph, identity)}
     schemas = dict(_iter_recorded_schemas(document))
+    bindings = get_path(document, SERVER_TOOLS_PATH) or {}
     for item in read_last_response(document):
         if item_type(item) == "function_call" and item.get("name") not in handoff_names:
-            mismatch = _find_tool_mismatch(agent, item, schemas.get(get_call_id(item)))
+            call_id = get_call_id(item)
+            mismatch = _find_tool_mismatch(agent, item, schemas.get(call_id), bindings.get(call_id))
             if mismatch is not None:
                 return mismatch
     return None
@@ -154,12 +157,22 @@ def _iter_recorded_schemas(document: Json) -> Iterator[tuple[str | None, tuple[P
         yield get_call_id(action["tool_call"]), (steps, get_path(document, steps))
 
 
-def _find_tool_mismatch(agent: Agent, item: Item, recorded: tuple[PathSteps, Json] | None) -> ConvoError | None:
+def _find_tool_mismatch(
+    agent: Agent, item: Item, recorded: tuple[PathSteps, Json] | None, server_tool: Json
+) -> ConvoError | None:
+    """Return the reason why the agent's tool is not that of a call.
+
+    server_tool:  the `ServerTool` that the state has for the call; states before 1.18 have none
+    """
     tool = toolbox(agent.functions).find(item)
     if tool is None:
         return NotFound(
             "tool", str(item.get("name")), hint=f"add it: agent {agent.name!r} called it before the run was paused"
         )
+    if server_tool is not None and server_tool != list(tool.origin or ()):
+        problem = f"is for another MCP server or tool than tool {tool.title!r} now"
+        steps = (*SERVER_TOOLS_PATH, str(get_call_id(item)))
+        return InvalidRunState(format_path(steps), problem, hint="resume with the servers that the run was paused with")
     if recorded is None or recorded[1] is None or strip_annotations(recorded[1]) == strip_annotations(tool.parameters):
         return None
     problem = f"differs from the schema of tool {tool.title!r}, so the approved call is not the call that would run"

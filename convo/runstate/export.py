@@ -395,7 +395,7 @@ def build_processed_response(
         "handoffs": [{"tool_call": dict(call.item), "handoff": {"tool_name": call.lookup[-1]}} for call in handoffs],
         "mcp_approval_requests": [run_items.build_mcp_request(call) for call in run.calls if call.lookup[0] == "mcp"],
         "interruptions": approval_items,
-        "mcp_tool_bindings": {},
+        "mcp_tool_bindings": {call.id: list(call.tool.origin) for call in run.calls if call.tool and call.tool.origin},
     }
 
 

@@ -429,6 +429,7 @@ SHAPE_RULES = (
         ShapeRule(f"last_processed_response.{key}", "a list of actions, each with its call", _is_action_list)
         for key in ACTION_LISTS
     ),
+    ShapeRule("last_processed_response.mcp_tool_bindings", "an object", _is_type(dict)),
     ShapeRule("last_processed_response.functions[].agent_run_state", "a state", _is_type(dict)),
     ShapeRule("current_step", "an object or null", _is_type(dict, type(None))),
     ShapeRule("current_step.type", f"one of {', '.join(STEP_TYPES)}", lambda value: value in STEP_TYPES),

@@ -147,8 +147,12 @@ def build_approval_item(agent: GraphAgent, call: ToolCall) -> dict[str, Json]:
     if call.tool is None:
         return {**item, "tool_name": call.lookup[-1]}
     namespace = {"tool_namespace": call.tool.namespace.name} if call.tool.namespace else {}
-    origin = {"tool_origin": {"type": "function"}}
-    return {**item, "tool_name": call.tool.name, **namespace, "tool_lookup_key": lookup_to_json(call.lookup), **origin}
+    fields = {"tool_lookup_key": lookup_to_json(call.lookup), "tool_origin": _build_tool_origin(call.tool)}
+    return {**item, "tool_name": call.tool.name, **namespace, **fields}
+
+
+def _build_tool_origin(tool: Tool) -> dict[str, Json]:
+    return {"type": "mcp", "mcp_server_name": tool.origin.server} if tool.origin else {"type": "function"}
 
 
 def build_function_action(call: ToolCall) -> dict[str, Json]:
@@ -221,7 +225,7 @@ def _build_tool_fields(agent: GraphAgent, item: Item) -> dict[str, Json]:
         return {"tool_name": str(item.get("name"))}
     key = tool_lookup(tool)
     is_default = key == make_lookup_key(str(item.get("name")), item.get("namespace"))
-    fields = {"tool_name": tool.name, "description": tool.description, "tool_origin": {"type": "function"}}
+    fields = {"tool_name": tool.name, "description": tool.description, "tool_origin": _build_tool_origin(tool)}
     return fields if is_default else {**fields, "tool_lookup_key": lookup_to_json(key)}
 
 

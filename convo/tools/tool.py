@@ -10,7 +10,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias, get_type_hints, overload
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_type_hints, overload
 
 from convo.errors import InputFault
 from convo.history.canonical import refuse_json_constant
@@ -54,6 +54,14 @@ Approval: TypeAlias = bool | Callable[[Context, Mapping[str, object]], bool | Aw
 """Whether a call needs approval: always, never, or as a function of the context and the arguments decides."""
 
 
+class ServerTool(NamedTuple):
+    """A tool of an MCP server, as in a RunState: the server's name, the tool's name there, the server's position."""
+
+    server: str
+    name: str
+    position: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """A tool that a model may call.
@@ -68,7 +76,7 @@ class Tool:
     failure:      makes the output for the model if the tool raises; None: the run fails
     enabled:      whether the model is offered the tool; a function is called before every turn
     serialize:    converts the return value to the `output` of the item; None: `output_text`
-    server:       the MCP server that runs the tool and may change its definition; None for a function
+    origin:       the tool of an MCP server that this is, whose definition may change; None for a function
     """
 
     name: str
@@ -86,7 +94,7 @@ class Tool:
     failure: Callable[[Exception], str] | None = field(default=lambda error: FAILED)
     enabled: bool | Callable[[Context], bool | Awaitable[bool]] = True
     serialize: Callable[[Any], Json] | None = None
-    server: str | None = None
+    origin: ServerTool | None = None
 
     @property
     def title(self) -> str:

@@ -7,6 +7,7 @@ import agents as sdk
 import pytest
 from agents.extensions.handoff_filters import remove_all_tools
 from agents.handoffs import Handoff as SdkHandoff
+from agents.mcp import MCPServerStdio
 from agents.models.openai_responses import Converter
 from agents.run import DEFAULT_MAX_TURNS
 from agents.tool import default_tool_error_function
@@ -197,7 +198,12 @@ class OwnTool:
     ("settings", "error", "text", "hint"),
     [
         ({"hooks": sdk.AgentHooks()}, Unsupported, "lifecycle hooks (agent 'a')", REMOVE),
-        ({"mcp_servers": [object()]}, Unsupported, "MCP servers (agent 'a')", REMOVE),
+        (
+            {"mcp_servers": [MCPServerStdio({"command": "x"}, name="shop", custom_data_extractor=lambda context: {})]},
+            Unsupported,
+            "custom data (MCP server 'shop')",
+            REMOVE,
+        ),
         ({"prompt": {"id": "p"}}, Unsupported, "a stored prompt (agent 'a')", REMOVE),
         (
             {"tools": [sdk.ComputerTool(computer=object())]},  # type: ignore[arg-type]

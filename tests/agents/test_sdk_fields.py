@@ -84,7 +84,6 @@ def test_the_tables_name_every_field_of_the_installed_sdk_and_no_other() -> None
 def test_the_text_about_each_unsupported_field_and_tool() -> None:
     tools = foreign_fields.SDK_TOOL_FIELDS
     assert unsupported_fields(foreign_fields.SDK_AGENT_FIELDS) == [
-        ("mcp_servers", "MCP servers"),
         ("prompt", "a stored prompt"),
         ("hooks", "lifecycle hooks"),
     ]
