@@ -204,7 +204,7 @@ def test_a_handoff_warns_of_the_prefix_of_the_next_agent_and_the_way_back_does_n
     answer(servers, model, 2)
     answer(servers, model, 3)
     got = convo("chat", "-m", model, "-n", "mine", "--agent", "desk.py:triage", nesting, "one")
-    again = convo("chat", "-c", "two")
+    again = convo("chat", "-c", "--start-agent", "triage", "two")
     warnings = [line for line in (got.err + again.err).splitlines() if line.startswith("warning: the next request")]
     assert len(warnings) == 1, (got.err, again.err)
     assert ("(tools changed) and loses 10,000 cached tokens" in warnings[0], "instead" in warnings[0]) == (True, False)
