@@ -85,10 +85,11 @@ def to_json(value: object) -> Any:
         return value
     if is_report(type(value)):
         return dict(_iter_members(value))
+    # `map` needs one frame of the stack for a level of an item, a comprehension two.
     if isinstance(value, Mapping):
-        return {str(key): to_json(member) for key, member in value.items()}
+        return dict(zip(map(str, value), map(to_json, value.values()), strict=True))
     if isinstance(value, Iterable):
-        return [to_json(element) for element in value]
+        return list(map(to_json, value))
     return str(value)
 
 

@@ -75,14 +75,21 @@ def _list_files(path: str) -> Sequence[str]:
     """Return the files in a folder and the folders below, without hidden ones; a file itself. Raises NotFound."""
     if not os.path.isdir(os.path.expanduser(path)):
         return [path]
-    files = sorted(
+    found = sorted(
         str(file)
         for file in Path(os.path.expanduser(path)).rglob("*")
         if file.is_file() and not any(part.startswith(".") for part in file.relative_to(os.path.expanduser(path)).parts)
     )
+    files = [file for file in found if not file.endswith(METADATA_SUFFIX)]
+    if len(files) < len(found):
+        print_notice(f"{path}: skipped {format_count(len(found) - len(files), 'metadata file')}, *{METADATA_SUFFIX}")
     if not files:
         raise NotFound("file in the folder", path, hint="check the path")
     return files
+
+
+METADATA_SUFFIX = ".meta.json"
+"""The end of the names of files that Claude Code writes beside the transcripts of its subagents."""
 
 
 async def _import_file(file: str, options: ImportOptions) -> int:

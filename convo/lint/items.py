@@ -154,8 +154,8 @@ def check_foreign_part(view: LintView) -> Iterator[LintIssue]:
         if item_type(item) == "message" and item.get("tool_calls"):
             yield LintIssue("tool_calls belong to Chat Completions: each call is an item here", index, ".tool_calls")
         for field, number, part in _iter_parts(item):
-            if part.get("type") in OWN_TYPE_BY_FOREIGN_TYPE:
-                yield LintIssue(_describe_foreign_type(part["type"]), index, f".{field}[{number}].type")
+            if item_type(part) in OWN_TYPE_BY_FOREIGN_TYPE:
+                yield LintIssue(_describe_foreign_type(item_type(part)), index, f".{field}[{number}].type")
             elif isinstance(part.get("image_url"), dict):
                 message = "image_url is an object, as in Chat Completions, and not a string"
                 yield LintIssue(message, index, f".{field}[{number}].image_url")

@@ -94,6 +94,7 @@ def test_several_files_and_folders_are_imported_and_an_odd_one_is_reported(convo
         Path(file).parent.mkdir(parents=True, exist_ok=True)
         Path(file).write_text(json.dumps({"role": "user", "content": file}) + "\n")
     Path("talks", "odd.bin").write_bytes(b"\xff\xfe")
+    Path("talks", "agent-1.meta.json").write_text("{}")  # Claude Code writes it beside a transcript
     got = convo("import", "c.json", "talks", "none.json")
     assert (got.exit, got.out) == (
         1,
@@ -103,6 +104,7 @@ def test_several_files_and_folders_are_imported_and_an_odd_one_is_reported(convo
         "convo: talks/odd.bin: the file is not UTF-8 text or a database",
         "convo: no file 'none.json'",
     ]
+    assert got.err.splitlines()[0] == "talks: skipped 1 metadata file, *.meta.json"
     failures = [line for line in convo("import", "talks", "--json").out.splitlines() if '"error"' in line]
     assert [json.loads(failure)["handle"] for failure in failures] == ["talks/odd.bin"]
     for flags, message in (

@@ -232,3 +232,10 @@ def test_lint_changes_nothing(convo: Convo, home: Path, tmp_path: Path) -> None:
     convo("lint", "broken", path)
     assert ((tmp_path / "broken.json").read_bytes(), convo("inspect", "broken", "--json").out) == before
     assert json.loads(before[0]) == BROKEN
+
+
+def test_odd_and_deep_values_of_a_file_are_linted_and_inspected(convo: Convo) -> None:
+    odd = {"role": "user", "content": [{"type": ["a list"], "text": "Hi."}], "deep": json.loads("[" * 700 + "]" * 700)}
+    Path("odd.json").write_text(json.dumps([odd]))
+    assert convo("lint", "./odd.json").exit == 0
+    assert [*convo("inspect", "./odd.json", "--json").json()["items"].values()] == [odd]
