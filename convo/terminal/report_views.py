@@ -146,7 +146,7 @@ def _lowest_cost_styles(costs: Sequence[float | None]) -> list[tuple[int, str] |
 
 
 def _format_usd(cost: float | None) -> str:
-    return NO_VALUE if cost is None else f"${cost:,.4f}"
+    return "".join(format_cost(cost)) or NO_VALUE
 
 
 def _format_seconds(seconds: float | None) -> str:

@@ -119,6 +119,10 @@ def bill_lines(rows: "Sequence[BillRow]", display: DisplayOptions) -> Iterator[s
         f"{row.name} {ids[row.response_id]}" if row.response_id and counts[row.name, row.kind] > 1 else row.name
         for row in rows
     ]
+    keys, numbers = [(name, row.kind) for name, row in zip(names, rows, strict=True)], Counter[tuple[str, str]]()
+    for index, key in enumerate(keys):  # such as two reasoning items of one response
+        numbers[key] += 1
+        names[index] += f" ({numbers[key]})" if keys.count(key) > 1 else ""
     columns = [
         Column("part", names, min_width=MIN_PART_COLUMNS),
         Column("kind", [row.kind.removeprefix("others") for row in rows], drop_order=2),

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from convo.history.items import assistant_message
+from convo.history.items import Item, assistant_message, user_message
 from tests.cli.agent_files import LOOK_UP, PAYMENTS_HANDOFF, agent_flags
 from tests.cli.chat_commands import ECHO, scripted_flags
 from tests.command_runner import Convo
+from tests.prompt_cache.stored_requests import ITEMS, OPENAI, Request, store_requests
 from tests.terminal.plain_repl import run_repl
 
 PRICE = "{ input = 1000, cached = 100, written = 1250, output = 5000 }"
@@ -82,6 +83,15 @@ def test_a_changed_setting_has_the_cost_of_the_cache_miss_that_it_caused(convo: 
     heading, row = convo("cost", "mine", "--by", "day").out.splitlines()[1:]
     assert row[: heading.index("hit rate") + len("hit rate")].endswith(f"  {rates[0]:.1%}")
     assert "hit rate" not in convo("cost", "mine").out
+
+
+def test_two_reasoning_items_of_one_response_are_numbered(convo: Convo, home: Path) -> None:
+    reasoning: list[Item] = [
+        {"type": "reasoning", "summary": [], "encrypted_content": text} for text in ("first", "the second")
+    ]
+    store_requests(home, [Request(items=(user_message("Hi."), *reasoning, *ITEMS))], OPENAI)
+    names = [line[:24].rstrip() for line in convo("cost", "trip").out.splitlines() if line.startswith("[reas")]
+    assert sorted(names) == ["[reasoning] resp_1 (1)", "[reasoning] resp_1 (2)"]
 
 
 def test_an_uploaded_file_has_the_cost_of_its_share_of_the_message(convo: Convo) -> None:

@@ -46,11 +46,11 @@ PRICE = Price(2.0, 10.0, 1.0)
 
 def test_a_race_compares_the_strategies_in_a_table_and_in_bars() -> None:
     assert render_race(RACE, PRICE, DisplayOptions()).splitlines() == [
-        "owner         turns  bytes  items  input  cached  output     cost  first token   total  status",
-        "replay            2  4,000      4  1,300     500      30  $0.0024       0.60 s  2.75 s  done",
-        "chain             1  1,000      1    100       0      10  $0.0003       0.25 s  1.00 s  done",
-        "session           1     50      1      -       -       -        -            -  0.12 s  done",
-        "conversation      0      0      0      -       -       -        -            -  0.00 s  not_found",
+        "owner         turns  bytes  items  input  cached  output      cost  first token   total  status",
+        "replay            2  4,000      4  1,300     500      30   $0.0024       0.60 s  2.75 s  done",
+        "chain             1  1,000      1    100       0      10  $0.00030       0.25 s  1.00 s  done",
+        "session           1     50      1      -       -       -         -            -  0.12 s  done",
+        "conversation      0      0      0      -       -       -         -            -  0.00 s  not_found",
         "",
         "bytes sent",
         "replay        ████████████████████████████████████████ 4,000",
@@ -91,7 +91,7 @@ def test_on_a_terminal_a_race_names_the_cheapest_strategy() -> None:
         "  fastest       chain, 1.00 s: 64 % less than replay",
     ]
     colored = render_race([replay, chain], PRICE, DisplayOptions(80, has_color=True))
-    assert "\x1b[32m$0.0003\x1b[0m" in colored
+    assert "\x1b[32m$0.00030\x1b[0m" in colored
     assert "\x1b[32m$0.0024" not in colored
     without_price = render_race([replay, chain], None, DisplayOptions(80)).splitlines()
     assert "  fewest input tokens  chain, 100: 92 % less than replay" in without_price
@@ -102,11 +102,11 @@ def test_on_a_terminal_a_race_names_the_cheapest_strategy() -> None:
 
 def test_in_the_narrowest_terminal_a_race_keeps_cost_time_and_status() -> None:
     assert render_race(RACE, PRICE, DisplayOptions(40)).splitlines()[:5] == [
-        "owner          cost   total  status",
-        "replay      $0.0024  2.75 s  ✓ done",
-        "chain       $0.0003  1.00 s  ✓ done",
-        "session           -  0.12 s  ✓ done",
-        "conversat…        -  0.00 s  ✗ not_found",
+        "owner           cost   total  status",
+        "replay       $0.0024  2.75 s  ✓ done",
+        "chain       $0.00030  1.00 s  ✓ done",
+        "session            -  0.12 s  ✓ done",
+        "conversat…         -  0.00 s  ✗ not_fou…",
     ]
 
 
