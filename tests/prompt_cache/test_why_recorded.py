@@ -15,6 +15,7 @@ from tests.cli.stored_chats import DATABASE
 from tests.clock import FixedClock
 from tests.command_runner import Convo
 from tests.recording.exchanges import make_request, make_response
+from tests.server.gateway import run_gateway
 
 START_TIME = 1_790_000_000.0
 HOSTS: dict[Protocol, str] = {
@@ -71,7 +72,9 @@ def message_answer(number: int, input_tokens: int, written: int, read: int = 0, 
     return make_response({**message, "content": content, "stop_reason": "end_turn", "usage": usage, **fields})
 
 
-def test_a_client_that_edits_its_history_is_compared_with_its_request_before(convo: Convo, home: Path) -> None:
+def test_a_client_that_edits_its_history_is_compared_with_its_request_before(
+    convo: Convo, home: Path, tmp_path: Path
+) -> None:
     """For the store the third request is a branch after the first one, whose prompt is cached."""
     words = ("one", "two", "three")
     history: list[Json] = []
@@ -93,6 +96,10 @@ def test_a_client_that_edits_its_history_is_compared_with_its_request_before(con
     reason = {"vendor": "OpenAI", "type": "cache_miss", "reason": "input_changed", "missed_tokens": 38_000}
     assert got["reported"] == reason
     assert got["cost_usd"] == pytest.approx(2 * 38_000 * (2.5 - 0.1) / 1e6)
+    with run_gateway(tmp_path / "served", f"sqlite:{home / DATABASE}") as gateway:
+        opened = gateway.http.get("/inspect/api/requests/resp_3").json()
+    assert {**opened["cache_miss"], "description": None} == {**got, "description": None}
+    assert {link["response_id"] for link in opened["links"]} == {"resp_1", "resp_3"}
 
 
 def claude_body(*texts: str, system: str = "Be brief.", **fields: Json) -> dict[str, Json]:
