@@ -41,7 +41,7 @@ from convo.inspect.tree import find_branch_links
 from convo.inspect.view import ConversationView, PathIndex
 from convo.prompt_cache.forecast import PrefixForecast
 from convo.prompt_cache.next_usage import NextForecast, forecast_usage
-from convo.report import FLAT, OPTIONAL, Wire
+from convo.report import FLAT, OMITTED, OPTIONAL, Wire
 from convo.strategies.instructions import choose_field, drop_instruction_messages, omit_repeated_message
 from convo.strategies.requests import add_cache_options, build_open_call_outputs, build_request_body
 from convo.strategies.strategy import STRATEGIES, ConversationState, RequestInput
@@ -104,7 +104,7 @@ class NextRequestReport(NamedTuple):
     url:       null if the request stays in this process
     body:      the body of the request
     prefix:    what the request loses because it changes the prefix of the one before; null if it only appends
-    forecast:  with --forecast: its usage and its cost; null without
+    forecast:  with --forecast: its usage and its cost
     """
 
     handle: str
@@ -116,7 +116,7 @@ class NextRequestReport(NamedTuple):
     body: Mapping[str, Json]
     context_usage: Annotated[ContextUsageReport, FLAT]
     prefix: Annotated[PrefixForecast | None, OPTIONAL]
-    forecast: Annotated[NextForecast | None, OPTIONAL]
+    forecast: Annotated[NextForecast | None, OMITTED]
 
 
 def build_next_request_report(request: NextRequest) -> NextRequestReport:

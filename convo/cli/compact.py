@@ -33,7 +33,14 @@ from convo.strategies.selection import is_session_handle, select_owner
 from convo.terminal.report_views import render_compaction, render_compaction_preview
 from convo.terminal.terminal import detect_display
 from convo.terminal.waiting import WaitingLine
-from convo.transfer.compact import CompactionResult, PreparedCompaction, apply_compaction, prepare_compaction
+from convo.transfer.compact import (
+    CompactionResult,
+    DroppedItems,
+    PreparedCompaction,
+    SummaryExcerpt,
+    apply_compaction,
+    prepare_compaction,
+)
 from convo.usage.counting import TokenCount
 
 LEASE_TIMEOUT_S, LEASE_RETRY_S = 30.0, 0.25
@@ -131,6 +138,8 @@ class CompactionFigures(NamedTuple):
     method:           the compaction method
     compacted_count:  number of compacted items
     kept:             number of items that are kept unchanged
+    dropped:          the compacted items that the new history lacks
+    summary:          what replaces them; null if the endpoint compacts in place
     prefix:           what the next request loses because of it; null if nothing is known
     usage:            usage of the compaction request; null if no model was called
     """
@@ -142,6 +151,8 @@ class CompactionFigures(NamedTuple):
     after_tokens: Count
     estimated: bool
     usage: Mapping[str, Json] | None
+    dropped: Annotated[DroppedItems, OPTIONAL]
+    summary: Annotated[SummaryExcerpt | None, OPTIONAL]
     prefix: Annotated[PrefixForecast | None, OPTIONAL]
 
 
@@ -190,6 +201,8 @@ def _build_figures(prepared: PreparedCompaction, count_after: TokenCount) -> Com
         count_after.tokens,
         prepared.count_before.is_estimate or prepared.count_after.is_estimate,
         prepared.usage,
+        prepared.count_dropped(),
+        prepared.describe_summary(),
         prepared.prefix,
     )
 

@@ -226,7 +226,7 @@ def render_compaction(session: Session, compaction: "CompactionResult", display:
 
 
 def format_compaction(session: Session, compaction: "CompactionResult") -> str:
-    """Format the result of a compaction as one line, for an interactive chat."""
+    """Format the result of a compaction for an interactive chat: one line, and one for the summary."""
     prepared = compaction.prepared
     tokens = format_token_reduction(prepared.count_before, compaction.count_after)
     summary = f"compacted {format_count(len(prepared.plan.compacted_items))}, {tokens}"
@@ -236,9 +236,18 @@ def format_compaction(session: Session, compaction: "CompactionResult") -> str:
         else []
     )
     numbers = _describe_turn_numbers(prepared)
-    renumbered = [f"turns are numbered again: {numbers}"] if numbers else []
     losses = [str(prepared.prefix)] if prepared.prefix and prepared.prefix.has_loss else []
-    return "; ".join([summary, *renumbered, *old_history, *prepared.notes, *losses])
+    line = "; ".join(
+        [
+            f"{summary}; dropped {_describe_dropped(prepared)}",
+            *([f"turns are numbered again: {numbers}"] if numbers else []),
+            *old_history,
+            *prepared.notes,
+            *losses,
+        ]
+    )
+    text = _describe_summary(prepared)
+    return f"{line}\nsummary: {text}" if text else line
 
 
 def parse_compact_arguments(text: str) -> tuple[CompactionOptions, bool]:
@@ -308,7 +317,26 @@ def _compaction_rows(session: Session, compaction: "CompactionResult") -> Iterat
 def _prepared_rows(prepared: "PreparedCompaction") -> Iterator[KeyValue]:
     kept = f", {len(prepared.plan.kept_items):,} kept unchanged" if prepared.plan.kept_items else ""
     yield "items", f"{len(prepared.plan.compacted_items):,} compacted{kept}"
+    yield "dropped", _describe_dropped(prepared)
     yield "method", COMPACTION_METHOD_TEXTS[prepared.plan.method]
+    if summary := _describe_summary(prepared):
+        yield "summary", summary
+
+
+def _describe_dropped(prepared: "PreparedCompaction") -> str:
+    dropped = prepared.count_dropped()
+    counts = ((dropped.messages, "message"), (dropped.calls, "call"), (dropped.reasoning, "reasoning item"))
+    parts = [format_count(count, noun) for count, noun in counts if count]
+    return f"{', '.join(parts) or 'nothing'}, about {format_count(dropped.tokens, 'token')}"
+
+
+def _describe_summary(prepared: "PreparedCompaction") -> str:
+    """Return the size and the beginning of the summary; "" if the endpoint compacts in place."""
+    summary = prepared.describe_summary()
+    if summary is None:
+        return ""
+    size = f"about {format_count(summary.tokens, 'token')}"
+    return f"{size}: {summary.excerpt}" if summary.excerpt else f"{size}, encrypted by the endpoint"
 
 
 def _describe_turn_numbers(prepared: "PreparedCompaction") -> str:

@@ -9,6 +9,7 @@ conversation is compacted in place by its endpoint, else a new one is seeded, wh
 import asyncio
 import json
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -42,6 +43,7 @@ from convo.compaction.planning import (
 from convo.compaction.window import (
     build_summary_request,
     extract_summary,
+    is_instruction,
     last_compaction_index,
     middle_cut_point,
     summary_message,
@@ -58,7 +60,19 @@ from convo.errors import (
     WindowExceeded,
 )
 from convo.history.accumulator import TERMINAL_EVENTS
-from convo.history.items import COMPACTION_TRIGGER, Item, Json, Response, item_type
+from convo.history.canonical import digest
+from convo.history.items import (
+    COMPACTION_TRIGGER,
+    Item,
+    Json,
+    Response,
+    is_compaction,
+    is_summary,
+    is_user_message,
+    item_type,
+    summary_text,
+    to_resendable,
+)
 from convo.history.records import (
     ANSWERED_STATUSES,
     COMPACTION_CONTEXT_MANAGEMENT,
@@ -67,6 +81,7 @@ from convo.history.records import (
 )
 from convo.history.tree import Key, Path
 from convo.prompt_cache.forecast import PrefixForecast
+from convo.report import Count
 from convo.stores.base import Transaction
 from convo.stores.unstored_requests import UnstoredRequest, clean_code
 from convo.strategies.branching import items_after_point, replace_history
@@ -98,6 +113,62 @@ class PreparedCompaction:
     usage: Mapping[str, Json] | None = None
     notes: tuple[str, ...] = ()
     prefix: PrefixForecast | None = None
+
+    def count_dropped(self) -> "DroppedItems":
+        """Count the compacted items that the new history lacks. The endpoint keeps the user's messages, as we do."""
+        compacted = self.plan.compacted_items
+        kept = self.replacement or [item for item in compacted if is_user_message(item) or is_instruction(item)]
+        counts = Counter(digest(to_resendable(item) or {}) for item in kept)
+        dropped = []
+        for item in compacted:
+            counts[item_digest := digest(to_resendable(item) or {})] -= 1
+            if counts[item_digest] < 0:
+                dropped.append(item)
+        types = [item_type(item) for item in dropped]
+        calls = sum(kind.endswith("_call") for kind in types)
+        tokens = _estimate_part(dropped, self.source_path.items or compacted, self.count_before)
+        return DroppedItems(types.count("message"), calls, types.count("reasoning"), tokens)
+
+    def describe_summary(self) -> "SummaryExcerpt | None":
+        """Describe the item that replaces the dropped ones; None if the endpoint compacts in place."""
+        item = next((item for item in reversed(self.replacement) if is_compaction(item)), None)
+        if item is None:
+            return None
+        text = " ".join(summary_text(item).split()) if is_summary(item) else ""
+        tokens = _estimate_part([item], self.replacement, self.count_after)
+        return SummaryExcerpt(tokens, text[:MAX_EXCERPT_CHARS] or None)
+
+
+def _estimate_part(part: Sequence[Item], items: Sequence[Item], count: TokenCount) -> int:
+    """Return the tokens of some of `items`, which have `count` tokens together: their endpoint may count others."""
+    return round(count.tokens * sum(count_item_tokens(part)) / max(1, sum(count_item_tokens(items))))
+
+
+MAX_EXCERPT_CHARS = 200
+
+
+class DroppedItems(NamedTuple):
+    """The items that the model does not receive any more.
+
+    calls:   with their outputs
+    tokens:  an estimate
+    """
+
+    messages: Count
+    calls: Count
+    reasoning: Count
+    tokens: Count
+
+
+class SummaryExcerpt(NamedTuple):
+    """The summary, or the compaction item of an endpoint.
+
+    tokens:   an estimate
+    excerpt:  its first 200 characters; null if only the endpoint can read it
+    """
+
+    tokens: Count
+    excerpt: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,12 @@ def test_a_due_compaction_is_announced_and_runs_before_the_request(
     assert "the history has" in got.err
     assert "compacting it first" in got.err
     assert "compacted 4 items" in got.err
-    assert got.err.index("compacting it first") < got.err.index("compacted 4 items")
+    assert (
+        got.err.index("compacting it first")
+        < got.err.index("compacted 4 items")
+        < got.err.index("; dropped 2 messages")
+    )
+    assert "summary: about " in got.err
     assert stored_messages(home, "mine")[-2].endswith("three")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.history.items import SUMMARY_HEADING, user_message
+from convo.history.items import SUMMARY_HEADING, assistant_message, user_message
 from convo.history.records import Strategy
 from tests.cli.chat_commands import ECHO, LONG, scripted_flags, stored_conversation, stored_messages, stored_sessions
 from tests.cli.stored_chats import DATABASE
@@ -40,6 +40,34 @@ def test_json_is_one_object(convo: Convo, two_turns: tuple[str, str]) -> None:
     assert (result["session"], result["strategy"], result["before"]) == ("mine", "session", "mine-before")
     assert (result["way"], result["folded"], result["kept"]) == ("summary", 2, 2)
     assert result["after_tokens"] < result["before_tokens"]
+    assert result["dropped"]["messages"] == 2
+    assert 0 < result["dropped"]["tokens"] < result["before_tokens"]
+    assert result["summary"]["excerpt"] == "Short."
+
+
+def test_the_dropped_items_are_counted_by_kind_and_the_summary_is_shown(convo: Convo) -> None:
+    call = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
+    items = [
+        {"type": "message", "role": "developer", "content": "Be brief."},
+        user_message("What do you see?"),
+        {"type": "reasoning", "summary": [], "encrypted_content": "sealed"},
+        call,
+        {"type": "function_call_output", "call_id": "call_1", "output": LONG * 9},
+        assistant_message("A ship."),
+    ]
+    Path("ship.json").write_text(json.dumps(items))
+    assert convo("import", "ship.json", "--as", "ship").exit == 0
+    _, model = scripted_flags({"text": "Goals: to see.\n\nFacts: there is a ship. " + "so " * 99})
+    preview = convo("compact", "ship", "-m", model, "--preview")
+    assert preview.exit == 0, preview
+    got = preview.out
+    assert re.search(r"^  dropped +1 message, 1 call, 1 reasoning item, about \d+ tokens$", got, re.MULTILINE), got
+    assert re.search(r"^  summary +about \d+ tokens: Goals: to see\. Facts: there is a ship\. so", got, re.MULTILINE), (
+        got
+    )
+    result = convo("compact", "ship", "-m", model, "--json").json()
+    assert [result["dropped"][name] for name in ("messages", "calls", "reasoning")] == [1, 1, 1]
+    assert len(result["summary"]["excerpt"]) == 200
 
 
 def test_the_report_says_which_turns_a_fork_finds(convo: Convo, home: Path, two_turns: tuple[str, str]) -> None:

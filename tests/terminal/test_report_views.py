@@ -165,7 +165,9 @@ def test_a_compaction_shows_its_size_method_and_both_histories() -> None:
     assert render_compaction(make_session(Strategy.CHAIN, "resp_new"), result, DisplayOptions()).splitlines() == [
         "  compacted     about 1,000 → about 150 tokens, 85 % less",
         "  items         2 compacted, 1 kept unchanged",
+        "  dropped       2 messages, about 1,000 tokens",
         "  method        by a summary from the model",
+        "  summary       about 40 tokens, encrypted by the endpoint",
         "  turns         numbered again: 1 is the compacted history, the kept turns follow from 2",
         "  later         2 items after the compacted ones: added meanwhile or unconfirmed",
         "  continues as  chain resp_new",
@@ -188,7 +190,9 @@ def test_a_compaction_in_a_conversation_keeps_the_old_items_there(method: Compac
     assert render_compaction(session, result, DisplayOptions()).splitlines() == [
         "  compacted     about 1,000 → about 999 tokens, 0 % less",
         "  items         2 compacted",
+        "  dropped       2 messages, about 1,000 tokens",
         f"  method        {text}",
+        "  summary       about 60 tokens, encrypted by the endpoint",
         *(
             []
             if method is CompactionMethod.IN_PLACE
@@ -199,17 +203,19 @@ def test_a_compaction_in_a_conversation_keeps_the_old_items_there(method: Compac
     ]
 
 
-def test_a_compaction_is_one_line_in_a_chat() -> None:
+def test_a_compaction_and_its_summary_are_two_lines_in_a_chat() -> None:
     result = CompactionResult(prepare(), TokenCount(150, True), "/tmp/old one.json")
     assert format_compaction(make_session(Strategy.REPLAY, "/tmp/a.json"), result) == (
-        "compacted 2 items, about 1,000 → about 150 tokens, 85 % less; "
+        "compacted 2 items, about 1,000 → about 150 tokens, 85 % less; dropped 2 messages, about 1,000 tokens; "
         "turns are numbered again: 1 is the compacted history; "
-        "previous history: convo chat --replay --from '/tmp/old one.json'; the model has no tokenizer"
+        "previous history: convo chat --replay --from '/tmp/old one.json'; the model has no tokenizer\n"
+        "summary: about 60 tokens, encrypted by the endpoint"
     )
     in_place = CompactionResult(prepare(1_000), TokenCount(1_000, True), None)
     assert format_compaction(make_session(), in_place) == (
-        "compacted 2 items, about 1,000 → about 1,000 tokens, not smaller; "
-        "turns are numbered again: 1 is the compacted history; the model has no tokenizer"
+        "compacted 2 items, about 1,000 → about 1,000 tokens, not smaller; dropped 2 messages, about 1,000 tokens; "
+        "turns are numbered again: 1 is the compacted history; the model has no tokenizer\n"
+        "summary: about 400 tokens, encrypted by the endpoint"
     )
 
 
@@ -217,7 +223,9 @@ def test_a_preview_lists_the_new_history() -> None:
     assert render_compaction_preview(prepare(kept=[user_message("three")]), DisplayOptions()).splitlines() == [
         "  would compact  about 1,000 → about 150 tokens, 85 % less",
         "  items          2 compacted, 1 kept unchanged",
+        "  dropped        2 messages, about 1,000 tokens",
         "  method         by a summary from the model",
+        "  summary        about 60 tokens, encrypted by the endpoint",
         "  new history    user: a summary",
         "                 compaction: [compaction]",
     ]
