@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from convo.chat.prefix_guard import PrefixGuard
 from convo.chat.session_record import NO_UPDATE, ChatDeps, RunUpdate, SessionRecord
+from convo.config.sections import ContextLimits
 from convo.endpoints.base import LIMIT_FIELD, PAGE_ITEMS, Endpoint, iter_pages
 from convo.errors import ConvoError, EndpointFault, LimitReached, RequestRefused, StateFault, StoreFault, StreamBroken
 from convo.history.accumulator import (
@@ -80,7 +81,9 @@ from convo.strategies.requests import (
     reconcile,
 )
 from convo.strategies.strategy import ConversationState, RequestInput, RetryAction, last_answer_depth
-from convo.usage.model_info import appends_instructions
+from convo.usage.cost import Usage
+from convo.usage.counting import max_token_count
+from convo.usage.model_info import appends_instructions, find_model_window
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -303,6 +306,9 @@ INTERRUPTED_ERROR = {"code": "interrupted", "message": "interrupted before the r
 TEXT_COMMIT_INTERVAL_S = 1.0
 """Seconds between two commits of the text of a running response; the first text is committed at once."""
 
+MIN_WINDOW_TOKENS = 2_048
+"""The smallest context window of models that are in use."""
+
 NON_PARAMETER_FIELDS = frozenset({"model", "input", "previous_response_id", "conversation", "store", "include"})
 """Fields of a request that a link stores in other columns."""
 
@@ -341,6 +347,7 @@ class RequestOptions:
     appendable:         the fields that an item of the history changes, to keep the prefix (`strategies.kept_prefix`)
     field_sources:      the setting that sets a field, by the field: "reasoning.effort"
     ignored_settings:   the settings for all models that this model does not support, each as one sentence
+    windows:            context windows from the settings
     """
 
     model: str
@@ -355,6 +362,7 @@ class RequestOptions:
     appendable: Collection[str] = ()
     field_sources: Mapping[str, str] = field(default_factory=dict)
     ignored_settings: Sequence[str] = ()
+    windows: Mapping[str, ContextLimits] = field(default_factory=dict)
 
     def build_input(self, state: ConversationState) -> RequestInput:
         """Build the input of the next request for `state`."""
@@ -656,6 +664,7 @@ class ChatTurn:
         prepended_items = [node.item for node in record.state.prepended_nodes]
         body = self._options.build_body(request_input, prepended_items)
         if not self.request_count:
+            self._check_window(body, path)
             await self._check_prefix(body, path)
         self._requested_state, self._request_input = record.state, request_input
         self.request_count += 1
@@ -663,6 +672,30 @@ class ChatTurn:
             self._timing = RequestTiming(self._deps.clock.now(), self._deps.clock.monotonic())
         self._comparison = self._options.build_comparison(record.last_link, self._deps.endpoint.scope)
         return self._deps.endpoint.create(add_cache_options(body, self._comparison))
+
+    def _check_window(self, body: Mapping[str, Json], path: Path) -> None:
+        """Warn if the input probably exceeds the context window. Raises WindowExceeded if it certainly does."""
+        link, known_tokens = self._record.last_link, 0
+        items: Sequence[Item] = path.items
+        usage = Usage.from_json(link.usage) if link and path.contains(link.head) else None
+        if link and usage and not is_compaction_link(link):
+            items = path.items[path.depth(link.head) :]
+            known_tokens = usage.input_tokens + usage.output_tokens
+        # The endpoint leaves out or compacts what does not fit.
+        is_shortened = body.get("truncation") == "auto" or bool(body.get("context_management"))
+        # The model data is loaded, in 7 ms, for inputs that exceed the smallest windows only.
+        settings = (None, None) if known_tokens else (body.get("instructions"), body.get("tools"))
+        if is_shortened or known_tokens + max_token_count(items, *settings) <= MIN_WINDOW_TOKENS:
+            return
+        window = find_model_window(self._options.model, self._options.windows)
+        # Else the known window is wrong.
+        if window is None or known_tokens > window.max_input:
+            return
+        from convo.responses_api.truncation import describe_excess
+
+        excess = describe_excess(items, *settings, self._options.model, window, known_tokens=known_tokens)
+        if excess:
+            self._notify(f"warning: {excess}")
 
     async def _check_prefix(self, body: Mapping[str, Json], path: Path) -> None:
         """Warn if the request changes the prefix of the one before. Raises PrefixChanged if the guard is strict."""

@@ -212,6 +212,7 @@ def make_request_options(
             f"{format_setting_key(setting.key)} {setting.source} is ignored: {choice.name} does not support {refusal}"
             for setting, refusal in ignored
         ],
+        windows=settings.windows,
     )
 
 

@@ -21,7 +21,7 @@ from convo.chat.turn import RequestOptions
 from convo.cli.context import ChatContext
 from convo.config.sections import Price
 from convo.config.settings import Settings
-from convo.errors import ConvoError, Interrupted, InvalidUsage, StateFault, Unsupported, WindowExceeded
+from convo.errors import ConvoError, Interrupted, InvalidUsage, StateFault, Unsupported
 from convo.history.items import (
     Item,
     Json,
@@ -56,7 +56,6 @@ from convo.terminal.terminal import (
     wrap_text,
 )
 from convo.usage.cost import Usage
-from convo.usage.counting import estimate_tokens
 from convo.usage.model_info import find_model_window, is_text_only_model
 
 if TYPE_CHECKING:
@@ -490,7 +489,7 @@ class Repl:
         """Reject attachments that the model would reject, before anything is stored.
 
         Raises Unsupported for a model that takes text only, and WindowExceeded if the text parts alone, without the
-        history, exceed its context window.
+        history, certainly exceed its context window.
         """
         model, parts = self.chat.options.model, [part for _, part in attachments]
         media = [MEDIA_NAMES[part["type"]] for part in parts if part.get("type") in MEDIA_NAMES]
@@ -503,9 +502,10 @@ class Repl:
             )
         text_parts = [part for part in parts if part.get("type") == "input_text"]
         window = find_model_window(model, self.context.settings.windows)
-        needed_tokens = estimate_tokens(user_message("", *text_parts)) if text_parts else 0
-        if window and needed_tokens > window.context:
-            raise WindowExceeded(model, needed_tokens, window.context)
+        if window and text_parts:
+            from convo.responses_api.truncation import describe_excess
+
+            describe_excess([user_message("", *text_parts)], None, None, model, window)
 
 
 MEDIA_NAMES: Mapping[str, str] = {"input_image": "images", "input_file": "files"}

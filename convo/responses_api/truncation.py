@@ -7,16 +7,23 @@ are counted in a thread (30 to 60 ms per MB).
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TypeAlias
 
 from convo.compaction.planning import keep_last_turn, truncate_to_fit
 from convo.errors import ConvoError, WindowExceeded
-from convo.history.items import Json, StreamEvent
+from convo.history.items import Item, Json, StreamEvent
 from convo.models.base import Model, ModelRequest
-from convo.usage.counting import TOKENIZER_ENCODING, TokenCount, count_item_tokens, count_tokens, max_token_count
+from convo.usage.counting import (
+    TOKENIZER_ENCODING,
+    TokenCount,
+    count_item_tokens,
+    count_text_tokens,
+    count_tokens,
+    max_token_count,
+)
 from convo.usage.model_info import ModelWindow
 
 WindowLookup: TypeAlias = Callable[[str], ModelWindow | None]
@@ -88,6 +95,32 @@ def check_fits_window(request: ModelRequest, model_name: str, window: ModelWindo
     needed_tokens = _minimum_tokens(count_tokens(request.input, request.instructions, _request_tools(request)), window)
     if needed_tokens > window.context:
         raise WindowExceeded(model_name, needed_tokens, window.context)
+
+
+def describe_excess(
+    items: Sequence[Item],
+    instructions: str | None,
+    tools: Json,
+    model_name: str,
+    window: ModelWindow,
+    *,
+    known_tokens: int = 0,
+) -> str | None:
+    """Describe how a request probably exceeds a window; None if it fits. Files and images are not counted.
+
+    known_tokens:  of the items before `items`, as the endpoint reported them
+    Raises WindowExceeded if it certainly does not fit.
+    """
+    if known_tokens + max_token_count(items, instructions, tools) <= window.max_input:
+        return None
+    count = count_text_tokens(items, instructions, tools)
+    minimum_tokens = known_tokens + _minimum_tokens(count, window)
+    if minimum_tokens > window.context:
+        raise WindowExceeded(model_name, minimum_tokens, window.context)
+    tokens = known_tokens + count.tokens
+    if tokens <= window.max_input:
+        return None
+    return f"{model_name} accepts {window.max_input:,} input tokens; this request has about {tokens:,}"
 
 
 def truncate_model_request(request: ModelRequest, model_name: str, window: ModelWindow | None) -> ModelRequest:

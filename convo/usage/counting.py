@@ -50,13 +50,15 @@ class Tokenizer(Protocol):
 
 def count_tokens(items: Sequence[Item], instructions: str | None = None, tools: Json = None) -> TokenCount:
     """Count the tokens of a request's input, without the tokens that the model's chat template adds for itself."""
-    texts = [*map(searchable_text, items), *_overhead_texts(instructions, tools)]
     non_text_tokens = sum(map(_non_text_tokens, items))
-    text_count = _count_texts(texts)
-    return TokenCount(
-        tokens=text_count.tokens + non_text_tokens + ITEM_OVERHEAD_TOKENS * len(items),
-        is_estimate=text_count.is_estimate or non_text_tokens > 0,
-    )
+    tokens, is_estimate = count_text_tokens(items, instructions, tools)
+    return TokenCount(tokens + non_text_tokens, is_estimate or non_text_tokens > 0)
+
+
+def count_text_tokens(items: Sequence[Item], instructions: str | None = None, tools: Json = None) -> TokenCount:
+    """Count the tokens of a request's input without those of images, files, audio and encrypted text."""
+    tokens, is_estimate = _count_texts([*map(searchable_text, items), *_overhead_texts(instructions, tools)])
+    return TokenCount(tokens + ITEM_OVERHEAD_TOKENS * len(items), is_estimate)
 
 
 def count_item_tokens(items: Sequence[Item]) -> tuple[int, ...]:
