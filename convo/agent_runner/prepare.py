@@ -22,6 +22,7 @@ from convo.agents.handoff_history import HandoffTranscript, build_handoff_input,
 from convo.agents.handoffs import HandoffDefaults, HandoffPlan, HandoffTool, build_handoff_tools, plan_handoff
 from convo.agents.sdk import ForeignInputFilter
 from convo.chat.turn import InputOverride, RequestOptions
+from convo.config.request_settings import get_request_field
 from convo.endpoints.base import Endpoint
 from convo.errors import InputFault, NotFound, RunFailed, WrongOwner
 from convo.history.items import Item, Json, get_call_id, is_client_output, item_type
@@ -73,10 +74,16 @@ async def build_agent_request(
     parameters = _build_parameters(agent, settings, effect, route.options.parameters, tools, handoff_tools)
     if agent.cache_key and session_id and _is_openai_url(route.endpoint.scope.url):
         parameters.setdefault("prompt_cache_key", make_session_cache_key(session_id))
-    guard = route.options.prefix_guard
+    guard, has_one_agent = route.options.prefix_guard, len(graph.agents) == 1
     options = replace(
         route.options,
-        prefix_guard=guard and guard._replace(has_hint=len(graph.agents) == 1),
+        prefix_guard=guard and guard._replace(has_hint=has_one_agent),
+        appendable=route.options.appendable if has_one_agent else (),
+        field_sources={
+            field: source
+            for field, source in route.options.field_sources.items()
+            if get_request_field(parameters, field) == get_request_field(route.options.parameters, field)
+        },
         instructions=await _resolve_instructions(agent, context, base_route.options),
         parameters=parameters,
         store=bool(settings.get("store", route.options.store)),
@@ -242,10 +249,13 @@ async def prepare_agent_request(
     agent_request = await build_agent_request(
         run.graph, effect, base_route, config, context, repository.chat.record.session.id
     )
-    state = repository.chat.state
-    view = _drop_foreign_reasoning(agent_request, state, repository.view, repository.chat.record.last_link)
+    record = repository.chat.record
+    view = _drop_foreign_reasoning(agent_request, record.state, repository.view, record.last_link)
     if view is not repository.view:
         repository.checkpoint = replace(repository.checkpoint, view=view)
+    agent_request, state, view = _append_kept_items(agent_request, record.state, view, record.last_link)
+    if state is not record.state:
+        await repository.save(run, state=state)
     input_override = _make_input_override(agent_request, state, view)
     if config.input_filter is None:
         return agent_request, input_override
@@ -285,9 +295,9 @@ async def preview_agent_request(
     """
     context = Context(effect.agent, "", "", config.values, input=tuple(state.path.items))
     agent_request = await build_agent_request(graph, effect, base_route, config, context, session_id)
-    input_override = _make_input_override(
-        agent_request, state, _drop_foreign_reasoning(agent_request, state, view, last_link)
-    )
+    view = _drop_foreign_reasoning(agent_request, state, view, last_link)
+    agent_request, state, view = _append_kept_items(agent_request, state, view, last_link)
+    input_override = _make_input_override(agent_request, state, view)
     request_input = input_override.request_input if input_override else agent_request.options.build_input(state)
     path = input_override.path if input_override else state.path
     if config.input_filter is not None:
@@ -298,6 +308,18 @@ async def preview_agent_request(
             kept_path = state.path.up_to(state.confirmed_head) if state.is_server_side else Path(path.root)
             request_input, path = filtered_input, kept_path.append(filtered_input.items)
     return PreparedRequest(agent_request.options, agent_request.endpoint, request_input, path)
+
+
+def _append_kept_items(
+    agent_request: AgentRequest, state: ConversationState, view: ModelView | None, last_link: Link | None
+) -> tuple[AgentRequest, ConversationState, ModelView | None]:
+    """Append the items that keep the prefix if the agent changed since the last request."""
+    options, path = agent_request.options, view.path if view else state.path
+    if (kept := options.keep_prefix(path, last_link)) and kept.items:
+        state = replace(state, path=state.path.append(kept.items))
+        view = view.extend_to(state.path) if view else None
+        path = path.append(kept.items)
+    return replace(agent_request, options=options.with_kept_prefix(path, last_link)), state, view
 
 
 def _drop_foreign_reasoning(

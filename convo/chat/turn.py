@@ -451,11 +451,14 @@ class RequestOptions:
         )
 
     def with_kept_prefix(self, path: Path, last_link: Link | None) -> "RequestOptions":
-        """Return the options of a request after `path`, which has the items that keep the prefix, with its fields."""
+        """Return the options of a request after `path`, which has the items that keep the prefix, with its fields.
+
+        They do not change if they are derived again.
+        """
         kept = self.keep_prefix(path, last_link, self.instructions)
         if kept is None or kept.items:  # without its item a change would be lost
             return self
-        return replace(self, instructions=kept.instructions, parameters=kept.parameters)
+        return replace(self, instructions=kept.instructions, parameters=kept.parameters, appendable=())
 
 
 @dataclass(slots=True)

@@ -70,7 +70,7 @@ class ResumeRequest:
     run_flags: RunFlags
     model: str | None = None
     config: Path | None = None
-    strict_prefix: bool | None = None
+    flags: SettingFlags = SettingFlags()
 
 
 async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
@@ -82,7 +82,7 @@ async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
         request.run_flags, described_context=read_context_description(request.state.document) if request.state else None
     )
     model = setup.model if request.model is None else request.model
-    settings = load_settings(request.config, SettingFlags(model=model, strict_prefix=request.strict_prefix))
+    settings = load_settings(request.config, request.flags._replace(model=model))
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
         setup = await setup.connect(settings, exit_stack)
         setup = setup.without_agent_models() if request.model else setup

@@ -186,3 +186,51 @@ def test_a_retry_and_an_undone_turn_send_each_change_once(servers: dict[str, Rul
     once = ["configuration_update", "message"]
     assert changes == [[], once, once, once, [*once, "message"]]
     assert sent[-1]["input"][-1] == {"type": "configuration_update", "reasoning": {"effort": "max"}}
+
+
+AGENTS = """
+from convo.agents import Agent
+from convo.tools import tool
+
+@tool(needs_approval=True)
+def add(a: int, b: int) -> int:
+    "Add two numbers."
+    return a + b
+
+@tool
+def subtract(a: int, b: int) -> int:
+    "Subtract two numbers."
+    return a - b
+
+calculator = Agent("calculator", instructions={instructions!r}, tools=({tools},))
+"""
+
+
+def test_a_run_keeps_the_prefix_when_its_agent_changed_before_it_or_during_a_pause(
+    convo: Convo, servers: dict[str, RulesServer]
+) -> None:
+    agents = {"one": ("Add.", "add"), "two": ("Go.", "add, subtract"), "three": ("Sum.", "add")}
+    for name, (instructions, names) in agents.items():
+        Path(f"{name}.py").write_text(AGENTS.format(instructions=instructions, tools=names), "utf-8")
+    one, two, three = (["--agent", f"{name}.py:calculator"] for name in agents)
+    assert convo("chat", "-m", GPT_6_1, "-n", "mine", *one, LONG_TEXT).exit == 0
+    previewed = convo("next", "mine", "and now?", "--keep-prefix", *two, "--json").json()
+    call = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1, "b": 2}'}
+    servers["openai"].replies.append([{"type": "reasoning", "summary": []}, call])
+    paused = convo("chat", "--from", "mine", "--keep-prefix", *two, "and now?")
+    assert (paused.exit, "warning" in paused.err) == (3, False), paused.err
+    assert previewed["body"] == servers["openai"].requests[-1].json
+
+    resumed = convo("resume", "mine", "--keep-prefix", "--approve", "all", *three)
+
+    assert (resumed.exit, "warning" in resumed.err) == (0, False), resumed.err
+    body = servers["openai"].requests[-1].json
+    assert (body["instructions"], [tool["name"] for tool in body["tools"]]) == ("Add.", ["add"])
+    developer = [item for item in body["input"] if item.get("role") == "developer"]
+    added, *messages = [item.get("tools", [{}])[0].get("name") or item["content"][0]["text"] for item in developer]
+    assert (added, messages) == ("subtract", ["Go.", "Sum."])
+    assert body["tool_choice"]["tools"] == [{"type": "function", "name": "add"}]
+    assert set(count_lost(servers["openai"])) == {(0, 0)}
+    assert convo("export", "mine", "--format", "runstate", *three).exit == 0
+    again = convo("chat", "--from", "mine", "again")
+    assert "warning: the next request changes the prefix" in again.err

@@ -13,6 +13,7 @@ from convo.errors import InvalidUsage
 if TYPE_CHECKING:
     from convo.cli.context import ChatOutput
     from convo.cli.decision_flags import RequestedDecisions
+    from convo.config.loader import SettingFlags
 
 
 app = App()
@@ -104,6 +105,11 @@ def resume_command(
         "-m --model", "MODEL", "Model to use for all agents, as provider/model.", panel=RESUMED_RUN_PANEL
     ),
     run: Annotated[RunFlags, RESUMED_RUN_PANEL, RESUMED_RUN_OPTIONS],
+    keep_prefix: bool = flag_option(
+        "--keep-prefix",
+        "Append the changes of an agent since the pause instead of changing the prefix.",
+        panel=RESUMED_RUN_PANEL,
+    ),
     state_file: Annotated[StateFileFlags, "State file"],
     strict_prefix: bool = flag_option("--strict-prefix", "Refuse a request that loses cached tokens or reasoning."),
     quiet: bool = flag_option("-q --quiet", "Print only the response, without token counts and notices."),
@@ -113,16 +119,20 @@ def resume_command(
     """Approve or reject the pending calls of a paused run, and resume it."""
     if decisions.always and not (decisions.approve or decisions.reject or decisions.edit):
         raise InvalidUsage("--always requires --approve, --reject or --edit", hint="--approve CALL --always")
+    if state_file.decide_only and keep_prefix:
+        raise InvalidUsage("--decide-only and --keep-prefix cannot be used together", hint="omit one of them")
     if state_file.decide_only:
         raise typer.Exit(_decide_without_resuming(state, decisions, run, state_file, as_json=as_json))
     config = get_root_options(ctx).config
     if state_file.out == "-" or state_file.schema or state_file.sign:
         raise InvalidUsage("-o -, --schema and --sign require --decide-only", hint="add --decide-only, or use -o FILE")
     from convo.cli.context import ChatOutput
+    from convo.config.loader import SettingFlags
 
     out = ChatOutput(quiet=quiet, as_json=as_json, as_jsonl=as_jsonl)
     run = replace(run, state=state_file.out)
-    raise typer.Exit(_resume_here(state, decisions, run, model, state_file, config, out, strict_prefix=strict_prefix))
+    flags = SettingFlags(strict_prefix=strict_prefix or None, keep_prefix=keep_prefix or None)
+    raise typer.Exit(_resume_here(state, decisions, run, model, state_file, config, out, flags))
 
 
 def _decide_without_resuming(
@@ -161,8 +171,7 @@ def _resume_here(
     output: StateFileFlags,
     config: Path | None,
     out: "ChatOutput",
-    *,
-    strict_prefix: bool,
+    flags: "SettingFlags",
 ) -> int:
     """Resume the run here, until it ends or pauses. Raises the errors of its parts."""
     import asyncio  # --decide-only does not need it
@@ -175,7 +184,6 @@ def _resume_here(
     if output.out is not None:
         check_state_path(output.out)
     document = load_verified_state(state, config, SigningOptions(output.key_env, output.verify))
-    request = resumed_run.ResumeRequest(
-        state, document, decisions.to_request(), run, model, config, strict_prefix=strict_prefix or None
-    )
+    requested = decisions.to_request()
+    request = resumed_run.ResumeRequest(state, document, requested, run, model, config, flags)
     return asyncio.run(run_until_terminated(resumed_run.resume_paused_run(request, out)))
