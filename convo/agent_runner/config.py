@@ -67,7 +67,9 @@ class RunConfig:
                              with a server-side history it receives, and may change, only the items that the owner lacks
     session_limit:           how many of the newest stored items precede new input; session and replay only
     session_input_callback:  (stored items, new items) -> the model's input, sync or async; session and replay only
-    values:                  context values of the application, for tools, guardrails and instructions
+    values:                  context values of the application, for tools, guardrails and instructions: a mapping, or
+                             any object
+    context_serializer:      returns a mapping of `values` for a RunState
     start_agent:             the agent that begins the next run; None: the one that answered last
     resolve_model:           returns the route of an agent's own model; None: every agent uses the chat's route
     open_scratch_store:      returns an empty store that ends with the process, for nested runs
@@ -80,7 +82,8 @@ class RunConfig:
     input_filter: Callable[[ModelInput], Any] | ForeignInputFilter | None = None
     session_limit: int | None = None
     session_input_callback: Callable[[list[Item], list[Item]], Any] | None = None
-    values: Mapping[str, Json] = field(default_factory=lambda: NO_VALUES)
+    values: Any = field(default_factory=lambda: NO_VALUES)
+    context_serializer: Callable[[Any], Any] | None = None
     start_agent: str | None = None
     resolve_model: Callable[[str], ModelRoute] | None = None
     open_scratch_store: Callable[[], Store] | None = None

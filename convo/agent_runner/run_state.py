@@ -6,8 +6,9 @@ summary the links are on another path than the conversation. A RunState has no i
 those of the agents.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from convo.agent_runner.persistence import load_run_checkpoint
 from convo.agents.graph import Graph
@@ -28,11 +29,12 @@ async def build_run_state(
     session: Session,
     row: AgentRun,
     run: Run,
-    values: Mapping[str, Json],
+    values: Any,
     base_state: RunState | None = None,
     *,
     allow_duplicate_names: bool = False,
     unknown_as_started: bool = False,
+    context_serializer: Callable[[Any], Any] | None = None,
 ) -> RunState:
     """Return the run as a RunState of the newest schema version.
 
@@ -41,6 +43,7 @@ async def build_run_state(
     base_state:             the RunState that the run continues, if it began elsewhere
     allow_duplicate_names:  the state is for convo alone, so agents may share a name
     unknown_as_started:     export calls with an unknown outcome as started
+    context_serializer:     of `build_context_members`
     Raises the errors of `convo.runstate.export.export_run_state`, and NotFound and ItemDeleted when items of the
     history were deleted.
     """
@@ -64,6 +67,7 @@ async def build_run_state(
         session.strategy,
         session.handle if STRATEGIES[session.strategy].is_server_side else None,
         context_values=values,
+        context_serializer=context_serializer,
     )
     if checkpoint.view:
         view_items = checkpoint.view.path.items

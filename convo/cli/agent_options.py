@@ -62,6 +62,7 @@ class AgentSetup:
 
     model:                 the model of the first agent
     source:                the options that name the agents or tools
+    context_option:        the option that a resumed run needs for its context; "" if a state file has it
     ignores_agent_models:  whether the models that agents name are replaced by the chat's
     """
 
@@ -70,6 +71,7 @@ class AgentSetup:
     model: str | None
     source: AgentSource
     ignores_agent_models: bool = False
+    context_option: str = ""
 
     def with_route(self, route: Callable[[str], ModelRoute]) -> "AgentSetup":
         """Return a copy in which `route` resolves the models that agents name."""
@@ -88,9 +90,19 @@ class AgentSetup:
             graph = replace(graph, agents={graph.start: replace(graph[graph.start], servers=servers)})
         return replace(self, graph=await open_tool_servers(graph, self.run_config.values, exit_stack))
 
-    def with_values(self, values: Mapping[str, Json]) -> "AgentSetup":
-        """Return a copy with the application's own values."""
-        return replace(self, run_config=replace(self.run_config, values=values))
+    def with_context(self, reference: str | None, described: Json) -> "AgentSetup":
+        """Return a copy with the application's context: what --context names, else the values of a state.
+
+        Raises the errors of `load_function` and of the context's own code.
+        """
+        if reference is None:
+            return replace(self, run_config=replace(self.run_config, values=described))
+        values, serializer = _load_context(reference, described)
+        return replace(
+            self,
+            run_config=replace(self.run_config, values=values, context_serializer=serializer),
+            context_option="" if isinstance(values, Mapping) else f" --context {quote(reference)}",
+        )
 
     def without_agent_models(self) -> "AgentSetup":
         """Return a copy in which every agent uses the chat's model, because the user named one."""
@@ -106,15 +118,15 @@ class AgentSetup:
 
         folder:  convo's data folder, which has the key for the record
         """
-        return replace(
-            self,
-            run_config=replace(self.run_config, agents_source=make_agents_record(self.source, model, session, folder)),
-        )
+        record = make_agents_record(self.source, model, session, folder)
+        if record and self.run_config.values is not NO_VALUES:
+            record = {**record, CONTEXT_TYPE_KEY: type(self.run_config.values).__name__}
+        return replace(self, run_config=replace(self.run_config, agents_source=record))
 
     def format_options(self, model: str) -> str:
         """Return the options that name these agents; `model` is included if it replaces the agents' models."""
         model_option = f" -m {quote(model)}" if self.ignores_agent_models else ""
-        return f"{self.source.options}{model_option}"
+        return f"{self.source.options}{model_option}{self.context_option}"
 
 
 def _has_agent_models(graph: Graph) -> bool:
@@ -139,10 +151,8 @@ def _without_nested_agent_models(tool: Tool | Hosted) -> Tool | Hosted:
     return replace(tool, graph=_without_agent_models(tool.graph)) if isinstance(tool, AgentTool) else tool
 
 
-async def load_agent_setup(flags: RunFlags, described_context: Json = None) -> AgentSetup:
+async def load_agent_setup(flags: RunFlags) -> AgentSetup:
     """Load the agents and the run configuration that the flags name.
-
-    described_context:  the application's context as a RunState describes it; may be any JSON value
 
     Raises InvalidUsage, Unreadable, NotFound, InputFault, InvalidSettings or Unsupported.
     """
@@ -151,16 +161,17 @@ async def load_agent_setup(flags: RunFlags, described_context: Json = None) -> A
     start = await _load_start(source.agent) if source.agent else load_tool_graph(source.tools)
     graph = start if isinstance(start, Graph) else from_object(start)
     _note_unused_history_flags(flags, graph)
-    run_config = load_run_config(flags, described_context)
+    run_config = load_run_config(flags)
     if flags.input_filter is not None:
         function = load_function(flags.input_filter, "--input-filter")
         sdk_agents = {} if isinstance(start, Graph) else foreign_agents(start)
         if is_foreign_filter(function, foreign_agents=bool(sdk_agents)):
             run_config = replace(run_config, input_filter=ForeignInputFilter(function, sdk_agents))
-    return AgentSetup(graph, run_config, graph[graph.start].model, source)
+    setup = AgentSetup(graph, run_config, graph[graph.start].model, source)
+    return setup.with_context(flags.context, None) if flags.context else setup
 
 
-def load_run_config(flags: RunFlags, described_context: Json = None) -> RunConfig:
+def load_run_config(flags: RunFlags) -> RunConfig:
     """Build the run configuration from the flags. Raises InvalidUsage, Unreadable, NotFound or InputFault."""
     limits = RunLimits() if flags.max_turns is None else RunLimits(max_turns=flags.max_turns)
     filter_reference = flags.input_filter
@@ -170,7 +181,6 @@ def load_run_config(flags: RunFlags, described_context: Json = None) -> RunConfi
         input_filter=load_function(filter_reference, "--input-filter") if filter_reference else None,
         session_limit=flags.session_limit,
         start_agent=flags.start_agent,
-        values=_load_context_values(flags.context, described_context) if flags.context else NO_VALUES,
         open_scratch_store=_open_scratch_store,
     )
 
@@ -211,22 +221,39 @@ def _parse_history_markers(markers: tuple[str, str] | None) -> HistoryMarkers:
     return HistoryMarkers(*markers)
 
 
-def _load_context_values(reference: str, described_context: Json) -> Mapping[str, Json]:
-    """Load the values from a JSON file, or by calling FILE.py:NAME with the described context."""
+CONTEXT_TYPE_KEY = "context"
+"""The member of an agents record with the type of the application's context, which is in the state file alone."""
+
+
+def _load_context(reference: str, described: Json) -> tuple[Any, Callable[[Any], Any] | None]:
+    """Load the application's context from a JSON file, or from FILE.py:NAME, an object or a function that returns it.
+
+    described:  the context as a RunState describes it, the argument of the function; may be any JSON value
+
+    The file's own `context_serializer` is returned too; a described context is made by its `context_deserializer`.
+    """
     if is_python_reference(reference):
-        values = call_named_function(reference, "--context", described_context)
-        if not isinstance(values, dict):
-            raise InputFault(
-                f"--context {reference} returned {type(values).__name__}, not a dict", hint="return a dict"
-            )
-        return values
+        context = load_named_object(reference, "--context")
+        file = parse_file_reference(reference, "--context")
+        module = import_module(file.file.name) if file.is_module else load_python_file(file.file)
+        make: Any = getattr(module, "context_deserializer", context) if described is not None else context
+        if callable(make):
+            with translate_user_code_errors(file.file):
+                context = make(described)
+        serializer: Any = getattr(module, "context_serializer", None)
+
+        def serialize(value: Any) -> Any:
+            with translate_user_code_errors(file.file):
+                return serializer(value)
+
+        return (NO_VALUES if context is None else context), serialize if serializer else None
     try:
         document = json.loads(read_text_file(reference))
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"{reference} is not JSON: {describe_json_error(error)}") from error
     if not isinstance(document, dict):
         raise Unreadable(f"{reference} is not a JSON object", hint='use a file like {"customer": "A1"}')
-    return document
+    return document, None
 
 
 EXAMPLE_REFERENCE = "support.py:triage"
@@ -340,16 +367,6 @@ def load_function(reference_text: str, option: str) -> Callable[..., object]:
             f"{option} {reference_text} is not a function", hint=f"{option} FILE.py:NAME, where NAME is a function"
         )
     return function
-
-
-def call_named_function(reference_text: str, option: str, *arguments: object) -> object:
-    """Call the function that an option names as FILE.py:NAME.
-
-    Raises the errors of `load_function`, and InputFault for an exception of the function.
-    """
-    function = load_function(reference_text, option)
-    with translate_user_code_errors(parse_file_reference(reference_text, option).file):
-        return function(*arguments)
 
 
 def load_named_object(reference_text: str, option: str) -> object:

@@ -4,6 +4,7 @@ A paused run is in the store. Its state file is a copy for another machine or th
 written it is rewritten however the run ends, because an older file would run a tool again elsewhere.
 """
 
+import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
@@ -11,6 +12,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Annotated, NamedTuple
 
+from convo.agent_runner.config import RunConfig
 from convo.agent_runner.prepare import RunInput
 from convo.agent_runner.run_state import build_run_state
 from convo.agent_runner.runner import AgentRunner
@@ -18,13 +20,15 @@ from convo.agents.agent import plain_json
 from convo.chat.conversation import Chat
 from convo.chat.lookup import to_absolute_path
 from convo.chat.state_file import load_state_file, save_state_file
-from convo.cli.agent_options import AgentSetup
+from convo.chat.view_loader import AGENTS_SOURCE_KEY
+from convo.cli.agent_options import CONTEXT_TYPE_KEY, AgentSetup
 from convo.cli.context import ChatContext, ChatOutput, get_command_prefix
 from convo.cli.output import PAUSED_EXIT_CODE, print_event, print_json
 from convo.cli.paused_files import (
     RUN_MARK_KEY,
     base_state_file_path,
     delete_state_files,
+    list_named_files,
     record_named_file,
     state_file_path,
 )
@@ -44,7 +48,7 @@ from convo.history.items import Item, Json, StreamEvent, item_text, item_type
 from convo.history.records import AgentRun, Link, Strategy
 from convo.report import Wire
 from convo.runs.state import Run, RunLimits, Stage
-from convo.runstate.run_items import read_context_values
+from convo.runstate.run_items import CONTEXT_HINT, read_context_description, read_context_values
 from convo.runstate.run_state import RunState
 from convo.terminal.answer import consume_interruptibly
 from convo.terminal.run_printer import RunPrinter
@@ -70,16 +74,28 @@ def load_base_state(row: AgentRun, folder: Path) -> RunState | None:
     return load_state_file(str(path))
 
 
-def load_saved_context_values(row: AgentRun, folder: Path, state: RunState | None = None) -> Mapping[str, Json]:
-    """Return the application's own values of a run, which are in its state file and not in the store.
+def load_saved_state(row: AgentRun, folder: Path) -> RunState | None:
+    """Load the newest state file of a run, in convo's own `folder` or named by the user; None without one."""
+    paths = [*list_named_files(folder, [row.id]), str(state_file_path(folder, row.id))]
+    paths = [path for path in paths if os.path.exists(path)]
+    return load_state_file(max(paths, key=os.path.getmtime)) if paths else None
 
-    state:  the state to continue from, if it is a file; else the one in `folder` is used, if it exists
 
-    Raises InputFault for values that are not a mapping.
+def with_run_context(
+    setup: AgentSetup, option: str | None, state: RunState | None, row: AgentRun | None = None
+) -> AgentSetup:
+    """Return `setup` with the application's context of a run: of --context, or the values of its state.
+
+    row:  the run, if it is stored
+
+    Raises InputFault for a context that neither has, and the errors of `AgentSetup.with_context`.
     """
-    path = state_file_path(folder, row.id)
-    state = state or (load_state_file(str(path)) if path.exists() else None)
-    return read_context_values(state.document) if state else NO_VALUES
+    if option is not None:
+        return setup.with_context(option, read_context_description(state.document) if state else None)
+    record = row.document.get(AGENTS_SOURCE_KEY) if row else None
+    if state is None and record and CONTEXT_TYPE_KEY in record:
+        raise InputFault(f"the context of this run, a {record[CONTEXT_TYPE_KEY]}, was not saved", hint=CONTEXT_HINT)
+    return setup.with_context(None, read_context_values(state.document) if state else NO_VALUES)
 
 
 class PausedStateWriter:
@@ -89,7 +105,7 @@ class PausedStateWriter:
         self,
         folder: Path,
         named_file: str | None,
-        values: Mapping[str, Json],
+        config: RunConfig,
         notify: Callable[[str], None],
         *,
         is_resumed: bool = False,
@@ -98,7 +114,7 @@ class PausedStateWriter:
 
         is_resumed:  the run was paused before, so `named_file` is written however the run ends
         """
-        self._folder, self._named_file, self._values, self._notify = folder, named_file, values, notify
+        self._folder, self._named_file, self._config, self._notify = folder, named_file, config, notify
         self._is_resumed, self._written_run_ids = is_resumed, set[str]()
 
     def save_base_state(self, run_id: str, state: RunState) -> None:
@@ -145,10 +161,11 @@ class PausedStateWriter:
                 chat.session,
                 row,
                 run,
-                self._values,
+                self._config.values,
                 load_base_state(row, self._folder),
                 allow_duplicate_names=True,
                 unknown_as_started=is_file_named,
+                context_serializer=self._config.context_serializer,
             )
         except (InputFault, StateFault, Unsupported, InvalidUsage) as error:
             self._notify(f"no state file was written: {error.message}")
@@ -292,7 +309,7 @@ class RunPresenter:
         # Without --max-turns an open run keeps the limits that it began with.
         limits = None if setup.run_config.limits == RunLimits() else setup.run_config.limits
         runner = await AgentRunner.open(chat, setup.graph, setup.run_config, limits=limits)
-        state_writer = PausedStateWriter(context.paused_runs_folder, state_file, setup.run_config.values, output.note)
+        state_writer = PausedStateWriter(context.paused_runs_folder, state_file, setup.run_config, output.note)
         return cls(chat, runner, setup, state_writer, context, output)
 
     def omit_pending_calls(self) -> None:

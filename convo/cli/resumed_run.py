@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any, TypeAlias
@@ -19,7 +19,7 @@ from convo.agent_runner.runner import AgentRunner
 from convo.chat.conversation import Chat
 from convo.chat.session_record import acquire_state_lease
 from convo.cli.agent_options import AgentSetup, load_agent_setup, load_run_agents
-from convo.cli.agent_run import PausedStateWriter, RunPresenter, load_saved_context_values, present_run
+from convo.cli.agent_run import PausedStateWriter, RunPresenter, load_saved_state, present_run, with_run_context
 from convo.cli.context import ChatContext, ChatOptions, ChatOutput, open_prompt_reader
 from convo.cli.decision_flags import (
     ALL_CALLS_WORD,
@@ -49,7 +49,6 @@ from convo.runstate.calls import answerable_call_id, find_open_nested_states
 from convo.runstate.export import check_reexportable
 from convo.runstate.format import iter_actions, iter_interruptions
 from convo.runstate.import_ import import_run_state
-from convo.runstate.run_items import read_context_description
 from convo.runstate.run_state import RunState
 from convo.stores.base import Store
 
@@ -70,7 +69,7 @@ class ResumeRequest:
     run_flags: RunFlags
     model: str | None = None
     config: Path | None = None
-    flags: SettingFlags = SettingFlags()
+    flags: SettingFlags = field(default_factory=SettingFlags)
 
 
 async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
@@ -78,9 +77,7 @@ async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
     request.run_flags.validate(is_continued=True)
     if request.run_flags.agent is None and request.run_flags.source is None:
         request = await _with_previous_agents(request, out)
-    setup = await load_agent_setup(
-        request.run_flags, described_context=read_context_description(request.state.document) if request.state else None
-    )
+    setup = await load_agent_setup(replace(request.run_flags, context=None))
     model = setup.model if request.model is None else request.model
     settings = load_settings(request.config, request.flags._replace(model=model))
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
@@ -153,8 +150,12 @@ class ResumedRunOpener:
         context = self._make_chat_context(handle=row.session_id)
         chat = await _open_chat(context)
         setup = setup if self._request.model else setup.with_route(context.make_route)
-        if self._request.run_flags.context is None:
-            setup = setup.with_values(load_saved_context_values(row, context.paused_runs_folder, self._request.state))
+        setup = with_run_context(
+            setup,
+            self._request.run_flags.context,
+            self._request.state or load_saved_state(row, context.paused_runs_folder),
+            row,
+        )
         setup = context.with_agents_record(chat, setup)
         limits = None if self._request.run_flags.max_turns is None else setup.run_config.limits
         runner = await AgentRunner.open(chat, setup.graph, setup.run_config, run_row=row, limits=limits)
@@ -162,8 +163,8 @@ class ResumedRunOpener:
 
     async def _adopt_state(self, state: RunState, setup: AgentSetup) -> RunPresenter:
         """Import a state as a run of this store, after its decision flags were checked."""
-        values = dict(setup.run_config.values) if self._request.run_flags.context else None
-        imported = import_run_state(state, setup.graph, values)
+        setup = with_run_context(setup, self._request.run_flags.context, state)
+        imported = import_run_state(state, setup.graph, setup.run_config.values)
         if imported.run.phase in TERMINAL_PHASES:
             raise StateFault(
                 f"the run of {self._request.handle} has already ended",
@@ -176,7 +177,6 @@ class ResumedRunOpener:
         context = self._make_chat_context(imported.strategy, imported.handle)
         chat = await _open_chat(context)
         setup = setup if self._request.model else setup.with_route(context.make_route)
-        setup = setup.with_values(imported.context_values)
         run, items = imported.run, imported.items
         if self._request.run_flags.max_turns is not None:
             run = replace(run, limits=setup.run_config.limits)
@@ -205,7 +205,7 @@ class ResumedRunOpener:
         return PausedStateWriter(
             context.paused_runs_folder,
             self._request.run_flags.state,
-            setup.run_config.values,
+            setup.run_config,
             self._out.note,
             is_resumed=True,
         )

@@ -52,7 +52,8 @@ class AgentSource(NamedTuple):
 class RunFlags:
     """The options of agent runs; None for one that was not given.
 
-    context:  a file with the application's own values as one JSON object, or FILE.py:NAME of a function that returns it
+    context:  a file with the application's own values as one JSON object, or FILE.py:NAME of any object, or of a
+              function that returns one
     state:    the file that a paused run is written to
     """
 

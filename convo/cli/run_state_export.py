@@ -6,12 +6,13 @@ convo does not model are read from the state file that was saved with the run.
 
 import sys
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from convo.agent_runner.persistence import load_run, load_run_row
 from convo.agent_runner.run_state import build_run_state
 from convo.cli.agent_options import load_agent_setup
-from convo.cli.agent_run import load_base_state, load_saved_context_values
+from convo.cli.agent_run import load_base_state, load_saved_state, with_run_context
 from convo.cli.deps import open_configured_store
 from convo.cli.paused_files import RUN_MARK_KEY
 from convo.cli.run_options import RunFlags
@@ -44,7 +45,7 @@ async def render_session_run_state(
 
 
 async def _build_session_run_state(handle: str, flags: RunFlags, settings: Settings, folder: Path) -> RunState:
-    setup = await load_agent_setup(flags)
+    setup = await load_agent_setup(replace(flags, context=None))
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
         row = await load_run_row(store, handle)
         session = await store.session(row.session_id)
@@ -52,6 +53,14 @@ async def _build_session_run_state(handle: str, flags: RunFlags, settings: Setti
             raise NotFound("session", row.session_id)
         setup = await setup.connect(settings, exit_stack)
         run = await load_run(store, row, setup.graph)
-        values = setup.run_config.values if flags.context else load_saved_context_values(row, folder)
-        state = await build_run_state(store, session, row, run, values, base_state=load_base_state(row, folder))
+        setup = with_run_context(setup, flags.context, load_saved_state(row, folder), row)
+        state = await build_run_state(
+            store,
+            session,
+            row,
+            run,
+            setup.run_config.values,
+            load_base_state(row, folder),
+            context_serializer=setup.run_config.context_serializer,
+        )
     return RunState({**state.document, RUN_MARK_KEY: {"run": row.id}}, state.version)

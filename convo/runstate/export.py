@@ -68,7 +68,7 @@ def export_run_state(run: Run, transcript: RunTranscript) -> RunState:
     )  # a call's own decision overrides a sticky one
 
 
-def check_reexportable(run: Run, base: RunState, values: Mapping[str, Json]) -> None:
+def check_reexportable(run: Run, base: RunState, values: Any) -> None:
     """Check that a run that was just imported from `base` can be exported again, before and after its tools run.
 
     Members that convo does not model are kept unchanged, so a state that the import accepts may still be impossible to
@@ -236,6 +236,7 @@ def _export_nested_run(
             nested_run.items[:input_count],
             model_calls,
             context_values=transcript.context_values,
+            context_serializer=transcript.context_serializer,
             base=nested_base,
             convo_only=transcript.convo_only,
         ),
@@ -325,7 +326,7 @@ def _build_context(
         **base,
         "usage": total_usage(base.get("usage"), [model_call.usage for model_call in new_calls]),
         "tool_invocations": ledger,
-        **build_context_members(transcript.context_values, base),
+        **build_context_members(transcript.context_values, base, transcript.context_serializer),
     }
 
 

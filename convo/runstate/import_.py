@@ -5,9 +5,9 @@ Raises if the graph lacks an agent or a tool, or if a tool's schema is not the o
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from convo.agents.graph import AgentTool, Graph
 from convo.errors import InvalidRunState, StateFault, Unsupported
@@ -62,11 +62,11 @@ class ImportedRun:
     strategy: Strategy
     handle: str | None
     confirmed_count: int
-    context_values: Mapping[str, Json]
+    context_values: Any
     source_hash: Hash
 
 
-def import_run_state(state: RunState, graph: Graph, values: Mapping[str, Json] | None = None) -> ImportedRun:
+def import_run_state(state: RunState, graph: Graph, values: Any = None) -> ImportedRun:
     """Import `state` with the agents of `graph`.
 
     values:  context values of the application that replace those of the state

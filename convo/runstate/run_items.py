@@ -3,8 +3,11 @@
 `GraphAgent` builds run items and references. The context values of the user are written and read here too.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, is_dataclass
+from typing import Any, cast
 
 from convo.agents.graph import Graph
 from convo.agents.handoffs import IGNORED_HANDOFF_OUTPUT, build_handoff_tools
@@ -32,18 +35,54 @@ NONE_META = {"original_type": "none", "serialized_via": "none", "requires_deseri
 MAPPING_META = {**NONE_META, "original_type": "mapping", "serialized_via": "mapping"}
 
 
-def build_context_members(values: Mapping[str, Json], base: Mapping[str, Json] | None = None) -> dict[str, Json]:
-    """Build the context members of a state for `values`; those of `base` if they have the same values.
+CONTEXT_HINT = "pass it with --context FILE.json, or FILE.py:NAME for an object or function"
 
-    Raises InputFault for a value that is not JSON.
+
+def build_context_members(
+    context: Any, base: Mapping[str, Json] | None = None, serializer: Callable[[Any], Any] | None = None
+) -> dict[str, Json]:
+    """Build the context members of a state as the Agents SDK does; those of `base` if they have the same values.
+
+    context:     a mapping, which a reader can restore, or another object of the application
+    serializer:  returns a mapping for another object; without it only models and dataclasses are stored
+
+    Raises InputFault for a value that is not JSON, and the errors of `serializer`.
     """
-    if base and (base.get("context") or {}) == values:
+    values, serialized_via = _serialize_context(context, serializer)
+    if base and (base.get("context") or {}) == values and serialized_via != "omitted":
         return {key: base[key] for key in ("context", "context_meta") if key in base}
     if not isinstance(values, Mapping):
-        raise InputFault(f"the context is a {type(values).__name__}, but only a mapping can be restored")
+        raise InputFault(f"the context was serialized to a {type(values).__name__}", hint="return a dict")
     for name, value in values.items():
         _check_context_value(name, value)
-    return {"context": dict(values) or None, "context_meta": MAPPING_META if values else NONE_META}
+    if serialized_via == "mapping":
+        return {"context": dict(values) or None, "context_meta": MAPPING_META if values else NONE_META}
+    kind = type(context)
+    is_model, is_record = hasattr(context, "model_dump"), is_dataclass(context)
+    meta = {
+        "original_type": "pydantic" if is_model else "dataclass" if is_record else "custom",
+        "serialized_via": serialized_via,
+        "requires_deserializer": True,
+        "omitted": serialized_via == "omitted",
+        "class_path": f"{kind.__module__}:{kind.__qualname__}",
+    }
+    return {"context": dict(values), "context_meta": meta}
+
+
+def _serialize_context(context: Any, serializer: Callable[[Any], Any] | None) -> tuple[Any, str]:
+    """Return the values of the context, and how they were made, in the SDK's words."""
+    if isinstance(context, Mapping):
+        return context, "mapping"
+    if serializer is not None:
+        return serializer(context), "context_serializer"
+    if hasattr(context, "model_dump"):
+        return context.model_dump(exclude_unset=True), "model_dump"
+    if is_dataclass(context):
+        with suppress(TypeError, ValueError):
+            values = asdict(cast(Any, context))
+            json.dumps(values)
+            return values, "asdict"
+    return {}, "omitted"
 
 
 def read_context_values(document: Json) -> Mapping[str, Json]:
@@ -53,7 +92,7 @@ def read_context_values(document: Json) -> Mapping[str, Json]:
         type_name = meta.get("class_path") or meta.get("original_type") or "not a mapping"
         raise InputFault(
             f"the context of this run was {type_name}, which cannot be restored from a state",
-            hint="pass it with --context FILE.json, or FILE.py:NAME for an object or function",
+            hint=CONTEXT_HINT,
         )
     return NO_VALUES if context is None else dict(context)
 
@@ -268,7 +307,8 @@ class RunTranscript:
     strategy: Strategy = Strategy.SESSION
     handle: str | None = None
     summarized_calls: int = 0
-    context_values: Mapping[str, Json] = field(default_factory=dict)
+    context_values: Any = field(default_factory=dict)
+    context_serializer: Callable[[Any], Any] | None = None
     base: RunState | None = None
     convo_only: bool = False
     allow_unknown_outcomes: bool = False

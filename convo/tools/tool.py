@@ -27,7 +27,7 @@ class Context:
 
     agent:    the identity of the current agent
     call_id:  the provider's string
-    values:   context values of the application
+    values:   context values of the application: a mapping, or the object that `--context` names
     usages:   the usage of each model call of the run so far, as in the response
     input:    the items at the start of the run
     call:     the call as the model made it; None outside a call
@@ -36,7 +36,7 @@ class Context:
     agent: str
     tool: str
     call_id: str
-    values: Mapping[str, Json] = field(default_factory=dict)
+    values: Any = field(default_factory=dict)
     usages: tuple[Mapping[str, Json], ...] = ()
     input: tuple[Item, ...] = ()
     call: Item | None = None

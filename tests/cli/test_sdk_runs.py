@@ -201,3 +201,82 @@ def test_the_sdk_resumes_the_state_file_of_a_failed_run_without_running_a_tool_a
         return (await Runner.run(agent, await RunState.from_string(agent, text))).final_output
 
     assert asyncio.run(resume()) == 'FINAL<Help.>[["c1","paid 500 cents back for A1"]]'
+
+
+CONTEXTS = """
+from dataclasses import dataclass
+
+@dataclass
+class Shop:
+    name: str
+    visits: int = 0
+
+class Clerk:
+    def __init__(self, name, visits=0):
+        self.name, self.visits = name, visits
+
+def shop(described):
+    return Shop(**described) if described else Shop("north")
+
+clerk = Clerk("Ada")
+"""
+
+SERIALIZERS = """
+def context_serializer(context):
+    return vars(context)
+
+def context_deserializer(values):
+    return Clerk(**values)
+"""
+
+CONTEXT_AGENT = """
+from agents import Agent, RunContextWrapper, function_tool
+
+@function_tool(needs_approval=True)
+def visit(ctx: RunContextWrapper) -> str:
+    ctx.context.visits += 1
+    return f"{type(ctx.context).__name__} {ctx.context.name} {ctx.context.visits}"
+
+desk = Agent(name="desk", tools=[visit], tool_use_behavior="stop_on_first_tool")
+"""
+
+VISIT = {"call": {"name": "visit", "call_id": "v1"}}
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "stored"),
+    [
+        ("context.py:shop", CONTEXTS, {"name": "north", "visits": 1}),
+        ("context.py:clerk", CONTEXTS + SERIALIZERS, {"name": "Ada", "visits": 1}),
+        ("context.py:clerk", CONTEXTS, {}),
+    ],
+)
+def test_an_object_of_the_application_is_the_context_and_is_restored_by_its_file(
+    option: str, text: str, stored: dict[str, Any], convo: Convo, home: Path
+) -> None:
+    Path("context.py").write_text(text)
+    Path("bot.py").write_text(CONTEXT_AGENT + "desk.tool_use_behavior = 'run_llm_again'\n")
+    model = scripted_flags(VISIT, {"call": {"name": "visit", "call_id": "v2"}}, {"text": "Bye."})
+    flags = ("--agent", "bot.py:desk", *model)
+    first = convo("chat", *flags, "--context", option, "-n", "mine", "hello")
+    assert f"--context {option}" in first.err, first.err
+    second = convo("resume", "mine", *flags, "--context", option, "--approve", "all", "-o", "state.json")
+    assert "visit returned" in second.err, second.err
+    assert json.loads(Path("state.json").read_text())["context"]["context"] == stored
+    for handle in ("mine", "state.json"):
+        refused = convo("resume", handle, *flags, "--approve", "all")
+        assert (refused.exit, "which cannot be restored from a state" in refused.err) == (2, True), refused.err
+        assert "pass it with --context" in refused.err
+    last = convo("resume", "mine", *flags, "--context", option, "--approve", "all")
+    kind, name = ("Shop", "north") if option.endswith("shop") else ("Clerk", "Ada")
+    assert f"visit returned {kind} {name} 2" in last.err
+
+
+def test_a_run_whose_context_was_not_saved_is_not_resumed_without_it(convo: Convo, home: Path) -> None:
+    Path("context.py").write_text("def make(described): return {'lock': object()}\n")
+    Path("bot.py").write_text(CONTEXT_AGENT)
+    flags = ("--agent", "bot.py:desk", *scripted_flags(VISIT))
+    paused = convo("chat", *flags, "--context", "context.py:make", "-n", "mine", "hello")
+    assert "no state file was written: the context's 'lock' is not JSON" in paused.err
+    refused = convo("resume", "mine", *flags, "--approve", "all")
+    assert (refused.exit, "the context of this run, a dict, was not saved" in refused.err) == (2, True), refused.err
