@@ -1,10 +1,8 @@
 """Rows of requests without a response: those that a server could have recorded, on every store, and damaged ones."""
 
 import json
-from pathlib import Path
 
 from convo.stores.base import Store
-from convo.stores.factory import open_store
 from convo.stores.request_list import RequestQuery
 from convo.stores.unstored_requests import DEFAULT_RETENTION, UnstoredRequest
 from tests.stores.test_damaged_rows import execute
@@ -32,6 +30,7 @@ DAMAGED_BODIES = (
     "{",
     "[]",
     "[" * 100_000,
+    '{"model": "a\\q", "client": "b\\q", "api": "responses", "count": 1}',
     *(
         json.dumps({"id": "req_x", "created_at": NOW, "api": "responses", "model": "m", "status": "completed", **wrong})
         for wrong in (
@@ -52,8 +51,7 @@ DAMAGED_BODIES = (
 )
 
 
-async def test_a_damaged_row_is_left_out_of_the_list_the_charts_and_the_counts(tmp_path: Path) -> None:
-    store = open_store(f"sqlite:{tmp_path / 'convo.db'}")
+async def test_a_damaged_row_is_left_out_of_the_list_the_charts_and_the_counts(store: Store) -> None:
     await store.admin.migrate()
     rows = [
         UnstoredRequest(f"req_{number}", NOW + number, "responses", "m", "completed", client="codex", count=3)
@@ -67,4 +65,3 @@ async def test_a_damaged_row_is_left_out_of_the_list_the_charts_and_the_counts(t
     assert [bucket.requests for bucket in (await store.chart_requests(query)).buckets] == [3]
     assert list(await store.count_unrecorded()) == [("codex", 3)]
     assert list(await store.request_models()) == ["m"]
-    await store.aclose()

@@ -1,5 +1,6 @@
 """The rows of requests that left no response."""
 
+import json
 from collections.abc import Sequence
 
 from convo.stores.postgres.commit import INSERT_ROOT, INSERT_TENANT
@@ -39,11 +40,20 @@ SELECT_BODIES = """
 SELECT body FROM convo.unstored_requests WHERE tenant = $1 AND created_at >= $2::double precision AND created_at < $3
 """
 
-COUNT_UNRECORDED = """
-SELECT body::json->>'client' AS client, sum((body::json->>'count')::bigint) AS requests FROM convo.unstored_requests
-WHERE tenant = $1 AND status = 'completed' AND body::json->>'client' IS NOT NULL
-    AND body::json->>'api' = ANY($2::text[])
+JSON_TEXT = r'("(?:[^"\\[:cntrl:]]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*")'
+"""The regular expression of a JSON string. A cast to JSON fails if one row is damaged."""
+
+COUNT_UNRECORDED = f"""
+SELECT client, sum(count) AS requests FROM (
+    SELECT substring(body FROM '"client": {JSON_TEXT}') AS client, substring(body FROM '"api": "(\\w+)"') AS api,
+        substring(body FROM '"count": (\\d{{1,12}})[,}}]')::bigint AS count
+    FROM convo.unstored_requests WHERE tenant = $1 AND status = 'completed'
+) AS requests WHERE client IS NOT NULL AND count > 0 AND api = ANY($2::text[])
 GROUP BY client ORDER BY requests DESC, client LIMIT $3
+"""
+
+SELECT_MODELS = f"""
+SELECT DISTINCT substring(body FROM '"model": {JSON_TEXT}') FROM convo.unstored_requests WHERE tenant = $1
 """
 
 
@@ -79,10 +89,9 @@ async def select_unstored_request(t: TenantConnection, request_id: str) -> Unsto
 async def count_unrecorded(t: TenantConnection) -> list[tuple[str, int]]:
     """Return the clients of completed requests of `RECORDED_APIS`, and their number, most first."""
     rows = await t.fetch_all(COUNT_UNRECORDED, list(RECORDED_APIS), MAX_UNRECORDED_CLIENTS)
-    return [(client, int(count)) for client, count in rows]
+    return [(json.loads(client), int(count)) for client, count in rows]
 
 
 async def select_unstored_models(t: TenantConnection) -> list[str]:
     """Return the models that the requests named."""
-    rows = await t.fetch_all("SELECT DISTINCT body::json->>'model' FROM convo.unstored_requests WHERE tenant = $1")
-    return [model for (model,) in rows if model]
+    return [json.loads(model) for (model,) in await t.fetch_all(SELECT_MODELS) if model not in (None, '""')]
