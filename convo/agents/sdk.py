@@ -8,6 +8,7 @@ unknown field with a value other than its default raises Unsupported.
 import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from importlib import import_module
 from types import SimpleNamespace
@@ -285,7 +286,9 @@ class SdkServers:
                 servers, connect_timeout_seconds=None, strict=True, connect_in_parallel=True
             )
             await self._manager.connect_all()
-        with import_module(SDK_PACKAGE).trace("convo", disabled=True):  # its spans need one
+        sdk = import_module(SDK_PACKAGE)
+        # Its spans need a trace.
+        with nullcontext() if sdk.get_current_trace() else sdk.trace("convo", disabled=True):
             tools = await self._agent.get_mcp_tools(make_run_context(context))
         for tool in tools:
             _check_tool_class(tool)

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from convo.agents.agent import ToolServers
 from convo.config.credentials import load_provider_key, load_provider_token, read_keyring
 from convo.config.model_lists import FetchedModelLists, ModelLists, make_model_lists, save_model_lists
-from convo.config.sections import CONFIGURABLE_APIS, MCP_NAME_PATTERN, EndpointKind, McpServer, Provider
+from convo.config.sections import CONFIGURABLE_APIS, EndpointKind, McpServer, Provider, split_mcp_reference
 from convo.config.settings import (
     BUILT_IN_MODEL,
     DEFAULT_RESPONSE_LIMITS,
@@ -148,9 +148,7 @@ def _parse_mcp_reference(reference: str, settings: Settings) -> "tuple[str, McpT
 
     if reference in settings.mcp:
         return reference, _make_mcp_target(reference, settings.mcp[reference])
-    name, separator, address = reference.partition("=")
-    if not separator or not MCP_NAME_PATTERN.fullmatch(name):
-        name, address = "", reference
+    name, address = split_mcp_reference(reference)
     if redact_secrets(address) != address:
         hint = "add the server under [mcp.NAME], with key_env, env or headers"
         raise InvalidUsage("--mcp has a key in it, and would store it with the conversation", hint=hint)

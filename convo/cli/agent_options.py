@@ -44,6 +44,7 @@ from convo.chat.view_loader import AGENTS_SOURCE_KEY
 from convo.cli.output import print_notice
 from convo.cli.run_options import AgentSource, RunFlags
 from convo.config.paths import make_private_folder
+from convo.config.sections import split_mcp_reference
 from convo.config.settings import Settings
 from convo.config.values import find_closest_word
 from convo.errors import ConvoError, InputFault, InvalidSettings, InvalidUsage, NotFound, StoreFault, Unreadable
@@ -764,14 +765,14 @@ def _to_absolute_reference(reference_text: str) -> str:
 
 def _to_absolute_command(reference_text: str) -> str:
     """Return an MCP server with the paths of existing files in its command as absolute ones."""
-    if not {"/", "."} & {*reference_text}:  # a name
+    if not {"/", "."} & {*reference_text}:  # no path
         return reference_text
-    name, separator, command = reference_text.rpartition("=")
+    name, command = split_mcp_reference(reference_text)
     words = [
         os.path.abspath(word) if {"/", "."} & {*word} and os.path.exists(word) else word
         for word in shlex.split(command)
     ]
-    return name + separator + shlex.join(words)
+    return f"{name}={shlex.join(words)}" if name else shlex.join(words)
 
 
 async def load_session_agents(store: Store, session: str, folder: Path) -> StoredAgents | None:

@@ -497,12 +497,18 @@ class McpServer(NamedTuple):
     timeout_s: float = setting(60.0, check_seconds, "Seconds to connect, and for each call.", "30")
 
 
-MCP_NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_MCP_NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
 def check_mcp_name(name: str) -> None:
-    if not MCP_NAME_PATTERN.fullmatch(name):
+    if not _MCP_NAME_PATTERN.fullmatch(name):
         raise InvalidValue("is not a name of an MCP server: use a letter, then letters, digits, _ or -")
+
+
+def split_mcp_reference(reference: str) -> tuple[str, str]:
+    """Split `NAME=COMMAND` or `NAME=URL` of --mcp; the name is "" if there is none."""
+    name, separator, address = reference.partition("=")
+    return (name, address) if separator and _MCP_NAME_PATTERN.fullmatch(name) else ("", reference)
 
 
 def parse_mcp_table(table: Mapping[str, Any]) -> McpServer:

@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -101,10 +101,14 @@ class McpOptions:
 
 
 class McpResult(NamedTuple):
-    """The result of a call: its output as text, or an error as in the API's `mcp_call` items."""
+    """The result of a call: its output as text, or an error as in the API's `mcp_call` items.
+
+    parts:  the output as content parts if it has an image; a model reads no image in a text
+    """
 
     output: str | None
     error: Mapping[str, Json] | None
+    parts: Sequence[Json] = ()
 
 
 class McpConnection:
@@ -314,7 +318,7 @@ async def _import_mcp() -> None:
         await asyncio.to_thread(import_module, "mcp")
     except ImportError as error:
         raise RequestRefused(
-            "This server cannot run mcp tools: the package mcp is not installed",
+            "MCP tools cannot be used: the package mcp is not installed",
             code="mcp_not_installed",
             param="tools",
             hint="pip install 'convo-state[mcp]'",
@@ -360,7 +364,14 @@ def _result_from_call(result: Any) -> McpResult:
     if result.is_error:
         content = [{"type": "text", "text": output}]
         return McpResult(None, {"type": "mcp_tool_execution_error", "content": content})
-    return McpResult(output, None)
+    has_image = any(block.get("type") == "image" for block in contents)
+    return McpResult(output, None, list(map(_to_content_part, contents)) if has_image else ())
+
+
+def _to_content_part(block: Mapping[str, Json]) -> dict[str, Json]:
+    if block.get("type") == "image":
+        return {"type": "input_image", "image_url": f"data:{block['mimeType']};base64,{block['data']}"}
+    return {"type": "input_text", "text": block["text"] if block.get("type") == "text" else json.dumps(block)}
 
 
 def _make_http_client(target: McpTarget) -> "httpx2.AsyncClient":

@@ -30,12 +30,12 @@ class McpToolServers:
         ]
 
     def _make_tool(self, server: str, listed: Mapping[str, Json]) -> Tool:
-        async def run(context: Context, arguments: str) -> str:
+        async def run(context: Context, arguments: str) -> Json:
             parsed = read_arguments(tool, arguments)
             if isinstance(parsed, InvalidArguments):
                 return parsed.message
             result = await self._connections[server].call_tool(listed["name"], parsed)
-            return describe_result(result._asdict())
+            return list(result.parts) or describe_result(result._asdict())
 
         approved = self._targets[server].approved_tools
         tool = Tool(

@@ -169,7 +169,7 @@ def _find_tool_mismatch(
         return NotFound(
             "tool", str(item.get("name")), hint=f"add it: agent {agent.name!r} called it before the run was paused"
         )
-    if server_tool is not None and server_tool != list(tool.origin or ()):
+    if server_tool is not None and tool.origin and server_tool != list(tool.origin):
         problem = f"is for another MCP server or tool than tool {tool.title!r} now"
         steps = (*SERVER_TOOLS_PATH, str(get_call_id(item)))
         return InvalidRunState(format_path(steps), problem, hint="resume with the servers that the run was paused with")

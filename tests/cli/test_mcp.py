@@ -131,6 +131,28 @@ def test_calls_of_one_response_run_at_once(convo: Convo) -> None:
     assert got.err.count("mcp__math__meet returned met") == 2
 
 
+def test_an_image_is_a_content_part_of_the_output(convo: Convo, home: Path) -> None:
+    from mcp.server.mcpserver import Image
+
+    from tests.mcp_server import run_mcp_server
+
+    with run_mcp_server() as mcp:
+
+        @mcp.server.tool(structured_output=False)  # type: ignore[untyped-decorator]
+        def draw() -> list[Any]:
+            """Draw a dot."""
+            return ["a dot", Image(data=b"dot", format="png")]
+
+        convo("chat", "--mcp", f"math={mcp.url}", *scripted_flags(call("math__draw", "c1"), DONE), "-n", "mine", "go")
+        got = convo("resume", "mine", "--approve", "all")
+    assert (got.exit, got.out) == (0, "Done.\n"), got.err
+    items, _ = stored_conversation(home, "mine")
+    assert items[2]["output"] == [
+        {"type": "input_text", "text": "a dot"},
+        {"type": "input_image", "image_url": "data:image/png;base64,ZG90"},
+    ]
+
+
 def test_tools_that_changed_during_a_pause_are_reported_before_they_run(convo: Convo) -> None:
     from tests.mcp_server import run_mcp_server
 

@@ -66,7 +66,7 @@ def write_agent(folder: Path, agent: str) -> Any:
 
 
 async def run_with_sdk(
-    agent: Any, server: LoopbackServer, user_input: str = "hello", context: Any = None, **options: Any
+    agent: Any, server: LoopbackServer, user_input: Any = "hello", context: Any = None, **options: Any
 ) -> Any:
     """Run the agent with the SDK's own runner against the same server."""
     async with AsyncOpenAI(base_url=server.url, api_key=KEY) as client:

@@ -80,7 +80,11 @@ def write_agent(servers: dict[str, Any], agent: str, name: str = "desk.py") -> P
     return Path(name).absolute()
 
 
-@pytest.mark.parametrize("name", AGENTS)
+LONG = pytest.mark.full(every_commit=True)
+"""A process that imports the mcp package takes seconds."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=LONG if name == "stdio" else ()) for name in AGENTS])
 def test_the_requests_are_those_of_the_agents_sdk(
     name: str, servers: dict[str, Any], convo: Convo, server: LoopbackServer
 ) -> None:
