@@ -437,14 +437,14 @@ class RequestOptions:
 
         last_link, previous_instructions:  as in `append_input`
         """
-        if last_link is None or not (self.appendable or find_configuration_items(path.items)):
+        if not (self.appendable or find_configuration_items(path.items)):
             return None
-        has_prefix = last_link.model == self.model and not is_compaction_link(last_link)
+        has_prefix = last_link is not None and last_link.model == self.model and not is_compaction_link(last_link)
         return keep_prefix(
             path.items,
             self.instructions,
             self.parameters,
-            last_link.parameters if has_prefix else None,
+            last_link.parameters if last_link and has_prefix else None,
             appendable=self.appendable,
             setting_fields=self.field_sources,
             previous_instructions=previous_instructions,

@@ -45,7 +45,7 @@ from convo.cli.resolve import HandleResolver, LookupOptions
 from convo.cli.run_options import RunFlags
 from convo.config.credentials import load_provider_token
 from convo.config.loader import RecordedEndpoint, SettingFlags, choose_model, load_settings
-from convo.config.request_settings import override_fields
+from convo.config.request_settings import get_request_field, override_fields
 from convo.config.settings import ModelChoice, Settings
 from convo.endpoints.base import Endpoint, HttpRequest
 from convo.errors import NotFound
@@ -64,7 +64,7 @@ from convo.inspect.view import ConversationView
 from convo.prompt_cache.next_usage import compare_usage
 from convo.runtime import SystemClock
 from convo.stores.base import Store
-from convo.strategies.kept_prefix import apply_configuration_items, find_configuration_items
+from convo.strategies.kept_prefix import UPDATED_FIELDS, apply_configuration_items, find_configuration_items
 from convo.strategies.selection import owner_of_handle
 from convo.strategies.strategy import STRATEGIES
 from convo.terminal.inspect_view import render_next_request
@@ -180,7 +180,7 @@ async def _build_request(
         previous_instructions=get_instructions(view),
         cache_options=request_options.build_comparison(last_link, endpoint.scope),
         input_path=input_path,
-        last_link=last_link if view.session or request_options.appendable else None,
+        last_link=last_link,
         earlier=view,
         planned_at=SystemClock().now(),
         has_forecast=options.forecast,
@@ -275,6 +275,12 @@ def _build_request_options(
         schema_file=options.schema_file,
         store=options.store_remotely,
     )
+    if not view.session:  # what a client only repeats does not replace what an item has changed
+        sources = dict(request_options.field_sources)
+        for field in UPDATED_FIELDS:
+            if get_request_field(request_options.parameters, field) == get_request_field(repeated, field):
+                sources[field] = "the last request"
+        request_options = replace(request_options, field_sources=sources)
     print_ignored_settings(request_options)
     return request_options
 

@@ -28,13 +28,14 @@ from convo.chat.open import check_no_open_run, find_selected_session, fork_sessi
 from convo.chat.session_record import check_session_name_free
 from convo.cli.context import check_replay_file_exists, get_command_prefix
 from convo.cli.repl import Repl
-from convo.config.request_settings import EFFORT_FIELD, REASONING_EFFORTS, find_similar_effort
+from convo.config.request_settings import EFFORT_FIELD, REASONING_EFFORTS, find_similar_effort, get_request_field
 from convo.config.values import find_closest_word
 from convo.errors import Interrupted, InvalidUsage, Unsupported
 from convo.history.items import Json, is_user_message, item_preview, item_text, last_answer_text, user_message
 from convo.history.records import Link, Strategy
 from convo.history.tree import Path as TreePath
 from convo.stores.base import Store
+from convo.strategies.kept_prefix import apply_configuration_items, find_configuration_items
 from convo.strategies.selection import OwnerSelection, select_owner
 from convo.terminal.answer import iter_last_turn_reasoning
 from convo.terminal.attachments import format_attachment
@@ -581,7 +582,12 @@ async def handle_effort(repl: Repl, effort: str) -> None:
     options = repl.chat.options
     fields = format_request_fields(options.parameters, options.field_sources)
     unset = options.ignored_settings[0] if options.ignored_settings else "no effort is sent"
-    repl.print_message(next((line for line in fields if line.startswith(f"{EFFORT_FIELD} ")), "") or unset)
+    line = next((line for line in fields if line.startswith(f"{EFFORT_FIELD} ")), unset)
+    updates = apply_configuration_items({}, find_configuration_items(repl.chat.state.path.items))
+    held, is_set = get_request_field(updates, EFFORT_FIELD), get_request_field(options.parameters, EFFORT_FIELD)
+    if held and (is_set is None or EFFORT_FIELD in options.field_sources):
+        line = f"{EFFORT_FIELD} {held}  (by a configuration_update of the history)"
+    repl.print_message(line)
 
 
 def _change_effort(repl: Repl, effort: str | None) -> None:

@@ -175,7 +175,7 @@ def test_a_new_effort_applies_until_another_one_also_after_a_compaction_and_with
 
 def test_a_retry_and_an_undone_turn_send_each_change_once(servers: dict[str, RulesServer]) -> None:
     lines = [LONG_TEXT, "/system Be long.", "/effort high", "two", "/retry", "/undo", "/effort low", "three"]
-    lines += ["/effort max", "/retry"]
+    lines += ["/effort max", "/retry", "/effort -"]
     got = run_repl("-m", GPT_6_1, "--keep-prefix", "-n", "mine", "-s", "Be brief.", lines=lines)
     assert "warning" not in got.err, got.err
     sent = [request.json for request in servers["openai"].requests]
@@ -186,6 +186,7 @@ def test_a_retry_and_an_undone_turn_send_each_change_once(servers: dict[str, Rul
     once = ["configuration_update", "message"]
     assert changes == [[], once, once, once, [*once, "message"]]
     assert sent[-1]["input"][-1] == {"type": "configuration_update", "reasoning": {"effort": "max"}}
+    assert "reasoning.effort max  (by a configuration_update of the history)" in got.err
 
 
 AGENTS = """
@@ -234,3 +235,22 @@ def test_a_run_keeps_the_prefix_when_its_agent_changed_before_it_or_during_a_pau
     assert convo("export", "mine", "--format", "runstate", *three).exit == 0
     again = convo("chat", "--from", "mine", "again")
     assert "warning: the next request changes the prefix" in again.err
+
+
+def test_a_converted_history_offers_its_tools_once_and_a_handle_repeats_what_is_in_force(
+    convo: Convo, servers: dict[str, RulesServer]
+) -> None:
+    begin(convo, GPT_6_1)
+    ask(convo, "--reasoning-effort", "high", *tools("add", "subtract"))
+    response_id = servers["openai"].answers[-1].response["id"]
+    for flags in ([], ["--keep-prefix"]):
+        body = convo("next", response_id, "and now?", *flags, "--json").json()["body"]
+        assert [item["type"] for item in body["input"][-2:]] == ["message", "message"]
+        assert {"tools", "tool_choice", "reasoning"}.isdisjoint(body)
+    assert convo("convert", "mine", "--to", "chain").exit == 0
+    got = convo("chat", "-c", "--keep-prefix", *tools("divide", "add"), "and now?")
+    assert got.exit == 0, got.err
+    sent = servers["openai"].requests[-1].json
+    assert [tool["name"] for tool in sent["tools"]] == ["divide"]
+    assert [tool["name"] for tool in sent["tool_choice"]["tools"]] == ["divide", "add"]
+    assert servers["openai"].answers[-1].effective["effort"] == "high"
