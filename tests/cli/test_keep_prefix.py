@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator
 from contextlib import ExitStack
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -118,16 +119,22 @@ def check_in_force(effective: Any, sent: Any, chosen: dict[str, Any], in_force: 
     assert allowed == wanted
 
 
+OWNERS = ["--session", *(pytest.param(owner, marks=pytest.mark.full) for owner in ("--chain", "--conversation"))]
+
+
+@pytest.mark.parametrize("owner", OWNERS)
 def test_claude_gets_other_instructions_as_a_system_message_after_the_users(
-    convo: Convo, servers: dict[str, RulesServer]
+    convo: Convo, servers: dict[str, RulesServer], owner: str
 ) -> None:
-    begin(convo, CLAUDE)
-    for text in ("Be long.", "Be kind.", "Be kind.", "Be brief."):
-        assert "warning" not in ask(convo, "-s", text)
+    begin(convo, CLAUDE, owner)
+    choose, texts = random.Random(owner), ["Be brief."]
+    for _ in range(20):
+        texts.append(choose.choice(["Be brief.", "Be long.", "Be kind."]))
+        assert "warning" not in ask(convo, "-s", texts[-1])
     sent = servers["anthropic"].requests[-1].json
     assert sent["system"] == [{"type": "text", "text": "Be brief."}]
     later = [message["content"][0]["text"] for message in sent["messages"] if message["role"] == "system"]
-    assert later == ["Be long.", "Be kind.", "Be brief."]
+    assert later == [text for before, text in pairwise(texts) if text != before]
     assert set(count_lost(servers["anthropic"])) == {(0, 0)}
 
 
