@@ -208,38 +208,32 @@ def _find_readable(
 
     The time of a prompt begins again when a request reads it, or one that continues it.
     """
-    readable = maybe_readable = 0
-    used_at, later = planned.created_at, None
+    index, used_at, shared, later = sizes.index, 0.0, 0, None
     for request in reversed(requests):
-        link, index = request.link, sizes.index
-        if (
-            later is None
-            or _changes_settings(link, later, rules)
-            or not is_on_path(later.input_head, link.input_head, index)
-        ):
+        link, usage = request
+        depth = index.depth(link.input_head)
+        if later is None or not is_on_path(later.input_head, link.input_head, index):
+            used_at, shared = link.created_at, find_shared_depth(link.input_head, planned.input_head, index)
+        elif _changes_settings(link, later, rules):
             used_at = link.created_at
         later = link
         if _changes_settings(link, planned, rules):
             continue
-        depth = index.depth(link.input_head)
-        end = min([find_shared_depth(link.input_head, planned.input_head, index), *lost_indexes])
-        usage = request.usage
+        end, age_s = min([depth, shared, *lost_indexes]), planned.created_at - used_at
         if end < depth:
             if rules.vendor and rules.step_tokens == 1:  # only the whole prompt was written
                 continue
             usage = Usage(max(0, usage.input_tokens - sizes.count_items_after(link.input_head, end)))
-        elif (
-            rules.vendor == "anthropic" and count_new_blocks(link, planned, index) - len(lost_indexes) > LOOKBACK_BLOCKS
+        elif rules.vendor == "anthropic" and (
+            count_new_blocks(link, planned, index) - len(lost_indexes) > LOOKBACK_BLOCKS
         ):
-            continue
-        tokens, age_s = _count_cached_after(usage, rules, is_reported=is_reported), planned.created_at - used_at
-        if rules.ttl_s is None or age_s < rules.ttl_s:
-            readable = max(readable, tokens)
-        elif rules.vendor == "openai" and age_s < MAX_TTL_S:  # its time is a minimum
-            maybe_readable = max(maybe_readable, tokens)
-        if end >= depth and tokens:  # older prompts are shorter
             break
-    return readable, maybe_readable
+        if tokens := _count_cached_after(usage, rules, is_reported=is_reported):  # older prompts are shorter
+            if rules.ttl_s is None or age_s < rules.ttl_s:
+                return tokens, 0
+            # The time is a minimum with OpenAI.
+            return 0, tokens if rules.vendor == "openai" and age_s < MAX_TTL_S else 0
+    return 0, 0
 
 
 def _changes_settings(earlier: Link, later: Link, rules: CacheRules) -> bool:
