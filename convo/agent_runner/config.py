@@ -19,10 +19,10 @@ from convo.errors import InputFault, InvalidUsage, NotCanonical, Unsupported, Wr
 from convo.history.canonical import item_hash
 from convo.history.items import Item, Json
 from convo.history.records import Strategy
-from convo.runs.state import RunLimits
+from convo.runs.state import RunLimits, ToolCall
 from convo.stores.base import Store
 from convo.strategies.strategy import STRATEGIES
-from convo.tools.tool import NO_VALUES, Hosted, Tool, tool_definitions, toolbox
+from convo.tools.tool import NO_VALUES, Context, Hosted, Tool, tool_definitions, toolbox
 
 RESERVED_SETTINGS = frozenset(
     {"input", "model", "instructions", "tools", "previous_response_id", "conversation", "stream"}
@@ -67,6 +67,9 @@ class RunConfig:
                              with a server-side history it receives, and may change, only the items that the owner lacks
     session_limit:           how many of the newest stored items precede new input; session and replay only
     session_input_callback:  (stored items, new items) -> the model's input, sync or async; session and replay only
+    sdk_session:             a session of the Agents SDK: its items precede the first turn of a new session, and it
+                             receives those of each run
+    format_rejection:        (call, context) -> the output for the model of a call that was rejected without a message
     values:                  context values of the application, for tools, guardrails and instructions: a mapping, or
                              any object
     context_serializer:      returns a mapping of `values` for a RunState
@@ -82,6 +85,8 @@ class RunConfig:
     input_filter: Callable[[ModelInput], Any] | ForeignInputFilter | None = None
     session_limit: int | None = None
     session_input_callback: Callable[[list[Item], list[Item]], Any] | None = None
+    sdk_session: Any = None
+    format_rejection: Callable[[ToolCall, Context], Any] | None = None
     values: Any = field(default_factory=lambda: NO_VALUES)
     context_serializer: Callable[[Any], Any] | None = None
     start_agent: str | None = None
@@ -112,6 +117,8 @@ def validate_run_config(
         graph[config.start_agent]
     if is_server_side and (config.session_limit is not None or config.session_input_callback is not None):
         raise _make_wrong_owner("a session limit or session input callback", strategy, own_history_hint)
+    if config.sdk_session is not None and strategy is not Strategy.SESSION:
+        raise _make_wrong_owner("a session of the Agents SDK", strategy, "use --session")
     for tool in options.parameters.get("tools") or ():
         if _is_client_tool(tool):
             raise Unsupported(
@@ -153,7 +160,13 @@ def make_nested_config(tool: AgentTool, config: RunConfig) -> RunConfig:
     """Return the configuration of the nested run of a call of `tool`."""
     limits = replace(config.limits, max_turns=tool.max_turns)
     return replace(
-        config, limits=limits, session_limit=None, session_input_callback=None, start_agent=None, agents_source=None
+        config,
+        limits=limits,
+        session_limit=None,
+        session_input_callback=None,
+        sdk_session=None,
+        start_agent=None,
+        agents_source=None,
     )
 
 

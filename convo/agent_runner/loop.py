@@ -30,6 +30,7 @@ from convo.agent_runner.persistence import RunCheckpoint, RunRepository, drop_pa
 from convo.agent_runner.prepare import prepare_agent_request
 from convo.agent_runner.tasks import USER_CODE_ERRORS, RunTasks, TaskResult
 from convo.agent_runner.user_code import call_user_predicate, run_tool_call
+from convo.agents.agent import HookEvent
 from convo.agents.graph import AgentTool, Graph
 from convo.chat.conversation import Chat
 from convo.chat.session_record import RunUpdate
@@ -103,6 +104,7 @@ class RunLoop:
         self._pending_events: deque[StreamEvent] = deque()
         self._tasks = RunTasks(self._on_guardrail_passed)
         self._check_tail = False
+        self._started_agent: str | None = None
         self._started_call_ids: frozenset[str] = frozenset()
         # Also outputs that the store could not take: their tools must not run again. The key has the turn because
         # models reuse ids.
@@ -115,6 +117,7 @@ class RunLoop:
         check_tail:  the owner may already have a part of the next request
         """
         self.run, self._check_tail, self._cause = run, check_tail, None
+        self._started_agent = run.agent if run.turn > 1 else None
         self._pending_effects, self._pending_events, self._tasks = (
             deque(effects),
             deque(),
@@ -236,9 +239,16 @@ class RunLoop:
         try:
             base_route = ModelRoute(chat.options, chat.deps.endpoint)
             context = self._make_context(effect.agent)
+            if self._started_agent != effect.agent:
+                await self._call_hooks("agent_start", context)
+                self._started_agent = effect.agent
             agent_request, input_override = await prepare_agent_request(
                 effect, self.run, self._repository, base_route, self._config, context
             )
+            if self._graph[effect.agent].hooks:
+                options = agent_request.options
+                request = input_override.request_input if input_override else options.build_input(chat.state)
+                await self._call_hooks("llm_start", context, options.instructions, request.items)
         except USER_CODE_ERRORS as error:
             await self.dispatch(EffectFailed(error.code, error.message), error)
             return
@@ -282,6 +292,8 @@ class RunLoop:
                 self._pending_effects += effects
                 self._check_tail = False
         self._config.test_hook("after ModelResponded")
+        if committed_step and turn.response:
+            await self._call_hooks("llm_end", context, turn.response)
         if self._tasks.rejection:
             await shielded(self._dispatch(self._tasks.rejection))
 
@@ -308,11 +320,18 @@ class RunLoop:
         await self._chat.write_replay_file()
         self._pending_events.append(make_paused_event(self.run, self._repository.run_id))
 
+    async def _call_hooks(self, event: HookEvent, context: Context, *details: object) -> None:
+        """Call the hooks of the context's agent. Raises RunFailed."""
+        if hooks := self._graph[context.agent].hooks:
+            description = f"the hook {event} of agent {context.agent!r}"
+            await user_code.call_user_code(description, "hook", hooks, event, context, *details)
+
     async def _finish(self, effect: FinishRun) -> None:
         await self._chat.write_replay_file()
         run_id = self._repository.run_id
         event = FinishedEvent(type="convo.finished", run=run_id, agent=effect.agent, output=effect.output)
         self._pending_events.append(event)
+        await self._call_hooks("agent_end", self._make_context(effect.agent), effect.output)
 
     async def _fail(self, effect: FailRun) -> None:
         await self._chat.write_replay_file()
@@ -326,7 +345,12 @@ class RunLoop:
     async def _run_tool(self, call: ToolCall) -> RunEvent:
         self._config.test_hook(f"before {call.id}")
         if isinstance(call.tool, AgentTool):
-            return await self._run_nested(call, call.tool)
+            context = self._make_call_context(call)
+            await self._call_hooks("tool_start", context)
+            result = await self._run_nested(call, call.tool)
+            if isinstance(result, ToolReturned):
+                await self._call_hooks("tool_end", context, result.output)
+            return result
         output = await run_tool_call(call, self._make_call_context(call))
         self._config.test_hook(f"after {call.id}")
         return ToolReturned(call.id, output)
@@ -408,7 +432,9 @@ class RunLoop:
                 # again.
                 await repository.save(self.run, repository.make_call_entry(self.run, effect.call.id))
                 await prepare.call_on_handoff(handoff, effect, self._make_call_context(effect.call))
-            view = await prepare.build_handoff_view(plan, handoff_defaults, repository.checkpoint, state.path)
+            context = self._make_call_context(effect.call)
+            await self._call_hooks("handoff", context, effect.target)
+            view = await prepare.build_handoff_view(plan, handoff_defaults, repository.checkpoint, state.path, context)
         except USER_CODE_ERRORS as error:
             await self.dispatch(EffectFailed(error.code, error.message), error)
             return

@@ -20,7 +20,7 @@ from convo.agents.agent import Agent, Handoff
 from convo.agents.graph import AgentTool, Graph
 from convo.agents.handoff_history import HandoffTranscript, build_handoff_input, nest_handoff_history
 from convo.agents.handoffs import HandoffDefaults, HandoffPlan, HandoffTool, build_handoff_tools, plan_handoff
-from convo.agents.sdk import ForeignInputFilter
+from convo.agents.sdk import ForeignHandoffFilter, ForeignInputFilter
 from convo.chat.turn import InputOverride, RequestOptions
 from convo.config.request_settings import get_request_field
 from convo.endpoints.base import Endpoint
@@ -426,7 +426,7 @@ async def call_on_handoff(handoff: Handoff, effect: PrepareHandoff, context: Con
 
 
 async def build_handoff_view(
-    plan: HandoffPlan, handoff_defaults: HandoffDefaults, checkpoint: RunCheckpoint, path: Path
+    plan: HandoffPlan, handoff_defaults: HandoffDefaults, checkpoint: RunCheckpoint, path: Path, context: Context
 ) -> ModelView | None:
     """Return the next agent's input in place of the conversation at `path`; None: the conversation itself.
 
@@ -436,7 +436,8 @@ async def build_handoff_view(
         return checkpoint.view
     transcript = _build_transcript(checkpoint, path)
     if plan.filter is not None:
-        result = await call_user_code("a handoff's input filter", "handoff", plan.filter, transcript, in_thread=True)
+        arguments = (transcript, context) if isinstance(plan.filter, ForeignHandoffFilter) else (transcript,)
+        result = await call_user_code("a handoff's input filter", "handoff", plan.filter, *arguments, in_thread=True)
         return make_model_view(build_handoff_input(result), path)
     mapper = handoff_defaults.mapper
     if mapper is None:

@@ -42,9 +42,10 @@ from convo.agent_runner.prepare import (
     build_run_input,
     preview_agent_request,
 )
-from convo.agent_runner.user_code import capture, capture_async, make_failure_output
+from convo.agent_runner.user_code import call_user_code, capture, capture_async, make_failure_output
 from convo.agents.graph import AgentTool, Graph
 from convo.agents.handoffs import build_handoff_tools
+from convo.agents.sdk import to_easy_input_message
 from convo.chat.conversation import Chat
 from convo.chat.open import open_chat
 from convo.chat.run_decisions import load_new_decisions, make_already_decided_error, make_run_continued_error
@@ -268,6 +269,7 @@ class AgentRunner:
                 if filtered_input
                 else prepared
             )
+        state, _ = await self._load_sdk_session(state)
         state = replace(state, path=state.path.append(build_open_call_outputs(state, items)))
         run_input = await build_run_input(state, items, config)
         new_state = self.append_input(state, run_input)
@@ -300,16 +302,43 @@ class AgentRunner:
             await self.stop()
         state, graph = self.chat.load_state(), replace(self._graph, start=await self.find_next_agent())
         check_tail = bool(state.unconfirmed_nodes)
+        state, earlier_items = await self._load_sdk_session(state)
         state = self.chat.answer_open_calls(state, items)
         run_input = await build_run_input(state, items, self._config)
         new_state = self.append_input(state, run_input)
         run, effects = step_run(create_run(graph, self._config.limits), RunStarted())
-        await self._repository.create(run, new_state, run_input.new_items, run_input.make_view(new_state.path))
+        new_items = (*earlier_items, *run_input.new_items)
+        await self._repository.create(run, new_state, new_items, run_input.make_view(new_state.path))
+        await self._save_to_sdk_session(run_input.new_items)
         self._chosen_agent = None
         self._loop.start(run, effects, check_tail=check_tail)
+        async with aclosing(self._perform()) as events:
+            async for event in events:
+                yield event
+
+    async def _perform(self) -> AsyncGenerator[StreamEvent, None]:
+        """Perform the run, and give its new items to the session of the Agents SDK when it is done."""
         async with aclosing(self._loop.perform()) as events:
             async for event in events:
                 yield event
+        if self.run.phase is Phase.DONE:
+            path = self.chat.state.path
+            await self._save_to_sdk_session(path.items[path.depth(self._repository.checkpoint.input_head) :])
+
+    async def _load_sdk_session(self, state: ConversationState) -> tuple[ConversationState, Sequence[Item]]:
+        """Return the state of a new conversation with the items of the session of the Agents SDK, and these items."""
+        session = self._config.sdk_session
+        if session is None or state.path:
+            return state, ()
+        limit = self._config.session_limit
+        items: list[Item] = await call_user_code("the SDK session", "sdk_session", session.get_items, limit)
+        return replace(state, path=state.path.append(items)), items
+
+    async def _save_to_sdk_session(self, items: Sequence[Item]) -> None:
+        session = self._config.sdk_session
+        if session is not None and items:
+            saved = [to_easy_input_message(item) for item in items]
+            await call_user_code("the SDK session", "sdk_session", session.add_items, saved)
 
     async def _check_prefix(self, items: Sequence[Item]) -> None:
         """Raise PrefixChanged if the guard refuses a run with `items`: a stored run would keep them, and its agents."""
@@ -380,6 +409,7 @@ class AgentRunner:
 
     async def _apply_decisions(self, events: Sequence[ApprovalDecided | ToolOutputSupplied | InputAdded]) -> None:
         run, unknown_ids = self.run, {call.id for call in self.run.calls_at(Stage.OUTCOME_UNKNOWN)}
+        events = [await self._with_rejection_message(event) for event in events]
         for event in events:
             run, _ = step_run(run, event)
         outputs = (event for event in events if isinstance(event, ToolOutputSupplied) and event.call_id in unknown_ids)
@@ -390,6 +420,20 @@ class AgentRunner:
         decisions = [event for event in events if isinstance(event, ApprovalDecided)]
         await shielded(self._repository.save_decisions(self.run, run, decisions, *end_entries))
         self._loop.load(run)
+
+    async def _with_rejection_message(
+        self, event: ApprovalDecided | ToolOutputSupplied | InputAdded
+    ) -> ApprovalDecided | ToolOutputSupplied | InputAdded:
+        """Return a rejection without a message with the one that the application gives it."""
+        format_rejection = self._config.format_rejection
+        if not isinstance(event, ApprovalDecided) or event.approve or event.message or format_rejection is None:
+            return event
+        call = find_pending_call(self.run, event.call_id)
+        if call is None or call.tool is None:
+            return event
+        context = Context(self.run.agent, call.tool.title, call.id, self._config.values, call=call.item)
+        message = await call_user_code("the tool error formatter", "tool_error", format_rejection, call, context)
+        return replace(event, message=message)
 
     async def preview_resume(self) -> Run:
         """Return the open run as `resume` would start it; nothing is performed or stored."""
@@ -455,7 +499,7 @@ class AgentRunner:
         if self.run.phase is Phase.PAUSED:
             await self.check_models()
         await self._with_new_decisions(self._loop.resume)
-        async with aclosing(self._loop.perform()) as events:
+        async with aclosing(self._perform()) as events:
             async for event in events:
                 yield event
 
@@ -545,6 +589,13 @@ def _iter_next_model_calls(
         ]
         target_agent = next((call.target for call in run.calls if call.target is not None), None)
         yield (replace(run, agent=target_agent) if target_agent else run), [*items, *outputs], config
+
+
+def find_pending_call(run: Run, call_id: str) -> ToolCall | None:
+    """Return the call that needs a decision, of the run or of a nested run."""
+    nested = [call.nested_run.run for call in run.calls if call.nested_run]
+    own = next((call for call in run.pending if call.id == call_id), None)
+    return own or next(filter(None, (find_pending_call(inner, call_id) for inner in nested)), None)
 
 
 def _has_ready_calls(run: Run) -> bool:

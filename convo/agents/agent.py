@@ -100,6 +100,20 @@ GuardrailCheck: TypeAlias = Callable[[Context, Json], str | Awaitable[str | None
 
 EnabledRule: TypeAlias = bool | Callable[[Context], bool | Awaitable[bool]]
 
+HookEvent: TypeAlias = Literal["agent_start", "llm_start", "llm_end", "tool_start", "tool_end", "handoff", "agent_end"]
+
+Hooks: TypeAlias = Callable[..., Awaitable[None]]
+"""Called with the event of a run, the Context and the details of the event.
+
+agent_start  the agent begins to answer: at the start of a run, and after a handoff
+llm_start    the instructions, and the input items
+llm_end      the response
+tool_start   of a tool that is an agent
+tool_end     of a tool that is an agent: its output
+handoff      the identity of the next agent
+agent_end    the final output
+"""
+
 TOOL_NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 """Tool names that servers accept."""
 
@@ -183,6 +197,7 @@ class Agent:
                         or the chat's set one
     reset_tool_choice:  a forced tool is forced only once: after the use of any tool the model chooses freely
     servers:            MCP servers, which list their tools before each model call
+    hooks:              called for the events of its runs
     server_tools:       the tools that they listed when the agent was loaded, to find the tool of a stored call
     """
 
@@ -202,6 +217,7 @@ class Agent:
     cache_key: bool = False
     servers: ToolServers | None = None
     server_tools: tuple[Tool, ...] = ()
+    hooks: Hooks | None = None
 
     def __post_init__(self) -> None:
         """Check the fields. Raises InputFault for a wrong type and for a part that no request could contain or use."""

@@ -14,12 +14,24 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
-from convo.agents.agent import AfterTools, Agent, Guardrail, Handoff, Output, collect_tool_names
+from convo.agents.agent import (
+    AfterTools,
+    Agent,
+    Guardrail,
+    Handoff,
+    HookEvent,
+    Hooks,
+    Output,
+    collect_tool_names,
+)
 from convo.agents.graph import AgentTool, Graph, agent_tool, assign_identities, graph
-from convo.errors import InputFault, Unsupported
+from convo.agents.handoff_history import HandoffTranscript
+from convo.agents.handoffs import format_handoff_output
+from convo.agents.sdk_run import SDK_PACKAGE, UNSUPPORTED_HINT, SdkRun, is_unset
+from convo.errors import InputFault, RunFailed, Unsupported
 from convo.history.items import Item, Json, is_user_message
 from convo.tools.schema import Mismatch
-from convo.tools.tool import NO_VALUES, Context, Hosted, Namespace, ServerTool, Tool
+from convo.tools.tool import NO_VALUES, NOT_APPROVED, Context, Hosted, Namespace, ServerTool, Tool
 
 HANDOFF_ATTRIBUTES = ("tool_name", "input_json_schema", "on_invoke_handoff")
 
@@ -27,8 +39,21 @@ FUNCTION_TOOL_TYPES = ("function", "namespace")
 """Types of function tools in the `tools` of a request."""
 
 
-def from_object(start: object) -> Graph:
+class Enclosing(NamedTuple):
+    """The surroundings of the agents of a graph.
+
+    agents:  the agents whose tools contain the graph, outermost first
+    run:     the arguments of the run
+    """
+
+    agents: tuple[Any, ...] = ()
+    run: SdkRun = SdkRun()
+
+
+def from_object(start: object, run: SdkRun | None = None) -> Graph:
     """Build the graph that starts at `start`: an `Agent`, or an agent of an installed Agents SDK.
+
+    run:  arguments of the SDK's `Runner.run`, for its agents
 
     Raises InputFault if it is not an agent or if the SDK rejects it, and Unsupported for a feature that convo does not
     run.
@@ -37,7 +62,7 @@ def from_object(start: object) -> Graph:
         return graph(start)
     if not _is_sdk_agent(start):
         raise InputFault(f"{type(start).__name__} is not an agent", hint="name an Agent as file.py:name")
-    return _convert_graph(start, ())
+    return _convert_graph(start, Enclosing(run=run or SdkRun()))
 
 
 def _is_sdk_agent(value: object) -> bool:
@@ -61,15 +86,12 @@ def _check_agent_class(agent: Any) -> None:
                 raise Unsupported("convo", f"an overridden method {name} (agent {agent.name!r})", hint=UNSUPPORTED_HINT)
 
 
-def _convert_graph(start: Any, outer: tuple[Any, ...]) -> Graph:
-    """Build the graph that starts at `start`.
-
-    outer:  the agents whose tools contain this graph, outermost first
-    """
+def _convert_graph(start: Any, outer: Enclosing) -> Graph:
+    """Build the graph that starts at `start`."""
     agents = _list_reachable_agents(start)
     identities = assign_identities([agent.name for agent in agents])
     identity_by_object = {id(agent): identity for agent, identity in zip(agents, identities, strict=True)}
-    enclosing = (*outer, start)
+    enclosing = outer._replace(agents=(*outer.agents, start))
     return Graph(
         identities[0],
         {identity_by_object[id(agent)]: _convert_agent(agent, identity_by_object, enclosing) for agent in agents},
@@ -112,16 +134,18 @@ def _resolve_handoff_target(agent: Any, handoff: Any) -> Any:
     return target
 
 
-def _convert_agent(agent: Any, identities: Mapping[int, str], enclosing: tuple[Any, ...]) -> Agent:
+def _convert_agent(agent: Any, identities: Mapping[int, str], enclosing: Enclosing) -> Agent:
+    run = enclosing.run
     check_sdk_fields(f"agent {agent.name!r}", agent, SDK_AGENT_FIELDS)
     enabled_handoffs = [handoff for handoff in agent.handoffs if getattr(handoff, "is_enabled", True) is not False]
     handoffs = tuple(
-        _convert_handoff(handoff, identities[id(_resolve_handoff_target(agent, handoff))], agent)
+        _convert_handoff(handoff, identities[id(_resolve_handoff_target(agent, handoff))], agent, run)
         for handoff in enabled_handoffs
     )
     enabled_tools = [tool for tool in agent.tools if getattr(tool, "is_enabled", True) is not False]
     class_names = {id(tool): _check_tool_class(tool) for tool in enabled_tools}
-    hosted_tools, include, tool_choice = _convert_request_tools(agent, enabled_tools, enabled_handoffs)
+    settings = agent.model_settings.resolve(run.get("model_settings"))
+    hosted_tools, include, tool_choice = _convert_request_tools(agent, settings, enabled_tools, enabled_handoffs)
     tools = tuple(
         _convert_function_tool(tool, agent, enclosing)
         if class_names[id(tool)] == "FunctionTool"
@@ -133,21 +157,24 @@ def _convert_agent(agent: Any, identities: Mapping[int, str], enclosing: tuple[A
         instructions=_convert_instructions(agent),
         description=getattr(agent, "handoff_description", None) or "",
         model=_read_model_name(agent),
-        settings=convert_model_settings(agent.model_settings, include, tool_choice),
-        model_defaults=convert_default_settings(agent, include),
+        settings=convert_model_settings(settings, include, tool_choice),
+        model_defaults=convert_default_settings(agent, include, run.get("model_settings")),
         cache_key=True,
         tools=tools,
         handoffs=handoffs,
         output=_convert_output(agent),
         input_guardrails=tuple(
-            _convert_input_guardrail(guardrail, agent) for guardrail in getattr(agent, "input_guardrails", ())
+            _convert_input_guardrail(guardrail, agent)
+            for guardrail in (*agent.input_guardrails, *(run.get("input_guardrails") or ()))
         ),
         output_guardrails=tuple(
-            _convert_output_guardrail(guardrail, agent) for guardrail in getattr(agent, "output_guardrails", ())
+            _convert_output_guardrail(guardrail, agent)
+            for guardrail in (*agent.output_guardrails, *(run.get("output_guardrails") or ()))
         ),
         after_tools=_convert_after_tools(agent, tools),
-        servers=_convert_servers(agent),
+        servers=_convert_servers(agent, run),
         reset_tool_choice=getattr(agent, "reset_tool_choice", True),
+        hooks=_convert_hooks(agent, run, identities),
     )
 
 
@@ -238,7 +265,7 @@ def _check_tool_class(tool: Any) -> str:
     return class_name
 
 
-def _convert_function_tool(tool: Any, agent: Any, enclosing: tuple[Any, ...]) -> Tool:
+def _convert_function_tool(tool: Any, agent: Any, enclosing: Enclosing) -> Tool:
     if getattr(tool, "_is_agent_tool", False):
         return _convert_agent_tool(tool, agent, enclosing)
     namespace_name = getattr(tool, "_tool_namespace", None)
@@ -247,13 +274,13 @@ def _convert_function_tool(tool: Any, agent: Any, enclosing: tuple[Any, ...]) ->
         name=tool.name,
         description=tool.description,
         parameters=tool.params_json_schema,
-        run=_wrap_tool_function(tool, agent),
+        run=_wrap_tool_function(tool, agent, enclosing.run),
         strict=tool.strict_json_schema,
         takes_context=True,
         needs_approval=_convert_approval(tool),
         namespace=Namespace(namespace_name, namespace_description) if namespace_name else None,
         deferred=getattr(tool, "defer_loading", False),
-        timeout_s=getattr(tool, "timeout_seconds", None),
+        timeout_s=None if _has_own_timeout(tool) else getattr(tool, "timeout_seconds", None),
         on_timeout="fail" if getattr(tool, "timeout_behavior", "") == "raise_exception" else "tell",
         # The SDK's wrapper of the function has turned failures into text already, or raises on purpose.
         failure=None,
@@ -262,18 +289,18 @@ def _convert_function_tool(tool: Any, agent: Any, enclosing: tuple[Any, ...]) ->
     )
 
 
-def _convert_servers(agent: Any) -> "SdkServers | None":
+def _convert_servers(agent: Any, run: SdkRun) -> "SdkServers | None":
     for server in agent.mcp_servers:
         if getattr(server, "custom_data_extractor", None) is not None:
             raise Unsupported("convo", f"custom data (MCP server {server.name!r})", hint=UNSUPPORTED_HINT)
-    return SdkServers(agent) if agent.mcp_servers else None
+    return SdkServers(agent, run) if agent.mcp_servers else None
 
 
 class SdkServers:
     """The MCP servers of an agent; the SDK connects to them, filters and converts their tools, and calls them."""
 
-    def __init__(self, agent: Any) -> None:
-        self._agent = agent
+    def __init__(self, agent: Any, run: SdkRun) -> None:
+        self._agent, self._run = agent, run
         self._manager: Any = None
 
     async def list_tools(self, context: Context) -> Sequence[Tool]:
@@ -292,7 +319,7 @@ class SdkServers:
             tools = await self._agent.get_mcp_tools(make_run_context(context))
         for tool in tools:
             _check_tool_class(tool)
-        converted = [_convert_function_tool(tool, self._agent, ()) for tool in tools]
+        converted = [_convert_function_tool(tool, self._agent, Enclosing(run=self._run)) for tool in tools]
         return [
             replace(tool, origin=ServerTool(*sdk_tool._mcp_tool_binding))
             for tool, sdk_tool in zip(converted, tools, strict=True)
@@ -310,12 +337,12 @@ class SdkServers:
             await self._manager.cleanup_all()
 
 
-def _convert_agent_tool(tool: Any, agent: Any, enclosing: tuple[Any, ...]) -> AgentTool:
+def _convert_agent_tool(tool: Any, agent: Any, enclosing: Enclosing) -> AgentTool:
     settings = read_agent_tool_settings(tool)
-    if any(settings.agent is outer for outer in enclosing):
+    if any(settings.agent is outer for outer in enclosing.agents):
         raise Unsupported("convo", f"agent {settings.agent.name!r} as a tool of itself", hint="use a handoff instead")
     converted = agent_tool(
-        _convert_graph(settings.agent, enclosing),
+        _convert_graph(settings.agent, enclosing._replace(run=enclosing.run._replace(hooks=settings.hooks))),
         tool.name,
         tool.description,
         needs_approval=_convert_approval(tool),
@@ -333,7 +360,7 @@ def _convert_agent_tool(tool: Any, agent: Any, enclosing: tuple[Any, ...]) -> Ag
 
 
 def _convert_request_tools(
-    agent: Any, tools: list[Any], enabled_handoffs: list[Any]
+    agent: Any, settings: Any, tools: list[Any], enabled_handoffs: list[Any]
 ) -> tuple[Iterator[Hosted], list[str], Json]:
     """Return the hosted tools among `tools` as the SDK sends them, in order, and their `include` and `tool_choice`.
 
@@ -345,7 +372,7 @@ def _convert_request_tools(
     try:
         converted = converter.convert_tools(tools, handoffs)
         tool_choice = convert_choice(
-            agent.model_settings.tool_choice, **_supported_arguments(convert_choice, tools=tools, handoffs=handoffs)
+            settings.tool_choice, **_supported_arguments(convert_choice, tools=tools, handoffs=handoffs)
         )
     except sdk.UserError as error:
         raise InputFault(f"agent {agent.name!r}: {error}", hint="correct the definition of the agent") from error
@@ -367,9 +394,12 @@ def _to_json(value: Any) -> Json:
     return [_to_json(member) for member in value] if isinstance(value, list | tuple) else value
 
 
-def _convert_handoff(handoff: Any, identity: str, agent: Any) -> Handoff:
+def _convert_handoff(handoff: Any, identity: str, agent: Any, run: SdkRun) -> Handoff:
+    target, default_filter = _resolve_handoff_target(agent, handoff), run.get("handoff_input_filter")
+    input_filter = getattr(handoff, "input_filter", None) or default_filter
+    converted_filter = input_filter and ForeignHandoffFilter(input_filter, agent, target)
     if _is_sdk_agent(handoff):
-        return Handoff(identity)
+        return Handoff(identity, filter=converted_filter)
     check_sdk_fields(f"handoff {handoff.tool_name!r} of agent {agent.name!r}", handoff, SDK_HANDOFF_FIELDS)
     return Handoff(
         identity,
@@ -377,6 +407,7 @@ def _convert_handoff(handoff: Any, identity: str, agent: Any) -> Handoff:
         description=handoff.tool_description,
         parameters=handoff.input_json_schema,
         taken=lambda context, arguments: handoff.on_invoke_handoff(make_run_context(context), arguments),
+        filter=converted_filter,
         nest=getattr(handoff, "nest_handoff_history", None),
         strict=getattr(handoff, "strict_json_schema", True),
         enabled=_convert_enabled(handoff, agent),
@@ -404,16 +435,109 @@ def _convert_approval(tool: Any) -> Any:
     return needs_approval
 
 
-def _wrap_tool_function(tool: Any, agent: Any) -> Callable[[Context, str], Awaitable[object]]:
+def _has_own_timeout(tool: Any) -> bool:
+    return getattr(tool, "timeout_error_function", None) is not None
+
+
+def _wrap_tool_function(tool: Any, agent: Any, sdk_run: SdkRun) -> Callable[[Context, str], Awaitable[object]]:
+    """Return the tool as the SDK runs it: its guardrails, and the hooks of the run and of the agent."""
+
     async def run(context: Context, arguments: str) -> object:
-        tool_context = make_tool_context(context, arguments, agent)
-        output = await tool.on_invoke_tool(tool_context, arguments)
+        tool_context = make_tool_context(context, arguments, agent, sdk_run)
+        guardrails, data = import_module(f"{SDK_PACKAGE}.tool_guardrails"), {"context": tool_context, "agent": agent}
+        for guardrail in getattr(tool, "tool_input_guardrails", None) or ():
+            result = await guardrail.run(guardrails.ToolInputGuardrailData(**data))
+            if (message := _read_tool_guardrail(guardrail, result)) is not None:
+                return message
+        await _call_sdk_hooks("tool_start", agent, sdk_run, tool_context, tool)
+        if _has_own_timeout(tool):
+            invoke = import_module(f"{SDK_PACKAGE}.tool").invoke_function_tool
+            output = await invoke(function_tool=tool, context=tool_context, arguments=arguments)
+        else:
+            output = await tool.on_invoke_tool(tool_context, arguments)
         # the SDK turns an exception of a tool into text for the model
         if (refusal := get_refusal(tool_context)) is not None:
             raise refusal
+        returned = output
+        for guardrail in getattr(tool, "tool_output_guardrails", None) or ():
+            result = await guardrail.run(guardrails.ToolOutputGuardrailData(**data, output=returned))
+            if (message := _read_tool_guardrail(guardrail, result)) is not None:
+                output = message
+                break
+        await _call_sdk_hooks("tool_end", agent, sdk_run, tool_context, tool, output)
         return output
 
     return run
+
+
+def _read_tool_guardrail(guardrail: Any, result: Any) -> str | None:
+    """Return the text in place of a tool's output. Raises RunFailed if the guardrail ends the run."""
+    behavior = result.behavior
+    if behavior["type"] == "raise_exception":
+        reason = f"Guardrail {guardrail.get_name()} tripped: {result.output_info or 'no reason was given'}"
+        raise RunFailed(reason, code="tool_guardrail")
+    return behavior["message"] if behavior["type"] == "reject_content" else None
+
+
+async def _call_sdk_hooks(event: str, agent: Any, run: SdkRun, context: Any, *details: Any) -> None:
+    """Call the hooks of the run and of an agent: `on_agent_start` and `on_start` for "agent_start"."""
+    if run.hooks is not None:
+        await getattr(run.hooks, f"on_{event}")(context, agent, *details)
+    if agent.hooks is not None:
+        await getattr(agent.hooks, f"on_{event.removeprefix('agent_')}")(context, agent, *details)
+
+
+def _convert_hooks(agent: Any, run: SdkRun, identities: Mapping[int, str]) -> Hooks | None:
+    """Convert the hooks of an agent and of the run; those of function tools are called where the tools run."""
+    targets = {
+        identities[id(target)]: target for target in (_resolve_handoff_target(agent, one) for one in agent.handoffs)
+    }
+    if run.hooks is None and not any(one.hooks is not None for one in (agent, *targets.values())):
+        return None
+    tools = {tool.name: tool for tool in agent.tools if getattr(tool, "_is_agent_tool", False)}
+
+    async def call(event: HookEvent, context: Context, *details: Any) -> None:
+        sdk_context = _make_context(
+            import_module(f"{SDK_PACKAGE}.run_context").AgentHookContext, _run_context_fields(context)
+        )
+        if event in ("tool_start", "tool_end"):
+            arguments = str((context.call or {}).get("arguments"))
+            sdk_context = make_tool_context(context, arguments, agent, run)
+            details = (tools[context.tool], *details)
+        elif event == "llm_start":
+            instructions, items = details
+            details = (instructions, [to_easy_input_message(item) for item in items])
+        elif event == "llm_end":
+            details = (_make_model_response(details[0]),)
+        elif event == "handoff":
+            target = targets[details[0]]
+            if run.hooks is not None:
+                await run.hooks.on_handoff(sdk_context, agent, target)
+            if target.hooks is not None:
+                await target.hooks.on_handoff(sdk_context, target, agent)
+            return
+        await _call_sdk_hooks(event, agent, run, sdk_context, *details)
+
+    return call
+
+
+def _make_model_response(response: Mapping[str, Json]) -> Any:
+    sdk = import_module(SDK_PACKAGE)
+    output = [_parse_output_item(item) for item in response.get("output") or ()]
+    return sdk.ModelResponse(
+        output=output, usage=_make_request_usage(response.get("usage") or {}), response_id=response.get("id")
+    )
+
+
+def _parse_output_item(item: Item) -> Any:
+    """Return an item as the class that the `openai` package has for it; a dict for one of another kind."""
+    from openai.types.responses import ResponseOutputItem
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(ResponseOutputItem).validate_python(dict(item))
+    except ValidationError:
+        return dict(item)
 
 
 def _convert_enabled(definition: Any, agent: Any) -> Any:
@@ -503,8 +627,12 @@ def convert_model_settings(settings: Any, include: Iterable[str] = (), tool_choi
     return {**fields, "include": sorted(included)} if included else fields
 
 
-def convert_default_settings(agent: Any, include: Iterable[str]) -> Callable[[str], Mapping[str, Json]] | None:
+def convert_default_settings(
+    agent: Any, include: Iterable[str], run_settings: Any = None
+) -> Callable[[str], Mapping[str, Json]] | None:
     """Return the settings of an agent without its own, as a function of the requested model's name.
+
+    run_settings:  those of the run, which replace the defaults
 
     The SDK gives such an agent the default settings for the model's name. Returns None if the agent has its own.
     """
@@ -513,7 +641,7 @@ def convert_default_settings(agent: Any, include: Iterable[str]) -> Callable[[st
     default_settings = get_defaults() if model is None else get_defaults(model)
     if agent.model_settings != default_settings:
         return None
-    return lambda wire_model: convert_model_settings(get_defaults(wire_model), include)
+    return lambda wire_model: convert_model_settings(get_defaults(wire_model).resolve(run_settings), include)
 
 
 def _convert_reasoning(reasoning: Any) -> dict[str, Json]:
@@ -541,12 +669,11 @@ AGENT_TOOL_SETTINGS = {
     "conversation_id": "its own conversation",
     "previous_response_id": "its own previous response",
     "run_config": "its own run configuration",
-    "hooks": "lifecycle hooks",
     "on_stream": "an event listener",
     "custom_output_extractor": "a custom output extractor",
     "should_capture_tool_input": "structured input",
 }
-"""Variables, besides `max_turns`, in the closure of an agent tool -> the text of the error if one is set."""
+"""Variables in the closure of an agent tool -> the text of the error if one is set; `max_turns` and `hooks` may be."""
 
 DEFAULT_MAX_TURNS = 10
 """Model calls of an agent tool without its own limit."""
@@ -564,13 +691,14 @@ class AgentToolSettings(NamedTuple):
     agent: Any
     max_turns: int
     reports_failures: bool
+    hooks: Any
 
 
 def read_agent_tool_settings(tool: Any) -> AgentToolSettings:
     """Read the agent and the settings of an agent tool. Raises Unsupported for settings that convo does not know."""
     where = f"(tool {tool.name!r})"
     agent, variables = getattr(tool, "_agent_instance", None), _read_closure_variables(tool.on_invoke_tool)
-    if agent is None or not {*AGENT_TOOL_SETTINGS, "max_turns"} <= variables.keys():
+    if agent is None or not {*AGENT_TOOL_SETTINGS, "max_turns", "hooks"} <= variables.keys():
         raise Unsupported("convo", f"this kind of agent tool {where}", hint=UNSUPPORTED_HINT)
     for name, description in AGENT_TOOL_SETTINGS.items():
         if variables[name] is not None and variables[name] is not False:
@@ -579,7 +707,8 @@ def read_agent_tool_settings(tool: Any) -> AgentToolSettings:
     if failure is not None and getattr(failure, "__name__", "") != DEFAULT_ERROR_FUNCTION:
         raise Unsupported("convo", f"an agent tool with a custom failure message {where}", hint=UNSUPPORTED_HINT)
     default = bool(getattr(tool, "_use_default_failure_error_function", False))
-    return AgentToolSettings(agent, variables["max_turns"] or DEFAULT_MAX_TURNS, default or failure is not None)
+    max_turns = variables["max_turns"] or DEFAULT_MAX_TURNS
+    return AgentToolSettings(agent, max_turns, default or failure is not None, variables["hooks"])
 
 
 def _read_closure_variables(function: Any) -> Mapping[str, Any]:
@@ -600,7 +729,7 @@ def make_run_context(context: Context) -> Any:
     return _make_context(import_module(SDK_PACKAGE).RunContextWrapper, _run_context_fields(context))
 
 
-def make_tool_context(context: Context, arguments: str, agent: Any) -> Any:
+def make_tool_context(context: Context, arguments: str, agent: Any, run: SdkRun = SdkRun()) -> Any:  # noqa: B008
     """Build the SDK's ToolContext of one call.
 
     arguments:  the arguments as the model wrote them
@@ -615,7 +744,7 @@ def make_tool_context(context: Context, arguments: str, agent: Any) -> Any:
         "tool_arguments": arguments,
         "tool_call": ResponseFunctionToolCall.model_construct(**{**item, "arguments": arguments}),
         "agent": agent,
-        "run_config": import_module(SDK_PACKAGE).RunConfig(),
+        "run_config": run.config or import_module(SDK_PACKAGE).RunConfig(),
     }
     return _make_context(
         import_module(f"{SDK_PACKAGE}.tool_context").ToolContext, {**_run_context_fields(context), **fields}
@@ -661,13 +790,16 @@ def _run_context_fields(context: Context) -> dict[str, Any]:
 
 
 def _make_usage(context: Context) -> Any:
-    usage_class = import_module(SDK_PACKAGE).Usage
-    total = usage_class()
+    total = import_module(SDK_PACKAGE).Usage()
     for usage in context.usages:
-        tokens = {name: usage.get(name) or 0 for name in SDK_TOKEN_FIELDS}
-        details = {name: _read_token_details(usage.get(name), fields) for name, fields in SDK_TOKEN_DETAILS.items()}
-        total.add(usage_class(requests=1, **tokens, **details))
+        total.add(_make_request_usage(usage))
     return total
+
+
+def _make_request_usage(usage: Mapping[str, Json]) -> Any:
+    tokens = {name: usage.get(name) or 0 for name in SDK_TOKEN_FIELDS}
+    details = {name: _read_token_details(usage.get(name), fields) for name, fields in SDK_TOKEN_DETAILS.items()}
+    return import_module(SDK_PACKAGE).Usage(requests=1, **tokens, **details)
 
 
 def _read_token_details(details: Json, fields: tuple[str, ...]) -> dict[str, int]:
@@ -684,11 +816,6 @@ def to_easy_input_message(item: Item) -> dict[str, Json]:
     return dict(item)
 
 
-SDK_PACKAGE = "agents"
-"""The import name of the Agents SDK."""
-
-UNSUPPORTED_HINT = "remove it, or run it with the Agents SDK"
-
 FieldSupport: TypeAlias = Mapping[str, str | None]
 
 SDK_AGENT_FIELDS: FieldSupport = {
@@ -698,14 +825,14 @@ SDK_AGENT_FIELDS: FieldSupport = {
     "mcp_servers": None,
     "mcp_config": None,
     "instructions": None,
-    "prompt": "a stored prompt",
+    "prompt": "a stored prompt: v1/prompts is shut down on 30 November 2026",
     "handoffs": None,
     "model": None,
     "model_settings": None,
     "input_guardrails": None,
     "output_guardrails": None,
     "output_type": None,
-    "hooks": "lifecycle hooks",
+    "hooks": None,
     "tool_use_behavior": None,
     "reset_tool_choice": None,
 }
@@ -716,7 +843,7 @@ SDK_HANDOFF_FIELDS: FieldSupport = {
     "input_json_schema": None,
     "on_invoke_handoff": None,
     "agent_name": None,
-    "input_filter": "an input filter",
+    "input_filter": None,
     "nest_handoff_history": None,
     "strict_json_schema": None,
     "is_enabled": None,
@@ -735,12 +862,12 @@ SDK_TOOL_FIELDS: Mapping[str, FieldSupport] = {
         "on_invoke_tool": None,
         "strict_json_schema": None,
         "is_enabled": None,
-        "tool_input_guardrails": "tool guardrails",
-        "tool_output_guardrails": "tool guardrails",
+        "tool_input_guardrails": None,
+        "tool_output_guardrails": None,
         "needs_approval": None,
         "timeout_seconds": None,
         "timeout_behavior": None,
-        "timeout_error_function": "a custom timeout message",
+        "timeout_error_function": None,
         "defer_loading": None,
         "custom_data_extractor": "custom data",
         "allowed_callers": OTHER_CALLERS,
@@ -811,15 +938,8 @@ def check_sdk_fields(subject: str, value: Any, field_support: FieldSupport) -> N
         description = field_support.get(field.name, f"the field {field.name}")
         if description is None or field.name.startswith("_") or not field.init:
             continue
-        if not _is_unset(getattr(value, field.name, None), field):
+        if not is_unset(getattr(value, field.name, None), field):
             raise Unsupported("convo", f"{description} ({subject})", param=field.name, hint=UNSUPPORTED_HINT)
-
-
-def _is_unset(value: object, field: dataclasses.Field[Any]) -> bool:
-    if value is None or (isinstance(value, str | list | tuple | dict | set) and not value):
-        return True
-    default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-    return value is default or (type(value) is type(default) and value == default)
 
 
 FILTER_TYPE_NAMES = ("CallModelData", "ModelInputData")
@@ -867,3 +987,108 @@ def is_foreign_filter(function: Callable[..., Any], *, foreign_agents: bool) -> 
 def _restore_item(item: Any, short_items: Sequence[Item], items: Sequence[Item]) -> Any:
     """Return the original item if the filter did not change it: the filter receives a user's text in the short form."""
     return next((original for short, original in zip(short_items, items, strict=True) if short == item), item)
+
+
+@dataclass(frozen=True)
+class ForeignHandoffFilter:
+    """An input filter of a handoff of the SDK.
+
+    source, target:  the SDK's agents
+    """
+
+    function: Callable[[Any], Any]
+    source: Any
+    target: Any
+
+    async def __call__(self, transcript: HandoffTranscript, context: Context) -> HandoffTranscript:
+        """Filter the next agent's input. Raises InputFault if the function does not return a HandoffInputData."""
+        handoffs = import_module(f"{SDK_PACKAGE}.handoffs")
+        history = to_guardrail_input(list(transcript.history))
+        originals = [(self._make_run_item(item), item) for item in (*transcript.before, *transcript.new)]
+        before, new = originals[: len(transcript.before)], originals[len(transcript.before) :]
+        result = self.function(
+            handoffs.HandoffInputData(
+                input_history=history if isinstance(history, str) else tuple(history),
+                pre_handoff_items=tuple(run_item for run_item, _ in before),
+                new_items=tuple(run_item for run_item, _ in new),
+                run_context=make_run_context(context),
+            )
+        )
+        result = await result if inspect.isawaitable(result) else result
+        if not isinstance(result, handoffs.HandoffInputData):
+            raise InputFault(
+                "the input filter of a handoff did not return a HandoffInputData", hint="return data.clone(...)"
+            )
+        history = result.input_history
+        items = [{"content": history, "role": "user"}] if isinstance(history, str) else history
+        easy = [to_easy_input_message(item) for item in transcript.history]
+        new_items = result.new_items if result.input_items is None else result.input_items
+        return HandoffTranscript(
+            tuple(_restore_item(item, easy, transcript.history) for item in items),
+            *(
+                tuple(_to_input_item(run_item, originals) for run_item in part)
+                for part in (result.pre_handoff_items, new_items)
+            ),
+        )
+
+    def _make_run_item(self, item: Item) -> Any:
+        """Return a RunItem for an item; the call and the output of a handoff have classes of their own."""
+        items, kind = import_module(f"{SDK_PACKAGE}.items"), str(item.get("type") or "message")
+        is_handoff = str(item.get("name")).startswith("transfer_to_") or item.get("output") == format_handoff_output(
+            self.target.name
+        )
+        if kind == "function_call_output" and is_handoff:
+            return items.HandoffOutputItem(
+                agent=self.source, raw_item=dict(item), source_agent=self.source, target_agent=self.target
+            )
+        if kind.endswith("_output"):
+            return items.ToolCallOutputItem(agent=self.source, raw_item=dict(item), output=item.get("output"))
+        name = "HandoffCallItem" if kind == "function_call" and is_handoff else RUN_ITEM_CLASSES.get(kind)
+        return getattr(items, name or "ToolCallItem")(agent=self.source, raw_item=_parse_output_item(item))
+
+
+RUN_ITEM_CLASSES = {
+    "message": "MessageOutputItem",
+    "reasoning": "ReasoningItem",
+    "compaction": "CompactionItem",
+    "mcp_list_tools": "MCPListToolsItem",
+    "mcp_approval_request": "MCPApprovalRequestItem",
+    "mcp_approval_response": "MCPApprovalResponseItem",
+    "tool_search_call": "ToolSearchCallItem",
+}
+"""The SDK's class for an item of a type; ToolCallItem for another one."""
+
+
+def _to_input_item(run_item: Any, originals: Sequence[tuple[Any, Item]]) -> Item:
+    """Return a RunItem as input: the item that it was made from, unless the filter made it."""
+    return next((item for one, item in originals if one is run_item), None) or dict(run_item.to_input_item())
+
+
+async def call_session_input(function: Callable[..., Any], stored: list[Item], new: list[Item]) -> Any:
+    """Call a `session_input_callback` of the SDK, with the user's text in its short form."""
+    items = [*stored, *new]
+    easy = [to_easy_input_message(item) for item in items]
+    result = function(easy[: len(stored)], easy[len(stored) :])
+    result = await result if inspect.isawaitable(result) else result
+    return [_restore_item(item, easy, items) for item in result] if isinstance(result, list) else result
+
+
+def make_rejection_formatter(run: SdkRun) -> Callable[[Any, Context], Awaitable[str | None]] | None:
+    """Return the `tool_error_formatter` of a RunConfig for rejected calls; None without one."""
+    formatter = run.get("tool_error_formatter")
+    if formatter is None:
+        return None
+
+    async def format_rejection(call: Any, context: Context) -> str | None:
+        arguments = import_module(f"{SDK_PACKAGE}.run_config").ToolErrorFormatterArgs(
+            kind="approval_rejected",
+            tool_type="function",
+            tool_name=call.tool.name,
+            call_id=call.id,
+            default_message=NOT_APPROVED,
+            run_context=make_run_context(context),
+        )
+        message: str | None = formatter(arguments)
+        return await message if inspect.isawaitable(message) else message
+
+    return format_rejection

@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
@@ -37,7 +37,15 @@ from convo.agents.agent import TOOL_NAME_PATTERN, Agent
 from convo.agents.graph import AgentTool, Graph, graph
 from convo.agents.handoff_history import DEFAULT_HISTORY_MARKERS, HistoryMapper, HistoryMarkers
 from convo.agents.handoffs import HandoffDefaults
-from convo.agents.sdk import ForeignInputFilter, foreign_agents, from_object, is_foreign_filter
+from convo.agents.sdk import (
+    ForeignInputFilter,
+    call_session_input,
+    foreign_agents,
+    from_object,
+    is_foreign_filter,
+    make_rejection_formatter,
+)
+from convo.agents.sdk_run import SdkRun, read_sdk_run
 from convo.agents.toml import from_tables
 from convo.chat.files import read_text_file
 from convo.chat.view_loader import AGENTS_SOURCE_KEY
@@ -160,27 +168,46 @@ async def load_agent_setup(flags: RunFlags) -> AgentSetup:
     source = flags.source
     assert source
     start = await _load_start(source.agent) if source.agent else load_tool_graph(source.tools)
-    graph = start if isinstance(start, Graph) else from_object(start)
+    sdk_run = (
+        read_sdk_run(load_named_object(flags.run_config, "--run-config"), "--run-config")
+        if flags.run_config
+        else SdkRun()
+    )
+    graph = start if isinstance(start, Graph) else from_object(start, sdk_run)
     _note_unused_history_flags(flags, graph)
-    run_config = load_run_config(flags)
+    run_config = load_run_config(flags, sdk_run)
+    sdk_agents = {} if isinstance(start, Graph) else foreign_agents(start)
+    if flags.run_config and not sdk_agents:
+        raise InvalidUsage("--run-config applies to agents of the Agents SDK", hint="leave it out")
+    if flags.input_filter is None and (function := sdk_run.get("call_model_input_filter")):
+        run_config = replace(run_config, input_filter=ForeignInputFilter(function, sdk_agents))
     if flags.input_filter is not None:
         function = load_function(flags.input_filter, "--input-filter")
-        sdk_agents = {} if isinstance(start, Graph) else foreign_agents(start)
         if is_foreign_filter(function, foreign_agents=bool(sdk_agents)):
             run_config = replace(run_config, input_filter=ForeignInputFilter(function, sdk_agents))
     setup = AgentSetup(graph, run_config, graph[graph.start].model, source)
     return setup.with_context(flags.context, None) if flags.context else setup
 
 
-def load_run_config(flags: RunFlags) -> RunConfig:
-    """Build the run configuration from the flags. Raises InvalidUsage, Unreadable, NotFound or InputFault."""
-    limits = RunLimits() if flags.max_turns is None else RunLimits(max_turns=flags.max_turns)
-    filter_reference = flags.input_filter
+def load_run_config(flags: RunFlags, sdk_run: SdkRun = SdkRun()) -> RunConfig:  # noqa: B008
+    """Build the run configuration from the flags; they replace arguments of `sdk_run`.
+
+    Raises InvalidUsage, Unreadable, NotFound or InputFault.
+    """
+    max_turns = sdk_run.max_turns if flags.max_turns is None else flags.max_turns
+    limits = RunLimits() if max_turns is None else RunLimits(max_turns=max_turns)
+    if execution := sdk_run.get("tool_execution"):
+        limits = replace(limits, max_parallel_calls=execution.max_function_tool_concurrency or sys.maxsize)
+    filter_reference, session_input = flags.input_filter, sdk_run.get("session_input_callback")
+    session_limit = getattr(sdk_run.get("session_settings"), "limit", None)
     return RunConfig(
         limits=limits,
-        handoff_defaults=_load_handoff_defaults(flags),
+        handoff_defaults=_load_handoff_defaults(flags, sdk_run),
         input_filter=load_function(filter_reference, "--input-filter") if filter_reference else None,
-        session_limit=flags.session_limit,
+        session_limit=session_limit if flags.session_limit is None else flags.session_limit,
+        session_input_callback=session_input and partial(call_session_input, session_input),
+        sdk_session=load_named_object(flags.sdk_session, "--sdk-session") if flags.sdk_session else None,
+        format_rejection=make_rejection_formatter(sdk_run),
         start_agent=flags.start_agent,
         open_scratch_store=_open_scratch_store,
     )
@@ -196,12 +223,11 @@ def _load_history_mapper(reference: str | None) -> HistoryMapper | None:
     return cast("HistoryMapper", load_function(reference, "--history-mapper")) if reference else None
 
 
-def _load_handoff_defaults(flags: RunFlags) -> HandoffDefaults:
+def _load_handoff_defaults(flags: RunFlags, sdk_run: SdkRun) -> HandoffDefaults:
     """A mapper and markers set the form of nesting; --nest-history and the handoffs set whether it is done."""
-    mapper = _load_history_mapper(flags.history_mapper)
-    return HandoffDefaults(
-        nest=bool(flags.nest_history), mapper=mapper, markers=_parse_history_markers(flags.history_markers)
-    )
+    mapper = _load_history_mapper(flags.history_mapper) or sdk_run.get("handoff_history_mapper")
+    nest = sdk_run.get("nest_handoff_history") if flags.nest_history is None else flags.nest_history
+    return HandoffDefaults(nest=bool(nest), mapper=mapper, markers=_parse_history_markers(flags.history_markers))
 
 
 def _note_unused_history_flags(flags: RunFlags, graph: Graph) -> None:

@@ -83,6 +83,12 @@ class RunFlags:
         "FILE:NAME",
         "Filter each model call: (ModelInput) -> ModelInput, or as in the SDK.",
     )
+    run_config: OptionalText = value_option(
+        "--run-config", "FILE.py:NAME", "RunConfig of the Agents SDK, or a dict of arguments of Runner.run."
+    )
+    sdk_session: OptionalText = value_option(
+        "--sdk-session", "FILE.py:NAME", "Session of the Agents SDK that begins a new session and receives its items."
+    )
     nest_history: bool | None = flag_option(
         "--nest-history/--no-nest-history", "Pass a summary of the history on a handoff.", default=None
     )

@@ -19,37 +19,9 @@ from agents.tool import Tool as SdkTool
 from convo.agents import sdk as foreign_fields
 from convo.agents.agent import Agent
 from convo.agents.sdk import IGNORED_SETTINGS, REQUEST_FIELDS, SETTING_CONVERTERS, UNSUPPORTED_SETTINGS, from_object
+from convo.agents.sdk_run import RUN_ARGUMENTS, RUN_CONFIG_FIELDS
 from convo.errors import Unsupported
 from convo.tools.tool import Tool
-
-RUN_CONFIG = {
-    "model": "-m",
-    "model_provider": "[providers] in config.toml",
-    "model_settings": "the agent's own",
-    "handoff_input_filter": "refused on each handoff; one of convo's own is Habits.filter",
-    "nest_handoff_history": "--nest-history",
-    "handoff_history_mapper": "--history-mapper",
-    "input_guardrails": "the agent's own",
-    "output_guardrails": "the agent's own",
-    "tracing_disabled": "convo traces nothing",
-    "tracing": "convo traces nothing",
-    "trace_include_sensitive_data": "convo traces nothing",
-    "workflow_name": "convo traces nothing",
-    "trace_id": "convo traces nothing",
-    "group_id": "convo traces nothing",
-    "trace_metadata": "convo traces nothing",
-    "session_input_callback": "Conduct.session_input",
-    "call_model_input_filter": "--input-filter",
-    "tool_error_formatter": "the words of the SDK's default",
-    "session_settings": "--session-limit",
-    "reasoning_item_id_policy": "the SDK's default",
-    "sandbox": "a SandboxAgent is refused",
-    "tool_execution": "Limits.parallel",
-    "tool_not_found_behavior": "the SDK's default: the run fails",
-    "tool_name_collision_policy": "tools of one name are refused",
-    "output_guardrail_blocked_message": "the SDK's default",
-}
-"""convo accepts no RunConfig: the equivalent of each of its fields. The RunConfig of an agent's tool is refused."""
 
 
 def public(kind: type) -> set[str]:
@@ -67,7 +39,8 @@ def test_the_tables_name_every_field_of_the_installed_sdk_and_no_other() -> None
     assert public(SdkHandoff) == set(foreign_fields.SDK_HANDOFF_FIELDS)
     assert public(sdk.InputGuardrail) == set(foreign_fields.SDK_INPUT_GUARDRAIL_FIELDS)
     assert public(sdk.OutputGuardrail) == set(foreign_fields.SDK_OUTPUT_GUARDRAIL_FIELDS)
-    assert public(RunConfig) == set(RUN_CONFIG)
+    assert public(RunConfig) == set(RUN_CONFIG_FIELDS)
+    assert set(inspect.signature(sdk.Runner.run).parameters) == set(RUN_ARGUMENTS)
     assert public(sdk.ModelSettings) == {
         *REQUEST_FIELDS,
         *SETTING_CONVERTERS,
@@ -84,15 +57,11 @@ def test_the_tables_name_every_field_of_the_installed_sdk_and_no_other() -> None
 def test_the_text_about_each_unsupported_field_and_tool() -> None:
     tools = foreign_fields.SDK_TOOL_FIELDS
     assert unsupported_fields(foreign_fields.SDK_AGENT_FIELDS) == [
-        ("prompt", "a stored prompt"),
-        ("hooks", "lifecycle hooks"),
+        ("prompt", "a stored prompt: v1/prompts is shut down on 30 November 2026"),
     ]
-    assert unsupported_fields(foreign_fields.SDK_HANDOFF_FIELDS) == [("input_filter", "an input filter")]
+    assert unsupported_fields(foreign_fields.SDK_HANDOFF_FIELDS) == []
     assert {kind: unsupported_fields(fields) for kind, fields in tools.items() if unsupported_fields(fields)} == {
         "FunctionTool": [
-            ("tool_input_guardrails", "tool guardrails"),
-            ("tool_output_guardrails", "tool guardrails"),
-            ("timeout_error_function", "a custom timeout message"),
             ("custom_data_extractor", "custom data"),
             ("allowed_callers", "callers other than the model"),
             ("output_json_schema", "an output schema"),
@@ -209,19 +178,6 @@ def test_an_agent_without_settings_has_those_of_the_requested_model() -> None:
     assert (own.model_defaults, own.settings) == (None, {"top_p": 0.5})
 
 
-AS_TOOL = {
-    *("self", "tool_name", "tool_description", "is_enabled", "max_turns", "needs_approval"),
-    *("failure_error_function", "parameters", "input_builder", "include_input_schema"),
-    *("custom_output_extractor", "on_stream", "on_stream_max_pending_events", "run_config", "hooks"),
-    *("previous_response_id", "conversation_id", "session"),
-}
-"""The parameters of `Agent.as_tool`; `read_agent_tool_settings` refuses the unsupported ones."""
-
-
-def test_the_parameters_of_as_tool_are_known() -> None:
-    assert set(inspect.signature(sdk.Agent.as_tool).parameters) == AS_TOOL
-
-
 @sdk.function_tool
 def add(a: int, b: int) -> int:
     """Add them."""
@@ -280,14 +236,6 @@ def test_an_unsupported_field_of_an_agent_is_refused_by_name(field: str, text: s
 def test_an_unsupported_field_of_a_function_tool_is_refused_by_name(field: str, text: str) -> None:
     with pytest.raises(Unsupported, match=f"{text} .*tool 'add'"):
         from_object(sdk.Agent(name="a", tools=[change_field(add, field)]))
-
-
-@pytest.mark.parametrize(("field", "text"), unsupported_fields(foreign_fields.SDK_HANDOFF_FIELDS))
-def test_an_unsupported_field_of_a_handoff_is_refused_by_name(field: str, text: str) -> None:
-    way = sdk.handoff(sdk.Agent(name="b"))
-    setattr(way, field, Odd())
-    with pytest.raises(Unsupported, match=f"{text} .*handoff 'transfer_to_b' of agent 'a'"):
-        from_object(sdk.Agent(name="a", handoffs=[way]))
 
 
 def change_field(tool: sdk.FunctionTool, field: str) -> sdk.FunctionTool:

@@ -1,0 +1,136 @@
+"""Every public parameter of the Agents SDK sends the same requests from convo, or is refused by name before any.
+
+The rows are in `tests.cli.sdk_parameters`; a parameter of a new release fails a test until it has one.
+"""
+
+import asyncio
+import dataclasses
+from pathlib import Path
+from typing import Any, cast
+
+import agents as sdk
+import pytest
+from agents.models.openai_provider import OpenAIProvider
+from openai import AsyncOpenAI, OpenAI
+
+from convo.history.canonical import digest
+from tests.cli.sdk_parameters import DONE, SEEN, TABLES, build_case, list_parameters
+from tests.cli.test_sdk_agents import normalize_request
+from tests.command_runner import Convo
+from tests.docs.agents import PAGE, page
+from tests.loopback_server import KEY, LoopbackServer
+
+MODEL = "gpt-4o"
+
+FILE = "from tests.cli.test_sdk_parameters import CURRENT\nglobals().update(CURRENT)\n"
+
+CURRENT: dict[str, Any] = {}
+"""The objects that desk.py has."""
+
+NAMED_BY_OPTIONS = ("context", "session", "previous_response_id", "conversation_id", "auto_previous_response_id")
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_public_parameter_has_a_row(table: str) -> None:
+    rows, definition = TABLES[table]
+    assert list(rows) == list_parameters(definition)
+
+
+def test_the_page_is_up_to_date() -> None:
+    """To update the page: python -m tests.docs.agents > .github/AGENTS.md"""
+    assert PAGE.read_text(encoding="utf-8") == page()
+
+
+async def run_sdk(agent: Any, server: LoopbackServer, arguments: dict[str, Any]) -> None:
+    message = arguments.pop("input", "hello")
+    config = dataclasses.replace(arguments.pop("run_config", None) or sdk.RunConfig(), tracing_disabled=True)
+    config.model = config.model or (MODEL if agent.model is None else None)
+    async with AsyncOpenAI(base_url=server.url, api_key=KEY) as client:
+        config.model_provider = OpenAIProvider(openai_client=client, use_responses=True)
+        await sdk.Runner.run(agent, message, run_config=config, **arguments)
+
+
+DIFFERENT = {
+    ("ModelSettings", "frequency_penalty"),
+    ("ModelSettings", "presence_penalty"),
+    ("RunConfig", "nest_handoff_history"),
+    ("RunConfig", "handoff_history_mapper"),
+    ("handoff", "nest_handoff_history"),
+}
+"""Known differences."""
+
+CASES = [
+    pytest.param(table, name, marks=[pytest.mark.xfail(strict=True)] if (table, name) in DIFFERENT else [])
+    for table, (rows, _) in TABLES.items()
+    for name in rows
+]
+
+
+@pytest.mark.parametrize(("table", "name"), CASES)
+def test_a_parameter_sends_the_same_requests_or_is_refused_by_name(
+    table: str, name: str, convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = TABLES[table][0][name]
+    if name in ("starting_agent", "mcp_servers"):
+        pytest.skip(row.note)
+    monkeypatch.chdir(tmp_path)
+    server.replies(*build_case(table, name).replies)
+    options, arguments = list(row.options), dict(build_case(table, name).arguments)
+    if row.result == "same":
+        if name.startswith("session"):  # the SDK honours the RunConfig fields only with one
+            arguments["session"] = make_session() if name == "session" else sdk.SQLiteSession("x")
+        if options == ["--from"]:
+            server.replies(DONE)
+            client = OpenAI(base_url=server.url, api_key=KEY)
+            create = client.conversations.create if name == "conversation_id" else earlier_response(client)
+            arguments[name] = create().id
+            options.append(create().id)
+            server.replies(*build_case(table, name).replies)
+        before, SEEN[:] = len(server.bodies), []
+        try:
+            asyncio.run(run_sdk(build_case(table, name).agent, server, dict(arguments)))
+        except sdk.AgentsException:
+            assert row.exit
+        expected = [normalize(body) for body in server.bodies[before:]]
+        assert expected
+
+    case = build_case(table, name)
+    run = {key: value for key, value in case.arguments.items() if key != "input" and key not in NAMED_BY_OPTIONS}
+    CURRENT.clear()
+    CURRENT.update(agent=case.agent, run=run, context=lambda described: arguments["context"], session=make_session())
+    (tmp_path / "desk.py").write_text(FILE, encoding="utf-8")
+    before, SEEN[:] = len(server.bodies), []
+    options += ["-m", f"openai/{MODEL}"] if "-m" not in options and case.agent.model is None else []
+    if "-m" not in row.options and run:
+        options += ["--run-config", "desk.py:run"]
+    got = convo("chat", "--agent", "desk.py:agent", *options, "--json", arguments.get("input", "hello"))
+    bodies = [normalize(body) for body in server.bodies[before:]]
+
+    if row.result == "refused":
+        assert (got.exit, bodies) == (1, [])
+        assert (row.text or name) in got.json()["error"]["message"]
+        return
+    assert got.exit == row.exit, got.out + got.err
+    assert bodies == expected
+    if name == "session":
+        assert read_items(CURRENT["session"]) == read_items(arguments["session"])
+
+
+def make_session() -> sdk.SQLiteSession:
+    session = sdk.SQLiteSession("x")
+    asyncio.run(session.add_items([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}]))
+    return session
+
+
+def read_items(session: sdk.SQLiteSession) -> list[str]:
+    return [digest(cast("dict[str, Any]", item)) for item in asyncio.run(session.get_items())]
+
+
+def earlier_response(client: OpenAI) -> Any:
+    return lambda: client.responses.create(model=MODEL, input="earlier")
+
+
+def normalize(body: dict[str, Any]) -> dict[str, Any]:
+    """Return a request without the ids of an earlier one."""
+    fields = normalize_request(body)
+    return {**fields, **{name: "id" for name in ("previous_response_id", "conversation") if fields.get(name)}}

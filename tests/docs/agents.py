@@ -1,0 +1,48 @@
+"""The page of the Agents SDK, from the rows in `tests/cli/sdk_parameters.py`.
+
+python -m tests.docs.agents > .github/AGENTS.md
+"""
+
+import sys
+from collections.abc import Iterator
+
+from tests.cli.sdk_parameters import TABLES, Row
+from tests.command_runner import ROOT
+
+PAGE = ROOT / ".github" / "AGENTS.md"
+
+HEAD = """\
+# Agents of the Agents SDK
+
+`convo chat --agent FILE.py:NAME` runs an agent of an installed `openai-agents`. These are the public parameters of
+release 0.24. **same**: convo sends the requests that the SDK sends. **refused**: an error names the parameter before
+any request. `tests/cli/test_sdk_parameters.py` runs every row with both programs on one server;
+`python -m tests.docs.agents > .github/AGENTS.md` writes this page.
+
+`--run-config FILE.py:NAME` names a `RunConfig`, or a dict of arguments of `Runner.run`, such as
+`{"hooks": LogHooks(), "run_config": RunConfig(...)}`. An option of the command takes precedence.
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    return "\n".join([HEAD, *lines()]) + "\n"
+
+
+def lines() -> Iterator[str]:
+    for table, (rows, _) in TABLES.items():
+        results = [row.result for row in rows.values()]
+        yield f"## {table}\n\n{results.count('same')} same, {results.count('refused')} refused.\n"
+        yield "| parameter | result | |\n|---|---|---|"
+        yield from (f"| `{name}` | {row.result} | {describe(row)} |" for name, row in rows.items())
+        yield ""
+
+
+def describe(row: Row) -> str:
+    """Return the option that says the parameter, and the note."""
+    option = f"`{row.options[0]}`" if row.options else ""
+    return "; ".join(filter(None, (option, row.note)))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
