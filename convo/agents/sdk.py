@@ -319,10 +319,12 @@ class SdkServers:
             tools = await self._agent.get_mcp_tools(make_run_context(context))
         for tool in tools:
             _check_tool_class(tool)
-        converted = [_convert_function_tool(tool, self._agent, Enclosing(run=self._run)) for tool in tools]
         return [
-            replace(tool, origin=ServerTool(*sdk_tool._mcp_tool_binding))
-            for tool, sdk_tool in zip(converted, tools, strict=True)
+            replace(
+                _convert_function_tool(tool, self._agent, Enclosing(run=self._run)),
+                origin=ServerTool(*getattr(tool, "_mcp_tool_binding", (tool.name, tool.name, None))),
+            )
+            for tool in tools
         ]
 
     def states(self) -> Mapping[str, str]:
