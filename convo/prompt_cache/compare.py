@@ -160,6 +160,17 @@ def _find_new_compaction(earlier_head: Key, later_head: Key, path_index: PathInd
     return PromptChange("context_compacted", "compaction", shared + index, None, 0)
 
 
+LOOKBACK_BLOCKS = 20
+"""Blocks before a breakpoint in which Anthropic searches for a cached prefix."""
+
+
+def count_new_blocks(earlier_head: Key, later_head: Key, path_index: PathIndex) -> int:
+    """Count the content blocks of the Messages API after an earlier input, which the later one continues."""
+    keys = path_index.last_keys(later_head, path_index.depth(later_head) - path_index.depth(earlier_head))
+    contents = [(path_index.item(key) or {}).get("content") for key in keys]
+    return sum(len(content) if isinstance(content, list) else 1 for content in contents)
+
+
 def find_shared_depth(first: Key, second: Key, path_index: PathIndex) -> int:
     """Return the number of nodes that two paths share at their start."""
     while first != second:

@@ -16,11 +16,19 @@ from convo.history.records import Link, is_compaction_link
 from convo.history.tree import Key
 from convo.inspect.diff import diff_json
 from convo.inspect.view import PathIndex
-from convo.prompt_cache.compare import PromptChange, find_item_change, find_setting_change
+from convo.prompt_cache.compare import (
+    LOOKBACK_BLOCKS,
+    PromptChange,
+    count_new_blocks,
+    find_item_change,
+    find_setting_change,
+    find_shared_depth,
+)
 from convo.report import FLAT, HIDDEN, Count, Wire
 from convo.strategies.strategy import STRATEGIES
 from convo.usage.cache_rules import (
     CERTAINTIES,
+    CLAUDE_EFFORT,
     CacheRules,
     Certainty,
     find_cache_rules,
@@ -35,7 +43,8 @@ MAX_TTL_S = 86_400.0
 """Seconds after which no vendor is known to keep a prefix."""
 
 MAX_COMPARED_LINKS = 20
-"""The newest requests of a branch whose cached prefixes are compared with the next request."""
+"""The newest requests of a branch whose cached prefixes are compared with the next request, besides its own prefixes.
+"""
 
 END_USER_SETTINGS = ("safety_identifier", "user")
 """The fields that may name the end user of a request; no source says to which of them reasoning is bound."""
@@ -126,22 +135,18 @@ def forecast_prefix(
         return None
     lost_reasoning = tuple(lost for _, lost in _find_lost_reasoning(links, previous, planned, path_index))
     change = _find_change(previous, planned, path_index, loses_reasoning=bool(lost_reasoning))
+    if change is None and lost_reasoning:  # by a change of the last response
+        change = find_item_change(previous.head, planned.input_head, path_index)
     if change is None:
         return None
     rules = find_cache_rules(planned.model, planned.parameters)
-    age_s, ttl_s = planned.created_at - previous.created_at, rules.ttl_s or 0.0
-    life_s = ttl_s if age_s < ttl_s else MAX_TTL_S
-    cached_links = [link for link in links if planned.created_at - link.created_at < life_s]
-    lost_tokens = (
-        _count_lost_tokens(cached_links, previous, planned, path_index, loses_reasoning=bool(lost_reasoning))
-        if age_s < MAX_TTL_S
-        else 0
-    )
-    is_certain = change.change != "prompt_cache_key_changed" and age_s < ttl_s
+    is_recent = planned.created_at - previous.created_at < (rules.ttl_s or 0.0)
+    life_s = rules.ttl_s if is_recent and rules.ttl_s else MAX_TTL_S
+    lost_tokens, is_certain = _count_lost_tokens(links, previous, planned, path_index, life_s)
     return PrefixForecast(
         change=change,
         lost_tokens=lost_tokens,
-        cache_loss="no" if not lost_tokens else "yes" if is_certain else "may",
+        cache_loss="no" if not lost_tokens else "yes" if is_certain and is_recent else "may",
         lost_usd=_compute_lost_usd(lost_tokens, previous, planned, prices),
         lost_reasoning=lost_reasoning,
         append_instead=_choose_append(change, previous, planned, rules),
@@ -152,20 +157,24 @@ def _find_change(earlier: Link, planned: Link, path_index: PathIndex, *, loses_r
     """Return the first difference of a request from an earlier one; None if it only appends."""
     return (
         find_setting_change(earlier.model, earlier.parameters, planned.model, planned.parameters)
-        or (_find_account_change(earlier, planned) if loses_reasoning else None)
+        or _find_account_change(earlier, planned, loses_reasoning=loses_reasoning)
         or find_item_change(earlier.input_head, planned.input_head, path_index)
-        or (find_item_change(earlier.head, planned.input_head, path_index) if loses_reasoning else None)
     )
 
 
-def _find_account_change(previous: Link, planned: Link) -> PromptChange | None:
-    """Return the change of the organisation or the end user: they bind reasoning, but are no part of the prefix."""
+def _find_account_change(previous: Link, planned: Link, *, loses_reasoning: bool) -> PromptChange | None:
+    """Return the change of the organisation, which has a cache of its own, or of the end user, if it loses reasoning.
+
+    They are no part of the prefix.
+    """
     before, after = (
         {"organisation": request.scope.organisation}
-        | {name: request.parameters.get(name) for name in END_USER_SETTINGS}
+        | {name: request.parameters.get(name) for name in END_USER_SETTINGS if loses_reasoning}
         for request in (previous, planned)
     )
     names = [name for name in before if before[name] != after[name]]
+    if None in (before["organisation"], after["organisation"]):
+        names = [name for name in names if name != "organisation"]
     differences = [diff_json(before[name], after[name]) for name in names]
     return PromptChange("setting_changed", names[0], None, differences[0], 0) if names else None
 
@@ -255,6 +264,7 @@ def describe_changed_reasoning(
     links = [link for link in links if link.head in path_index and (link.model, link.scope) == same]
     for link, lost in _find_lost_reasoning(links, planned, planned, path_index, is_any=True):
         change = _find_change(link, planned, path_index, loses_reasoning=True)
+        change = change or find_item_change(link.head, planned.input_head, path_index)
         cause = f" ({_describe_change(change)})" if change else ""
         effect = "does" if lost.certainty == "yes" else "may"
         text = f"this reasoning was made with another prefix{cause}: {planned.model} {effect} not receive it"
@@ -336,21 +346,69 @@ def _read_removed_ids(link: Link) -> set[str]:
 
 
 def _count_lost_tokens(
-    links: Sequence[Link], previous: Link, planned: Link, path_index: PathIndex, *, loses_reasoning: bool
-) -> int:
-    """Estimate the cached tokens of the request before that the next one cannot read from any request in `links`."""
-    longest = kept = 0
+    links: Sequence[Link], previous: Link, planned: Link, path_index: PathIndex, life_s: float
+) -> tuple[int, bool]:
+    """Estimate the cached tokens of the request before that the next one cannot read from any request in `links`.
+
+    life_s:  after that time prefixes may have expired; a later request may have refreshed them
+    Also returns whether the loss is certain.
+    """
+    links = [link for link in links if planned.created_at - link.created_at < MAX_TTL_S]
+    if previous not in links:
+        return 0, False
+    longest, kept, is_certain, changed_parameters = 0, 0, True, None
+    shared = find_shared_depth(previous.input_head, planned.input_head, path_index)
+    min_tokens = find_cache_rules(planned.model, planned.parameters).min_tokens or 0
     # A return to the effort before last, or to the agent before a handoff, still has the older prefix in the cache.
-    for link in reversed(links[-MAX_COMPARED_LINKS:]):
-        if is_compaction_link(link):
+    for index, link in enumerate(reversed(links)):
+        is_own_prefix = path_index.depth(link.input_head) <= shared
+        if is_compaction_link(link) or not (index < MAX_COMPARED_LINKS or is_own_prefix):
             continue
-        change = _find_change(link, planned, path_index, loses_reasoning=loses_reasoning)
+        parameters = (link.model, link.scope, link.parameters)
+        if parameters == changed_parameters:
+            continue
+        change = _find_change(link, planned, path_index, loses_reasoning=True)
+        changed_parameters = parameters if change and change.item_index is None else None
+        if change is not None and _may_keep_prefix(change, link, planned, path_index):
+            is_certain = False
         estimate, tokens = _count_kept_tokens(link, change, path_index)
-        if estimate > longest:
+        is_doubtful = planned.created_at - link.created_at >= life_s or tokens < min_tokens
+        if tokens and (is_doubtful or (change is None and _is_too_far(link, planned, path_index))):
+            is_certain = False
+        elif estimate > longest:
             longest, kept = estimate, tokens
         if change is None:  # older requests are shorter
             break
-    return max(0, _count_cached_tokens(previous) - kept)
+    return max(0, _count_cached_tokens(previous) - kept), is_certain
+
+
+def _is_too_far(link: Link, planned: Link, path_index: PathIndex) -> bool:
+    """Whether Claude may not find the prefix of a request that the next one continues; dropped thinking is no block."""
+    is_claude = find_cache_rules(planned.model, planned.parameters).vendor == "anthropic"
+    return is_claude and count_new_blocks(link.input_head, planned.input_head, path_index) > LOOKBACK_BLOCKS
+
+
+def _may_keep_prefix(change: PromptChange, link: Link, planned: Link, path_index: PathIndex) -> bool:
+    """Whether a request may read the whole prefix of `link` in spite of the change: the vendor does not say.
+
+    Reasoning that was removed already, or is bound to an end user, may not be in the cached prefix. With its default
+    effort, Claude gets `thinking`, too, which is the default of most models.
+    """
+    if change.item_index is None:
+        efforts = {read_setting(request.parameters, "reasoning.effort") for request in (link, planned)}
+        is_default_effort = change.name == "reasoning.effort" and efforts == {None, CLAUDE_EFFORT}
+        is_claude = find_cache_rules(planned.model, planned.parameters).vendor == "anthropic"
+        return (is_default_effort and is_claude) or change.name in ("prompt_cache_key", *END_USER_SETTINGS)
+    shared = find_shared_depth(link.input_head, planned.input_head, path_index)
+    before, after = (
+        [
+            to_resendable(item)
+            for key in path_index.last_keys(head, path_index.depth(head) - shared)
+            if item_type(item := path_index.item(key) or {}) != "reasoning"
+        ]
+        for head in (link.input_head, planned.input_head)
+    )
+    return before == after[: len(before)]
 
 
 def _count_cached_tokens(link: Link) -> int:
@@ -367,16 +425,18 @@ def _count_cached_tokens(link: Link) -> int:
 def _count_kept_tokens(link: Link, change: PromptChange | None, path_index: PathIndex) -> tuple[int, int]:
     """Return the tokens of a request before `change`: our count, and the cached ones by what the provider reported."""
     usage, rules = Usage.from_json(link.usage), find_cache_rules(link.model, link.parameters)
+    # Models with breakpoints write one entry, up to the end of the request.
+    has_breakpoints = rules.vendor is not None and rules.step_tokens == 1
+    if change is not None and (change.item_index is None or has_breakpoints):
+        return 0, 0
     instructions, tools = link.parameters.get("instructions"), link.parameters.get("tools")
-    tool_tokens = count_tokens((), None, tools).tokens
     setting_tokens = count_tokens((), str(instructions or ""), tools).tokens
     all_tokens = setting_tokens + path_index.tokens_up_to(link.input_head)
-    kept = all_tokens if change is None else setting_tokens + change.kept_tokens
-    if change is not None and change.item_index is None:  # Claude reads the tools first, then the instructions
-        claude_kept = {"instructions": tool_tokens, "tool_choice": setting_tokens, "reasoning.effort": setting_tokens}
-        kept = claude_kept.get(change.name, 0) if rules.vendor == "anthropic" else 0
+    if change is None:
+        return all_tokens, _count_cached_tokens(link)
+    kept = setting_tokens + change.kept_tokens
     cached = kept * (usage.input_tokens if usage else 0) // max(all_tokens, 1)
-    return kept, min(cached, _count_cached_tokens(link)) if cached >= (rules.min_tokens or 0) else 0
+    return kept, min(cached, _count_cached_tokens(link))
 
 
 def _compute_lost_usd(tokens: int, previous: Link, planned: Link, prices: Mapping[str, Price]) -> float | None:

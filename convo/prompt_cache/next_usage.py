@@ -17,9 +17,15 @@ from convo.history.items import Item, is_user_message, item_type, to_resendable
 from convo.history.records import Link, is_compaction_link
 from convo.history.tree import Key
 from convo.inspect.view import PathIndex
-from convo.prompt_cache.compare import find_separate_instructions, find_setting_change, find_shared_depth
+from convo.prompt_cache.compare import (
+    LOOKBACK_BLOCKS,
+    count_new_blocks,
+    find_separate_instructions,
+    find_setting_change,
+    find_shared_depth,
+)
 from convo.prompt_cache.forecast import MAX_TTL_S, PrefixForecast
-from convo.prompt_cache.why import LOOKBACK_BLOCKS, count_new_blocks, is_on_path
+from convo.prompt_cache.why import is_on_path
 from convo.report import FLAT, Count
 from convo.usage.cache_rules import CacheRules, find_cache_rules, find_claude_ttl
 from convo.usage.cost import Usage
@@ -225,7 +231,7 @@ def _find_readable(
                 continue
             usage = Usage(max(0, usage.input_tokens - sizes.count_items_after(link.input_head, end)))
         elif rules.vendor == "anthropic" and (
-            count_new_blocks(link, planned, index) - len(lost_indexes) > LOOKBACK_BLOCKS
+            count_new_blocks(link.input_head, planned.input_head, index) - len(lost_indexes) > LOOKBACK_BLOCKS
         ):
             break
         if tokens := _count_cached_after(usage, rules, is_reported=is_reported):  # older prompts are shorter

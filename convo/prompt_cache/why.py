@@ -25,8 +25,10 @@ from convo.history.tree import Key
 from convo.inspect.diff import common_text_length
 from convo.inspect.view import ConversationView, PathIndex, link_cost_usd
 from convo.prompt_cache.compare import (
+    LOOKBACK_BLOCKS,
     Change,
     PromptChange,
+    count_new_blocks,
     find_first_change,
     find_separate_instructions,
     find_shared_depth,
@@ -466,17 +468,15 @@ def _find_other_cause(earlier: Link, link: Link, index: PathIndex) -> Finding:
         certainty: Certainty = "yes" if rules.vendor == "anthropic" else "may"  # OpenAI states a minimum
         detail = f"{gap} passed; the cache keeps a prefix for {ttl}"
         return Finding("ttl_expired", certainty, _fix_ttl(link, ttl), detail)
-    if rules.vendor == "anthropic" and (count := count_new_blocks(earlier, link, index)) > LOOKBACK_BLOCKS:
+    is_continued = is_on_path(link.input_head, earlier.input_head, index)
+    count = count_new_blocks(earlier.input_head, link.input_head, index) if is_continued else 0
+    if rules.vendor == "anthropic" and count > LOOKBACK_BLOCKS:
         certainty = "may" if RECORDING_PARAMETER in link.parameters else "yes"  # its other breakpoints are unknown
         detail = f"{count} blocks after the last cached one; Anthropic looks back {LOOKBACK_BLOCKS}"
         fix = f"set a cache breakpoint at least every {LOOKBACK_BLOCKS} blocks"
         return Finding("breakpoint_too_far", certainty, fix, detail)
     detail = "the provider may have used another machine, or removed the prefix early"
     return Finding("unknown", "may", "none known", detail)
-
-
-LOOKBACK_BLOCKS = 20
-"""Blocks before a breakpoint in which Anthropic searches for a cached prefix."""
 
 
 def _lacks_breakpoint(view: ConversationView, link: Link) -> bool:
@@ -490,15 +490,6 @@ def _lacks_breakpoint(view: ConversationView, link: Link) -> bool:
         return False
     keys = view.path_index.last_keys(link.input_head, view.path_index.depth(link.input_head))
     return not any('"prompt_cache_breakpoint"' in json.dumps(view.path_index.item(key)) for key in keys)
-
-
-def count_new_blocks(earlier: Link, link: Link, index: PathIndex) -> int:
-    """Count the content blocks of the Messages API after the prompt of an earlier request."""
-    if not is_on_path(link.input_head, earlier.input_head, index):
-        return 0
-    keys = index.last_keys(link.input_head, index.depth(link.input_head) - index.depth(earlier.input_head))
-    contents = [(index.item(key) or {}).get("content") for key in keys]
-    return sum(len(content) if isinstance(content, list) else 1 for content in contents)
 
 
 # -- the fix -----------------------------------------------------------------------------------------

@@ -185,8 +185,12 @@ def find_model_change_loss(maker: str, reader: str) -> Certainty:
     return "no" if is_read else "may"
 
 
+CLAUDE_EFFORT = "high"
+"""The default effort of Claude."""
+
 DEFAULTS: Mapping[str, Json] = {
     "parallel_tool_calls": True, "text.format": {"type": "text"}, "text.verbosity": "medium", "tool_choice": "auto",
+    "output_config.effort": CLAUDE_EFFORT,
 }  # fmt: skip
 """The values of settings that a request does not set, for models of both vendors."""
 

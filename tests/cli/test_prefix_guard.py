@@ -102,7 +102,8 @@ PREVIEWS: list[tuple[str, list[str], tuple[str, str, list[str]] | None]] = [
     ("openai/gpt-6.1-sol", ["--verbosity", "low"], ("verbosity_changed", "yes", [])),
     ("anthropic/claude-fable-5-2", [], None),
     ("anthropic/claude-fable-5-2", ["-s", "Be long."], ("instructions_changed", "yes", ["yes", "yes"])),
-    ("anthropic/claude-fable-5-2", ["--reasoning-effort", "high"], ("reasoning_effort_changed", "yes", [])),
+    ("anthropic/claude-fable-5-2", ["--reasoning-effort", "low"], ("reasoning_effort_changed", "yes", [])),
+    ("anthropic/claude-fable-5-2", ["--reasoning-effort", "high"], ("reasoning_effort_changed", "may", [])),
     ("anthropic/claude-opus-5-5", ["-s", "Be long."], ("instructions_changed", "yes", ["may", "may"])),
 ]
 

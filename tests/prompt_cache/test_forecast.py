@@ -17,6 +17,7 @@ USAGE = {
     "output_tokens": 400,
     "output_tokens_details": {"reasoning_tokens": 300},
 }
+FIRST_USAGE = {**USAGE, "input_tokens": 5_000, "input_tokens_details": {"cache_write_tokens": 5_000}}
 NEWEST = {"openai": "openai/gpt-6.2-sol", "anthropic": "anthropic/claude-fable-5-2"}
 
 
@@ -25,7 +26,8 @@ def two_turns(model: str) -> Branch:
     branch = Branch(model, {"tools": [TOOL], "instructions": "Be brief.", "reasoning": {"effort": "low"}})
     for turn in range(2):
         branch.path = branch.path.append([message(f"question {turn} " + "word " * 2_000)])
-        branch.answer([reasoning(f"seal {turn}"), message(f"answer {turn}", "assistant")], USAGE)
+        output = [reasoning(f"seal {turn}"), message(f"answer {turn}", "assistant")]
+        branch.answer(output, USAGE if turn else FIRST_USAGE)
     branch.path = branch.path.append([message("next")])
     return branch
 
@@ -118,7 +120,7 @@ CHANGES: dict[Any, dict[str, Any]] = {
     set_defaults: dict.fromkeys(NEWEST),
     change_key: {"openai": ("prompt_cache_key_changed", "may", [], None), "anthropic": None},
     edit_last_question: dict.fromkeys(NEWEST, ("item_edited", "yes", ["yes"], "fork at the end of a turn")),
-    remove_first_reasoning: dict.fromkeys(NEWEST, ("item_removed", "yes", ["may"], "fork at the end of a turn")),
+    remove_first_reasoning: dict.fromkeys(NEWEST, ("item_removed", "may", ["may"], "fork at the end of a turn")),
     summarize: dict.fromkeys(NEWEST, ("context_compacted", "yes", ["yes"], None)),
     compact_at_vendor: dict.fromkeys(NEWEST, ("context_compacted", "yes", ["may"], None)),
     change_organisation: dict.fromkeys(NEWEST, ("setting_changed", "yes", ["yes", "yes"], None)),
@@ -194,7 +196,7 @@ def use_another_model(branch: Branch) -> None:
     ("age_s", "older_age_s", "expected"),
     [
         (10, 20, (1_000, "yes")),
-        (10, 3_600, (11_000, "yes")),
+        (10, 3_600, (11_000, "may")),
         (3_600, 3_610, (1_000, "may")),
         (10, 90_000, (11_000, "yes")),
     ],

@@ -1,7 +1,7 @@
 """Forecasts agree with servers that enforce the vendors' published rules, in random sequences of requests.
 
-Each drop and each refusal is forecast; what is forecast as certain happens; a request that only appends has none. This
-is agreement with the pages of the vendors, not with the vendors.
+Each drop, each refusal and each loss of cached tokens is forecast; what is forecast as certain happens; a request that
+only appends has none. This is agreement with the pages of the vendors, not with the vendors.
 """
 
 import json
@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 from convo.history.items import SUMMARY_HEADING
-from convo.history.records import Scope
-from convo.history.tree import Path
+from convo.history.records import Scope, is_compaction_link
+from convo.history.tree import Key, Path
 from convo.prompt_cache.forecast import PrefixForecast
+from convo.usage.cache_rules import CacheRules, find_cache_rules
+from convo.usage.cost import Usage
 from tests.prompt_cache.branches import Branch, message
 from tests.vendor_rules import anthropic_server, openai_server
 from tests.vendor_rules.anthropic_server import AnthropicRules
@@ -26,7 +28,7 @@ from tests.vendor_rules.rules_server import Refusal
 NOVEMBER_28 = 1_795_824_000.0
 TOOLS = [{"type": "function", "name": name, "parameters": {"type": "object"}} for name in ("add", "subtract", "divide")]
 SCHEMA = {"type": "json_schema", "name": "s", "schema": {"type": "object"}}
-OPENAI_MODELS = ["gpt-6.2-sol", "gpt-6.2-astra", "gpt-6.1-terra", "gpt-5.6-sol"]
+OPENAI_MODELS = ["gpt-6.2-sol", "gpt-6.2-astra", "gpt-6.1-terra", "gpt-5.6-sol", "gpt-5.5", "gpt-5.4"]
 CLAUDE_MODELS = [
     f"claude-{name}" for name in ("fable-5-2", "mythos-5-2", "fable-5-1", "opus-5-5", "opus-5", "sonnet-5-5")
 ]
@@ -46,6 +48,9 @@ class OpenAI:
             reasoning_binds=choose.random() < 0.5,
             reads=choose.choice([lambda made_by, asked: made_by == asked, lambda made_by, asked: True]),
             end_user_field=choose.choice(["safety_identifier", "user"]),
+            minimum_of=choose.choice(["prompt", "prefix"]),
+            kept_beyond_ttl_s=choose.choice([0.0, 3_600.0]),
+            hidden_in_usage=choose.random() < 0.5,
         )
         prices = {model: [openai_server.Price(Decimal(2), Decimal(10))] for model in OPENAI_MODELS}
         self.rules = OpenAIRules(prices, unstated=unstated)
@@ -78,7 +83,8 @@ class Anthropic:
         prices = {model: [anthropic_server.Price(Decimal(2), Decimal(10))] for model in CLAUDE_MODELS}
         reads: Callable[[str, str], bool] = choose.choice([lambda made_by, asked: False, lambda made_by, asked: True])
         created = choose.choice([0.0, NOVEMBER_28])
-        self.rules = AnthropicRules(prices, account_created=created, unstated=anthropic_server.Unstated(reads=reads))
+        unstated = anthropic_server.Unstated(reads=reads, minimum_tokens=choose.choice([512, 1024]))
+        self.rules = AnthropicRules(prices, account_created=created, unstated=unstated)
         self.behavior = choose.choice([{}, {"prefix_mismatch_behavior": "drop_block"}])
 
     def _request(self, branch: Branch) -> tuple[dict[str, Any], dict[str, int]]:
@@ -102,13 +108,21 @@ class Anthropic:
             "thinking": {"type": "adaptive", "block_binding": self.behavior},
             "cache_control": {"type": "ephemeral"},
         }
+        if effort := (parameters.get("reasoning") or {}).get("effort"):
+            request["output_config"] = {"effort": effort}
         return request, places
 
     def send(self, branch: Branch, reply: Any = None) -> tuple[list[Any], Drops, Any]:
         request, places = self._request(branch)
         organisation, betas = str(branch.scope.organisation), (anthropic_server.BINDING,)
+        # A workspace, whose cache is its own, belongs to one organisation.
         response, self.bill, _ = self.rules.answer(
-            request, branch.now, betas=betas, organization=organisation, reply=reply and list(map(to_reply, reply))
+            request,
+            branch.now,
+            betas=betas,
+            organization=organisation,
+            workspace=organisation,
+            reply=reply and list(map(to_reply, reply)),
         )
         dropped = [each for each in response["input_transformations"] if each["type"] == "thinking_dropped"]
         drops = {branch.path.items[places[each["path"]]]["encrypted_content"] for each in dropped}
@@ -202,11 +216,12 @@ def change_parameter(branch: Branch, choose: random.Random, vendor: Any) -> None
         "instructions": ["Be brief.", "Be long."],
         "user": ["alice", "bob"],
         "tool_choice": [None, {"type": "auto"}],
+        "reasoning": [{"effort": "low"}, {"effort": "high"}],
     }
     if vendor.provider == "openai":
         values |= {
-            "text": [{}, {"format": SCHEMA}],
-            "reasoning": [{"effort": "low"}, {"effort": "high"}],
+            "text": [{}, {"format": SCHEMA}, {"verbosity": "low"}],
+            "parallel_tool_calls": [True, False],
             "prompt_cache_key": ["a", "b"],
             "safety_identifier": ["alice", "bob"],
             "tool_choice": ["auto"],
@@ -263,14 +278,58 @@ def compact_at_vendor(branch: Branch, choose: random.Random, vendor: Any) -> Non
     append_message(branch, choose, vendor)
 
 
+def hand_off(branch: Branch, choose: random.Random, vendor: Any) -> None:
+    """Change to another agent, or back, with the whole history, a filtered one, or one message that quotes it."""
+    is_first = branch.parameters["instructions"] == "Hand over."
+    branch.parameters = {
+        **branch.parameters,
+        "tools": TOOLS[2:] if is_first else TOOLS[:2],
+        "instructions": "Refund." if is_first else "Hand over.",
+    }
+    items = list(branch.path.items)
+    history = choose.choice(["whole", "without tools", "nested"])
+    if history == "without tools":
+        replace_items(branch, [item for item in items if not item["type"].startswith("function_call")])
+    elif history == "nested":
+        replace_items(branch, [message(f"The conversation so far: {json.dumps(items)}")])
+    append_message(branch, choose, vendor)
+
+
+def return_settings(branch: Branch, choose: random.Random, vendor: Any) -> None:
+    """Use the model and the settings of an earlier request again."""
+    links = [link for link in branch.links if not is_compaction_link(link)]
+    if links:
+        link = choose.choice(links)
+        branch.model, branch.parameters = link.model, dict(link.parameters)
+    append_message(branch, choose, vendor)
+
+
 def replace_items(branch: Branch, items: Sequence[Any]) -> None:
     branch.path = Path(branch.path.root).append(items)
 
 
-APPENDS = [append_message, append_message, append_tool_turn, append_update]
+def wait(branch: Branch, choose: random.Random, vendor: Any) -> None:
+    branch.now += choose.choice([200.0, 400.0, 4_000.0, 100_000.0])
+    append_message(branch, choose, vendor)
+
+
+def fork(branch: Branch, choose: random.Random, vendor: Any) -> None:
+    """Continue after an earlier response, with its settings."""
+    indexes = [index for index, link in enumerate(branch.links) if not is_compaction_link(link)]
+    if indexes:
+        end = choose.choice(indexes)
+        link = branch.links[end]
+        branch.links = branch.links[: end + 1]
+        branch.model, branch.parameters, branch.scope = link.model, dict(link.parameters), link.scope
+        keys = branch.index.last_keys(link.head, branch.index.depth(link.head))
+        replace_items(branch, [branch.index.item(key) for key in keys])
+    append_message(branch, choose, vendor)
+
+
+APPENDS = [append_message, append_message, append_message, append_tool_turn, append_update, fork, wait]
 CHANGES = [
-    *(change_parameter, change_model, change_organisation, edit_message, remove_reasoning, drop_oldest),
-    *(summarize, compact_at_vendor),
+    *(change_parameter, change_parameter, change_model, change_organisation, edit_message, remove_reasoning),
+    *(drop_oldest, summarize, compact_at_vendor, hand_off, hand_off, return_settings),
 ]
 MANY = pytest.param(range(30, 1_000), marks=pytest.mark.full, id="1000 sequences")
 
@@ -278,18 +337,19 @@ MANY = pytest.param(range(30, 1_000), marks=pytest.mark.full, id="1000 sequences
 @pytest.mark.parametrize("vendor_type", [OpenAI, Anthropic], ids=["openai", "anthropic"])
 @pytest.mark.parametrize("seeds", [pytest.param(range(30), id="30 sequences"), MANY])
 def test_each_drop_and_refusal_is_forecast_and_no_request_that_only_appends(seeds: range, vendor_type: Any) -> None:
-    counts = {"lost": 0, "refused": 0, "appended": 0}
+    counts = {"lost": 0, "refused": 0, "appended": 0, "missed": 0}
     for seed in seeds:
         run_sequence(random.Random(seed), vendor_type, counts)
-    assert min(counts["lost"], counts["appended"]) > 0
+    assert min(counts["lost"], counts["appended"], counts["missed"]) > 0
     assert counts["refused"] or vendor_type is OpenAI
 
 
 def run_sequence(choose: random.Random, vendor_type: Any, counts: dict[str, int]) -> None:
     vendor = vendor_type(choose)
     model = f"{vendor.provider}/{choose.choice(vendor.models)}"
-    branch = Branch(model, {"tools": TOOLS[:2]}, scope=Scope("url", "org_a"), now=NOVEMBER_28)
-    earlier_drops: Drops = set()
+    parameters = {"tools": TOOLS[:2], "instructions": "Hand over."}
+    branch = Branch(model, parameters, scope=Scope("url", "org_a"), now=NOVEMBER_28)
+    drops_by_head: dict[Key, Drops] = {}
     for number in range(16):
         step = choose.choice(APPENDS if number == 0 or choose.random() < 0.6 else CHANGES)
         before = copy(branch)
@@ -311,10 +371,45 @@ def run_sequence(choose: random.Random, vendor_type: Any, counts: dict[str, int]
             assert forecast.lost_reasoning or "signature" not in refusal  # else an edit moved a compaction
             branch = before
             continue
-        check_drops(branch, forecast, earlier_drops, drops)
+        heads = [link.head for link in branch.links if not is_compaction_link(link)]
+        check_drops(branch, forecast, drops_by_head[heads[-1]] if heads else set(), drops)
         counts["lost"] += bool(drops)
+        # The cache also has prefixes of requests that a fork left behind, which the forecast does not know.
+        is_whole = len(heads) == len(drops_by_head)
+        counts["missed"] += check_cache(branch, forecast, Usage.from_json(usage), is_whole=is_whole)
         branch.answer(output, usage)
-        earlier_drops = drops
+        drops_by_head[branch.path.head] = drops
+
+
+def check_cache(branch: Branch, forecast: PrefixForecast | None, usage: Usage | None, *, is_whole: bool) -> bool:
+    """Compare the cached tokens with the forecast. Returns whether less was read than was cached before.
+
+    is_whole:  the branch has all requests that were sent
+    """
+    links = [link for link in branch.links if not is_compaction_link(link)]
+    before = Usage.from_json(links[-1].usage) if links else None
+    if usage is None or before is None:
+        return False
+    rules = find_cache_rules(links[-1].model, links[-1].parameters)
+    lost = count_cached(before, rules) - usage.cached_tokens
+    tolerance = 50 + 0.1 * max(lost, 0)
+    if rules.step_tokens > 1:  # they round, and do not count reasoning
+        tolerance += rules.step_tokens + 100 * sum(item["type"] == "reasoning" for item in branch.path.items)
+    if forecast is None:
+        assert lost <= tolerance or branch.now - links[-1].created_at >= (rules.ttl_s or 0.0)
+        return False
+    assert lost <= forecast.lost_tokens + tolerance
+    if forecast.cache_loss == "yes" and is_whole:
+        assert lost >= forecast.lost_tokens - tolerance
+    return lost > 0
+
+
+def count_cached(usage: Usage, rules: CacheRules) -> int:
+    """Return the tokens that are cached after a request; older models of OpenAI do not report what they wrote."""
+    if rules.step_tokens == 1:
+        return usage.cached_tokens + usage.cache_write_tokens
+    is_cached = usage.input_tokens >= (rules.min_tokens or 0)
+    return usage.input_tokens // rules.step_tokens * rules.step_tokens if is_cached else 0
 
 
 def check_drops(branch: Branch, forecast: PrefixForecast | None, earlier: Drops, seals: Drops) -> None:

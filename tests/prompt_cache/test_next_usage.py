@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from statistics import mean
 from typing import Any
@@ -70,6 +71,10 @@ def make_counter(factor: float) -> Tokenizer:
     return count
 
 
+UNSTATED_COUNTS = ("minimum_of", "kept_beyond_ttl_s", "hidden_in_usage", "minimum_tokens")
+"""What decides about counts of tokens, and no page states."""
+
+
 class Case:
     """A conversation with a vendor, and the bill of its last request."""
 
@@ -80,9 +85,12 @@ class Case:
         self.vendor = self.choose.choice(vendor_types)(self.choose)
         if isinstance(self.vendor, Anthropic):
             self.vendor.behavior = {"prefix_mismatch_behavior": "drop_block"}
-        older = ["gpt-5.5", "gpt-5.4"] * (self.vendor.provider == "openai")
-        named = {name: f"{self.vendor.provider}/{name}" for name in (*self.vendor.models, *older)}
+        named = {name: f"{self.vendor.provider}/{name}" for name in self.vendor.models}
         self.models = [name for name, model in named.items() if find_price(model, OLDER_PRICES)]
+        # No forecast of tokens covers what no page states: the servers behave in the simplest way.
+        simplest = type(self.vendor.rules.unstated)()
+        values = {name: getattr(simplest, name) for name in UNSTATED_COUNTS if hasattr(simplest, name)}
+        self.vendor.rules.unstated = replace(self.vendor.rules.unstated, **values)
         if is_offline:
             self.vendor.rules.count = make_counter(self.choose.uniform(0.8, 1.4))
         prices: Any = anthropic_server if isinstance(self.vendor, Anthropic) else openai_server
