@@ -196,8 +196,7 @@ def _count_cached_after(usage: Usage, rules: CacheRules, *, is_reported: bool) -
     if rules.vendor is None:
         return usage.input_tokens if is_reported else 0
     if rules.step_tokens > 1:  # these models do not report what they wrote
-        tokens = usage.input_tokens // rules.step_tokens * rules.step_tokens
-        return tokens if tokens >= (rules.min_tokens or 0) else 0
+        return usage.input_tokens // rules.step_tokens * rules.step_tokens
     return usage.cached_tokens + usage.cache_write_tokens
 
 
@@ -225,11 +224,12 @@ def _find_readable(
         later = link
         if _changes_settings(link, planned, rules):
             continue
-        end, age_s = min([depth, shared, *lost_indexes]), planned.created_at - used_at
-        if end < depth:
-            if rules.vendor and rules.step_tokens == 1:  # only the whole prompt was written
-                continue
-            usage = Usage(max(0, usage.input_tokens - sizes.count_items_after(link.input_head, end)))
+        end = min([depth, shared, *lost_indexes, *sizes.find_ended_reasoning(link, planned)])
+        age_s = planned.created_at - used_at
+        if rules.step_tokens > 1 or (rules.vendor is None and end < depth):
+            usage = Usage(sizes.count_visible(request, end))
+        elif end < depth:  # only the whole prompt was written
+            continue
         elif rules.vendor == "anthropic" and (
             count_new_blocks(link.input_head, planned.input_head, index) - len(lost_indexes) > LOOKBACK_BLOCKS
         ):
@@ -279,18 +279,32 @@ class _Sizes:
 
     def count_input(self, planned: Link, lost_indexes: Sequence[int]) -> int:
         """Return the input tokens of a request without the reasoning items at `lost_indexes`."""
+        hidden = set(self._list_shown(planned)) if lost_indexes else set()
         keys = self._list_keys_after(planned.input_head, 0) if lost_indexes else []
-        lost = self._sum([keys[index] for index in lost_indexes])
+        lost = self._sum([keys[index] for index in lost_indexes if keys[index] in hidden])
         return max(0, round(self._predict_input(planned, self._last) - lost))
 
     def count_reasoning(self, planned: Link, lost_indexes: Sequence[int]) -> int:
         """Return the tokens of the other reasoning items."""
-        keys = enumerate(self._list_keys_after(planned.input_head, 0))
-        return round(self._sum([key for index, key in keys if index not in lost_indexes and self._is_reasoning(key)]))
+        keys = self._list_keys_after(planned.input_head, 0)
+        lost = {keys[index] for index in lost_indexes}
+        return round(
+            self._sum([key for key in self._list_shown(planned) if self._is_reasoning(key) and key not in lost])
+        )
 
-    def count_items_after(self, head: Key, depth: int) -> int:
-        """Return the tokens of the items of a path after the first `depth` ones."""
-        return round(self._sum(self._list_keys_after(head, depth)))
+    def count_visible(self, request: _Request, depth: int) -> int:
+        """Return the tokens of a request up to its first `depth` items, without reasoning."""
+        later = set(self._list_keys_after(request.link.input_head, depth))
+        left_out = [key for key in self._list_shown(request.link) if key in later or self._is_reasoning(key)]
+        return max(0, round(request.usage.input_tokens - self._sum(left_out)))
+
+    def find_ended_reasoning(self, link: Link, planned: Link) -> list[int]:
+        """Return the place of the first reasoning item that was shown, and is not any more because its turn ended."""
+        if _keeps_reasoning(planned):
+            return []
+        start, end = self._find_turn(link), self._find_turn(planned)
+        keys = self._list_keys_after(link.input_head, start)[: max(0, end - start)]
+        return [start + index for index, key in enumerate(keys) if self._is_reasoning(key)][:1]
 
     def count_cacheable(self, planned: Link, tokens: int) -> int:
         """Return the tokens up to the last breakpoint of a request that has `tokens` input tokens."""
@@ -310,8 +324,8 @@ class _Sizes:
         is_measured_only:  without the items that no request before it has
         """
         if base is None:
-            return self._count_settings(link) + self._sum(self._list_keys_after(link.input_head, 0))
-        added, removed = self._compare(link.input_head, base.link.input_head)
+            return self._count_settings(link) + self._sum(self._list_shown(link))
+        added, removed = self._compare(link, base.link)
         if is_measured_only:
             added = [key for key in added if self._get_digest(key) in self._measured]
         settings = self._count_settings(link) - self._count_settings(base.link)
@@ -320,11 +334,11 @@ class _Sizes:
     def _measure_input(self, request: _Request, base: _Request | None) -> None:
         link, input_tokens = request.link, request.usage.input_tokens
         if base is None:
-            new = self._list_keys_after(link.input_head, 0)
+            new = self._list_shown(link)
             self._scale = self._setting_scale = input_tokens / (self._predict_input(link, None) or 1.0) or 1.0
             sizes = self._list_sizes(new)
         else:
-            added, _ = self._compare(link.input_head, base.link.input_head)
+            added, _ = self._compare(link, base.link)
             new = [key for key in added if self._get_digest(key) not in self._measured]
             sizes = self._list_sizes(new)
             measured = input_tokens - self._predict_input(link, base, is_measured_only=True)
@@ -354,7 +368,7 @@ class _Sizes:
         keys = self._list_keys_after(link.head, index.depth(link.input_head))
         is_separate = usage.reasoning_tokens > 0  # Claude reports its thinking as output only
         reasoning = [key for key in keys if is_separate and self._is_reasoning(key)]
-        self._report(reasoning, usage.reasoning_tokens if _keeps_reasoning(link) else 0)
+        self._report(reasoning, usage.reasoning_tokens)
         self._report([key for key in keys if key not in reasoning], usage.output_tokens - usage.reasoning_tokens)
 
     def _report(self, keys: Sequence[Key], tokens: int) -> None:
@@ -362,16 +376,34 @@ class _Sizes:
         share = max(0, tokens) / (sum(sizes) or 1.0)
         self._reported |= {self._get_digest(key): share * size for key, size in zip(keys, sizes, strict=True)}
 
-    def _compare(self, head: Key, earlier_head: Key) -> tuple[list[Key], list[Key]]:
-        """Return for each of two paths the nodes whose items a model does not receive with the other one."""
-        shared = find_shared_depth(head, earlier_head, self.index)
-        first, second = (self._list_keys_after(each, shared) for each in (head, earlier_head))
+    def _compare(self, link: Link, earlier: Link) -> tuple[list[Key], list[Key]]:
+        """Return for each of two requests the nodes whose items the model does not receive with the other one."""
+        shared = find_shared_depth(link.input_head, earlier.input_head, self.index)
+        if not (_keeps_reasoning(link) and _keeps_reasoning(earlier)):
+            is_same = _keeps_reasoning(link) == _keeps_reasoning(earlier)
+            shared = min(shared, self._find_turn(link), self._find_turn(earlier)) if is_same else 0
+        first, second = (self._list_shown(each, shared) for each in (link, earlier))
         if any(item_type(self._get_item(key)) == "compaction" for key in (*first, *second)):
-            first, second = (self._find_shown(self._list_keys_after(each, 0)) for each in (head, earlier_head))
+            first, second = (self._leave_out_compacted(self._list_shown(each)) for each in (link, earlier))
         return self._leave_out(first, second), self._leave_out(second, first)
 
-    def _find_shown(self, keys: Sequence[Key]) -> list[Key]:
-        """Return the nodes that a model receives: the last compaction item replaces all before it but some messages."""
+    def _list_shown(self, link: Link, depth: int = 0) -> list[Key]:
+        """Return the nodes of a request after the first `depth` ones, without the reasoning of turns that ended."""
+        keys = self._list_keys_after(link.input_head, depth)
+        if _keeps_reasoning(link):
+            return keys
+        turn = self._find_turn(link) - depth
+        return [key for index, key in enumerate(keys) if index >= turn or not self._is_reasoning(key)]
+
+    def _find_turn(self, link: Link) -> int:
+        """Return the index of the last message of the user in the input of a request; 0 without one."""
+        head = link.input_head
+        while head != self.index.root and not is_user_message(self._get_item(head)):
+            head = self.index.key_before_last(head, 1)
+        return max(0, self.index.depth(head) - 1)
+
+    def _leave_out_compacted(self, keys: Sequence[Key]) -> list[Key]:
+        """Leave out what the last compaction item replaces: all before it but some messages."""
         items = [self._get_item(key) for key in keys]
         last = max((index for index, item in enumerate(items) if item_type(item) == "compaction"), default=0)
         return [
