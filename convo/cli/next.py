@@ -107,6 +107,7 @@ class NextOptions:
             instructions=None,
             schema_file=None,
             parameters={},
+            strict_prefix=False,
             run_flags=RunFlags(),
             dropped_items=(),
             removed_tools=(),
@@ -123,8 +124,8 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
     attachment_parts = [load_attachment(path) for path in options.attachments]
     items = [user_message(options.prompt, *attachment_parts)] if options.prompt or attachment_parts else []
     await _load_agents(options.run_flags)
-    if options.forecast:
-        options = replace(options, strict_prefix=False)
+    if options.forecast:  # the setting refuses a request, not its forecast
+        options = replace(options, strict_prefix=bool(options.strict_prefix))
     settings = _load_settings(options, options.model)
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
         view = await _load_continued_view(store, options, settings)
@@ -137,7 +138,7 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
         elif options.forecast:
             unchanged = await _with_previous_agents(store, view, unchanged, settings.paths.data)
         next_request, settings = await _build_request(store, exit_stack, view, items, options)
-        if next_request.forecast and unchanged != options:
+        if next_request.forecast and unchanged != replace(options, strict_prefix=False):
             unchanged_request, _ = await _build_request(store, exit_stack, view, items, unchanged)
             if unchanged_request.forecast:
                 forecast = compare_usage(unchanged_request.forecast.request, next_request.forecast.request)

@@ -88,7 +88,7 @@ def _list_usage_facts(usage: NextUsage) -> Iterator[KeyValue]:
         ("cost of the output, as before", usage.output_usd),
         ("cost of each later request", usage.later_usd),
     ):
-        yield name, "unknown" if cost is None else format_usd(cost)
+        yield name, "unknown" if cost is None else format_usd(cost) if cost else ""
 
 
 def _describe_break_even(forecast: NextForecast) -> str:

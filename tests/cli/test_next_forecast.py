@@ -10,7 +10,7 @@ import pytest
 from convo.history.items import item_text
 from convo.usage.model_info import find_price
 from tests.cli.chat_commands import ECHO
-from tests.command_runner import Convo
+from tests.command_runner import Convo, write_project_file
 from tests.prompt_cache.test_next_usage import make_counter
 from tests.vendor_rules import anthropic_server, openai_server
 from tests.vendor_rules.anthropic_server import AnthropicRules, run_anthropic_server
@@ -146,6 +146,18 @@ def test_an_unknown_item_or_tool_is_refused_by_name(convo: Convo) -> None:
     assert (item.exit, tool.exit) == (5, 5)
     assert "no item '9'" in item.err
     assert "no tool 'add'" in tool.err
+
+
+def test_only_the_option_of_the_prefix_guard_refuses_a_forecast(convo: Convo, servers: dict[str, RulesServer]) -> None:
+    begin(convo, OPENAI, turns=2)
+    write_project_file("strict_prefix = true\n")
+    change = ["next", "mine", "--reasoning-effort", "high"]
+    assert [convo(*change, *flags).exit for flags in ([], ["--forecast"], ["--forecast", "--strict-prefix"])] == [
+        1,
+        0,
+        1,
+    ]
+    assert convo(*change, "--forecast", "--curl").exit == 2
 
 
 def test_the_terminal_shows_one_fact_a_line(convo: Convo, servers: dict[str, RulesServer]) -> None:

@@ -104,6 +104,8 @@ def next_command(
     output_format = output.selected_format()
     if count not in COUNT_CHOICES:
         raise InvalidUsage(f"--count accepts {', '.join(COUNT_CHOICES)}, not {count!r}", hint="convo next --help")
+    if output.curl and changes.forecast:
+        raise InvalidUsage("--curl and --forecast cannot be used together", hint="use one of them")
     import asyncio
 
     from convo.cli.input import read_message
