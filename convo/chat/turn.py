@@ -694,7 +694,7 @@ class ChatTurn:
         # Else the known window is wrong.
         if window is None or known_tokens > window.max_input:
             return
-        from convo.responses_api.truncation import describe_excess
+        from convo.usage.window import describe_excess
 
         excess = describe_excess(items, *settings, self._options.model, window, known_tokens=known_tokens)
         if excess:

@@ -503,7 +503,7 @@ class Repl:
         text_parts = [part for part in parts if part.get("type") == "input_text"]
         window = find_model_window(model, self.context.settings.windows)
         if window and text_parts:
-            from convo.responses_api.truncation import describe_excess
+            from convo.usage.window import describe_excess
 
             describe_excess([user_message("", *text_parts)], None, None, model, window)
 

@@ -7,24 +7,18 @@ are counted in a thread (30 to 60 ms per MB).
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TypeAlias
 
 from convo.compaction.planning import keep_last_turn, truncate_to_fit
 from convo.errors import ConvoError, WindowExceeded
-from convo.history.items import Item, Json, StreamEvent
+from convo.history.items import Json, StreamEvent
 from convo.models.base import Model, ModelRequest
-from convo.usage.counting import (
-    TOKENIZER_ENCODING,
-    TokenCount,
-    count_item_tokens,
-    count_text_tokens,
-    count_tokens,
-    max_token_count,
-)
+from convo.usage.counting import count_item_tokens, count_tokens, max_token_count
 from convo.usage.model_info import ModelWindow
+from convo.usage.window import count_minimum_tokens
 
 WindowLookup: TypeAlias = Callable[[str], ModelWindow | None]
 """Returns the context window of a model by its provider's own name; None if unknown."""
@@ -33,9 +27,6 @@ WINDOW_EXCEEDED_CODE = WindowExceeded.code
 
 OUTPUT_RESERVE_DIVISOR = 4
 """Divisor of the window for the part reserved for the output, unless the request limits its output."""
-
-ESTIMATE_ERROR_FACTOR = 3 / 2
-"""An estimate may be up to this many times the model's own count."""
 
 COUNT_IN_THREAD_TOKENS = 64_000
 """Inputs that may have more tokens than this are counted in a thread."""
@@ -92,35 +83,11 @@ def check_fits_window(request: ModelRequest, model_name: str, window: ModelWindo
         or max_token_count(request.input, request.instructions, _request_tools(request)) <= window.context
     ):
         return
-    needed_tokens = _minimum_tokens(count_tokens(request.input, request.instructions, _request_tools(request)), window)
+    needed_tokens = count_minimum_tokens(
+        count_tokens(request.input, request.instructions, _request_tools(request)), window
+    )
     if needed_tokens > window.context:
         raise WindowExceeded(model_name, needed_tokens, window.context)
-
-
-def describe_excess(
-    items: Sequence[Item],
-    instructions: str | None,
-    tools: Json,
-    model_name: str,
-    window: ModelWindow,
-    *,
-    known_tokens: int = 0,
-) -> str | None:
-    """Describe how a request probably exceeds a window; None if it fits. Files and images are not counted.
-
-    known_tokens:  of the items before `items`, as the endpoint reported them
-    Raises WindowExceeded if it certainly does not fit.
-    """
-    if known_tokens + max_token_count(items, instructions, tools) <= window.max_input:
-        return None
-    count = count_text_tokens(items, instructions, tools)
-    minimum_tokens = known_tokens + _minimum_tokens(count, window)
-    if minimum_tokens > window.context:
-        raise WindowExceeded(model_name, minimum_tokens, window.context)
-    tokens = known_tokens + count.tokens
-    if tokens <= window.max_input:
-        return None
-    return f"{model_name} accepts {window.max_input:,} input tokens; this request has about {tokens:,}"
 
 
 def truncate_model_request(request: ModelRequest, model_name: str, window: ModelWindow | None) -> ModelRequest:
@@ -143,12 +110,6 @@ def truncate_model_request(request: ModelRequest, model_name: str, window: Model
 def is_window_exceeded(error: ConvoError) -> bool:
     """Whether the model rejected the input as too long for its window."""
     return error.code == WINDOW_EXCEEDED_CODE
-
-
-def _minimum_tokens(count: TokenCount, window: ModelWindow) -> int:
-    """Return the smallest count that the model's own tokenizer can give."""
-    is_exact = not count.is_estimate and window.counted == TOKENIZER_ENCODING
-    return count.tokens if is_exact else int(count.tokens / ESTIMATE_ERROR_FACTOR)
 
 
 def _input_limit_tokens(request: ModelRequest, window: ModelWindow) -> int:
