@@ -11,13 +11,28 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from convo.config.sections import Price
 from convo.errors import NotFound, PrefixChanged
-from convo.history.records import Link, Scope, client_parameters, is_compaction_link
+from convo.history.records import REMOVED_FIELD, Link, Scope, client_parameters, is_compaction_link
 from convo.history.tree import Path
 from convo.stores.base import Store
 
 if TYPE_CHECKING:
     from convo.inspect.view import ConversationView
     from convo.prompt_cache.forecast import PrefixForecast
+
+
+def find_wrong_forecast(view: "ConversationView") -> str | None:
+    """Describe how the removed reasoning that a provider reported for the request of `view` differs from the forecast.
+
+    Returns None if it does not, or if the provider reported nothing.
+    """
+    from convo.inspect.tree import find_branch_links
+
+    links = find_branch_links(view)
+    if not links or REMOVED_FIELD not in links[-1].reported or links[-1].input_head not in view.path_index:
+        return None
+    from convo.prompt_cache.forecast import describe_wrong_forecast
+
+    return describe_wrong_forecast(links, view.path_index)
 
 
 class PrefixGuard(NamedTuple):

@@ -13,7 +13,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from convo.chat.prefix_guard import PrefixGuard
+from convo.chat.prefix_guard import PrefixGuard, find_wrong_forecast
 from convo.chat.session_record import NO_UPDATE, ChatDeps, RunUpdate, SessionRecord
 from convo.config.sections import ContextLimits
 from convo.endpoints.base import LIMIT_FIELD, PAGE_ITEMS, Endpoint, iter_pages
@@ -49,6 +49,7 @@ from convo.history.records import (
     IGNORED_PARAMETER,
     LINK_STATUSES,
     NOTICES,
+    REMOVED_FIELD,
     UNFINISHED_STATUSES,
     UPSTREAM_ID,
     Link,
@@ -87,6 +88,8 @@ from convo.usage.model_info import appends_instructions, find_model_window
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
+
+    from convo.prompt_cache.forecast import PrefixForecast
 
 
 MAX_TRIES = 4
@@ -503,10 +506,12 @@ async def return_no_update(state: ConversationState, output: tuple[Item, ...], c
 class ChatTurn:
     """One request for the unconfirmed input of `record`, and its response.
 
-    link:           the link, once the turn has ended
-    response:       the owner's final response, if any
-    request_count:  requests that were sent
-    is_rejected:    do not store a partial response, unless the owner has it
+    link:            the link, once the turn has ended
+    response:        the owner's final response, if any
+    request_count:   requests that were sent
+    is_rejected:     do not store a partial response, unless the owner has it
+    prefix:          what the request loses by a change of the prefix; None if it only appends
+    wrong_forecast:  how the reasoning that the provider removed differs from `prefix`; None if it does not
     """
 
     def __init__(
@@ -529,6 +534,8 @@ class ChatTurn:
         self.response: Response | None = None
         self.request_count = 0
         self.is_rejected = False
+        self.prefix: PrefixForecast | None = None
+        self.wrong_forecast: str | None = None
         self._record, self._options, self._deps = record, options, deps
         self._given_options = options
         self._check_tail, self._notify = check_tail, notify
@@ -536,6 +543,7 @@ class ChatTurn:
         self._accumulator = ResponseAccumulator()
         self._has_text_mismatch = False
         self._late_notices: list[str] = []
+        self._removed_before: Json = None
         self._ignored_fields: Sequence[str] = ()
         self._requested_state: ConversationState | None = None
         self._request_input = RequestInput((), 0, {})
@@ -554,6 +562,7 @@ class ChatTurn:
                 async for event in response_events:
                     await self._process_event(event)
                     yield event
+            await self._check_forecast()
             self._notify_late()
         except (asyncio.CancelledError, GeneratorExit):
             await shielded(self._save_partial("cancelled", INTERRUPTED_ERROR))
@@ -706,12 +715,26 @@ class ChatTurn:
         if guard is None:
             return
         planned = self._options.plan_link(body, path, record.state.strategy, scope, self._timing.started_at)
-        forecast = await guard.forecast_turn(self._deps.store, record.last_link, planned, path)
+        forecast = self.prefix = await guard.forecast_turn(self._deps.store, record.last_link, planned, path)
+        self._removed_before = record.last_link.reported.get(REMOVED_FIELD) if record.last_link else None
         change = (record.session.link_id, forecast.change) if forecast else None
         warned_change, record.warned_change = record.warned_change, change
         # A request that failed and is sent again loses nothing more.
         if forecast and forecast.has_loss and change != warned_change:
             self._notify(f"warning: {forecast}")
+
+    async def _check_forecast(self) -> None:
+        """Note if the provider removed other reasoning than the forecast says."""
+        removed = self.link.reported.get(REMOVED_FIELD) if self.link else None
+        is_expected = not (self.prefix and self.prefix.lost_reasoning) and removed in ([], self._removed_before)
+        if self.link is None or self._options.prefix_guard is None or removed is None or is_expected:
+            return
+        from convo.chat.view_loader import load_response_view
+
+        view = await load_response_view(self._deps.store, self.link.id, is_branch_only=True)
+        self.wrong_forecast = find_wrong_forecast(view)
+        if self.wrong_forecast and self._options.cache_diagnostics:
+            self._late_notices.append(f"note: other reasoning was removed than forecast: {self.wrong_forecast}")
 
     async def _recover_response(self) -> bool:
         """Apply the owner's items that this process missed; return whether no request is needed."""

@@ -5,10 +5,10 @@ Options come in four groups: strategy, request, agent runs, output.
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING
 
 from convo.chat.conversation import Chat
 from convo.chat.files import load_attachment
@@ -17,12 +17,10 @@ from convo.cli.context import ChatContext, ChatOptions, ChatOutput, get_turn_lin
 from convo.cli.deps import get_store_url, open_configured_store
 from convo.cli.output import print_event, print_json
 from convo.config.loader import SettingFlags, load_settings
-from convo.config.sections import Price
 from convo.config.settings import Settings
 from convo.errors import ConvoError, EndpointFault, Interrupted, InvalidUsage, NotFound
-from convo.history.items import Item, Json, StreamEvent, item_text, item_type, user_message
-from convo.history.records import EMBEDDED_SCOPE, Link, Strategy
-from convo.report import OPTIONAL, Keywords
+from convo.history.items import Item, Json, StreamEvent, user_message
+from convo.history.records import EMBEDDED_SCOPE, Strategy
 from convo.runtime import SystemClock
 from convo.stores.base import Store
 from convo.strategies.selection import is_file_handle
@@ -279,68 +277,11 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
     link = get_turn_link(chat)
     assert link
     if output.as_json:
-        print_json(_build_turn_report(chat, link, context.settings.prices))
+        from convo.cli.turn_report import build_turn_report  # slow to import
+
+        print_json(build_turn_report(chat, link, context.settings.prices))
     return EXIT_CODE_BY_STATUS.get(link.status, 1)
 
 
 def ignore_event(event: StreamEvent) -> None:
     """Print nothing before the end."""
-
-
-class TurnReport(NamedTuple):
-    """One turn of a model.
-
-    response_id:      id of the response; null if there is none
-    session:          name of the session in the local store
-    strategy:         the owner of the state
-    conversation_id:  with --conversation: id of the conversation
-    model:            provider/model
-    output_text:      the output as plain text
-    output:           the output items, of the Responses API, unchanged
-    usage:            tokens as reported by the endpoint; null if it reported none
-    cost_usd:         null if the usage or the price is unknown
-    status:           status of the response: completed, incomplete, failed or cancelled
-    pending:          always empty: only agent runs have pending calls
-    state_file:       with --replay: file with the conversation
-    """
-
-    response_id: str | None
-    session: str
-    strategy: Strategy
-    conversation_id: str | None
-    model: str
-    output_text: str
-    output: Sequence[Item]
-    usage: Mapping[str, Json] | None
-    cost_usd: Annotated[float | None, OPTIONAL]
-    status: str
-    pending: Annotated[Sequence[Json], Keywords(maxItems=0)]
-    state_file: str | None
-
-
-def _build_turn_report(chat: Chat, link: Link, prices: Mapping[str, Price]) -> TurnReport:
-    from convo.inspect.view import link_cost_usd  # only a report as JSON needs the import
-
-    session, output = chat.session, get_answer_items(chat, link)
-    return TurnReport(
-        None if link.id.startswith("try_") else link.id,
-        session.name,
-        session.strategy,
-        session.conversation_id,
-        chat.options.model,
-        "".join(item_text(item) for item in output if item_type(item) == "message"),
-        output,
-        link.usage,
-        link_cost_usd(link, prices),
-        link.status,
-        [],
-        session.replay_file,
-    )
-
-
-def get_answer_items(chat: Chat, link: Link) -> list[Item]:
-    """Return the items of the answer: those of the response, or those received before it was stopped."""
-    response = chat.turn.response if chat.turn else None
-    if response:
-        return list(response.get("output") or ())
-    return [node.item for node in chat.state.path.after(link.input_head)]

@@ -93,9 +93,11 @@ def _render_answer(view: ConversationView, display: DisplayOptions) -> str:
 
 
 def _render_json(view: ConversationView, display: DisplayOptions) -> str:
+    from convo.chat.prefix_guard import find_wrong_forecast
     from convo.inspect.report import build_conversation_report
 
-    return json.dumps(to_json(build_conversation_report(view)))
+    report = build_conversation_report(view)._replace(wrong_forecast=find_wrong_forecast(view))
+    return json.dumps(to_json(report))
 
 
 def _render_items_json(view: ConversationView, display: DisplayOptions) -> str:

@@ -179,7 +179,10 @@ class Link:
 
 SERVICE_TIER, DEFAULT_SERVICE_TIER = "service_tier", "default"
 
-REPORTED_FIELDS = ("prompt_cache_diagnostics", "input_transformations", "tool_usage", SERVICE_TIER)
+REMOVED_FIELD = "input_transformations"
+"""The field of a response with the reasoning items of its input that the model did not receive."""
+
+REPORTED_FIELDS = ("prompt_cache_diagnostics", REMOVED_FIELD, "tool_usage", SERVICE_TIER)
 """Fields of a response that are kept as its provider reported them; the service tier only if it is not the default."""
 
 NOTICES = "convo_notices"

@@ -100,6 +100,7 @@ class ConversationReport(NamedTuple):
     agent:           present if the handle names a session with agents: the one that answered last
     parents:         present if a path is written as through: the parent of each node
     run:             present if the handle names an agent run with tool calls, handoffs or guardrails: its time line
+    wrong_forecast:  how the reasoning that the provider removed from the last request differs from the forecast
     """
 
     handle: str
@@ -113,6 +114,7 @@ class ConversationReport(NamedTuple):
     agent: Annotated[str | None, OMITTED]
     parents: Annotated[Mapping[Key, Key | None], OMITTED]
     run: Annotated[RunTimeline | None, OMITTED]
+    wrong_forecast: Annotated[str | None, OMITTED] = None
 
 
 def build_conversation_report(view: ConversationView) -> ConversationReport:

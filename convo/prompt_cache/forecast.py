@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 
 from convo.config.sections import Price
 from convo.history.items import ENCRYPTED_FIELD, Item, item_type, to_resendable
-from convo.history.records import Link, is_compaction_link
+from convo.history.records import REMOVED_FIELD, Link, is_compaction_link
 from convo.history.tree import Key
 from convo.inspect.diff import diff_json
 from convo.inspect.view import PathIndex
@@ -333,7 +333,7 @@ def describe_wrong_forecast(links: Sequence[Link], path_index: PathIndex) -> str
 
 def _read_removed_ids(link: Link) -> set[str]:
     """Return the ids of the reasoning items that a provider removed, without those removed because their turn ended."""
-    reported = link.reported.get("input_transformations")
+    reported = link.reported.get(REMOVED_FIELD)
     entries = [entry for entry in reported if isinstance(entry, Mapping)] if isinstance(reported, list) else []
     return {
         str(entry.get("id"))

@@ -13,6 +13,7 @@ from functools import lru_cache
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
+from convo.chat.prefix_guard import find_wrong_forecast
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS, STREAMED_TEXT_DIFFERS_MESSAGE
 from convo.history.items import (
     Item,
@@ -37,7 +38,7 @@ from convo.history.records import (
     is_compaction_link,
 )
 from convo.inspect.run_timeline import RunTimeline, TimelineEntry
-from convo.inspect.tree import LinkRow, find_branch_links, iter_link_rows, split_branch_links
+from convo.inspect.tree import LinkRow, iter_link_rows, split_branch_links
 from convo.inspect.view import (
     ChartCell,
     ConversationView,
@@ -291,11 +292,8 @@ def conversation_rows(view: ConversationView, table: Table | None = None) -> Ite
         yield "forks", "this endpoint cannot list the other responses that continue a response"
     current = next((link for link in reversed(view.links) if link.id == view.current_link_id), None)
     yield from reported_rows(current.reported if current else {})
-    if current and "input_transformations" in current.reported and current.input_head in view.path_index:
-        from convo.prompt_cache.forecast import describe_wrong_forecast
-
-        if difference := describe_wrong_forecast(find_branch_links(view), view.path_index):
-            yield "forecast", difference
+    if difference := find_wrong_forecast(view):
+        yield "forecast", difference
     ignored = dict.fromkeys(name for link in view.links for name in link.parameters.get(IGNORED_PARAMETER, ()))
     if ignored:
         yield "ignored", f"not sent to the model: {escape_control_chars(', '.join(ignored))}"

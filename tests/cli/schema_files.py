@@ -14,7 +14,6 @@ from convo.chat.next_request import NextRequestReport
 from convo.chat.run_decisions import DecisionReport
 from convo.cli import approvals, models, race, store
 from convo.cli.agent_run import RunReport
-from convo.cli.chat import TurnReport
 from convo.cli.commands.schema import SCHEMA_FILES
 from convo.cli.compact import CompactionPreviewReport, CompactionReport
 from convo.cli.convert import ConversionReport
@@ -26,6 +25,7 @@ from convo.cli.output import FailureReport
 from convo.cli.repair import RepairReport
 from convo.cli.resume import DecidedStateReport
 from convo.cli.templates import TemplateReport
+from convo.cli.turn_report import TurnReport
 from convo.inspect.report import ConversationReport
 from convo.lint.report import LintSummary
 from convo.prompt_cache.why import MissReport

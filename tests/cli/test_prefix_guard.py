@@ -256,15 +256,25 @@ REMOVED = [
         (["--param", TOOLS_ARGUMENT], REMOVED[:1], "1 expected as removed and not reported"),
     ],
 )
-def test_inspect_shows_where_the_provider_differs_from_the_forecast(
+def test_chat_and_inspect_show_where_the_provider_differs_from_the_forecast(
     convo: Convo, servers: dict[str, ChatServer], flags: list[str], reported: Any, expected: str
 ) -> None:
     model = "openai/gpt-6.2-sol"
     begin(convo, servers, model)
     answer(servers, model, 3, input_transformations=reported)
-    assert convo("chat", "-c", *flags, "three").exit == 0
+    got = convo("chat", "-c", *flags, "three", "--json")
+    assert got.exit == 0
     shown = [line.split(None, 1)[1] for line in convo("inspect", "mine").out.splitlines() if "forecast " in line]
     assert shown == ([expected] if expected else [])
+    assert f"note: other reasoning was removed than forecast: {expected}\n" in got.err or not expected
+    lost = (got.json()["prefix"] or {"lost_reasoning": []})["lost_reasoning"]
+    assert ([item["item"] for item in lost], got.json()["wrong_forecast"]) == (
+        [2, 5] if flags else [],
+        expected or None,
+    )
+    assert convo("inspect", "mine", "--json").json().get("wrong_forecast") == (expected or None)
+    answer(servers, model, 4, input_transformations=reported)  # what stays removed is no news
+    assert "note: " not in convo("chat", "-c", *flags, "four").err
 
 
 def test_the_setting_refuses_a_changed_prefix_too(convo: Convo, servers: dict[str, ChatServer]) -> None:
