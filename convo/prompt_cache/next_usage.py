@@ -235,7 +235,7 @@ def _find_readable(
         ):
             break
         if tokens := _count_cached_after(usage, rules, is_reported=is_reported):  # older prompts are shorter
-            if rules.ttl_s is None or age_s < rules.ttl_s:
+            if age_s < (rules.ttl_s or MAX_TTL_S):
                 return tokens, 0
             # The time is a minimum with OpenAI.
             return 0, tokens if rules.vendor == "openai" and age_s < MAX_TTL_S else 0

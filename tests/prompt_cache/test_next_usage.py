@@ -12,7 +12,7 @@ import pytest
 
 from convo.config.sections import Price
 from convo.history.tree import Path
-from convo.prompt_cache.next_usage import forecast_usage
+from convo.prompt_cache.next_usage import NextUsage, compare_usage, forecast_usage
 from convo.usage.counting import count_tokens
 from convo.usage.model_info import find_model_window, find_price
 from tests.prompt_cache.branches import Branch, Item, message
@@ -198,3 +198,21 @@ def test_the_tokens_and_the_cost_of_the_next_request_are_those_of_the_bill(
     figures = {name: (max(each), mean(each)) for name, each in zip(names, zip(*errors, strict=True), strict=True)}
     print({name: f"max {worst:.2%}, mean {middle:.2%}" for name, (worst, middle) in figures.items()})
     assert max(worst for worst, _ in figures.values()) < MAX_ERROR, figures
+
+
+def make_usage(read: int, written: int, read_price: float) -> NextUsage:
+    """The usage of a request at 1 USD a token, with the later requests that only read it."""
+    tokens = read + written
+    cost_usd = read_price * read + 1.25 * written
+    return NextUsage("openai/m", tokens, read, written, 0, None, 0, 0, cost_usd, 0.0, read_price * tokens)
+
+
+@pytest.mark.parametrize(("read_price", "expected"), [(0.1, 91), (0.05, 191)])
+def test_a_shorter_history_pays_after_the_second_write_of_what_follows_the_change(
+    read_price: float, expected: int
+) -> None:
+    """10,000 tokens less before 80,000 others: (1.25 - r) * 80,000 / (r * 10,000) requests, this one included."""
+    unchanged, changed = make_usage(110_000, 0, read_price), make_usage(20_000, 80_000, read_price)
+    assert compare_usage(unchanged, changed).break_even_requests == expected
+    assert compare_usage(changed, unchanged).break_even_requests is None
+    assert compare_usage(unchanged, unchanged).break_even_requests == 0
