@@ -7,7 +7,7 @@ from typing import Any
 from convo.history.records import COMPACTION_CONTEXT_MANAGEMENT, EMBEDDED_SCOPE, Link, Scope, Strategy
 from convo.history.tree import Key, Path, root_key
 from convo.inspect.view import PathIndex
-from convo.prompt_cache.forecast import PrefixForecast, forecast_prefix
+from convo.prompt_cache.forecast import PrefixForecast, describe_changed_reasoning, forecast_prefix
 
 Item = Mapping[str, Any]
 
@@ -39,6 +39,13 @@ class Branch:
         """Return the link of the next request."""
         self.index.add(self.path)
         return self._make_link(self.path.head, self.path)
+
+    def describe_changed_reasoning(self) -> dict[str, str]:
+        """Return the sentence for each reasoning item of the next request that has another prefix, by its seal."""
+        self.index.add(self.path)
+        planned = self._make_link(self.path.head, self.path)
+        found = describe_changed_reasoning(self.links, planned, self.index)
+        return {self.path.items[index]["encrypted_content"]: text for index, text, _ in found}
 
     def answer(self, output: Sequence[Item], usage: Mapping[str, Any] | None = None) -> None:
         """Store the request and its response."""

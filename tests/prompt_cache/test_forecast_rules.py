@@ -420,3 +420,11 @@ def check_drops(branch: Branch, forecast: PrefixForecast | None, earlier: Drops,
     certain_seals = {items[item.item_index]["encrypted_content"] for item in lost if item.certainty == "yes"}
     assert seals - earlier <= forecast_seals
     assert certain_seals <= seals
+    # What `lint` says of all reasoning that the same model made, and not only of what is lost now.
+    index, own = branch.index, (branch.model, branch.scope)
+    links = [link for link in branch.links if (link.model, link.scope) == own and not is_compaction_link(link)]
+    outputs = [index.last_keys(link.head, index.depth(link.head) - index.depth(link.input_head)) for link in links]
+    own_seals = {(index.item(key) or {}).get("encrypted_content") for keys in outputs for key in keys}
+    described = branch.describe_changed_reasoning()
+    assert seals & own_seals <= described.keys()
+    assert {seal for seal, text in described.items() if "does not receive" in text} <= seals
