@@ -57,6 +57,7 @@ TABLES = (
         "events",
         "runs",
         "links",
+        "request_sums",
         "sessions",
         "members",
         "conversations",

@@ -89,7 +89,9 @@ class CallCounter:
         return connection
 
     def _trace(self, statement: str) -> None:
-        if not statement.startswith("--"):  # of a trigger
+        # Of a trigger: SQLite reports its statements as comments, which Python replaces by the one that caused them.
+        is_of_trigger = statement.startswith(("INSERT", "UPDATE", "DELETE")) and self._statements[-1:] == [statement]
+        if not statement.startswith("--") and not is_of_trigger:
             self._statements.append(statement)
 
 

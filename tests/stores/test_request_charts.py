@@ -1,6 +1,7 @@
 """The figures of the charts: buckets, percentiles, tokens and costs, on every store."""
 
 import random
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -155,6 +156,63 @@ async def test_percentiles_buckets_and_the_sum_of_other_groups(store: Store) -> 
         assert groups.other is not None
         assert groups.other._replace(cost_usd=None) == CostGroup(None, 2, 30, None, 0)
         assert groups.other.cost_usd == cost
+
+
+LONG = Price(1, 2, cached=0.5, max_input_tokens=272_000, long_input_factors=(2, 3))
+
+
+def random_filters(rng: random.Random, span_s: float) -> dict[str, Any]:
+    begin, end = sorted(NOW + rng.random() * span_s for _ in range(2))
+    choices: dict[str, list[Any]] = {
+        "status": ["completed", "failed"],
+        "model": ["a", "c"],
+        "session": ["", "talk"],
+        "begin": [begin, NOW, NOW + 1800],
+        "end": [end, NOW + 7200],
+    }
+    return {name: rng.choice(values) for name, values in choices.items() if rng.random() < 0.3}
+
+
+@pytest.mark.parametrize(
+    ("span_s", "max_tokens"), [(10 * 3600, 272_000), (3 * 86_400, 272_000), (400 * 86_400, 272_000), (3 * 86_400, 999)]
+)
+async def test_charts_follow_every_change_of_the_requests(store: Store, span_s: float, max_tokens: int) -> None:
+    """Compare the charts with those for a tool that each request offers, which are computed from all requests."""
+    rng, prices = random.Random(span_s), {"a": LONG._replace(max_input_tokens=max_tokens), "b": Price(2, 8, cached=1)}
+    path, links = Path(ROOT).append([user_message("hi"), assistant_message("yes")]), dict[str, Link]()
+    record = session(id="ses_1", name="talk", head=path.head, confirmed_head=path.head)
+    for step in range(4):
+        made = [
+            link(
+                f"resp_{step}_{number}" if rng.random() < 0.8 or not links else rng.choice([*links]),
+                path.first(1).head,
+                path.head,
+                model=rng.choice("abc"),
+                status=rng.choice(["completed", "failed", "in_progress"]),
+                created_at=rng.choice([NOW + rng.random() * span_s, NOW + rng.randrange(9) * 1800]),
+                session_id=rng.choice(["ses_1", "ses_2", None]),
+                duration_s=rng.choice([None, rng.random() * 9]),
+                usage=rng.choice([None, usage(rng.randrange(400_000), 100, rng.randrange(99))]),
+                parameters={"tools": [{"type": "every"}]},
+            )
+            for number in range(50)
+        ]
+        links |= {each.id: each for each in made}
+        await store.commit(Transaction((AppendItems(ROOT, path.items),), tuple(made), record))
+        for removed in rng.sample([*links], 5):
+            await store.remove_link(removed)
+            del links[removed]
+        if step == 3:
+            await store.remove_session("ses_1")
+        for filters in ({}, *(random_filters(rng, span_s) for _ in range(6))):
+            query = RequestQuery(find_price=prices.get, **filters)
+            charts, expected = [await store.chart_requests(replace(query, tool=tool)) for tool in (None, "every")]
+            assert charts[:2] == expected[:2]
+            assert charts[4:] == expected[4:]
+            for groups in ("models", "sessions"):
+                assert approximate(getattr(charts, groups)) == approximate(getattr(expected, groups))
+    await execute(store, f"UPDATE @request_sums SET classes = '{{' WHERE unit % 2 = {int(NOW // 1800) % 2}")
+    assert (await store.chart_requests(RequestQuery(tool="every"))).buckets == (await chart(store)).buckets
 
 
 @pytest.mark.parametrize("span_s", [0, 59, 60, 3599, 90_000, 86_400 * 400, 86_400 * 365 * 300, 253_402_300_799 - NOW])

@@ -387,7 +387,7 @@ def _shorten_message(message: str) -> str:
     return CONNECTION_ERROR_PREFIX.sub("", message.strip().partition("\n")[0], count=1)
 
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 """Number of the last migration."""
 
 MIGRATION_LOCK_ID = 0x636F6E76

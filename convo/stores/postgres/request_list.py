@@ -24,7 +24,7 @@ from convo.stores.codec import (
     tokenize_item,
 )
 from convo.stores.postgres import tenant_rows
-from convo.stores.postgres.commit import hash_terms
+from convo.stores.postgres.commit import LOCK_TENANT_SHARED, hash_terms
 from convo.stores.postgres.connection import PostgresDatabase
 from convo.stores.postgres.records import SELECT_LINKS, link_from_row
 from convo.stores.postgres.search import SELECT_MATCHING_ITEMS
@@ -164,7 +164,7 @@ async def complete_links(database: PostgresDatabase, tenant: str, *, list_incomp
 
 
 async def _complete_batch(t: TenantConnection) -> None:
-    await t.run_pipeline(BEGIN)
+    await t.run_pipeline(BEGIN, t.statement(LOCK_TENANT_SHARED))
     rows = await t.fetch_all(SELECT_INCOMPLETE_LINKS, LINKS_PER_BATCH)
     columns = {row[0]: UNREADABLE_COLUMNS for row in rows}
     links: dict[str, Link] = {}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Concatenate, ParamSpec, TypeVar
 
 from convo.config.settings import LOCAL_TENANT, expand_built_in_name
-from convo.errors import ConvoError, DamagedRow
+from convo.errors import ConvoError, DamagedRow, StoreFault
 from convo.history.items import Item, StreamEvent
 from convo.history.records import AgentCall, AgentRun, ApprovalDecision, Link, Session
 from convo.history.tree import Key, Path
@@ -47,7 +47,7 @@ from convo.stores.postgres.commit import CommitPlan, can_merge, merge_plans, pla
 from convo.stores.postgres.connection import PostgresDatabase
 from convo.stores.postgres.plano import has_plano_table, select_plano_response
 from convo.stores.postgres.tenant_rows import DatabaseConnection, TenantConnection
-from convo.stores.request_charts import RequestCharts
+from convo.stores.request_charts import UNITS_PER_BATCH, RequestCharts
 from convo.stores.request_list import RequestPage, RequestQuery
 from convo.stores.unstored_requests import Retention, UnstoredRequest
 
@@ -249,6 +249,10 @@ class PostgresStore:
 
     async def chart_requests(self, query: RequestQuery) -> RequestCharts:
         await request_list.complete_links(self.database, self.tenant, list_incomplete=True)
+        units = await self._run(request_charts.select_changed_units)
+        with suppress(StoreFault):  # the store cannot be written now: the links of these units are read below
+            for first in range(0, len(units), UNITS_PER_BATCH):
+                await self._run(request_charts.sum_units, units[first : first + UNITS_PER_BATCH])
         return await self._run(request_charts.select_charts, query)
 
     async def add_unstored_requests(self, requests: Sequence[UnstoredRequest], retention: Retention) -> None:

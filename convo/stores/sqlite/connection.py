@@ -539,7 +539,7 @@ def _os_error_to_store_fault(error: OSError, file: Path) -> StoreFault:
 APPLICATION_ID = 0x636F6E76
 """"conv" in ASCII."""
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 """Number of the last migration."""
 
 SIGNATURE_PRAGMAS = (f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {SCHEMA_VERSION}")

@@ -25,7 +25,7 @@ PAGE_SIZES = tuple(2**power for power in range(9, 16))
 TABLE_PAGES, KEYED_PAGES = b"\r", b"\n\x02"
 """First bytes of pages with the rows of tables, and with those of tables without rowids and of indexes."""
 
-DERIVED_TABLES = ("hashes", "names", "leases", "traces")
+DERIVED_TABLES = ("hashes", "names", "leases", "traces", "request_sums")
 """Tables that are not copied: indexes of the copied rows, and rows of running processes."""
 
 COLUMN_TYPES: dict[str, tuple[type, ...]] = {

@@ -5,10 +5,11 @@ first, so an outdated writer gets `Conflict` before anything is written, and del
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from convo.config.settings import expand_built_in_name
-from convo.errors import DamagedRow, NotFound
+from convo.errors import DamagedRow, NotFound, StoreFault
 from convo.history.items import Item, StreamEvent
 from convo.history.records import AgentCall, AgentRun, ApprovalDecision, Link, Session
 from convo.history.tree import Key, Path
@@ -152,9 +153,14 @@ class SqliteStore:
         return page
 
     async def chart_requests(self, query: "RequestQuery") -> "RequestCharts":
+        from convo.stores.request_charts import UNITS_PER_BATCH
         from convo.stores.sqlite import request_charts, request_list
 
         await request_list.complete_links(self.database, self.tenant, list_incomplete=True)
+        units = await self._read(request_charts.select_changed_units)
+        with suppress(StoreFault):  # the store cannot be written now: the links of these units are read below
+            for first in range(0, len(units), UNITS_PER_BATCH):
+                await self._write(request_charts.sum_units, units[first : first + UNITS_PER_BATCH])
         return await self._read(request_charts.select_charts, query)
 
     async def add_unstored_requests(self, requests: "Sequence[UnstoredRequest]", retention: "Retention") -> None:

@@ -15,6 +15,7 @@ from convo.history.tree import Path, root_key
 from convo.stores.base import AppendItems, Conversation, Transaction
 from convo.stores.postgres.connection import PostgresDatabase
 from convo.stores.postgres.store import PostgresStore
+from convo.stores.request_list import RequestQuery
 from tests import databases
 from tests.stores.chat_transactions import NOW, link, session
 from tests.stores.postgres.test_random_changes import UNREFERENCED_ROWS
@@ -282,4 +283,21 @@ async def test_a_removal_waits_for_the_commits_of_its_tenant_that_began_before(
         assert not removal.done()
         await other.execute("COMMIT")
         await removal
+    await store.aclose()
+
+
+async def test_the_sums_of_charts_wait_for_the_commits_that_began_before() -> None:
+    """Otherwise they would be stored without the changes of such a commit."""
+    url = databases.cleared_database()
+    await asyncio.to_thread(fill_store, url)
+    store = PostgresStore(PostgresDatabase(url))
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as other:
+        await other.execute("BEGIN")
+        await other.execute("SELECT pg_advisory_xact_lock_shared(tenant) FROM convo.tenants")
+        await other.execute("UPDATE convo.links SET model = 'other/model'")
+        charts = asyncio.ensure_future(store.chart_requests(RequestQuery()))
+        while not charts.done() and not (await (await other.execute(WAITING_LOCK)).fetchone()):
+            pass
+        await other.execute("COMMIT")
+        assert [group.name for group in (await charts).models.top] == ["other/model"]
     await store.aclose()

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.needs import find_recovery_shell
 
 PAGE_SIZE = 4096
-SEED = 30
+SEED = 42
 
 
 def overwrite(file: Path, offset: int, content: bytes) -> None:

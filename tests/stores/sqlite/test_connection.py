@@ -161,7 +161,7 @@ def test_an_empty_store_has_the_settings_of_a_file() -> None:
             "foreign_keys": 1,
             "secure_delete": 1,
             "temp_store": 2,
-            "user_version": 9,
+            "user_version": 10,
             "application_id": 0x636F6E76,
         }
         assert db.isolation_level is None
@@ -178,7 +178,7 @@ def test_a_migration_that_fails_is_rolled_back() -> None:
 
 def test_a_migration_returns_the_numbers_that_ran() -> None:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
-        assert list(migrate_schema(db)) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+        assert list(migrate_schema(db)) == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
         assert not db.in_transaction
         assert list(migrate_schema(db)) == []
         assert db.execute("PRAGMA application_id").fetchone() == (0x636F6E76,)
@@ -189,11 +189,11 @@ def test_the_statements_of_the_schema_make_a_store(tmp_path: Path) -> None:
         db.executescript(schema_sql())
         check_schema_version(db, tmp_path / "convo.db")
         tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-        assert read_schema_version(db) == 9
+        assert read_schema_version(db) == 10
         assert {"tenants", "items", "nodes", "runs", "agent_runs"} <= tables
     with closing(open_empty_store()) as db:
         assert tables == {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    assert schema_sql().endswith("\nPRAGMA application_id = 1668247158;\nPRAGMA user_version = 9;")
+    assert schema_sql().endswith("\nPRAGMA application_id = 1668247158;\nPRAGMA user_version = 10;")
 
 
 def names(db: sqlite3.Connection) -> list[str]:

@@ -32,7 +32,8 @@ LINK = link("resp_1", PATH.head, session_id="ses_1", conversation_id="conv_1")
 TRANSACTION = Transaction((AppendItems(ROOT, PATH.items),), (LINK,), session(head=PATH.head), conversation=CONVERSATION)
 
 DOWNGRADE_TO_7 = (
-    "DROP TABLE unstored_requests;"
+    "DROP TRIGGER links_are_added; DROP TRIGGER links_are_changed; DROP TRIGGER links_are_removed;"
+    "DROP TABLE request_sums; DROP TABLE unstored_requests;"
     "DROP INDEX links_without_title; DROP INDEX links_by_time;"
     + "".join(f"ALTER TABLE links DROP COLUMN {column};" for column in LISTED_COLUMNS)
     + "PRAGMA user_version = 7;"

@@ -75,6 +75,9 @@ ROWS: dict[str, list[tuple[object, ...]]] = {
         (1, 1, 'fde83854b1b18c74c455caefe0d49b5e6d4585f1ba97ab386fb85ac2a30f1924', '{"instructions":"Be brief."}'),
         (1, 2, '6a469fbd1f8f3a07c38e00e368808e764891d7d02aac4a46c6c9215e84e6d9a3', ROUTE),
     ],
+    "request_sums": [
+        (1, 944444, None, None),
+    ],
     "runs": [
         (1, 1, None),
         (1, 2, None),
