@@ -18,7 +18,7 @@ from convo.agent_runner.persistence import ModelView, RunCheckpoint, RunReposito
 from convo.agent_runner.user_code import call_user_code, call_user_predicate
 from convo.agents.agent import Agent, Handoff
 from convo.agents.graph import AgentTool, Graph
-from convo.agents.handoff_history import HandoffTranscript, build_handoff_input, nest_handoff_history
+from convo.agents.handoff_history import HandoffTranscript, build_handoff_input, nest_handoff_history, to_sdk_form
 from convo.agents.handoffs import HandoffDefaults, HandoffPlan, HandoffTool, build_handoff_tools, plan_handoff
 from convo.agents.sdk import ForeignHandoffFilter, ForeignInputFilter
 from convo.chat.turn import InputOverride, RequestOptions
@@ -26,7 +26,7 @@ from convo.config.request_settings import get_request_field
 from convo.endpoints.base import Endpoint
 from convo.errors import InputFault, NotFound, RunFailed, WrongOwner
 from convo.history.items import Item, Json, get_call_id, is_client_output, item_type
-from convo.history.records import Link
+from convo.history.records import EMBEDDED_SCOPE, Link
 from convo.history.tree import Path
 from convo.runs.state import CallModel, ModelResponded, PrepareHandoff, Run
 from convo.strategies.requests import drop_superseded_outputs, newest_sendable_items
@@ -71,7 +71,13 @@ async def build_agent_request(
     ]
     route = _select_route(agent, base_route, config)
     settings = agent.settings_for(route.options.wire_model)
+    instructions = await _resolve_instructions(agent, context, base_route.options)
+    is_responses_request_of_sdk = agent.cache_key and route.endpoint.scope != EMBEDDED_SCOPE
+    if is_responses_request_of_sdk:
+        settings = {name: value for name, value in settings.items() if name not in CHAT_MODEL_SETTINGS}
     parameters = _build_parameters(agent, settings, effect, route.options.parameters, tools, handoff_tools)
+    if is_responses_request_of_sdk and instructions == "":
+        parameters["instructions"] = ""
     if agent.cache_key and session_id and _is_openai_url(route.endpoint.scope.url):
         parameters.setdefault("prompt_cache_key", make_session_cache_key(session_id))
     guard, has_one_agent = route.options.prefix_guard, len(graph.agents) == 1
@@ -84,12 +90,16 @@ async def build_agent_request(
             for field, source in route.options.field_sources.items()
             if get_request_field(parameters, field) == get_request_field(route.options.parameters, field)
         },
-        instructions=await _resolve_instructions(agent, context, base_route.options),
+        instructions=instructions,
         parameters=parameters,
         store=bool(settings.get("store", route.options.store)),
     )
     functions = toolbox(tool for tool in tools if isinstance(tool, Tool))
     return AgentRequest(options, route.endpoint, functions, {offer.name: offer.target for offer in handoff_tools})
+
+
+CHAT_MODEL_SETTINGS = ("frequency_penalty", "presence_penalty")
+"""Settings that the Agents SDK sends to chat models alone."""
 
 
 async def list_server_tools(agent: Agent, context: Context) -> Sequence[Tool]:
@@ -439,6 +449,8 @@ async def build_handoff_view(
         arguments = (transcript, context) if isinstance(plan.filter, ForeignHandoffFilter) else (transcript,)
         result = await call_user_code("a handoff's input filter", "handoff", plan.filter, *arguments, in_thread=True)
         return make_model_view(build_handoff_input(result), path)
+    parts = (transcript.history, transcript.before, transcript.new)
+    transcript = HandoffTranscript(*(tuple(map(to_sdk_form, items)) for items in parts))
     mapper = handoff_defaults.mapper
     if mapper is None:
         return make_model_view(nest_handoff_history(transcript, markers=handoff_defaults.markers), path)

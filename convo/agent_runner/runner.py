@@ -44,8 +44,8 @@ from convo.agent_runner.prepare import (
 )
 from convo.agent_runner.user_code import call_user_code, capture, capture_async, make_failure_output
 from convo.agents.graph import AgentTool, Graph
+from convo.agents.handoff_history import to_sdk_form
 from convo.agents.handoffs import build_handoff_tools
-from convo.agents.sdk import to_easy_input_message
 from convo.chat.conversation import Chat
 from convo.chat.open import open_chat
 from convo.chat.run_decisions import load_new_decisions, make_already_decided_error, make_run_continued_error
@@ -337,7 +337,7 @@ class AgentRunner:
     async def _save_to_sdk_session(self, items: Sequence[Item]) -> None:
         session = self._config.sdk_session
         if session is not None and items:
-            saved = [to_easy_input_message(item) for item in items]
+            saved = [to_sdk_form(item) for item in items]
             await call_user_code("the SDK session", "sdk_session", session.add_items, saved)
 
     async def _check_prefix(self, items: Sequence[Item]) -> None:

@@ -193,8 +193,8 @@ class Agent:
                         model in the request
     tools:              our own tools, and hosted tools as in a request
     output:             the schema of its final output; None: plain text
-    cache_key:          its requests to api.openai.com have a `prompt_cache_key` for their session, unless its settings
-                        or the chat's set one
+    cache_key:          its requests are those of the Agents SDK: to api.openai.com they have a `prompt_cache_key` for
+                        their session, unless its settings or the chat's set one; penalties go to chat models alone
     reset_tool_choice:  a forced tool is forced only once: after the use of any tool the model chooses freely
     servers:            MCP servers, which list their tools before each model call
     hooks:              called for the events of its runs

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from convo.errors import InputFault
-from convo.history.items import Item, Json, item_type
+from convo.history.items import Item, Json, is_user_message, item_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +204,26 @@ class HandoffTranscript:
     before: tuple[Item, ...] = ()
     new: tuple[Item, ...] = ()
     input: tuple[Item, ...] | None = None
+
+
+SDK_FIELD_ORDER = {
+    "function_call": ("arguments", "call_id", "name", "type", "id"),
+    "function_call_output": ("call_id", "output", "type"),
+    "reasoning": ("id", "summary", "type"),
+    "message": ("id", "content", "role", "status", "type"),
+}
+"""The first fields of an item in the Agents SDK, whose summaries have them in this order, whatever the server's was."""
+
+
+def to_sdk_form(item: Item) -> Item:
+    """Return `item` as the Agents SDK has it: its fields in the SDK's order, a text of the user in the short form."""
+    content = item.get("content")
+    if is_user_message(item) and isinstance(content, list) and len(content) == 1:
+        (part,) = content
+        if isinstance(part, dict) and part.keys() == {"type", "text"} and part["type"] == "input_text":
+            return {"content": part["text"], "role": "user"}
+    first = SDK_FIELD_ORDER.get(item_type(item), ())
+    return {**{name: item[name] for name in first if name in item}, **item}
 
 
 def build_handoff_input(transcript: object) -> tuple[Item, ...]:

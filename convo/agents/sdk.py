@@ -25,7 +25,7 @@ from convo.agents.agent import (
     collect_tool_names,
 )
 from convo.agents.graph import AgentTool, Graph, agent_tool, assign_identities, graph
-from convo.agents.handoff_history import HandoffTranscript
+from convo.agents.handoff_history import HandoffTranscript, to_sdk_form
 from convo.agents.handoffs import format_handoff_output
 from convo.agents.sdk_run import SDK_PACKAGE, UNSUPPORTED_HINT, SdkRun, is_unset
 from convo.errors import InputFault, RunFailed, Unsupported
@@ -508,7 +508,7 @@ def _convert_hooks(agent: Any, run: SdkRun, identities: Mapping[int, str]) -> Ho
             details = (tools[context.tool], *details)
         elif event == "llm_start":
             instructions, items = details
-            details = (instructions, [to_easy_input_message(item) for item in items])
+            details = (instructions, [to_sdk_form(item) for item in items])
         elif event == "llm_end":
             details = (_make_model_response(details[0]),)
         elif event == "handoff":
@@ -753,9 +753,9 @@ def make_tool_context(context: Context, arguments: str, agent: Any, run: SdkRun 
     )
 
 
-def to_guardrail_input(items: list[Item]) -> str | list[dict[str, Json]]:
+def to_guardrail_input(items: list[Item]) -> str | list[Item]:
     """Convert the input of a run for an input guardrail: a string if it is a single text message of the user."""
-    easy = [to_easy_input_message(item) for item in items]
+    easy = [to_sdk_form(item) for item in items]
     if len(easy) == 1 and is_user_message(easy[0]) and isinstance(easy[0].get("content"), str):
         return str(easy[0]["content"])
     return easy
@@ -787,7 +787,7 @@ def _run_context_fields(context: Context) -> dict[str, Any]:
     return {
         "context": None if context.values is NO_VALUES else context.values,
         "usage": _make_usage(context),
-        "turn_input": [to_easy_input_message(item) for item in context.input],
+        "turn_input": [to_sdk_form(item) for item in context.input],
     }
 
 
@@ -806,16 +806,6 @@ def _make_request_usage(usage: Mapping[str, Json]) -> Any:
 
 def _read_token_details(details: Json, fields: tuple[str, ...]) -> dict[str, int]:
     return {name: (details or {}).get(name) or 0 for name in fields}
-
-
-def to_easy_input_message(item: Item) -> dict[str, Json]:
-    """Return a plain text message of the user in the SDK's short form, and any other item unchanged."""
-    content = item.get("content")
-    if is_user_message(item) and isinstance(content, list) and len(content) == 1:
-        (part,) = content
-        if isinstance(part, dict) and part.keys() == {"type", "text"} and part["type"] == "input_text":
-            return {"content": part["text"], "role": "user"}
-    return dict(item)
 
 
 FieldSupport: TypeAlias = Mapping[str, str | None]
@@ -962,7 +952,7 @@ class ForeignInputFilter:
     ) -> tuple[list[Item], str | None]:
         """Filter the input of a model call. Raises InputFault if the function does not return a ModelInputData."""
         config = import_module(f"{SDK_PACKAGE}.run_config")
-        easy = [to_easy_input_message(item) for item in items]
+        easy = [to_sdk_form(item) for item in items]
         values = None if context.values is NO_VALUES else context.values
         data = config.ModelInputData(input=list(easy), instructions=instructions)
         result = self.function(
@@ -1023,7 +1013,7 @@ class ForeignHandoffFilter:
             )
         history = result.input_history
         items = [{"content": history, "role": "user"}] if isinstance(history, str) else history
-        easy = [to_easy_input_message(item) for item in transcript.history]
+        easy = [to_sdk_form(item) for item in transcript.history]
         new_items = result.new_items if result.input_items is None else result.input_items
         return HandoffTranscript(
             tuple(_restore_item(item, easy, transcript.history) for item in items),
@@ -1069,7 +1059,7 @@ def _to_input_item(run_item: Any, originals: Sequence[tuple[Any, Item]]) -> Item
 async def call_session_input(function: Callable[..., Any], stored: list[Item], new: list[Item]) -> Any:
     """Call a `session_input_callback` of the SDK, with the user's text in its short form."""
     items = [*stored, *new]
-    easy = [to_easy_input_message(item) for item in items]
+    easy = [to_sdk_form(item) for item in items]
     result = function(easy[: len(stored)], easy[len(stored) :])
     result = await result if inspect.isawaitable(result) else result
     return [_restore_item(item, easy, items) for item in result] if isinstance(result, list) else result

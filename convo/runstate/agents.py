@@ -15,6 +15,7 @@ from convo.runs.state import Run
 from convo.runstate.document import format_path, get_path, iter_path_matches, parse_path_pattern, replace_path
 from convo.runstate.format import (
     AGENT_MEMBERS,
+    APPROVAL_ITEM,
     RUN_ITEM_PATTERNS,
     ApprovalVerdict,
     LocatedRecord,
@@ -87,6 +88,8 @@ def _iter_agent_references(document: Json) -> Iterator[Json]:
     yield document["current_agent"]
     for steps in OWN_RUN_ITEM_PATTERNS:
         for item in iter_path_matches(document, steps):
+            if item.value.get("type") == APPROVAL_ITEM:  # can be of an agent used as a tool, too
+                continue
             yield from (item.value[key] for key in AGENT_MEMBERS if isinstance(item.value.get(key), dict))
     for record in iter_path_matches(document, FUNCTION_APPROVAL_PATTERN):
         yield record.value["agent"]

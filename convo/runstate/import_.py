@@ -183,11 +183,12 @@ def _import_paused_run(state: RunState, run: Run, decisions: tuple[StateDecision
 def _unplanned_call_error(pending_call: PendingCall, state: RunState, run: Run) -> InvalidRunState:
     """Return the error for a pending call that the last response lacks.
 
-    In label 1.0 it can be the call of an agent used as a tool, whose state is not stored; otherwise it was made up.
+    It can be the call of an agent used as a tool, whose state label 1.0 and release 0.24.0 of the SDK may lack.
     """
     path = format_path((*pending_call.item_path, "raw_item"))
-    if state.label == LABELS[0] and run.calls_at(Stage.READY):
-        problem = f"is a pending call of a nested agent, whose state label {state.label} does not store"
+    if run.calls_at(Stage.READY) or pending_call.agent != state.agent:
+        reason = f"label {state.label} does not store" if state.label == LABELS[0] else "is missing"
+        problem = f"is a pending call of a nested agent, whose state {reason}"
         return InvalidRunState(
             path, problem, hint="start the run again with a newer release; this one cannot be resumed"
         )

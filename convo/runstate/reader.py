@@ -181,6 +181,11 @@ def _check_pending(document: Json, version: Version, prefix: PathSteps) -> None:
     """Raise InvalidRunState for a pending call that has no unique id, is another agent's or differs from its action."""
     nested_ids = {call.id for _, child in iter_nested_states(document) for _, call in _iter_pending_calls(child)}
     planned_calls = {call.id: (steps, call) for steps, call in iter_actions(document)}
+    # Release 0.24.0 leaves out the state of an agent tool if the decisions in it are of a release before 0.23.1.
+    records = [record for record in (document["context"].get("approvals") or {}).values() if isinstance(record, dict)]
+    decided_ids = {
+        id_ for record in records for side in ("approved", "rejected") for id_ in list_decided_call_ids(record, side)
+    }
     seen: set[str] = set()
     for steps, call in _iter_pending_calls(document, prefix):
         if call.id is None:
@@ -193,7 +198,8 @@ def _check_pending(document: Json, version: Version, prefix: PathSteps) -> None:
                 f"is the second pending call with id {call.id!r}; a decision would be ambiguous",
             )
         seen.add(call.id)
-        if call.id in nested_ids or (version.number < NESTED_STATE_SINCE.number and call.id not in planned_calls):
+        can_lack_nested = version.number < NESTED_STATE_SINCE.number or call.id in decided_ids
+        if call.id in nested_ids or (can_lack_nested and call.id not in planned_calls):
             continue
         if call.agent != document["current_agent"]:
             problem = "is not the current agent, and not the agent of a nested state"

@@ -97,7 +97,8 @@ async def test_when_nesting_with_a_session_the_model_gets_the_summary_but_the_st
     second, third = request_inputs(harness)[1:]
     assert len(second) == 1
     preamble = "assistant: For context, here is the conversation so far between the user and the previous agent:\n"
-    assert second[0].startswith(f"{preamble}<CONVERSATION HISTORY>\n1. ")
+    record = '2. {"arguments": "{}", "call_id": "call_1", "name": "transfer_to_billing", "type": "function_call"'
+    assert second[0].startswith(f"{preamble}<CONVERSATION HISTORY>\n1. user: hi\n{record}")
     assert third == [*second, "call look", "call_1: look done"]
     full = [
         "user: hi",

@@ -10,6 +10,7 @@ import pytest
 from agents.run_config import CallModelData, ModelInputData
 from openai.types.responses import ResponseFunctionToolCall
 
+from convo.agents.handoff_history import to_sdk_form
 from convo.agents.sdk import (
     ForeignInputFilter,
     from_object,
@@ -17,7 +18,6 @@ from convo.agents.sdk import (
     is_foreign_filter,
     make_run_context,
     make_tool_context,
-    to_easy_input_message,
     to_guardrail_input,
 )
 from convo.errors import InputFault, Unsupported
@@ -281,7 +281,7 @@ def test_an_input_guardrail_gets_text_only_for_one_text_of_the_user(items: list[
     ],
 )
 def test_only_a_single_text_of_the_user_has_a_short_form(item: Item, expected: Item | None) -> None:
-    assert to_easy_input_message(item) == (item if expected is None else expected)
+    assert to_sdk_form(item) == (item if expected is None else expected)
 
 
 async def test_guardrails_of_plain_and_async_functions_get_the_agent_and_the_value() -> None:

@@ -103,6 +103,8 @@ AGENT_EXPRESSIONS = {
     "loose": 'Agent(name="a", output_type=AgentOutputSchema(dict[str, Any], strict_json_schema=False))',
     "handoff": 'Agent(name="a", handoffs=[Agent(name="b", handoff_description="Pays.", instructions="Pay."),'
     ' handoff(Agent(name="c"), tool_name_override="c", is_enabled=lambda context, agent: agent.name == "x")])',
+    "empty": 'Agent(name="a", instructions="")',
+    "penalties": 'Agent(name="a", model_settings=ModelSettings(frequency_penalty=0.1, presence_penalty=0.2))',
     "as_tool": 'Agent(name="a", tools=[Agent(name="b", instructions="Look.").as_tool("ask", "Ask b.")])',
     "files": 'Agent(name="a", tools=[FileSearchTool(vector_store_ids=["v"], include_search_results=True,'
     ' max_num_results=3, ranking_options={"ranker": "auto"}, filters={"type": "eq", "key": "k", "value": "v"})])',

@@ -4,15 +4,19 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+import agents as sdk
 import pytest
 
+from convo.errors import InvalidRunState
 from convo.runstate.approvals import apply_verdict
 from convo.runstate.format import ApprovalVerdict
+from convo.runstate.import_ import import_run_state
 from convo.runstate.reader import parse_run_state
 from convo.runstate.versions import LABELS, NEWEST_VERSION
 from convo.runstate.writer import serialize_run_state
-from tests.runstate.sdk import Decide, RunResult, resume_in_sdk
-from tests.runstate.snapshots import entries_of_label, load_scenario, snapshot
+from tests.runstate.scenario_runs import scenario_graph
+from tests.runstate.sdk import Decide, RunResult, Script, graph, resume_in_sdk
+from tests.runstate.snapshots import entries_of_label, index, load_scenario, snapshot
 
 STICKY = "sticky_approve"
 """A scenario with sticky decisions; from 0.23.1 on, the SDK asks again for those written before 1.18."""
@@ -84,3 +88,24 @@ async def test_every_later_pause_can_be_decided_by_convo_too() -> None:
         if len(entry["resume_0_24_0"]["approval_rounds"] or []) > 1:
             end = await resume_state(entry, approve_all(snapshot(entry["file"]).decode()), approve_all)
             assert run_outcome(end) == expected_outcome(entry), entry["file"]
+
+
+async def test_a_state_that_the_sdk_wrote_without_its_nested_state_is_read_and_not_resumed() -> None:
+    """Decisions in states of older releases are asked for again, and then 0.24.0 leaves the nested state out."""
+    labels = set()
+    for entry in index():
+        if entry["scenario"] != "nested_decided" or entry["schema"] == "1.0":
+            continue
+        scenario, text = load_scenario(entry["file"]), snapshot(entry["file"]).decode()
+        root = graph(scenario, Script(scenario["spec"]["script"], scenario["expected"]["model_calls_made"], []))
+        result = await sdk.Runner.run(root, await sdk.RunState.from_string(root, text))
+        if not result.interruptions or "agent_run_state" in (again := result.to_state().to_string()):
+            continue
+        state = parse_run_state(again.encode())
+        labels.add(entry["schema"])
+        assert [(call.id, call.agent) for call in state.pending] == [
+            (item.call_id, item.agent.name) for item in result.interruptions
+        ]
+        with pytest.raises(InvalidRunState, match="is a pending call of a nested agent, whose state is missing"):
+            import_run_state(state, scenario_graph(scenario))
+    assert {"1.1", "1.13"} <= labels
