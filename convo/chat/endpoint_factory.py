@@ -18,7 +18,6 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-from convo.agents.agent import ToolServers
 from convo.config.credentials import load_provider_key, load_provider_token, read_keyring
 from convo.config.model_lists import FetchedModelLists, ModelLists, make_model_lists, save_model_lists
 from convo.config.sections import CONFIGURABLE_APIS, EndpointKind, McpServer, Provider, split_mcp_reference
@@ -66,6 +65,7 @@ from convo.usage.model_info import (
 )
 
 if TYPE_CHECKING:
+    from convo.agents.agent import ToolServers
     from convo.endpoints.remote import RemoteEndpoint
     from convo.models.pass_through import PassThroughApi, PassThroughClient
     from convo.responses_api.endpoint import EmbeddedService
@@ -126,7 +126,7 @@ def _make_mcp_target(name: str, server: McpServer) -> "McpTarget":
     )
 
 
-def open_mcp_servers(references: Sequence[str], settings: Settings) -> ToolServers:
+def open_mcp_servers(references: Sequence[str], settings: Settings) -> "ToolServers":
     """Return the servers that --mcp names; no connection is made yet.
 
     Raises InvalidUsage, NotFound, and the errors of the settings.
