@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from convo.prompt_cache.next_usage import NextForecast, NextUsage
-from convo.prompt_cache.why import MissReport, Outcome, describe_cause
+from convo.prompt_cache.why import MISSES, MissReport, Outcome, describe_cause
 from convo.terminal.status_line import format_cost
 from convo.terminal.tables import Column, render_table
 from convo.terminal.terminal import DisplayOptions, KeyValue, format_count, render_key_values
@@ -14,7 +14,7 @@ OUTCOMES: Mapping[Outcome, str] = {
     "partial": "partly missed",
     "hit": "hit",
     "first": "not used: no earlier request begins like this one",
-    "unreported": "unknown: the endpoint reports no cached tokens",
+    "unreported": "unknown: the endpoint has reported no cached tokens in this conversation yet",
 }
 
 MAX_OTHERS_SHOWN = 5
@@ -53,6 +53,8 @@ def _miss_rows(report: MissReport) -> Iterator[KeyValue]:
         yield "note", report.note
     if report.fix:
         yield "fix", report.fix
+    if report.outcome in MISSES and report.path is not None:
+        yield "later", "convo chat --strict-prefix refuses such a change, --keep-prefix appends it where it can"
     if others := report.other_missed_ids:
         more = f" and {len(others) - MAX_OTHERS_SHOWN:,} more" if len(others) > MAX_OTHERS_SHOWN else ""
         yield "also missed", ", ".join(others[-MAX_OTHERS_SHOWN:]) + more

@@ -224,6 +224,7 @@ MISS = """\
 "For example 2026-11-28."
   cost         $0.0690 for 12,000 tokens not reused
   fix          keep the date out of the tool get_weather; put it into the newest user message
+  later        convo chat --strict-prefix refuses such a change, --keep-prefix appends it where it can
 """
 
 
@@ -306,7 +307,7 @@ def test_without_cache_figures_the_first_difference_is_shown(convo: Convo, home:
     edited = CASES["an item edited"].second._replace(fields={"usage": figures})
     store_requests(home, [FIRST._replace(fields={"usage": figures}), edited], "ollama/llama3.2")
     out = convo("why", "resp_2").out
-    assert "unknown: the endpoint reports no cached tokens" in out
+    assert "unknown: the endpoint has reported no cached tokens in this conversation yet" in out
     assert "item edited: input[2].output, byte 6" in out
     assert "cost" not in out
 
