@@ -62,7 +62,31 @@ def from_object(start: object, run: SdkRun | None = None) -> Graph:
         return graph(start)
     if not _is_sdk_agent(start):
         raise InputFault(f"{type(start).__name__} is not an agent", hint="name an Agent as file.py:name")
+    _check_default_client()
     return _convert_graph(start, Enclosing(run=run or SdkRun()))
+
+
+def _check_default_client() -> None:
+    """Raise Unsupported for a client or a key that the application set for all agents: it would not be used."""
+    shared = import_module(f"{SDK_PACKAGE}.models._openai_shared")
+    for name in ("client", "key"):
+        if getattr(shared, f"get_default_openai_{name}", lambda: None)() is not None:
+            hint = "name the server in [providers], its key with key_env, and the model with -m provider/model"
+            raise Unsupported("convo", f"set_default_openai_{name}", hint=f"remove it; {hint}")
+
+
+def list_ignored_defaults() -> list[str]:
+    """Return a sentence for each setting for all agents of the SDK that a run of convo ignores."""
+    tracing = getattr(import_module(f"{SDK_PACKAGE}.tracing.setup"), "GLOBAL_TRACE_PROVIDER", None)
+    processors = getattr(getattr(tracing, "_multi_processor", None), "_processors", ())
+    uses_responses = import_module(f"{SDK_PACKAGE}.models._openai_shared").get_use_responses_by_default()
+    sentences = {
+        "set_default_openai_api is ignored: the provider's setting api chooses it": not uses_responses,
+        "trace processors are not called: convo stores each run (convo inspect)": any(
+            type(processor).__name__ != "BatchTraceProcessor" for processor in processors
+        ),
+    }
+    return [sentence for sentence, is_ignored in sentences.items() if is_ignored]
 
 
 def _is_sdk_agent(value: object) -> bool:
@@ -452,11 +476,14 @@ def _wrap_tool_function(tool: Any, agent: Any, sdk_run: SdkRun) -> Callable[[Con
             if (message := _read_tool_guardrail(guardrail, result)) is not None:
                 return message
         await _call_sdk_hooks("tool_start", agent, sdk_run, tool_context, tool)
-        if _has_own_timeout(tool):
-            invoke = import_module(f"{SDK_PACKAGE}.tool").invoke_function_tool
-            output = await invoke(function_tool=tool, context=tool_context, arguments=arguments)
-        else:
-            output = await tool.on_invoke_tool(tool_context, arguments)
+        sdk = import_module(SDK_PACKAGE)
+        # Without a span, the SDK logs each failure of a tool as "No active span".
+        with sdk.trace("convo", disabled=True), sdk.function_span(tool.name, disabled=True):
+            if _has_own_timeout(tool):
+                invoke = import_module(f"{SDK_PACKAGE}.tool").invoke_function_tool
+                output = await invoke(function_tool=tool, context=tool_context, arguments=arguments)
+            else:
+                output = await tool.on_invoke_tool(tool_context, arguments)
         # the SDK turns an exception of a tool into text for the model
         if (refusal := get_refusal(tool_context)) is not None:
             raise refusal

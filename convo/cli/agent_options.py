@@ -43,6 +43,7 @@ from convo.agents.sdk import (
     foreign_agents,
     from_object,
     is_foreign_filter,
+    list_ignored_defaults,
     make_rejection_formatter,
 )
 from convo.agents.sdk_run import SdkRun, read_sdk_run
@@ -174,9 +175,11 @@ async def load_agent_setup(flags: RunFlags) -> AgentSetup:
         else SdkRun()
     )
     graph = start if isinstance(start, Graph) else from_object(start, sdk_run)
+    sdk_agents = {} if isinstance(start, Graph) else foreign_agents(start)
+    for note in list_ignored_defaults() if sdk_agents else ():
+        print_notice(note)
     _note_unused_history_flags(flags, graph)
     run_config = load_run_config(flags, sdk_run)
-    sdk_agents = {} if isinstance(start, Graph) else foreign_agents(start)
     if flags.run_config and not sdk_agents:
         raise InvalidUsage("--run-config applies to agents of the Agents SDK", hint="leave it out")
     if flags.input_filter is None and (function := sdk_run.get("call_model_input_filter")):

@@ -45,7 +45,7 @@ from convo.errors import (
     Unsupported,
 )
 from convo.history.items import Item, Json, StreamEvent, item_text, item_type
-from convo.history.records import AgentRun, Link, Strategy
+from convo.history.records import IGNORED_PARAMETER, AgentRun, Link, Strategy
 from convo.report import Wire
 from convo.runs.state import Run, RunLimits, Stage
 from convo.runstate.run_items import CONTEXT_HINT, read_context_description, read_context_values
@@ -278,6 +278,7 @@ class RunPresenter:
         self.all_links: list[Link] = []
         self.state_file: str | None = None
         self._saved_row: AgentRun | None = None
+        self._noted_settings: set[str] = set()
         self._setup, self._state_writer, self._context, self._output = setup, state_writer, context, output
         self._progress = RunPrinter(
             sys.stdout,
@@ -342,6 +343,16 @@ class RunPresenter:
             if self.last_links and not self._output.as_json:
                 self._output.print_receipt(self._format_receipt, has_margin=self._progress.has_output)
                 self._context.print_lost_input(self.last_links)
+            self._note_ignored_settings()
+
+    def _note_ignored_settings(self) -> None:
+        """Say once which settings of the agents were not sent, because the model has no such field."""
+        agents = self._setup.graph.agents.values()
+        settings = {name for agent in agents for name in agent.settings_for(self.chat.options.wire_model)}
+        ignored = {name for link in self.last_links for name in link.parameters.get(IGNORED_PARAMETER, ())}
+        if names := sorted(settings & ignored - self._noted_settings):
+            self._noted_settings.update(names)
+            self._output.note(f"settings of the agents that were not sent to the model: {', '.join(names)}")
 
     async def _save_state(self) -> None:
         self.state_file = await self._state_writer.save_state(self.chat, self.runner)

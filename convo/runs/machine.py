@@ -102,6 +102,11 @@ def _on_model_responded(run: Run, event: ModelResponded) -> StepResult:
     calls = parse_tool_calls(run, event)
     if isinstance(calls, RunFailure):
         return _fail_run(run, calls.code, calls.message, cancel_tasks=bool(run.open_guardrails))
+    refusal = extract_refusal(event)
+    # An agent of convo without an output type answers with the refusal, as a chat without agents does.
+    if refusal and not calls and (run.current_agent.cache_key or run.current_agent.output):
+        message = f"The model refused to answer: {refusal}"
+        return _fail_run(run, MODEL_REFUSAL, message, cancel_tasks=bool(run.open_guardrails))
     names = dict.fromkeys((*run.used_tools.get(run.agent, ()), *iter_used_tool_names(event)))
     used_tools = {**run.used_tools, run.agent: tuple(names)} if names else run.used_tools
     run = replace(run, calls=calls, text=extract_last_message_text(event), used_tools=used_tools, has_response=True)
@@ -461,6 +466,7 @@ def step_run(run: Run, event: RunEvent) -> StepResult:
 
 
 MODEL_BEHAVIOR = "model_behavior"
+MODEL_REFUSAL = "model_refusal"
 
 OUTCOME_UNKNOWN_MESSAGE = "The tool was started, and its outcome is unknown."
 """Output for the model of a call with an unknown outcome that a person decided not to run again."""
@@ -486,6 +492,15 @@ def extract_last_message_text(response: ModelResponded) -> str | None:
     """Return the text of the last message of a response; None if it has no message."""
     last = next((item for item in reversed(response.output) if is_assistant_message(item)), None)
     return None if last is None else _message_text(last)
+
+
+def extract_refusal(response: ModelResponded) -> str:
+    """Return the refusal in the last message of a response; "" if it has none."""
+    last = next((item for item in reversed(response.output) if is_assistant_message(item)), {})
+    content = last.get("content")
+    parts = content if isinstance(content, list) else []
+    refusals = (part.get("refusal") for part in parts if isinstance(part, dict) and part.get("type") == "refusal")
+    return "".join(str(refusal or "") for refusal in refusals)
 
 
 def iter_used_tool_names(response: ModelResponded) -> Iterator[str]:

@@ -89,8 +89,8 @@ class ToolCall:
 class RunFailure:
     """The reason why a run failed.
 
-    code:  "max_turns", "input_guardrail", "output_guardrail", "model_behavior", the reason of a response
-           that was cut, or the code of the error
+    code:  "max_turns", "input_guardrail", "output_guardrail", "model_behavior", "model_refusal", the reason of a
+           response that was cut, or the code of the error
     """
 
     code: str

@@ -31,6 +31,15 @@ def test_below_1_15_a_note_says_that_decisions_are_unauthenticated(convo: Convo,
     assert "a decision is not bound to its call" in convo("inspect", "state.json").out
 
 
+def test_a_secret_in_a_state_is_named_without_its_value(convo: Convo, tmp_path: Path) -> None:
+    document = json.loads(snapshot(MIXED))
+    document["context"]["context"] = {"customer": "A1", "api_key": "Zq7-11-kl0"}
+    (tmp_path / "state.json").write_text(json.dumps(document))
+    got = convo("inspect", "state.json")
+    assert "$.context.context.api_key: a secret, by the name of its field (api_key)" in got.out
+    assert "Zq7" not in got.out
+
+
 def test_several_states_are_one_json_object_per_line(convo: Convo, tmp_path: Path) -> None:
     copy_snapshot(MIXED, tmp_path / "a.json")
     copy_snapshot(NESTED, tmp_path / "b.json")

@@ -11,6 +11,7 @@ from typing import Any
 
 import agents as sdk
 import pytest
+from agents.models import _openai_shared as shared
 from agents.models.openai_provider import OpenAIProvider
 from openai import AsyncOpenAI
 
@@ -18,6 +19,7 @@ from convo.agents.sdk import from_object
 from convo.cli.agent_options import load_python_file
 from convo.errors import InputFault
 from convo.history.canonical import digest
+from tests.cli.chat_commands import scripted_flags
 from tests.command_runner import Convo
 from tests.loopback_server import KEY, LoopbackServer
 
@@ -446,3 +448,29 @@ def test_convo_agents_have_no_prompt_cache_key(convo: Convo, tmp_path: Path, mon
     argv = ("next", "mine", "hi", "-m", "openai/gpt-5-mini", "--agent", f"{tmp_path / 'own.py'}:desk", "--json")
 
     assert "prompt_cache_key" not in convo(*argv).json()["body"]
+
+
+def test_settings_for_all_agents_are_refused_or_said_to_be_ignored(convo: Convo, home: Path) -> None:
+    script = "import agents, agents.tracing, agents.models._openai_shared as shared\n"
+    agent = "desk = agents.Agent(name='desk', tools=[fail])\n"
+    tool = "@agents.function_tool\ndef fail() -> str:\n    raise ValueError('no')\n"
+    flags = ("--agent", "desk.py:desk", *scripted_flags({"call": {"name": "fail", "call_id": "c1"}}, {"text": "Hi."}))
+    try:
+        for name in ("client", "key"):
+            Path("desk.py").write_text(f"{script}shared.set_default_openai_{name}('x')\n{tool}{agent}")
+            refused = convo("chat", *flags, "hello")
+            assert (refused.exit, f"does not support set_default_openai_{name}" in refused.err) == (1, True), (
+                refused.err
+            )
+            getattr(shared, f"set_default_openai_{name}")(None)
+            load_python_file.cache_clear()
+        text = f"{script}agents.set_default_openai_api('chat_completions')\nagents.set_trace_processors([object()])\n"
+        Path("desk.py").write_text(text + tool + agent)
+        got = convo("chat", *flags, "hello")
+        assert (got.exit, got.out) == (0, "Hi.\n"), got.err
+        assert "set_default_openai_api is ignored" in got.err
+        assert "trace processors are not called" in got.err
+        assert "active span" not in got.err
+    finally:
+        sdk.set_default_openai_api("responses")
+        sdk.set_trace_processors([])
