@@ -4,11 +4,12 @@ Each one is honoured, or refused by name before any request.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
 from convo.errors import InputFault, Unsupported
+from convo.history.items import Item, user_message
 
 SDK_PACKAGE = "agents"
 """The import name of the Agents SDK."""
@@ -17,7 +18,7 @@ UNSUPPORTED_HINT = "remove it, or run it with the Agents SDK"
 
 RUN_ARGUMENTS: Mapping[str, str | None] = {
     "starting_agent": "name it with --agent",
-    "input": "give it as the message of the command",
+    "input": None,
     "context": "name it with --context",
     "max_turns": None,
     "hooks": None,
@@ -56,11 +57,15 @@ RUN_CONFIG_FIELDS: Mapping[str, str | None] = {
 
 
 class SdkRun(NamedTuple):
-    """The honoured arguments of `Runner.run`; None for one that was not given."""
+    """The honoured arguments of `Runner.run`; None for one that was not given.
+
+    input:  the items of the first message
+    """
 
     config: Any = None
     hooks: Any = None
     max_turns: int | None = None
+    input: Sequence[Item] = ()
 
     def get(self, field: str) -> Any:
         """Return a field of the RunConfig, or None."""
@@ -90,7 +95,9 @@ def read_sdk_run(value: object, source: str) -> SdkRun:
     execution = config.tool_execution
     if execution and execution.pre_approval_tool_input_guardrails:
         _refuse("the RunConfig field", "tool_execution.pre_approval_tool_input_guardrails", UNSUPPORTED_HINT)
-    return SdkRun(config, arguments.get("hooks"), cast("int | None", arguments.get("max_turns")))
+    given = arguments.get("input") or ()
+    items: Any = [user_message(given)] if isinstance(given, str) else given
+    return SdkRun(config, arguments.get("hooks"), cast("int | None", arguments.get("max_turns")), items)
 
 
 def _refuse(kind: str, name: str, hint: str | None) -> None:

@@ -58,7 +58,7 @@ from convo.config.settings import Settings
 from convo.config.values import find_closest_word
 from convo.errors import ConvoError, InputFault, InvalidSettings, InvalidUsage, NotFound, StoreFault, Unreadable
 from convo.history.canonical import describe_json_error
-from convo.history.items import Json
+from convo.history.items import Item, Json
 from convo.history.records import AgentRun
 from convo.runs.state import RunLimits
 from convo.runtime import open_temporary_file, random_id
@@ -72,6 +72,7 @@ class AgentSetup:
 
     model:                 the model of the first agent
     source:                the options that name the agents or tools
+    input_items:           the input that --run-config has
     context_option:        the option that a resumed run needs for its context; "" if a state file has it
     ignores_agent_models:  whether the models that agents name are replaced by the chat's
     """
@@ -80,6 +81,7 @@ class AgentSetup:
     run_config: RunConfig
     model: str | None
     source: AgentSource
+    input_items: tuple[Item, ...] = ()
     ignores_agent_models: bool = False
     context_option: str = ""
 
@@ -188,7 +190,7 @@ async def load_agent_setup(flags: RunFlags) -> AgentSetup:
         function = load_function(flags.input_filter, "--input-filter")
         if is_foreign_filter(function, foreign_agents=bool(sdk_agents)):
             run_config = replace(run_config, input_filter=ForeignInputFilter(function, sdk_agents))
-    setup = AgentSetup(graph, run_config, graph[graph.start].model, source)
+    setup = AgentSetup(graph, run_config, graph[graph.start].model, source, tuple(sdk_run.input))
     return setup.with_context(flags.context, None) if flags.context else setup
 
 

@@ -473,18 +473,18 @@ def _report_pending_calls(runner: AgentRunner) -> list[RunCallReport]:
     return [RunCallReport(one.call_id, one.tool, one.arguments, one.agent, one.outcome_unknown) for one in pending]
 
 
-async def run_single_message(presenter: RunPresenter, message: Item, output: ChatOutput) -> int:
-    """Send one message in a one-shot chat and return the exit code.
+async def run_single_message(presenter: RunPresenter, items: Sequence[Item], output: ChatOutput) -> int:
+    """Send one message, or other input, in a one-shot chat and return the exit code.
 
     Raises the errors of the run.
     """
     runner, chat = presenter.runner, presenter.chat
     if runner.can_resume and runner.run.calls:
         raise make_open_run_error(presenter)
-    start_count = len(runner.append_input(chat.state, RunInput((message,))).path)
+    start_count = len(runner.append_input(chat.state, RunInput(tuple(items))).path)
     async with output.waiting_line.show("starting"):
         await presenter.load_model()  # a missing model fails before anything is stored
-    return await present_run(presenter, output, start_count, lambda: runner.start([message]))
+    return await present_run(presenter, output, start_count, lambda: runner.start(items))
 
 
 async def present_run(

@@ -36,13 +36,31 @@ EXIT_CODE_BY_STATUS = {"completed": 0, "cancelled": 130}
 """Exit codes by the status of the turn; every other status is a failure."""
 
 
+JSON_NEEDS_MESSAGE, JSON_MESSAGE_HINT = "--json and --jsonl need a message", 'convo chat --json "..."'
+
+
+def choose_input(message: Item | None, setup: "AgentSetup | None") -> list[Item]:
+    """Return the message, or the input that --run-config has; neither for an interactive chat. Raises InvalidUsage."""
+    items = list(setup.input_items) if setup else []
+    if message and items:
+        raise InvalidUsage("a message and the input of --run-config cannot be used together", hint="use one")
+    return [message] if message else items
+
+
 async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
     """Run one `convo chat` and return the exit code."""
     attachment_parts = [load_attachment(path) for path in options.attachments]
-    message = build_first_message(options.prompt, attachment_parts)
-    if message is None and (output.as_json or output.as_jsonl):
-        raise InvalidUsage("--json and --jsonl need a message", hint='convo chat --json "..."')
+    prompt = options.prompt
+    if options.run_flags.run_config and not (prompt or "").strip():
+        prompt = None  # an empty pipe is no message where the input may be in --run-config
+    message = build_first_message(prompt, attachment_parts)
+    needs_message = message is None and (output.as_json or output.as_jsonl)
+    if needs_message and options.run_flags.run_config is None:
+        raise InvalidUsage(JSON_NEEDS_MESSAGE, hint=JSON_MESSAGE_HINT)
     setup = await _load_agents(options)
+    items = choose_input(message, setup)
+    if needs_message and not items:
+        raise InvalidUsage(JSON_NEEDS_MESSAGE, hint=JSON_MESSAGE_HINT)
     model = setup.model if setup and options.model is None else options.model
     settings = _load_chat_settings(options, model, output)
     if model is None and not (options.is_continued or output.quiet or output.as_json or output.as_jsonl):
@@ -69,18 +87,19 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
         if setup:
             async with output.waiting_line.show("starting"):
                 setup = await setup.connect(settings, exit_stack)
-        chat = await context.open(is_asked_at_once=message is not None)
+        chat = await context.open(is_asked_at_once=bool(items))
         presenter = await open_run_presenter(chat, setup, context, output, options) if setup else None
         if chat.record.is_saved and not presenter:
             await check_no_open_run(store, chat.session)
-        if message is None:
+        if not items:
             return await run_interactive_chat(
                 chat, list(zip(options.attachments, attachment_parts, strict=True)), context, output, presenter
             )
         if presenter:
             from convo.cli.agent_run import run_single_message
 
-            return await run_single_message(presenter, message, output)
+            return await run_single_message(presenter, items, output)
+        assert message
         return await run_single_turn(chat, message, context, output)
 
 

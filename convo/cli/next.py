@@ -122,8 +122,9 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
     code and of an endpoint that is called.
     """
     attachment_parts = [load_attachment(path) for path in options.attachments]
-    items = [user_message(options.prompt, *attachment_parts)] if options.prompt or attachment_parts else []
-    await _load_agents(options.run_flags)
+    items: list[Item] = [user_message(options.prompt, *attachment_parts)] if options.prompt or attachment_parts else []
+    setup = await _load_agents(options.run_flags)
+    items = items or list(setup.input_items if setup else ())
     if options.forecast:  # the setting refuses a request, not its forecast
         options = replace(options, strict_prefix=bool(options.strict_prefix))
     settings = _load_settings(options, options.model)

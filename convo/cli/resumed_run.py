@@ -78,6 +78,8 @@ async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
     if request.run_flags.agent is None and request.run_flags.source is None:
         request = await _with_previous_agents(request, out)
     setup = await load_agent_setup(replace(request.run_flags, context=None))
+    if setup.input_items:
+        raise InvalidUsage("--run-config has input, and a paused run takes none", hint="leave the input out")
     model = setup.model if request.model is None else request.model
     settings = load_settings(request.config, request.flags._replace(model=model))
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:

@@ -6,6 +6,7 @@
 import asyncio
 import dataclasses
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -136,7 +137,7 @@ def drop_new_items(data: Any) -> Any:
 
 
 def three_messages(items: list[Any]) -> list[Any]:
-    return [{"role": "user", "content": f"{items} {number}"} for number in range(3)]
+    return [{"role": "user", "content": json.dumps([items, number])} for number in range(3)]
 
 
 def join(history: list[Any], new: list[Any]) -> list[Any]:
@@ -312,7 +313,14 @@ RUN_CONFIG = {
 
 RUN = {
     "starting_agent": Row(None, note="`--agent`"),
-    "input": Row("hi", note="the message of the command"),
+    "input": Row(
+        [
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": "Hello."},
+            {"role": "user", "content": "go"},
+        ],
+        note="text is the message of the command",
+    ),
     "context": Row({"k": 1}, options=("--context", "desk.py:context")),
     "max_turns": Row(1, exit=1),
     "hooks": Row(make_recording_hooks(RunHooksBase)),
