@@ -321,7 +321,7 @@ class AgentRunner:
         async with aclosing(self._loop.perform()) as events:
             async for event in events:
                 yield event
-        if self.run.phase is Phase.DONE:
+        if self._config.sdk_session is not None and self.run.phase is Phase.DONE:
             path = self.chat.state.path
             await self._save_to_sdk_session(path.items[path.depth(self._repository.checkpoint.input_head) :])
 
