@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator, Sequence
 
 from convo.history.items import decode_json_escapes
-from convo.lint.secrets import find_exposed_secrets
 from convo.runstate.format import RelabelLoss
 from convo.runstate.run_state import PendingCall, RunState, StateDecision
 from convo.terminal.statuses import DONE, FAILED, PAUSED, Status, format_sign, status_column
@@ -55,6 +54,8 @@ def _run_state_rows(state: RunState) -> Iterator[KeyValue]:
     for decision in state.decisions:
         if decision.call_id is None or decision.call_id not in {call.id for call in state.pending}:
             yield "decided", _format_decision(decision)
+    from convo.lint.secrets import find_exposed_secrets  # its patterns take time, and resume imports this module
+
     for exposed in find_exposed_secrets(document):
         yield "secret", f"${exposed.path}: {exposed.description}"
     if state.pending and not state.is_bound:
