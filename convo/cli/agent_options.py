@@ -503,7 +503,7 @@ def _import_module(reference: FileReference, source: ReferenceSource) -> ModuleT
         if missing is None or not f"{name}.".startswith(f"{missing}."):
             raise
         raise Unreadable(
-            f"no module {name!r} in {reference.root} or the installed packages",
+            f"{name!r} is neither a .py or .toml file nor a module in {reference.root} or the installed packages",
             hint=source.format_hint(EXAMPLE_REFERENCE),
         ) from error
 

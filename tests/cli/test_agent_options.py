@@ -123,7 +123,7 @@ async def test_agents_of_the_agents_sdk_are_loaded(tmp_path: Path) -> None:
         (
             "bot.no.way:triage",
             Unreadable,
-            "no module 'bot.no.way' in {} or the installed packages",
+            "'bot.no.way' is neither a .py or .toml file nor a module in {} or the installed packages",
             "--agent support.py:triage",
         ),
         ("triage", InvalidUsage, "--agent 'triage' does not name a .py or .toml file", "--agent support.py:triage"),
