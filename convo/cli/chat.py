@@ -16,7 +16,7 @@ from convo.chat.open import check_no_open_run
 from convo.cli.context import ChatContext, ChatOptions, ChatOutput, get_turn_link, open_prompt_reader
 from convo.cli.deps import get_store_url, open_configured_store
 from convo.cli.output import print_event, print_json
-from convo.config.loader import SettingFlags, load_settings
+from convo.config.loader import AGENT_MODEL_SOURCE, SettingFlags, load_settings
 from convo.config.settings import Settings
 from convo.errors import ConvoError, EndpointFault, Interrupted, InvalidUsage, NotFound
 from convo.history.items import Item, Json, StreamEvent, user_message
@@ -144,7 +144,7 @@ def _load_chat_settings(options: ChatOptions, model: str | None, output: ChatOut
 def _make_setting_flags(options: ChatOptions, model: str | None) -> SettingFlags:
     return SettingFlags(
         model=model,
-        model_source=options.model_source,
+        model_source=AGENT_MODEL_SOURCE if options.model is None else options.model_source,
         strict_prefix=options.strict_prefix,
         keep_prefix=options.keep_prefix,
     )

@@ -36,7 +36,7 @@ from convo.cli.deps import (
 )
 from convo.cli.output import print_notice
 from convo.cli.run_options import AgentSource, RunFlags
-from convo.config.loader import ACTIVE_PROFILE, choose_model
+from convo.config.loader import ACTIVE_PROFILE, AGENT_MODEL_SOURCE, choose_model
 from convo.config.settings import EDITING_PLAIN, ModelChoice, Settings
 from convo.config.storage import EPHEMERAL_STORE_TYPES
 from convo.config.values import Layer, describe_percent_as_tokens, suggest_fraction_command
@@ -533,7 +533,7 @@ class ChatContext:
         """
         from convo.agent_runner.config import ModelRoute
 
-        choice = choose_model(self.settings, model, source="an agent's model")
+        choice = choose_model(self.settings, model, source=AGENT_MODEL_SOURCE)
         name = choice.provider.name
         if name not in self._endpoints:
             endpoint = open_chosen_endpoint(choice, self.settings, self._store)

@@ -44,7 +44,7 @@ from convo.cli.progress import show_progress
 from convo.cli.resolve import HandleResolver, LookupOptions
 from convo.cli.run_options import RunFlags
 from convo.config.credentials import load_provider_token
-from convo.config.loader import RecordedEndpoint, SettingFlags, choose_model, load_settings
+from convo.config.loader import AGENT_MODEL_SOURCE, RecordedEndpoint, SettingFlags, choose_model, load_settings
 from convo.config.request_settings import get_request_field, override_fields
 from convo.config.settings import ModelChoice, Settings
 from convo.endpoints.base import Endpoint, HttpRequest
@@ -191,7 +191,12 @@ async def _build_request(
 
 
 def _load_settings(options: NextOptions, model: str | None) -> Settings:
-    flags = SettingFlags(model=model, strict_prefix=options.strict_prefix, keep_prefix=options.keep_prefix)
+    flags = SettingFlags(
+        model=model,
+        model_source=AGENT_MODEL_SOURCE if options.model is None else None,
+        strict_prefix=options.strict_prefix,
+        keep_prefix=options.keep_prefix,
+    )
     return load_settings(options.config, flags)
 
 

@@ -17,7 +17,7 @@ from convo.chat.session_record import ChatDeps, SessionRecord, load_last_link
 from convo.chat.turn import RequestOptions
 from convo.cli.agent_options import AgentSetup
 from convo.cli.deps import make_request_options, open_chosen_endpoint, print_ignored_settings
-from convo.config.loader import choose_model
+from convo.config.loader import AGENT_MODEL_SOURCE, choose_model
 from convo.config.settings import Settings
 from convo.endpoints.base import Endpoint
 from convo.history.items import Item
@@ -63,7 +63,7 @@ class AgentRequestPreview:
         return await runner.preview_request(items)
 
     def _open_route(self, model: str) -> ModelRoute:
-        choice = choose_model(self.settings, model, source="an agent's model")
+        choice = choose_model(self.settings, model, source=AGENT_MODEL_SOURCE)
         endpoint = open_chosen_endpoint(choice, self.settings, self.store)
         self.exit_stack.push_async_callback(endpoint.aclose)
         options = make_request_options(choice, self.settings, instructions=None, parameters={})

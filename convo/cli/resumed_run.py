@@ -34,7 +34,7 @@ from convo.cli.deps import open_configured_store
 from convo.cli.paused_files import get_marked_run_id
 from convo.cli.run_options import AgentSource, RunFlags
 from convo.cli.state_input import STDIN_HANDLE
-from convo.config.loader import SettingFlags, load_settings
+from convo.config.loader import AGENT_MODEL_SOURCE, SettingFlags, load_settings
 from convo.config.settings import Settings
 from convo.errors import Busy, InvalidUsage, StateFault
 from convo.history.canonical import item_hash
@@ -80,8 +80,10 @@ async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
     setup = await load_agent_setup(replace(request.run_flags, context=None))
     if setup.input_items:
         raise InvalidUsage("--run-config has input, and a paused run takes none", hint="leave the input out")
-    model = setup.model if request.model is None else request.model
-    settings = load_settings(request.config, request.flags._replace(model=model))
+    flags = request.flags._replace(model=request.model)
+    if request.model is None:
+        flags = flags._replace(model=setup.model, model_source=AGENT_MODEL_SOURCE)
+    settings = load_settings(request.config, flags)
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
         setup = await setup.connect(settings, exit_stack)
         setup = setup.without_agent_models() if request.model else setup

@@ -216,6 +216,10 @@ PROFILES_TABLE = "profiles"
 TRUSTED_SETTING = "trusted"
 
 
+AGENT_MODEL_SOURCE = "an agent's model"
+"""The origin of a model in errors, if an agent names it."""
+
+
 class SettingFlags(NamedTuple):
     """The options of the command line that are settings; None for one that is not given.
 

@@ -357,3 +357,12 @@ def test_decisions_from_another_process_are_applied_by_resume(launch: Launch, co
     items, _ = stored_conversation(home, "mine")
     outputs = [item["output"] for item in items if item["type"] == "function_call_output"]
     assert outputs == ["paid 100 cents back for A1", "too late"]
+
+
+def test_an_unknown_model_of_an_agent_is_not_blamed_on_an_option(convo: Convo, home: Path) -> None:
+    Path("desk.py").write_text("from convo.agents import Agent\ndesk = Agent('desk', model='nope/x')\n")
+    got = convo("chat", "--agent", "desk.py:desk", "hello")
+    assert (got.exit, got.err.partition(" (known")[0]) == (
+        2,
+        "convo: an agent's model: no provider 'nope' for 'nope/x'",
+    )
