@@ -476,9 +476,10 @@ async def find_last_agent(chat: Chat, graph: Graph, agents_source: Mapping[str, 
     if last_source and agents_source and last_source.get("agent") != agents_source.get("agent"):
         return graph.start
     # A compaction replaces the path of the run, and may replace its handoff.
-    is_on_path = rows and (path.contains(document["standing"]["begun"]) or any(map(is_compaction, path.items)))
-    if is_on_path and document["agent"] in graph.agents:
-        return str(document["agent"])
+    last_agent, checkpoint = str(document.get("agent")), document.get("standing") or {}
+    is_on_path = path.contains(checkpoint.get("begun", "")) or any(map(is_compaction, path.items))
+    if is_on_path and last_agent in graph.agents:
+        return last_agent
     # In a fork, in a converted conversation and after /undo the newest run is not of this path.
     outputs = {format_handoff_output(agent.name): identity for identity, agent in graph.agents.items()}
     texts = (item.get("output") for item in reversed(path.items))
