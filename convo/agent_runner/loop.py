@@ -293,7 +293,7 @@ class RunLoop:
                 self._check_tail = False
         self._config.test_hook("after ModelResponded")
         if committed_step and turn.response:
-            await self._call_hooks("llm_end", context, turn.response)
+            await self._call_hooks("llm_end", self._make_context(effect.agent), turn.response)
         if self._tasks.rejection:
             await shielded(self._dispatch(self._tasks.rejection))
 

@@ -526,9 +526,10 @@ def _convert_hooks(agent: Any, run: SdkRun, identities: Mapping[int, str]) -> Ho
     tools = {tool.name: tool for tool in agent.tools if getattr(tool, "_is_agent_tool", False)}
 
     async def call(event: HookEvent, context: Context, *details: Any) -> None:
-        sdk_context = _make_context(
-            import_module(f"{SDK_PACKAGE}.run_context").AgentHookContext, _run_context_fields(context)
-        )
+        sdk_context = make_run_context(context)
+        if event in ("agent_start", "agent_end"):
+            hook_context = import_module(f"{SDK_PACKAGE}.run_context").AgentHookContext
+            sdk_context = _make_context(hook_context, _run_context_fields(context))
         if event in ("tool_start", "tool_end"):
             arguments = str((context.call or {}).get("arguments"))
             sdk_context = make_tool_context(context, arguments, agent, run)

@@ -53,15 +53,26 @@ class Paid(BaseModel):
     cents: int
 
 
-HOOK_EVENTS = ("agent_start", "llm_start", "llm_end", "tool_start", "tool_end", "agent_end")
+HOOK_EVENTS = ("agent_start", "llm_start", "llm_end", "tool_start", "tool_end", "handoff", "agent_end")
+
+
+def describe_detail(value: Any) -> object:
+    """Return a detail of a hook without what differs between two runs: ids."""
+    if isinstance(value, sdk.ModelResponse):
+        return [type(one).__name__ for one in value.output], value.usage.requests, value.usage.total_tokens
+    if isinstance(value, list):
+        return [item.get("type", item.get("role")) for item in value]
+    return getattr(value, "name", value)
 
 
 def make_recording_hooks(kind: type) -> Any:
-    """Make hooks that write the calls into SEEN: the instructions of the next request repeat them."""
+    """Make hooks that write their calls into SEEN."""
 
     def record(event: str) -> Any:
-        async def hook(self: object, context: Any, agent: Any, *rest: Any) -> None:
-            SEEN.append(f"{event} {agent.name} {getattr(rest[0], 'name', '') if rest else ''}")
+        async def hook(self: object, *values: Any, **named: Any) -> None:
+            context, *details = (*values, *named.values())
+            call = context.tool_arguments if event.startswith("tool") else ""
+            SEEN.append(f"{event} {call} {context.usage.requests} {[describe_detail(one) for one in details]}")
 
         return hook
 
@@ -323,7 +334,7 @@ RUN = {
     ),
     "context": Row({"k": 1}, options=("--context", "desk.py:context")),
     "max_turns": Row(1, exit=1),
-    "hooks": Row(make_recording_hooks(RunHooksBase)),
+    "hooks": Row(make_recording_hooks(RunHooksBase), replies=(CALL, TRANSFER, DONE)),
     "run_config": Row(RunConfig(model_settings=ModelSettings(top_p=0.5))),
     "error_handlers": Row({"max_turns": say_handled}, "refused"),
     "previous_response_id": Row("resp_", options=("--from",)),

@@ -16,7 +16,7 @@ from agents.models.openai_provider import OpenAIProvider
 from openai import AsyncOpenAI, OpenAI
 
 from convo.history.canonical import digest
-from tests.cli.sdk_parameters import DONE, SEEN, TABLES, build_case, list_parameters
+from tests.cli.sdk_parameters import CALL, DONE, SEEN, TABLES, add, build_case, list_parameters
 from tests.cli.test_sdk_agents import normalize_request
 from tests.command_runner import Convo
 from tests.docs.agents import PAGE, page
@@ -82,6 +82,7 @@ def test_a_parameter_sends_the_same_requests_or_is_refused_by_name(
             assert row.exit
         expected = [normalize(body) for body in server.bodies[before:]]
         assert expected
+        expected_events = list(SEEN)
 
     case = build_case(table, name)
     run = {key: value for key, value in case.arguments.items() if key not in NAMED_BY_OPTIONS}
@@ -102,6 +103,7 @@ def test_a_parameter_sends_the_same_requests_or_is_refused_by_name(
         return
     assert got.exit == row.exit, got.out + got.err
     assert bodies == expected
+    assert SEEN == expected_events
     if name == "session":
         assert read_items(CURRENT["session"]) == read_items(arguments["session"])
 
@@ -124,3 +126,39 @@ def normalize(body: dict[str, Any]) -> dict[str, Any]:
     """Return a request without ids, which differ between two runs, in texts of a summary too."""
     fields = normalize_request(json.loads(re.sub(r"\\?\"id\\?\": \\?\"\w+\\?\",? ?", "", json.dumps(body))))
     return {**fields, **{name: "id" for name in ("previous_response_id", "conversation") if fields.get(name)}}
+
+
+def test_a_rejected_call_has_the_text_of_the_tool_error_formatter(
+    convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "desk.py").write_text(FILE, encoding="utf-8")
+    agent = sdk.Agent(name="a", tools=[sdk.function_tool(add, needs_approval=True)])
+    CURRENT.clear()
+    CURRENT.update(
+        agent=agent, run=sdk.RunConfig(tool_error_formatter=lambda error: f"{error.kind}: {error.tool_name}")
+    )
+    server.replies(CALL, DONE)
+    options = ("--agent", "desk.py:agent", "--run-config", "desk.py:run")
+    assert convo("chat", *options, "-m", f"openai/{MODEL}", "--state", "paused.json", "hello").exit == 3
+    assert convo("resume", "paused.json", *options, "--reject", "c1").exit == 0
+    (output,) = [item for item in server.bodies[-1]["input"] if item["type"] == "function_call_output"]
+    assert output["output"] == "approval_rejected: add"
+
+
+def test_a_session_of_the_sdk_receives_each_item_once(
+    convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "desk.py").write_text(FILE, encoding="utf-8")
+    CURRENT.clear()
+    CURRENT.update(agent=sdk.Agent(name="a", tools=[sdk.function_tool(add)]), session=make_session())
+    server.replies(DONE, CALL, DONE)
+    options = ("--agent", "desk.py:agent", "-m", f"openai/{MODEL}", "--sdk-session", "desk.py:session")
+    for words in (("hello",), ("-c", "again")):
+        assert convo("chat", *options, *words).exit == 0
+    types = ["user", "assistant", "user", "function_call", "function_call_output", "assistant", "user", "assistant"]
+    items = asyncio.run(CURRENT["session"].get_items())
+    assert [item.get("role") or item.get("type") for item in items] == types
+    refused = convo("chat", *options, "--chain", "--json", "hello")
+    assert (refused.exit, refused.json()["error"]["code"]) == (2, "wrong_owner")

@@ -44,7 +44,9 @@ NEXT_REQUEST_OPTIONS = {
     **dict.fromkeys(("schema_file", *FIELD_BY_SETTING, "other_parameters", "strict_prefix", "keep_prefix")),
 }
 
-NEXT_RUN_OPTIONS = dict.fromkeys(("agent", "tool", "mcp", "context", "session_limit", "input_filter"))
+NEXT_RUN_OPTIONS = dict.fromkeys(
+    ("agent", "tool", "mcp", "context", "session_limit", "run_config", "sdk_session", "input_filter")
+)
 
 COUNT_CHOICES = ("auto", "endpoint", "offline")
 

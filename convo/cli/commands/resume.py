@@ -75,7 +75,18 @@ RESUMED_RUN_OPTIONS = {
     "agent": "Agents of the run: support.py:triage, or a .toml file; default: as before.",
     "context": "Context values that replace those of the run: a JSON file, or FILE.py:NAME.",
     "max_turns": "Maximum number of model calls, including those before the pause.",
-    **dict.fromkeys(("tool", "mcp", "input_filter", "nest_history", "history_mapper", "history_markers")),
+    **dict.fromkeys(
+        (
+            "tool",
+            "mcp",
+            "run_config",
+            "sdk_session",
+            "input_filter",
+            "nest_history",
+            "history_mapper",
+            "history_markers",
+        )
+    ),
 }
 
 
