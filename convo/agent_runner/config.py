@@ -69,6 +69,7 @@ class RunConfig:
     session_input_callback:  (stored items, new items) -> the model's input, sync or async; session and replay only
     sdk_session:             a session of the Agents SDK: its items precede the first turn of a new session, and it
                              receives those of each run
+    tool_input:              as in `Context`
     format_rejection:        (call, context) -> the output for the model of a call that was rejected without a message
     values:                  context values of the application, for tools, guardrails and instructions: a mapping, or
                              any object
@@ -86,6 +87,7 @@ class RunConfig:
     session_limit: int | None = None
     session_input_callback: Callable[[list[Item], list[Item]], Any] | None = None
     sdk_session: Any = None
+    tool_input: Json = None
     format_rejection: Callable[[ToolCall, Context], Any] | None = None
     values: Any = field(default_factory=lambda: NO_VALUES)
     context_serializer: Callable[[Any], Any] | None = None

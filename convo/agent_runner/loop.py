@@ -454,7 +454,8 @@ class RunLoop:
             input_items: Sequence[Item] = view.path.items[: view.initial_count]
         else:
             input_items = path.items[: path.depth(input_head)] if path.contains(input_head) else path.items
-        return Context(agent, "", "", self._config.values, tuple(self.usages), tuple(input_items))
+        usages, config = tuple(self.usages), self._config
+        return Context(agent, "", "", config.values, usages, tuple(input_items), tool_input=config.tool_input)
 
     def _make_call_context(self, call: ToolCall) -> Context:
         return replace(self._make_context(self.run.agent), tool=get_call_title(call), call_id=call.id, call=call.item)

@@ -533,6 +533,13 @@ class AgentRunner:
         """
         config, deps, usages = make_nested_config(tool, self._config), self.chat.deps, self._loop.usages
         timeline = self._repository.timeline
+        nested_input = await capture_async(read_nested_input, call, tool)
+        if nested_input.exception is not None and tool.read_input is not None:
+            return ToolReturned(call.id, make_failure_output(tool, nested_input.exception))
+        if nested_input.exception is not None:
+            raise nested_input.exception
+        tool_input, items = nested_input.value
+        config = replace(config, tool_input=tool_input)
         assert config.open_scratch_store
         store = config.open_scratch_store()
         try:
@@ -552,7 +559,7 @@ class AgentRunner:
                 events = nested_runner.resume()
             else:
                 nested_runner = await AgentRunner.open(chat, tool.graph, config, usages=usages, outer_timeline=timeline)
-                events = nested_runner.start([user_message(parse_nested_input(call, tool))])
+                events = nested_runner.start(items)
             outcome = await capture_async(drain_events, events)
             if outcome.exception is not None:
                 return ToolReturned(call.id, make_failure_output(tool, outcome.exception))
@@ -621,9 +628,15 @@ async def drain_events(events: AsyncGenerator[StreamEvent, None]) -> None:
             pass
 
 
-def parse_nested_input(call: ToolCall, tool: AgentTool) -> str:
-    """Return the input of an agent used as a tool. Raises RunFailed for invalid arguments."""
+async def read_nested_input(call: ToolCall, tool: AgentTool) -> tuple[Json, list[Item]]:
+    """Return the parameters of an agent used as a tool, and the input of its run.
+
+    Raises RunFailed for invalid arguments, and the errors of `read_input`.
+    """
+    if tool.read_input is not None:
+        values, given = await tool.read_input(call.arguments)
+        return values, [user_message(given)] if isinstance(given, str) else list(given)
     arguments = read_arguments(tool, call.arguments)
     if isinstance(arguments, InvalidArguments):
         raise RunFailed(arguments.message, code="model_behavior")
-    return str(arguments["input"])
+    return None, [user_message(str(arguments["input"]))]

@@ -6,11 +6,13 @@ Agents SDK numbers them differently). An `AgentTool` runs its own graph inside o
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from convo.agents.agent import Agent
 from convo.errors import InputFault, NotFound
+from convo.history.items import Json
 from convo.tools.tool import FAILED, Approval, Tool, tool
 
 
@@ -141,10 +143,12 @@ class AgentTool(Tool):
 
     graph:      the agents of that run
     max_turns:  model calls of that run; None: no limit
+    read_input: returns the values of the arguments, and the input of the run: text or items; None: `input` is the text
     """
 
     graph: Graph = field(default_factory=lambda: Graph("", {}))
     max_turns: int | None = 10
+    read_input: Callable[[str], Awaitable[tuple[Json, Any]]] | None = None
 
 
 def agent_tool(

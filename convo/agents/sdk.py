@@ -382,6 +382,8 @@ def _convert_agent_tool(tool: Any, agent: Any, enclosing: Enclosing) -> AgentToo
         failure=failure,
         enabled=enabled,
         serialize=_serialize_tool_output,
+        record=None if settings.read_input else converted.record,
+        read_input=settings.read_input,
     )
 
 
@@ -701,9 +703,13 @@ AGENT_TOOL_SETTINGS = {
     "run_config": "its own run configuration",
     "on_stream": "an event listener",
     "custom_output_extractor": "a custom output extractor",
-    "should_capture_tool_input": "structured input",
 }
-"""Variables in the closure of an agent tool -> the text of the error if one is set; `max_turns` and `hooks` may be."""
+"""Variables in the closure of an agent tool -> the text of the error if one is set."""
+
+READ_AGENT_TOOL_SETTINGS = {
+    *("max_turns", "hooks", "should_capture_tool_input", "params_adapter", "schema_info", "input_builder"),
+}
+"""The other variables in it that are read."""
 
 DEFAULT_MAX_TURNS = 10
 """Model calls of an agent tool without its own limit."""
@@ -722,13 +728,14 @@ class AgentToolSettings(NamedTuple):
     max_turns: int
     reports_failures: bool
     hooks: Any
+    read_input: Callable[[str], Awaitable[tuple[Json, Any]]] | None
 
 
 def read_agent_tool_settings(tool: Any) -> AgentToolSettings:
     """Read the agent and the settings of an agent tool. Raises Unsupported for settings that convo does not know."""
     where = f"(tool {tool.name!r})"
     agent, variables = getattr(tool, "_agent_instance", None), _read_closure_variables(tool.on_invoke_tool)
-    if agent is None or not {*AGENT_TOOL_SETTINGS, "max_turns", "hooks"} <= variables.keys():
+    if agent is None or not AGENT_TOOL_SETTINGS.keys() | READ_AGENT_TOOL_SETTINGS <= variables.keys():
         raise Unsupported("convo", f"this kind of agent tool {where}", hint=UNSUPPORTED_HINT)
     for name, description in AGENT_TOOL_SETTINGS.items():
         if variables[name] is not None and variables[name] is not False:
@@ -738,7 +745,24 @@ def read_agent_tool_settings(tool: Any) -> AgentToolSettings:
         raise Unsupported("convo", f"an agent tool with a custom failure message {where}", hint=UNSUPPORTED_HINT)
     default = bool(getattr(tool, "_use_default_failure_error_function", False))
     max_turns = variables["max_turns"] or DEFAULT_MAX_TURNS
-    return AgentToolSettings(agent, max_turns, default or failure is not None, variables["hooks"])
+    return AgentToolSettings(
+        agent, max_turns, default or failure is not None, variables["hooks"], _make_input_reader(variables)
+    )
+
+
+def _make_input_reader(variables: Mapping[str, Any]) -> Callable[[str], Awaitable[tuple[Json, Any]]] | None:
+    """Return the function that makes the input of an agent tool with parameters of its own; None for a usual one."""
+    if not variables["should_capture_tool_input"]:
+        return None
+    adapter, resolve = variables["params_adapter"], import_module(f"{SDK_PACKAGE}.agent_tool_input")
+
+    async def read_input(arguments: str) -> tuple[Json, Any]:
+        values = adapter.dump_python(adapter.validate_json(arguments or "{}"), mode="json")
+        return values, await resolve.resolve_agent_tool_input(
+            params=values, schema_info=variables["schema_info"], input_builder=variables["input_builder"]
+        )
+
+    return read_input
 
 
 def _read_closure_variables(function: Any) -> Mapping[str, Any]:
@@ -816,6 +840,7 @@ def _run_context_fields(context: Context) -> dict[str, Any]:
         "context": None if context.values is NO_VALUES else context.values,
         "usage": _make_usage(context),
         "turn_input": [to_sdk_form(item) for item in context.input],
+        "tool_input": context.tool_input,
     }
 
 

@@ -31,6 +31,7 @@ class Context:
     usages:   the usage of each model call of the run so far, as in the response
     input:    the items at the start of the run
     call:     the call as the model made it; None outside a call
+    tool_input:  in the run of an agent tool with parameters of its own: their values
     """
 
     agent: str
@@ -40,6 +41,7 @@ class Context:
     usages: tuple[Mapping[str, Json], ...] = ()
     input: tuple[Item, ...] = ()
     call: Item | None = None
+    tool_input: Json = None
 
 
 @dataclass(frozen=True, slots=True)

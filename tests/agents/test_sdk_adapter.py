@@ -314,8 +314,6 @@ async def extracted(result: Any) -> str:
         ({"run_config": sdk.RunConfig()}, "its own run configuration"),
         ({"on_stream": print}, "an event listener"),
         ({"custom_output_extractor": extracted}, "a custom output extractor"),
-        ({"parameters": Paid}, "structured input"),
-        ({"input_builder": str}, "structured input"),
         ({"failure_error_function": lambda context, error: "no"}, "a custom failure message"),
     ],
 )

@@ -96,7 +96,7 @@ TOO_LATE_S = 1
 
 
 def instructions(context: Any, agent: Any) -> str:
-    return f"{agent.name} {context.context} {' '.join(SEEN)}"
+    return f"{agent.name} {context.context} {context.tool_input} {' '.join(SEEN)}"
 
 
 def add(a: int, b: int = 2) -> int:
@@ -164,6 +164,7 @@ CALL = {"call": {"name": "add", "call_id": "c1", "arguments": {"a": 1, "b": 2}}}
 LATE = {"call": {"name": "late", "call_id": "c1", "arguments": {"a": 1}}}
 FAIL = {"call": {"name": "fail", "call_id": "c1", "arguments": {"a": 1}}}
 TRANSFER = {"call": {"name": "transfer_to_b", "call_id": "c2", "arguments": {}}}
+ASK_CENTS = {"call": {"name": "ask", "call_id": "c1", "arguments": {"cents": 3}}}
 ASK = {"call": {"name": "ask", "call_id": "c1", "arguments": {"input": "look"}}}
 
 TRACES = "no request has it; convo sends no traces"
@@ -284,9 +285,11 @@ AS_TOOL = {
     "session": Row(sdk.SQLiteSession("x"), "refused", text="its own session"),
     "failure_error_function": Row(lambda context, error: "F", "refused", text="a custom failure message"),
     "needs_approval": Row(lambda context, arguments, call_id: False),
-    "parameters": Row(Paid, "refused", text="structured input"),
-    "input_builder": Row(lambda options: "built", "refused", others={"parameters": Paid}, text="structured input"),
-    "include_input_schema": Row(True, "refused", others={"parameters": Paid}, text="structured input"),
+    "parameters": Row(Paid, replies=(ASK_CENTS, DONE)),
+    "input_builder": Row(
+        lambda options: f"pay {options['params']['cents']}", others={"parameters": Paid}, replies=(ASK_CENTS, DONE)
+    ),
+    "include_input_schema": Row(True, others={"parameters": Paid}, replies=(ASK_CENTS, DONE)),
     "on_stream_max_pending_events": Row(
         5, "refused", others={"on_stream": lambda event: None}, text="an event listener", note="with on_stream"
     ),

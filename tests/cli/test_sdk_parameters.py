@@ -103,7 +103,7 @@ def test_a_parameter_sends_the_same_requests_or_is_refused_by_name(
         return
     assert got.exit == row.exit, got.out + got.err
     assert bodies == expected
-    assert SEEN == expected_events
+    assert expected_events == SEEN
     if name == "session":
         assert read_items(CURRENT["session"]) == read_items(arguments["session"])
 
