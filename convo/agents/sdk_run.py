@@ -92,12 +92,15 @@ def read_sdk_run(value: object, source: str) -> SdkRun:
     for field in dataclasses.fields(config):
         if not is_unset(getattr(config, field.name), field):
             _refuse("the RunConfig field", field.name, RUN_CONFIG_FIELDS.get(field.name, UNSUPPORTED_HINT))
+    hooks = arguments.get("hooks")
+    if hooks is not None and not isinstance(hooks, import_module(f"{SDK_PACKAGE}.lifecycle").RunHooksBase):
+        raise InputFault(f"{source}: hooks is a {type(hooks).__name__}", hint="use RunHooks; an agent has AgentHooks")
     execution = config.tool_execution
     if execution and execution.pre_approval_tool_input_guardrails:
         _refuse("the RunConfig field", "tool_execution.pre_approval_tool_input_guardrails", UNSUPPORTED_HINT)
     given = arguments.get("input") or ()
     items: Any = [user_message(given)] if isinstance(given, str) else given
-    return SdkRun(config, arguments.get("hooks"), cast("int | None", arguments.get("max_turns")), items)
+    return SdkRun(config, hooks, cast("int | None", arguments.get("max_turns")), items)
 
 
 def _refuse(kind: str, name: str, hint: str | None) -> None:

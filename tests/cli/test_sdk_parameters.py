@@ -26,6 +26,8 @@ MODEL = "gpt-4o"
 
 FILE = "from tests.cli.test_sdk_parameters import CURRENT\nglobals().update(CURRENT)\n"
 
+PRE_APPROVAL = sdk.run_config.ToolExecutionConfig(pre_approval_tool_input_guardrails=True)
+
 CURRENT: dict[str, Any] = {}
 """The objects that desk.py has."""
 
@@ -41,6 +43,27 @@ def test_every_public_parameter_has_a_row(table: str) -> None:
 def test_the_page_is_up_to_date() -> None:
     """To update the page: python -m tests.docs.agents > .github/AGENTS.md"""
     assert PAGE.read_text(encoding="utf-8") == page()
+
+
+@pytest.mark.parametrize(
+    ("run", "text"),
+    [
+        ({"hooks": sdk.AgentHooks()}, "hooks is a AgentHooksBase"),
+        ([1], "--run-config names a list"),
+        ({"run_config": sdk.RunConfig(tool_execution=PRE_APPROVAL)}, "pre_approval_tool_input_guardrails"),
+        ({"temperature": 1}, "the argument temperature"),
+    ],
+)
+def test_what_is_no_run_configuration_is_refused(
+    run: object, text: str, convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "desk.py").write_text(FILE, encoding="utf-8")
+    CURRENT.clear()
+    CURRENT.update(agent=sdk.Agent(name="a"), run=run)
+    got = convo("chat", "--agent", "desk.py:agent", "--run-config", "desk.py:run", "--json", "hello")
+    assert (got.exit != 0, server.bodies) == (True, [])
+    assert text in got.json()["error"]["message"]
 
 
 async def run_sdk(agent: Any, server: LoopbackServer, arguments: dict[str, Any]) -> None:
