@@ -214,7 +214,8 @@ class UnknownSchema(InvalidRunState):
 class JavaScriptRunState(InvalidRunState):
     """A RunState is one of the JavaScript SDK: its schema versions look like Python's but have another meaning."""
 
-    code, hint = "javascript_state", "resume it with @openai/agents, the SDK that wrote it"
+    code = "javascript_state"
+    hint = "convo resume STATE.json --decide-only -o decided.json, and finish it with @openai/agents in JavaScript"
 
 
 def _is_newer_label(label: str, known_labels: Sequence[str]) -> bool:

@@ -180,7 +180,12 @@ FIELDS: dict[str, tuple[str, int, int, str]] = {
     "NotCanonical": ("not_canonical", 2, 400, "check the file, or choose another one"),
     "InvalidRunState": ("bad_state", 2, 400, "use the original file; this one may have been edited or truncated"),
     "UnknownSchema": ("unknown_schema", 2, 400, "use the original file; this one may have been edited or truncated"),
-    "JavaScriptRunState": ("javascript_state", 2, 400, "resume it with @openai/agents, the SDK that wrote it"),
+    "JavaScriptRunState": (
+        "javascript_state",
+        2,
+        400,
+        "convo resume STATE.json --decide-only -o decided.json, and finish it with @openai/agents in JavaScript",
+    ),
     "StateFault": ("state_fault", 1, 400, "convo inspect HANDLE shows its state"),
     "PrefixChanged": (
         "prefix_changed",

@@ -26,6 +26,7 @@ from convo.chat.files import (
     resolve_links,
     write_atomic,
 )
+from convo.chat.state_file import STATE_FIELDS
 from convo.errors import InputFault, InvalidUsage, NotFound, StoreReadOnly, Unreadable
 from convo.history.canonical import describe_json_error
 from convo.history.items import Item, Json, item_type, user_message
@@ -215,6 +216,7 @@ def parse_item_file(file_name: str, text: str) -> ItemFile:
         return ItemFile(_validate_items(file_name, [content]), text, has_lines=True)
     list_field = next((name for name in ("input", "data") if isinstance(content, dict) and name in content), "")
     if not list_field:
+        _check_not_run_state(file_name, content)
         return ItemFile(_validate_items(file_name, content), text)
     request_fields = {name: value for name, value in content.items() if name != list_field}
     if list_field == "data" and content.get("has_more"):
@@ -225,6 +227,18 @@ def parse_item_file(file_name: str, text: str) -> ItemFile:
     value = content[list_field]
     items = [user_message(value)] if list_field == "input" and isinstance(value, str) else value
     return ItemFile(_validate_items(file_name, items), text, list_field, request_fields)
+
+
+def _check_not_run_state(file_name: str, content: Json) -> None:
+    """Raise JavaScriptRunState or Unreadable for a paused run."""
+    if not isinstance(content, dict) or content.keys().isdisjoint(STATE_FIELDS):
+        return
+    from convo.runstate.reader import is_javascript, make_javascript_error
+
+    if is_javascript(content):
+        raise make_javascript_error(content).in_file(file_name)
+    problem = f"{file_name} is a RunState of the Agents SDK, which is not a list of items"
+    raise Unreadable(problem, hint=f"convo inspect {quote(file_name)}, or convo import {quote(file_name)}")
 
 
 def _parse_rows(file_name: str, text: str, rows: Sequence[Json]) -> ItemFile:

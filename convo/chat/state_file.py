@@ -29,20 +29,29 @@ STATE_START = rb"[\xef\xbb\xbf\xfe\xff\s]*(?:\[\s*)?\{\s*\"(?:%s)\"" % "|".join(
 """The beginning of a state, also of a truncated one; `RunState.to_string` writes the version first."""
 
 
-def load_state_file(path: str) -> "RunState":
-    """Return the state in a file.
+def load_state_file(path: str, *, javascript: bool = False) -> "RunState":
+    """Return the state in a file; `javascript` as in `parse_state_bytes`.
 
     Raises NotFound, Unreadable, and InvalidRunState with the file name in front.
     """
-    return parse_state_bytes(read_state_bytes(path), path)
+    return parse_state_bytes(read_state_bytes(path), path, javascript=javascript)
 
 
-def parse_state_bytes(data: bytes, name: str) -> "RunState":
-    """Parse a state. Raises InvalidRunState with `name` in front."""
-    from convo.runstate.reader import parse_run_state
+def parse_state_bytes(data: bytes, name: str, *, javascript: bool = False) -> "RunState":
+    """Parse a state. Raises InvalidRunState with `name` in front.
+
+    javascript:  a state of the JavaScript SDK is returned as a `JavaScriptState`; else it raises JavaScriptRunState
+    """
+    from convo.runstate.document import parse_document
+    from convo.runstate.reader import is_javascript, run_state_from_json
 
     try:
-        return parse_run_state(data)
+        document = parse_document(data)
+        if javascript and is_javascript(document):
+            from convo.runstate.javascript import parse_javascript_state
+
+            return parse_javascript_state(document)
+        return run_state_from_json(document)
     except InvalidRunState as error:
         raise error.in_file(name)  # noqa: B904  it is the same error
 

@@ -28,6 +28,7 @@ from convo.lint.model import LintView, lint_view_of_conversation, lint_view_of_f
 from convo.lint.report import LintReport, build_lint_report, find_item_lines
 from convo.lint.secrets import find_exposed_secrets
 from convo.prompt_cache.forecast import describe_changed_reasoning
+from convo.runstate.format import iter_unresolved_calls
 from convo.runstate.run_state import RunState
 from convo.runtime import SystemClock
 from convo.stores.base import Store
@@ -148,7 +149,7 @@ def _target_from_stdin() -> LintTarget:
         raise InvalidUsage("- means piped input, but stdin is a terminal", hint="convo lint - < request.json")
     data = sys.stdin.buffer.read()
     if is_state_like(data):
-        return _target_from_state(STDIN_HANDLE, parse_state_bytes(data, PIPED_INPUT_LABEL))
+        return _target_from_state(STDIN_HANDLE, parse_state_bytes(data, PIPED_INPUT_LABEL, javascript=True))
     try:
         return _target_from_file(STDIN_HANDLE, parse_item_file(PIPED_INPUT_LABEL, data.decode("utf-8-sig")))
     except UnicodeDecodeError as error:
@@ -158,12 +159,13 @@ def _target_from_stdin() -> LintTarget:
 def _target_from_state(handle: str, state: RunState) -> LintTarget:
     """Load a paused run: its pending calls are no error, and its owner may have the earlier items."""
     pending_ids = frozenset(call.id for call in state.pending)
+    pending_ids |= {call.id for call in iter_unresolved_calls(state.document) if call.id}
     owner = {"previous_response_id": state.document.get("previous_response_id")}
     owner["conversation"] = state.document.get("conversation_id")
     view = replace(
         lint_view_of_file(run_state_items(state), owner),
         pending_call_ids=pending_ids,
-        exposed_secrets=find_exposed_secrets(state.document),
+        exposed_secrets=find_exposed_secrets(state.written_document),
     )
     return LintTarget(handle, view, run_state=state, explicit_paths=_run_state_item_paths(state))
 
@@ -177,4 +179,5 @@ def _run_state_item_paths(state: RunState) -> list[str]:
         else [f"$.original_input[{index}]" for index in range(len(original_input))]
     )
     generated = enumerate(state.document.get("generated_items") or [])
-    return paths + [f"$.generated_items[{index}].raw_item" for index, item in generated if not is_approval_item(item)]
+    paths += [f"$.generated_items[{index}].raw_item" for index, item in generated if not is_approval_item(item)]
+    return [state.format_member_path(path) for path in paths]

@@ -29,6 +29,7 @@ from convo.errors import InvalidSettings, InvalidUsage, NotFound
 from convo.runs.stored_approvals import PendingApproval
 from convo.runstate.approvals import apply_verdict, edit_arguments
 from convo.runstate.format import ApprovalVerdict, RelabelLoss
+from convo.runstate.javascript import JavaScriptState
 from convo.runstate.reader import StateCallReport, StateDecisionReport, build_state_report, report_state_calls
 from convo.runstate.relabel import relabel_state
 from convo.runstate.run_state import PendingCall, RunState
@@ -80,7 +81,7 @@ def load_verified_state(handle: str, config: Path | None, signing: SigningOption
 
     Raises NotSigned, InvalidRunState, Unreadable or InvalidUsage.
     """
-    state = find_run_state(handle, config)
+    state = find_run_state(handle, config, javascript=False)
     if state is None and ("/" in handle or handle.endswith(".json")):
         state = load_state_file(handle)  # raises the error for a missing file or another format
     if state is None:
@@ -96,12 +97,20 @@ def write_decided_state(handle: str, requested: RequestedDecisions, output: Deci
     Raises InvalidUsage, NotFound, InvalidRunState, NotSigned or StoreFault; then nothing was written.
     """
     key = load_signing_key(output.key_env) if output.sign or output.verify else b""
-    state = read_piped_state() if handle == STDIN_HANDLE else load_state_file(handle)
+    is_piped = handle == STDIN_HANDLE
+    state = read_piped_state(javascript=True) if is_piped else load_state_file(handle, javascript=True)
+    is_javascript = isinstance(state, JavaScriptState)
+    if is_javascript and (output.schema or output.sign or output.verify):
+        raise InvalidUsage(
+            "--schema, --sign and --verify do not apply to a RunState of the JavaScript SDK", hint="omit them"
+        )
     if output.verify:
         verify_signature(state, key)
     decided = _decide_and_relabel(remove_signature(state), requested, output.schema)
     _write_state(sign_state(decided.state, key) if output.sign else decided.state, output.out)
-    loses_sticky = decided.is_sticky and decided.state.version.number < AGENT_STICKY_VERSION.number
+    loses_sticky = (
+        not is_javascript and decided.is_sticky and decided.state.version.number < AGENT_STICKY_VERSION.number
+    )
     for line in (
         *decided.notes,
         *([_format_not_sticky(decided.state.label)] if loses_sticky else []),

@@ -26,18 +26,20 @@ if TYPE_CHECKING:
 STDIN_HANDLE = "-"
 
 
-def find_run_state(handle: str, config: Path | None) -> "RunState | None":
+def find_run_state(handle: str, config: Path | None, *, javascript: bool = True) -> "RunState | None":
     """Return the state that a handle of `convo inspect` names; None for another handle.
+
+    javascript:  accept one of the JavaScript SDK
 
     Raises InvalidRunState or Unreadable for a state that cannot be read.
     """
     if handle == STDIN_HANDLE:
-        return read_piped_state()
+        return read_piped_state(javascript=javascript)
     has_slash = "/" in handle or os.sep in handle
     if not os.path.isfile(os.path.expanduser(handle)) or not (has_slash or _is_unknown_handle(handle, config)):
         return None
     data = read_state_bytes(handle)
-    return parse_state_bytes(data, handle) if is_state_like(data) else None
+    return parse_state_bytes(data, handle, javascript=javascript) if is_state_like(data) else None
 
 
 def print_run_states(
@@ -107,12 +109,12 @@ def render_answer(items: Sequence[Item], handle: str) -> str:
     return escape_answer(text, sys.stdout)
 
 
-def read_piped_state() -> "RunState":
+def read_piped_state(*, javascript: bool) -> "RunState":
     """Read the piped state. Raises InvalidUsage without one, and InvalidRunState or Unreadable."""
     if sys.stdin.isatty():
         raise InvalidUsage("- means a piped state, but stdin is a terminal", hint="cat STATE.json | convo inspect -")
     try:
-        return parse_state_bytes(read_state_stream(sys.stdin.buffer), "piped input")
+        return parse_state_bytes(read_state_stream(sys.stdin.buffer), "piped input", javascript=javascript)
     except OSError as error:
         raise Unreadable(f"stdin cannot be read: {format_os_error(error)}") from error
 

@@ -28,6 +28,7 @@ from convo.runstate.format import (
     get_sticky_decision,
 )
 from convo.runstate.identity import ARGUMENT_FIELDS, parse_state_call
+from convo.runstate.javascript import JavaScriptState
 from convo.runstate.run_state import PendingCall, RunState
 from convo.runstate.versions import REJECTION_MESSAGE_SINCE, VERSION_BY_LABEL, find_record_slots
 from convo.runstate.versions.v1_15 import build_ledger_entry
@@ -42,6 +43,8 @@ def apply_verdict(state: RunState, calls: Iterable[PendingCall], verdict: Approv
     Raises InvalidUsage if the label cannot express the decision, and InvalidRunState if a call lacks the data for its
     ledger entry.
     """
+    if isinstance(state, JavaScriptState):
+        return state.decide(calls, verdict)
     document = state.document
     calls_by_state = defaultdict[PathSteps, list[PendingCall]](list)
     for call in calls:
@@ -135,6 +138,10 @@ def edit_arguments(state: RunState, pending_call: PendingCall, arguments: str) -
 
     Raises InvalidUsage for a call or state that cannot be edited, and InvalidRunState for arguments of another form.
     """
+    if isinstance(state, JavaScriptState):
+        raise InvalidUsage(
+            "the arguments of a call of the JavaScript SDK cannot be edited", hint="approve or reject it"
+        )
     _check_editable(state, pending_call)
     if pending_call.call.is_function:
         _check_json_object(arguments)

@@ -76,7 +76,8 @@ def parse_run_state(data: bytes) -> RunState:
 
 def run_state_from_json(document: Json) -> RunState:
     """Validate a parsed document as a state. Raises the errors of `parse_run_state`."""
-    _check_not_javascript(document)
+    if is_javascript(document):
+        raise make_javascript_error(document)
     version = _read_version(document, ())
     for prefix, inner in _iter_bounded_states(document):
         if prefix and _read_version(inner, prefix) != version:
@@ -98,15 +99,19 @@ def run_state_from_json(document: Json) -> RunState:
     return state
 
 
-def _check_not_javascript(document: Json) -> None:
-    """Raise JavaScriptRunState for a document with the members of the JavaScript SDK."""
-    if isinstance(document, dict) and JAVASCRIPT_MEMBERS & document.keys() and not PYTHON_MEMBERS & document.keys():
-        label = document.get(SCHEMA_VERSION_KEY)
-        label_note = f" (label {label[:20]})" if isinstance(label, str) else ""
-        problem = (
-            f"is a RunState of the JavaScript SDK, @openai/agents{label_note}; convo supports those of the Python SDK"
-        )
-        raise JavaScriptRunState("$", problem)
+def is_javascript(document: Json) -> bool:
+    """Return whether a document has the members of the JavaScript SDK."""
+    return isinstance(document, dict) and bool(
+        JAVASCRIPT_MEMBERS & document.keys() and not PYTHON_MEMBERS & document.keys()
+    )
+
+
+def make_javascript_error(document: Json) -> JavaScriptRunState:
+    """Build the error for a state of the JavaScript SDK where only one of Python can be used."""
+    label = document.get(SCHEMA_VERSION_KEY)
+    label_note = f" (label {label[:20]})" if isinstance(label, str) else ""
+    problem = f"is a RunState of the JavaScript SDK, @openai/agents{label_note}; convo shows it and decides its calls"
+    return JavaScriptRunState("$", problem)
 
 
 def _read_version(document: Json, prefix: PathSteps) -> Version:

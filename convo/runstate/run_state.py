@@ -82,6 +82,26 @@ class RunState:
         return self.version.label
 
     @property
+    def description(self) -> str:
+        """The label, and the release that wrote it."""
+        return f"RunState {self.label}, written by {self.version.release} or later: {self.version.summary}"
+
+    @property
+    def written_document(self) -> Json:
+        """The document as it is stored."""
+        return self.document
+
+    @property
+    def binding_note(self) -> str | None:
+        """A note that decisions of this label do not name the call's tool and arguments."""
+        note = "a decision is not bound to its call: before 1.15 it names only the call id, not the tool or arguments"
+        return None if self.is_bound else note
+
+    def format_member_path(self, path: str) -> str:
+        """Return a path in `document` as a path in `written_document`."""
+        return path
+
+    @property
     def agent(self) -> str:
         """The name of the current agent."""
         return str(self.document["current_agent"]["name"])

@@ -28,6 +28,8 @@ def sign_state(state: RunState, key: bytes) -> RunState:
 
 def remove_signature(state: RunState) -> RunState:
     """Return `state` without a signature; every change removes it."""
+    if SIGNATURE_KEY not in state.document:
+        return state
     return RunState(remove_path(state.document, (SIGNATURE_KEY,)), state.version)
 
 

@@ -4,6 +4,7 @@ One line for each member of the document and of its context and each element of 
 """
 
 import json
+import re
 
 from convo.errors import InvalidRunState
 from convo.history.items import Json
@@ -18,9 +19,17 @@ EXPANDED_LEVELS = 2
 def serialize_run_state(state: RunState) -> str:
     """Serialize `state` as JSON text; parsing it gives equal JSON values. Raises InvalidRunState."""
     try:
+        if state.written_document is not state.document:
+            return write_compact_json(state.written_document) + "\n"
         return _serialize_value(state.document, EXPANDED_LEVELS, "") + "\n"
     except (RecursionError, ValueError) as error:
         raise InvalidRunState("$", f"cannot be written as JSON: {error}") from error
+
+
+def write_compact_json(value: Json) -> str:
+    """Write JSON as `JSON.stringify` does. Raises ValueError or RecursionError."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
 def _serialize_value(value: Json, levels: int, indent: str) -> str:

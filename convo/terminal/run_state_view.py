@@ -38,7 +38,7 @@ def loss_lines(losses: Sequence[RelabelLoss]) -> Iterator[str]:
 
 def _run_state_rows(state: RunState) -> Iterator[KeyValue]:
     document, usage = state.document, state.usage
-    yield "state", f"RunState {state.label}, written by {state.version.release} or later: {state.version.summary}"
+    yield "state", state.description
     yield "agent", state.agent
     yield "owner", _history_owner(state)
     max_turns = document["max_turns"]
@@ -58,11 +58,8 @@ def _run_state_rows(state: RunState) -> Iterator[KeyValue]:
 
     for exposed in find_exposed_secrets(document):
         yield "secret", f"${exposed.path}: {exposed.description}"
-    if state.pending and not state.is_bound:
-        yield (
-            "note",
-            "a decision is not bound to its call: before 1.15 it names only the call id, not the tool or arguments",
-        )
+    if state.pending and state.binding_note:
+        yield "note", state.binding_note
 
 
 def _history_owner(state: RunState) -> str:

@@ -61,3 +61,9 @@ def newest_state(scenario: str, label: str) -> RunState:
 def document(scenario: str, label: str) -> Any:
     """Return a copy of that snapshot's document, which a test may change."""
     return json.loads(json.dumps(newest_state(scenario, label).document))
+
+
+def javascript_states(folder: str) -> dict[str, str]:
+    """Return the states of the JavaScript SDK by name: "paused", or "decided" by the SDK."""
+    files = _files("javascript.tar.xz").items()
+    return {name.partition("/")[2]: data.decode() for name, data in sorted(files) if name.startswith(f"{folder}/")}

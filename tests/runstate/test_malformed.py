@@ -484,12 +484,12 @@ def changed_state(label: str = "1.21", **members: Any) -> Any:
         ),
         (
             {"currentAgent": {}, "$schemaVersion": "1.0" + "x" * 30},
-            "$ is a RunState of the JavaScript SDK, @openai/agents (label 1.0xxxxxxxxxxxxxxxxx); convo supports those "
-            "of the Python SDK",
+            "$ is a RunState of the JavaScript SDK, @openai/agents (label 1.0xxxxxxxxxxxxxxxxx); convo shows it "
+            "and decides its calls",
         ),
         (
             {"originalInput": [], "$schemaVersion": 1},
-            "$ is a RunState of the JavaScript SDK, @openai/agents; convo supports those of the Python SDK",
+            "$ is a RunState of the JavaScript SDK, @openai/agents; convo shows it and decides its calls",
         ),
         (
             {"currentTurn": 1, "current_turn": 1},
