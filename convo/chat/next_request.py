@@ -387,7 +387,7 @@ def rebuild_link_request(link: Link, view: ConversationView) -> SentRequest:
         raise NotFound(
             "complete input of response", link.id, hint="choose another response: an item of this input was deleted"
         )
-    keys = path_index.last_keys(link.input_head, path_index.depth(link.input_head))
+    keys = path_index.keys_after(link.input_head)
     path = Path(path_index.root, Prefix(Node(key, path_index.item(key) or {}) for key in keys))
     confirmed_path = path.first(len(path) - link.sent_count)
     return SentRequest(

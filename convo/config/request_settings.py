@@ -260,7 +260,7 @@ def describe_field_sources(settings: Sequence[RequestSetting], fields: Mapping[s
 def get_request_field(fields: Any, field: str) -> object:
     """Return a field of a request; "reasoning.effort" is the member `effort` of `reasoning`. None if it is not set."""
     for name in field.split("."):
-        fields = fields.get(name) if isinstance(fields, dict) else None
+        fields = fields.get(name) if isinstance(fields, Mapping) else None
     return fields
 
 

@@ -190,4 +190,4 @@ def _path_keys(key: Key, count: int | None, path_index: PathIndex) -> Sequence[K
 def _output_keys(link: Link, path_index: PathIndex) -> list[Key]:
     if link.head not in path_index or link.input_head not in path_index:
         return []
-    return path_index.last_keys(link.head, path_index.depth(link.head) - path_index.depth(link.input_head))
+    return path_index.keys_after(link.head, path_index.depth(link.input_head))

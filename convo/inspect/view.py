@@ -104,6 +104,10 @@ class PathIndex:
             key = self._nodes[key].parent
         return keys[::-1]
 
+    def keys_after(self, key: Key, depth: int = 0) -> list[Key]:
+        """Return the keys of the path to `key` without the first `depth` ones, oldest first. Raises KeyError."""
+        return self.last_keys(key, self.depth(key) - depth)
+
     def key_before_last(self, key: Key, count: int) -> Key:
         """Return the key before the last `count` nodes of the path to `key`. Raises KeyError."""
         if count >= self.depth(key):
@@ -249,10 +253,7 @@ def _output_preview(link: Link, path_index: PathIndex) -> str:
     """Preview the first assistant message of the output; without one, its first item."""
     if link.head not in path_index:
         return ""
-    output = [
-        path_index.item(key)
-        for key in path_index.last_keys(link.head, path_index.depth(link.head) - path_index.depth(link.input_head))
-    ]
+    output = [path_index.item(key) for key in path_index.keys_after(link.head, path_index.depth(link.input_head))]
     items = [item for item in output if item is not None]
     return _preview_or_empty(next(filter(is_assistant_message, items), items[0] if items else None))
 
@@ -394,7 +395,7 @@ class _CompactionIndex:
     def estimate_tokens_after(self, compaction: Key, link: Link) -> int:
         """Estimate the tokens of the items after `compaction` in the input of `link`."""
         index = self._path_index
-        keys = index.last_keys(link.input_head, index.depth(link.input_head) - index.depth(compaction))
+        keys = index.keys_after(link.input_head, index.depth(compaction))
         return sum(estimate_tokens(item) for key in keys if (item := index.item(key)) is not None)
 
     def estimate_kept_share(self, window_head: Key, link: Link, earlier: Link) -> float | None:
@@ -441,13 +442,13 @@ class _CompactionIndex:
         index = self._path_index
         if link.head not in index or link.input_head not in index:
             return ()
-        return index.last_keys(link.head, index.depth(link.head) - index.depth(link.input_head))
+        return index.keys_after(link.head, index.depth(link.input_head))
 
     def _history_items(self, head: Key) -> list[Item] | None:
         index = self._path_index
         if head not in index:
             return None
-        return [item for key in index.last_keys(head, index.depth(head)) if (item := index.item(key)) is not None]
+        return [item for key in index.keys_after(head) if (item := index.item(key)) is not None]
 
 
 def _items_shown(items: Sequence[Item]) -> Sequence[Item]:

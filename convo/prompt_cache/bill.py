@@ -418,7 +418,7 @@ class _Ledger:
         elif change.item_index is not None:
             heads = (miss.link.input_head, miss.earlier.input_head)  # a removed item is only in the earlier request
             head = next(head for head in heads if index.depth(head) > change.item_index)
-            key = index.last_keys(head, index.depth(head) - change.item_index)[0]
+            key = index.keys_after(head, change.item_index)[0]
             charges = self._node_charges[self._numbers[key]]
         else:
             kind = change.name if change.name in ("tools", "instructions") else "setting"

@@ -166,7 +166,7 @@ LOOKBACK_BLOCKS = 20
 
 def count_new_blocks(earlier_head: Key, later_head: Key, path_index: PathIndex) -> int:
     """Count the content blocks of the Messages API after an earlier input, which the later one continues."""
-    keys = path_index.last_keys(later_head, path_index.depth(later_head) - path_index.depth(earlier_head))
+    keys = path_index.keys_after(later_head, path_index.depth(earlier_head))
     contents = [(path_index.item(key) or {}).get("content") for key in keys]
     return sum(len(content) if isinstance(content, list) else 1 for content in contents)
 
@@ -182,8 +182,7 @@ def find_shared_depth(first: Key, second: Key, path_index: PathIndex) -> int:
 
 
 def _items_after(head: Key, depth: int, path_index: PathIndex) -> list[Item]:
-    keys = path_index.last_keys(head, path_index.depth(head) - depth)
-    return [path_index.item(key) or {} for key in keys]
+    return [path_index.item(key) or {} for key in path_index.keys_after(head, depth)]
 
 
 def _classify(before: Sequence[Item], after: Sequence[Item]) -> Change:

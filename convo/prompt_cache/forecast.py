@@ -201,7 +201,7 @@ def _find_places(head: Key, path_index: PathIndex) -> dict[str, _Place]:
     """Return the places of the reasoning items of an input, by `_get_identity`."""
     places: dict[str, _Place] = {}
     prefix = reasoning_prefix = compaction = ""
-    for index, key in enumerate(path_index.last_keys(head, path_index.depth(head))):
+    for index, key in enumerate(path_index.keys_after(head)):
         item = path_index.item(key) or {}
         text = json.dumps(to_resendable(item), sort_keys=True)
         if item_type(item) == "reasoning":
@@ -219,10 +219,9 @@ def _find_places(head: Key, path_index: PathIndex) -> dict[str, _Place]:
 def _find_lost_reasoning(
     links: Sequence[Link], previous: Link, planned: Link, path_index: PathIndex, *, is_any: bool = False
 ) -> Iterator[tuple[Link, LostReasoning]]:
-    """Yield the reasoning items that were usable in the request before, and will not be in the next one.
+    """Yield the reasoning items that were usable before, and will not be in a request, each with the link that made it.
 
-    is_any:  also those that were not usable before
-    Each with the link that made it.
+    is_any:  also those that were not usable in the request before
     """
     next_places = _find_places(planned.input_head, path_index)
     if not STRATEGIES[planned.strategy].is_server_side:  # reasoning without encrypted content is not sent
@@ -231,11 +230,11 @@ def _find_lost_reasoning(
         return
     is_edited = find_item_change(previous.head, planned.input_head, path_index) is not None
     previous_places = _find_places(previous.head, path_index)
-    previous_keys = {path_index.root, *path_index.last_keys(previous.head, path_index.depth(previous.head))}
+    previous_keys = {path_index.root, *path_index.keys_after(previous.head)}
     for link in links:
         if is_compaction_link(link):
             continue
-        output_keys = path_index.last_keys(link.head, path_index.depth(link.head) - path_index.depth(link.input_head))
+        output_keys = path_index.keys_after(link.head, path_index.depth(link.input_head))
         outputs = [path_index.item(key) or {} for key in output_keys]
         output_identities = [_get_identity(item) for item in outputs if item_type(item) == "reasoning"]
         identities = [identity for identity in output_identities if identity in next_places]
@@ -319,7 +318,7 @@ def describe_wrong_forecast(links: Sequence[Link], path_index: PathIndex) -> str
     *earlier, last = links
     forecast = forecast_prefix(earlier, last, path_index, {})
     removed, removed_before = _read_removed_ids(last), _read_removed_ids(earlier[-1]) if earlier else set()
-    keys = path_index.last_keys(last.input_head, path_index.depth(last.input_head)) if forecast else []
+    keys = path_index.keys_after(last.input_head) if forecast else []
     lost = {
         str((path_index.item(keys[item.item_index]) or {}).get("id")): item.certainty
         for item in (forecast.lost_reasoning if forecast else ())
@@ -403,7 +402,7 @@ def _may_keep_prefix(change: PromptChange, link: Link, planned: Link, path_index
     before, after = (
         [
             to_resendable(item)
-            for key in path_index.last_keys(head, path_index.depth(head) - shared)
+            for key in path_index.keys_after(head, shared)
             if item_type(item := path_index.item(key) or {}) != "reasoning"
         ]
         for head in (link.input_head, planned.input_head)

@@ -27,7 +27,7 @@ from convo.prompt_cache.compare import (
 from convo.prompt_cache.forecast import MAX_TTL_S, PrefixForecast
 from convo.prompt_cache.why import is_on_path
 from convo.report import FLAT, Count
-from convo.usage.cache_rules import CacheRules, find_cache_rules, find_claude_ttl
+from convo.usage.cache_rules import CacheRules, find_cache_rules, find_claude_ttl, read_setting
 from convo.usage.cost import Usage
 from convo.usage.counting import count_item_tokens, count_tokens
 from convo.usage.model_info import ModelWindow, appends_instructions, find_price, gpt_version
@@ -116,9 +116,9 @@ def forecast_usage(
     lost_indexes = [item.item_index for item in lost_reasoning if item.certainty == "yes"]
     rules, sizes = find_cache_rules(planned.model, planned.parameters), _Sizes(requests, path_index)
     tokens = sizes.count_input(planned, lost_indexes) if token_count is None else token_count
-    # OpenAI's minimum is of the tokens without hidden ones.
-    hidden = sizes.count_reasoning(planned, lost_indexes) if rules.vendor == "openai" else 0
-    is_long = tokens - hidden >= (rules.min_tokens or DEFAULT_MIN_TOKENS)
+    # Reasoning does not count for OpenAI's minimum.
+    reasoning = sizes.count_reasoning(planned, lost_indexes) if rules.vendor == "openai" else 0
+    is_long = tokens - reasoning >= (rules.min_tokens or DEFAULT_MIN_TOKENS)
     cached = maybe_cached = written = 0
     is_written = is_long and _writes_cache(planned, requests, rules)
     is_reported = is_written or _reports_cache(requests)
@@ -176,8 +176,7 @@ def _writes_cache(planned: Link, requests: Sequence[_Request], rules: CacheRules
     """Return whether the endpoint reports, and bills, what a long enough request writes to the cache."""
     if rules.vendor is None or rules.step_tokens > 1:
         return False
-    options = planned.parameters.get("prompt_cache_options")
-    is_explicit = isinstance(options, Mapping) and options.get("mode") == "explicit"
+    is_explicit = read_setting(planned.parameters, "prompt_cache_options.mode") == "explicit"
     if rules.vendor == "openai" and not is_explicit:
         return True
     # Without a breakpoint nothing is written; those of recorded requests are not known.
@@ -279,14 +278,14 @@ class _Sizes:
 
     def count_input(self, planned: Link, lost_indexes: Sequence[int]) -> int:
         """Return the input tokens of a request without the reasoning items at `lost_indexes`."""
-        hidden = set(self._list_shown(planned)) if lost_indexes else set()
-        keys = self._list_keys_after(planned.input_head, 0) if lost_indexes else []
-        lost = self._sum([keys[index] for index in lost_indexes if keys[index] in hidden])
+        shown = set(self._list_shown(planned)) if lost_indexes else set()
+        keys = self.index.keys_after(planned.input_head) if lost_indexes else []
+        lost = self._sum([keys[index] for index in lost_indexes if keys[index] in shown])
         return max(0, round(self._predict_input(planned, self._last) - lost))
 
     def count_reasoning(self, planned: Link, lost_indexes: Sequence[int]) -> int:
-        """Return the tokens of the other reasoning items."""
-        keys = self._list_keys_after(planned.input_head, 0)
+        """Return the tokens of the reasoning items of a request, without those at `lost_indexes`."""
+        keys = self.index.keys_after(planned.input_head)
         lost = {keys[index] for index in lost_indexes}
         return round(
             self._sum([key for key in self._list_shown(planned) if self._is_reasoning(key) and key not in lost])
@@ -294,7 +293,7 @@ class _Sizes:
 
     def count_visible(self, request: _Request, depth: int) -> int:
         """Return the tokens of a request up to its first `depth` items, without reasoning."""
-        later = set(self._list_keys_after(request.link.input_head, depth))
+        later = set(self.index.keys_after(request.link.input_head, depth))
         left_out = [key for key in self._list_shown(request.link) if key in later or self._is_reasoning(key)]
         return max(0, round(request.usage.input_tokens - self._sum(left_out)))
 
@@ -303,14 +302,14 @@ class _Sizes:
         if _keeps_reasoning(planned):
             return []
         start, end = self._find_turn(link), self._find_turn(planned)
-        keys = self._list_keys_after(link.input_head, start)[: max(0, end - start)]
+        keys = self.index.keys_after(link.input_head, start)[: max(0, end - start)]
         return [start + index for index, key in enumerate(keys) if self._is_reasoning(key)][:1]
 
     def count_cacheable(self, planned: Link, tokens: int) -> int:
         """Return the tokens up to the last breakpoint of a request that has `tokens` input tokens."""
         if find_cache_rules(planned.model, {}).vendor != "openai":
             return tokens
-        keys = self._list_keys_after(planned.input_head, 0)
+        keys = self.index.keys_after(planned.input_head)
         ends = (index for index in range(len(keys), 0, -1) if _ends_cacheable_prefix(self._get_item(keys[index - 1])))
         end = next(ends, None)
         if end is None:
@@ -365,7 +364,7 @@ class _Sizes:
         link, usage, index = request.link, request.usage, self.index
         if link.head not in index:
             return
-        keys = self._list_keys_after(link.head, index.depth(link.input_head))
+        keys = self.index.keys_after(link.head, index.depth(link.input_head))
         is_separate = usage.reasoning_tokens > 0  # Claude reports its thinking as output only
         reasoning = [key for key in keys if is_separate and self._is_reasoning(key)]
         self._report(reasoning, usage.reasoning_tokens)
@@ -389,7 +388,7 @@ class _Sizes:
 
     def _list_shown(self, link: Link, depth: int = 0) -> list[Key]:
         """Return the nodes of a request after the first `depth` ones, without the reasoning of turns that ended."""
-        keys = self._list_keys_after(link.input_head, depth)
+        keys = self.index.keys_after(link.input_head, depth)
         if _keeps_reasoning(link):
             return keys
         turn = self._find_turn(link) - depth
@@ -439,9 +438,6 @@ class _Sizes:
         known = self._uncached_instructions.get(text)
         return self._setting_scale * count_tokens((), text).tokens if known is None else known
 
-    def _list_keys_after(self, head: Key, depth: int) -> list[Key]:
-        return self.index.last_keys(head, self.index.depth(head) - depth)
-
     def _get_item(self, key: Key) -> Item:
         return self.index.item(key) or {}
 
@@ -456,8 +452,7 @@ class _Sizes:
 
 def _keeps_reasoning(link: Link) -> bool:
     """Return whether later turns receive the reasoning of a response: with OpenAI from GPT-5.6 on, and with Claude."""
-    reasoning = link.parameters.get("reasoning")
-    context = reasoning.get("context") if isinstance(reasoning, Mapping) else None
+    context = read_setting(link.parameters, "reasoning.context")
     if context in ("current_turn", "all_turns"):
         return bool(context == "all_turns")
     return link.model.rpartition("/")[2].startswith("claude") or gpt_version(link.model) >= (5, 6)

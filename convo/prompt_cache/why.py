@@ -412,8 +412,7 @@ def read_vendor_reason(link: Link) -> VendorReason | None:
 
 def _find_change(view: ConversationView, earlier: Link, link: Link) -> Finding | None:
     """Return the first difference from the earlier request, or from the one that the vendor compared it with."""
-    options = link.parameters.get("prompt_cache_options")
-    compared_id = options.get(COMPARISON_FIELD) if isinstance(options, Mapping) else None
+    compared_id = read_setting(link.parameters, f"prompt_cache_options.{COMPARISON_FIELD}")
     compared = [one for one in view.links if compared_id and compared_id in (one.id, one.reported.get(UPSTREAM_ID))]
     changes = (find_first_change(one, link, view.path_index) for one in (earlier, *compared))
     change = next(filter(None, changes), None)
@@ -432,7 +431,7 @@ def _is_summarized(view: ConversationView, earlier: Link, link: Link) -> bool:
     if parent.head == parent.input_head or parent.head not in index or link.input_head not in index:
         return False
     answer, shared = item_text(index.item(parent.head) or {}), find_shared_depth(parent.head, link.input_head, index)
-    keys = index.last_keys(link.input_head, index.depth(link.input_head) - shared)
+    keys = index.keys_after(link.input_head, shared)
     return len(answer) >= MIN_SUMMARY_CHARS and any(answer in item_text(index.item(key) or {}) for key in keys)
 
 
@@ -484,11 +483,10 @@ def _lacks_breakpoint(view: ConversationView, link: Link) -> bool:
     rules, body = find_cache_rules(link.model, link.parameters), view.sent_body
     if body is not None and body.protocol == "messages":
         return '"cache_control"' not in json.dumps(body.body)
-    options = link.parameters.get("prompt_cache_options")
-    is_explicit = isinstance(options, Mapping) and options.get("mode") == "explicit" and rules.step_tokens == 1
-    if not (rules.vendor and is_explicit) or link.input_head not in view.path_index:
+    is_explicit = read_setting(link.parameters, "prompt_cache_options.mode") == "explicit"
+    if not (rules.vendor and is_explicit and rules.step_tokens == 1) or link.input_head not in view.path_index:
         return False
-    keys = view.path_index.last_keys(link.input_head, view.path_index.depth(link.input_head))
+    keys = view.path_index.keys_after(link.input_head)
     return not any('"prompt_cache_breakpoint"' in json.dumps(view.path_index.item(key)) for key in keys)
 
 

@@ -800,7 +800,7 @@ def compare_requests(a: Link, b: Link, view: ConversationView) -> RequestDiffere
     sides: list[DiffSide] = []
     for link in (a, b):
         end = link.head if link.head in index else link.input_head
-        items = [index.item(key) or {} for key in index.last_keys(end, index.depth(end))]
+        items = [index.item(key) or {} for key in index.keys_after(end)]
         sides.append(DiffSide(link.id, STRATEGIES[link.strategy].description, items))
     histories = sides[0], sides[1]
     return RequestDifference(
@@ -847,7 +847,7 @@ def find_new_items(link: Link, parent: Link | None, view: ConversationView) -> t
             new_count = count
             break
     new = index.last_keys(link.input_head, new_count)
-    return new, index.last_keys(link.head, index.depth(link.head) - depth) if link.head in index else ()
+    return new, index.keys_after(link.head, depth) if link.head in index else ()
 
 
 # -- lines ------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
+from convo.config.request_settings import get_request_field
 from convo.history.items import Json
 from convo.usage.cost import Usage
 from convo.usage.model_info import REASONING_MODELS, appends_instructions, gpt_version
@@ -116,13 +117,12 @@ def find_appendable_fields(model: str, parameters: Mapping[str, Json]) -> frozen
 
 def _openai_rules(version: tuple[int, int], parameters: Mapping[str, Json]) -> CacheRules:
     has_breakpoints, is_bound = version >= (5, 6), version >= (6, 2)
-    ttl = _read_option(parameters, "ttl")
+    ttl = read_setting(parameters, TTL_FIELD)
     ttl_s = (_HALF_DAY_S if ttl == "12h" else _HALF_HOUR_S) if has_breakpoints else _FIVE_MINUTES_S
     step = 1 if has_breakpoints else 2_048 if version == (5, 5) else 128
     settings = OPENAI_SETTINGS[:-1] if is_bound else OPENAI_SETTINGS  # then `instructions` follow the input
     bound = ("tools", "text.format") if is_bound else ()
-    reasoning = parameters.get("reasoning")
-    is_pro = isinstance(reasoning, Mapping) and reasoning.get("mode") == "pro"  # a 400 for configuration_update
+    is_pro = read_setting(parameters, "reasoning.mode") == "pro"  # a 400 for configuration_update
     appends = {
         name: item for name, item in OPENAI_APPENDS.items() if version >= (6, 0) and not (is_pro and item == _UPDATE)
     }
@@ -147,20 +147,17 @@ def has_unpublished_price(model: str, parameters: Mapping[str, Json], usage: Usa
     return bool(usage and usage.cache_write_tokens) and find_cache_rules(model, parameters).ttl_s == _HALF_DAY_S
 
 
+TTL_FIELD = "prompt_cache_options.ttl"
+
 CLAUDE_TTLS = {"5m": "5m", "30m": "1h", "1h": "1h"}
 """The shortest ttl of the Messages API that reaches each `prompt_cache_options.ttl`, which is a minimum."""
 
 
 def find_claude_ttl(parameters: Mapping[str, Json]) -> str | None:
     """Return the ttl of `cache_control` for these parameters; None if they ask for none: then it is 5 minutes."""
-    requested_ttl = str(_read_option(parameters, "ttl"))
+    requested_ttl = str(read_setting(parameters, TTL_FIELD))
     is_longer = requested_ttl == "12h" or parameters.get("prompt_cache_retention") == "24h"
     return CLAUDE_TTLS.get(requested_ttl, "1h" if is_longer else None)
-
-
-def _read_option(parameters: Mapping[str, Json], name: str) -> Json:
-    options = parameters.get("prompt_cache_options")
-    return options.get(name) if isinstance(options, Mapping) else None
 
 
 def find_model_change_loss(maker: str, reader: str) -> Certainty:
@@ -196,13 +193,11 @@ DEFAULTS: Mapping[str, Json] = {
 
 
 def read_setting(parameters: Mapping[str, Json], name: str) -> Json:
-    """Return a setting of a request by its name in `CacheRules.settings`; None if it is not set, or is the default.
+    """Return a field of a request, such as one of `CacheRules.settings`; None if it is not set, or is the default.
 
     Tools with `defer_loading` are not a part of the prefix.
     """
-    value: Json = parameters
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
+    value: Json = get_request_field(parameters, name)
     if name == "tools" and isinstance(value, list):
         value = [tool for tool in value if not (isinstance(tool, Mapping) and tool.get("defer_loading"))] or None
     return None if value == DEFAULTS.get(name) else value
