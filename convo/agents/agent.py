@@ -176,7 +176,7 @@ class ToolServers(Protocol):
         """Return the tools now; connects first if necessary. May raise any exception."""
 
     def states(self) -> Mapping[str, str]:
-        """Return for each server the name, and its address and state as text."""
+        """Return by the name of each server a text with its state."""
 
     async def aclose(self) -> None:
         """End the connections, and the processes of the servers."""
@@ -193,8 +193,9 @@ class Agent:
                         model in the request
     tools:              our own tools, and hosted tools as in a request
     output:             the schema of its final output; None: plain text
-    cache_key:          its requests are those of the Agents SDK: to api.openai.com they have a `prompt_cache_key` for
-                        their session, unless its settings or the chat's set one; penalties go to chat models alone
+    cache_key:          it behaves as an agent of the Agents SDK: requests to api.openai.com have a `prompt_cache_key`
+                        for their session, unless its settings or the chat's set one; penalties are sent to chat models
+                        alone; a refusal fails the run
     reset_tool_choice:  a forced tool is forced only once: after the use of any tool the model chooses freely
     servers:            MCP servers, which list their tools before each model call
     hooks:              called for the events of its runs

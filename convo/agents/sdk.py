@@ -40,7 +40,7 @@ FUNCTION_TOOL_TYPES = ("function", "namespace")
 
 
 class Enclosing(NamedTuple):
-    """The surroundings of the agents of a graph.
+    """The agents and the run that contain a graph.
 
     agents:  the agents whose tools contain the graph, outermost first
     run:     the arguments of the run
@@ -486,7 +486,7 @@ def _wrap_tool_function(tool: Any, agent: Any, sdk_run: SdkRun) -> Callable[[Con
                 output = await invoke(function_tool=tool, context=tool_context, arguments=arguments)
             else:
                 output = await tool.on_invoke_tool(tool_context, arguments)
-        # the SDK turns an exception of a tool into text for the model
+        # The SDK turns an exception of a tool into text for the model.
         if (refusal := get_refusal(tool_context)) is not None:
             raise refusal
         returned = output
@@ -664,9 +664,9 @@ def convert_default_settings(
 ) -> Callable[[str], Mapping[str, Json]] | None:
     """Return the settings of an agent without its own, as a function of the requested model's name.
 
-    run_settings:  those of the run, which replace the defaults
-
     The SDK gives such an agent the default settings for the model's name. Returns None if the agent has its own.
+
+    run_settings:  those of the run, which replace the defaults
     """
     get_defaults = import_module(f"{SDK_PACKAGE}.models").get_default_model_settings
     model = getattr(agent, "model", None)
@@ -783,7 +783,7 @@ def make_run_context(context: Context) -> Any:
     return _make_context(import_module(SDK_PACKAGE).RunContextWrapper, _run_context_fields(context))
 
 
-def make_tool_context(context: Context, arguments: str, agent: Any, run: SdkRun = SdkRun()) -> Any:  # noqa: B008
+def make_tool_context(context: Context, arguments: str, agent: Any, run: SdkRun) -> Any:
     """Build the SDK's ToolContext of one call.
 
     arguments:  the arguments as the model wrote them

@@ -460,7 +460,7 @@ async def _load_row(
 def _is_unanswered(session: Session, links: Sequence[Link]) -> bool:
     """Return whether the last message has no response, not even a failed one: its process was killed, or still waits.
 
-    A server that owns the state has the items of a converted conversation with the next message only.
+    The items of a converted conversation are sent to a server that owns the state with the next message only.
     """
     return links[0].head != session.head if links else not STRATEGIES[session.strategy].is_server_side
 

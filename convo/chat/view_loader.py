@@ -535,9 +535,9 @@ async def _load_run_timeline(store: Store, run_id: str, view: ConversationView) 
 
 
 def _get_named_agent(document: Mapping[str, Json]) -> str | None:
-    """Return the current agent of a stored run; None for the unnamed one of a chat with --tool."""
+    """Return the current agent of a stored run; None for the unnamed one of a chat with --tool or --mcp."""
     agent, source = document.get("agent"), document.get(AGENTS_SOURCE_KEY)
-    has_tools_only = isinstance(source, dict) and "tools" in source
+    has_tools_only = isinstance(source, dict) and "agent" not in source
     return agent if isinstance(agent, str) and not has_tools_only else None
 
 

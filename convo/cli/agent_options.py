@@ -184,17 +184,16 @@ async def load_agent_setup(flags: RunFlags) -> AgentSetup:
     run_config = load_run_config(flags, sdk_run)
     if flags.run_config and not sdk_agents:
         raise InvalidUsage("--run-config applies to agents of the Agents SDK", hint="leave it out")
-    if flags.input_filter is None and (function := sdk_run.get("call_model_input_filter")):
-        run_config = replace(run_config, input_filter=ForeignInputFilter(function, sdk_agents))
-    if flags.input_filter is not None:
-        function = load_function(flags.input_filter, "--input-filter")
-        if is_foreign_filter(function, foreign_agents=bool(sdk_agents)):
-            run_config = replace(run_config, input_filter=ForeignInputFilter(function, sdk_agents))
+    own_filter, sdk_filter = run_config.input_filter, sdk_run.get("call_model_input_filter")
+    if own_filter and is_foreign_filter(own_filter, foreign_agents=bool(sdk_agents)):
+        sdk_filter, own_filter = own_filter, None
+    if sdk_filter and not own_filter:
+        run_config = replace(run_config, input_filter=ForeignInputFilter(sdk_filter, sdk_agents))
     setup = AgentSetup(graph, run_config, graph[graph.start].model, source, tuple(sdk_run.input))
     return setup.with_context(flags.context, None) if flags.context else setup
 
 
-def load_run_config(flags: RunFlags, sdk_run: SdkRun = SdkRun()) -> RunConfig:  # noqa: B008
+def load_run_config(flags: RunFlags, sdk_run: SdkRun) -> RunConfig:
     """Build the run configuration from the flags; they replace arguments of `sdk_run`.
 
     Raises InvalidUsage, Unreadable, NotFound or InputFault.
@@ -224,13 +223,11 @@ def _open_scratch_store() -> Store:
     return open_store("memory")
 
 
-def _load_history_mapper(reference: str | None) -> HistoryMapper | None:
-    return cast("HistoryMapper", load_function(reference, "--history-mapper")) if reference else None
-
-
 def _load_handoff_defaults(flags: RunFlags, sdk_run: SdkRun) -> HandoffDefaults:
     """A mapper and markers set the form of nesting; --nest-history and the handoffs set whether it is done."""
-    mapper = _load_history_mapper(flags.history_mapper) or sdk_run.get("handoff_history_mapper")
+    mapper = sdk_run.get("handoff_history_mapper")
+    if flags.history_mapper:
+        mapper = cast("HistoryMapper", load_function(flags.history_mapper, "--history-mapper"))
     nest = sdk_run.get("nest_handoff_history") if flags.nest_history is None else flags.nest_history
     return HandoffDefaults(nest=bool(nest), mapper=mapper, markers=_parse_history_markers(flags.history_markers))
 
@@ -356,7 +353,7 @@ async def _load_start(reference_text: str) -> object:
 
 
 TOOL_AGENT_NAME = "assistant"
-"""The name of the agent of a chat with --tool: its messages have this role."""
+"""The name of the agent of a chat with --tool or --mcp: its messages have this role."""
 
 
 def load_tool_graph(references: Sequence[str]) -> Graph:
@@ -771,7 +768,7 @@ class StoredAgents(NamedTuple):
 
 
 def make_agents_record(source: AgentSource, model: str | None, session: str, folder: Path) -> Mapping[str, Json] | None:
-    """Build the record of --agent or --tool, and of -m, for a stored run; None if no key can be stored.
+    """Build the record of --agent, or of --tool and --mcp, and of -m, for a stored run; None if no key can be stored.
 
     folder:  convo's data folder, which has the key
     """
@@ -853,9 +850,8 @@ def load_run_agents(row: AgentRun, folder: Path, hint: str = NAME_AGENTS_HINT) -
 
 
 def _name_again_hint(hint: str, source: AgentSource) -> str:
-    return (
-        hint if source.agent else hint.replace("--agent FILE.py:NAME", "--tool FILE.py:NAME").replace("agents", "tools")
-    )
+    option = "--tool FILE.py:NAME" if source.tools else "--mcp NAME"
+    return hint if source.agent else hint.replace("--agent FILE.py:NAME", option).replace("agents", "tools")
 
 
 def _is_text_list(value: object) -> bool:

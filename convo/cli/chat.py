@@ -72,7 +72,7 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
         if options.is_picked:
             options = options._replace(handle=await pick_conversation(store, settings, options))
         context = ChatContext(settings, store, exit_stack, options, output)
-        if options.is_continued and not (options.agent_source or options.run_flags.agent):
+        if options.is_continued and not options.run_flags.has_source_option:
             new_options = await _with_previous_agents(context, options, output)
             if new_options is not options:
                 options, setup = new_options, await _load_agents(new_options)
@@ -151,7 +151,7 @@ def _make_setting_flags(options: ChatOptions, model: str | None) -> SettingFlags
 
 
 async def _load_agents(options: ChatOptions) -> "AgentSetup | None":
-    """Load the agents of --agent or the tools of --tool; None without both. Raises the errors of `load_agent_setup`."""
+    """Load the agents or tools that the options name; None for none. Raises the errors of `load_agent_setup`."""
     if not options.agent_source:
         return None
     from convo.chat.state_file import check_state_path

@@ -133,7 +133,7 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
         if view.session:
             await check_no_open_run(store, view.session)
         unchanged = options.without_changes()
-        if options.run_flags.agent is None and options.run_flags.source is None:
+        if not options.run_flags.has_source_option:
             options = await _with_previous_agents(store, view, options, settings.paths.data)
             unchanged = replace(unchanged, run_flags=options.run_flags)
         elif options.forecast:
@@ -234,7 +234,7 @@ async def _with_previous_agents(
 
 
 async def _load_agents(flags: RunFlags) -> "AgentSetup | None":
-    """Load the agents of --agent or the tools of --tool; None without both. Raises the errors of `load_agent_setup`."""
+    """Load the agents or tools that the options name; None for none. Raises the errors of `load_agent_setup`."""
     if flags.source is None:
         return None
     from convo.cli.agent_options import load_agent_setup
@@ -282,11 +282,11 @@ def _build_request_options(
         schema_file=options.schema_file,
         store=options.store_remotely,
     )
-    if not view.session:  # what a client only repeats does not replace what an item has changed
+    if not view.session:  # a field that a client only repeats does not replace the value that an item has set
         sources = dict(request_options.field_sources)
-        for field in UPDATED_FIELDS:
-            if get_request_field(request_options.parameters, field) == get_request_field(repeated, field):
-                sources[field] = "the last request"
+        for name in UPDATED_FIELDS:
+            if get_request_field(request_options.parameters, name) == get_request_field(repeated, name):
+                sources[name] = "the last request"
         request_options = replace(request_options, field_sources=sources)
     print_ignored_settings(request_options)
     return request_options

@@ -671,7 +671,7 @@ class AgentChat:
         return [(tool.name, tool.description) for tool in agent.functions]
 
     async def list_agents(self, chosen: str) -> list[str]:
-        """Return a line for each agent, the one that answers next marked, after `chosen` was chosen unless it is "".
+        """Choose the next agent, unless `chosen` is "", and return a line for each agent, with * for the next one.
 
         Raises NotFound.
         """

@@ -75,7 +75,7 @@ class ResumeRequest:
 async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
     """Resume a run until it ends or pauses, and return the exit code."""
     request.run_flags.validate(is_continued=True)
-    if request.run_flags.agent is None and request.run_flags.source is None:
+    if not request.run_flags.has_source_option:
         request = await _with_previous_agents(request, out)
     setup = await load_agent_setup(replace(request.run_flags, context=None))
     if setup.input_items:

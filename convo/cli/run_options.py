@@ -3,7 +3,6 @@
 Separate from `agent_options`, which loads the agents: a chat without agents does not import it.
 """
 
-from collections.abc import Sequence
 from dataclasses import Field, dataclass, fields, replace
 from shlex import quote
 from typing import Any, NamedTuple
@@ -105,19 +104,14 @@ class RunFlags:
             return AgentSource(tools=tuple(dict.fromkeys(self.tool or ())), mcp=tuple(dict.fromkeys(self.mcp or ())))
         return None if self.agent in (None, NO_AGENTS) else AgentSource(self.agent)
 
+    @property
+    def has_source_option(self) -> bool:
+        """Whether an option names agents or tools, or disables them: those of the session are not used then."""
+        return self.agent is not None or self.source is not None
+
     def with_source(self, source: AgentSource) -> "RunFlags":
         """Return the options with the agents or tools that a session had before."""
         return replace(self, agent=source.agent, tool=list(source.tools) or None, mcp=list(source.mcp) or None)
-
-    @property
-    def list_agent_options(self) -> Sequence[str]:
-        """The given options that need --agent, --tool or --mcp."""
-        given = [
-            option_field
-            for option_field in fields(self)
-            if option_field.name not in SOURCE_FIELDS and getattr(self, option_field.name) is not None
-        ]
-        return [_format_option(option_field) for option_field in given]
 
     def validate(
         self, *, instructions: str | None = None, schema_file: str | None = None, is_continued: bool = False
@@ -130,22 +124,21 @@ class RunFlags:
         Raises InvalidUsage.
         """
         source = self.source
+        given = {field.name: _format_option(field) for field in fields(self) if getattr(self, field.name) is not None}
+        run_option = next((option for name, option in given.items() if name not in SOURCE_FIELDS), None)
         tool_option = "--tool" if self.tool else "--mcp" if self.mcp else None
         if self.agent is not None and tool_option:
             raise InvalidUsage(
                 f"--agent and {tool_option} cannot be used together: an agent has its own tools", hint="use one"
             )
-        if source is None and self.list_agent_options and not (is_continued and self.agent is None):
+        if source is None and run_option and not (is_continued and self.agent is None):
+            raise InvalidUsage(f"{run_option} applies to agent runs and needs --agent", hint="add --agent FILE.py:NAME")
+        handoff_option = next((option for name, option in given.items() if name in HANDOFF_FIELDS), None)
+        if tool_option and handoff_option:
             raise InvalidUsage(
-                f"{self.list_agent_options[0]} applies to agent runs and needs --agent",
-                hint="add --agent FILE.py:NAME",
+                f"{handoff_option} applies to handoffs, and {tool_option} has none",
+                hint=f"leave {handoff_option} out",
             )
-        for option_field in fields(self):
-            if tool_option and option_field.name in HANDOFF_FIELDS and getattr(self, option_field.name) is not None:
-                option = _format_option(option_field)
-                raise InvalidUsage(
-                    f"{option} applies to handoffs, and {tool_option} has none", hint=f"leave {option} out"
-                )
         if self.state == STDOUT_ARGUMENT:
             raise InvalidUsage("--state needs a file, because stdout has the answer", hint="--state FILE")
         if source and source.agent and (instructions is not None or schema_file is not None):

@@ -103,7 +103,7 @@ def _on_model_responded(run: Run, event: ModelResponded) -> StepResult:
     if isinstance(calls, RunFailure):
         return _fail_run(run, calls.code, calls.message, cancel_tasks=bool(run.open_guardrails))
     refusal = extract_refusal(event)
-    # An agent of convo without an output type answers with the refusal, as a chat without agents does.
+    # In the Agents SDK a refusal is an error. Another agent answers with it, as a chat without agents does.
     if refusal and not calls and (run.current_agent.cache_key or run.current_agent.output):
         message = f"The model refused to answer: {refusal}"
         return _fail_run(run, MODEL_REFUSAL, message, cancel_tasks=bool(run.open_guardrails))

@@ -20,6 +20,7 @@ from convo.agents.sdk import (
     make_tool_context,
     to_guardrail_input,
 )
+from convo.agents.sdk_run import SdkRun
 from convo.errors import InputFault, Unsupported
 from convo.history.items import Item, user_message
 from convo.tools.tool import NO_VALUES, Context, Namespace, Tool
@@ -62,7 +63,7 @@ def test_a_run_without_values_has_none_as_its_context() -> None:
 
 def test_a_tool_context_has_the_call_as_the_model_made_it() -> None:
     agent = sdk.Agent(name="a")
-    context = make_tool_context(Context("a", "add", "call_1", {"user": "kim"}, call=CALL), '{"a": 1}', agent)
+    context = make_tool_context(Context("a", "add", "call_1", {"user": "kim"}, call=CALL), '{"a": 1}', agent, SdkRun())
     assert (context.tool_name, context.tool_call_id, context.tool_arguments) == ("add", "call_1", '{"a": 1}')
     assert context.tool_call == ResponseFunctionToolCall(
         type="function_call", id="fc_1", call_id="call_1", name="add", arguments='{"a": 1}'
@@ -73,7 +74,7 @@ def test_a_tool_context_has_the_call_as_the_model_made_it() -> None:
 
 
 def test_a_tool_context_without_a_call_has_one_of_the_tools_name() -> None:
-    context = make_tool_context(Context("a", "add", "call_1"), "{}", sdk.Agent(name="a"))
+    context = make_tool_context(Context("a", "add", "call_1"), "{}", sdk.Agent(name="a"), SdkRun())
     assert context.tool_name == "add"
     assert context.tool_call == ResponseFunctionToolCall(
         type="function_call", call_id="call_1", name="add", arguments="{}"

@@ -67,6 +67,7 @@ def test_a_call_pauses_until_it_is_approved_and_runs_once(mcp: Any, convo: Convo
     resumed = convo("resume", "mine", "--approve", "c1")
     assert (resumed.exit, resumed.out, mcp.calls) == (0, "Done.\n", ["add", "fail"]), resumed.err
     assert "using this run's tools: math\n" in resumed.err
+    assert "agent" not in json.loads(convo("inspect", "mine", "--json").out)
     assert {head["x-team"] for head in mcp.heads} == {"desk"}
     items, _ = stored_conversation(home, "mine")
     outputs = [item["output"] for item in items if item["type"] == "function_call_output"]
