@@ -42,16 +42,11 @@ def parse_state_bytes(data: bytes, name: str, *, javascript: bool = False) -> "R
 
     javascript:  a state of the JavaScript SDK is returned as a `JavaScriptState`; else it raises JavaScriptRunState
     """
-    from convo.runstate.document import parse_document
-    from convo.runstate.reader import is_javascript, run_state_from_json
+    from convo.runstate.javascript import parse_state_of_either_sdk
+    from convo.runstate.reader import parse_run_state
 
     try:
-        document = parse_document(data)
-        if javascript and is_javascript(document):
-            from convo.runstate.javascript import parse_javascript_state
-
-            return parse_javascript_state(document)
-        return run_state_from_json(document)
+        return parse_state_of_either_sdk(data) if javascript else parse_run_state(data)
     except InvalidRunState as error:
         raise error.in_file(name)  # noqa: B904  it is the same error
 

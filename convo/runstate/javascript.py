@@ -24,7 +24,7 @@ from convo.runstate.format import (
     list_decided_call_ids,
 )
 from convo.runstate.identity import make_lookup_key
-from convo.runstate.reader import run_state_from_json
+from convo.runstate.reader import is_javascript, run_state_from_json
 from convo.runstate.run_state import PendingCall, RunState
 from convo.runstate.writer import write_compact_json
 
@@ -129,6 +129,12 @@ class JavaScriptState(RunState):
         if self.label == OLDEST and call.id not in {action.id for _, action in iter_actions(self.document)}:
             problem = f"{call.id} is of an agent used as a tool, whose run @openai/agents {release} does not store"
             raise InvalidUsage(problem, hint=hint)
+
+
+def parse_state_of_either_sdk(data: bytes) -> RunState:
+    """Parse and validate a state of either SDK. Raises the errors of `parse_run_state` and `parse_javascript_state`."""
+    document = parse_document(data)
+    return parse_javascript_state(document) if is_javascript(document) else run_state_from_json(document)
 
 
 def parse_javascript_state(document: Json) -> JavaScriptState:
