@@ -13,6 +13,7 @@ import shutil
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, cast
@@ -54,7 +55,7 @@ from convo.models.base import (
 from convo.models.errors import translate_server_key_errors
 from convo.models.factory import find_built_in_weights, make_openai_options, open_model, open_pass_through
 from convo.runtime import Clock, NewId, SystemClock, random_id
-from convo.secrets import Secret, read_secret, redact_secrets
+from convo.secrets import Secret, is_secret_name, read_secret, redact_secrets
 from convo.stores.base import Store
 from convo.usage.model_info import (
     appends_instructions,
@@ -142,6 +143,15 @@ def open_mcp_servers(references: Sequence[str], settings: Settings) -> "ToolServ
     return McpToolServers(targets)
 
 
+def _has_secret_option(command: str) -> bool:
+    """Return whether a word of a command, such as --password, has a secret as the next word."""
+    words = command.split()
+    return any(
+        word.startswith("-") and is_secret_name(word.lstrip("-")) and not value.startswith("-")
+        for word, value in pairwise(words)
+    )
+
+
 def _parse_mcp_reference(reference: str, settings: Settings) -> "tuple[str, McpTarget]":
     """Return the name and the server of NAME, COMMAND or URL; the last two may begin with `NAME=`."""
     from convo.responses_api.mcp_client import McpTarget
@@ -149,7 +159,7 @@ def _parse_mcp_reference(reference: str, settings: Settings) -> "tuple[str, McpT
     if reference in settings.mcp:
         return reference, _make_mcp_target(reference, settings.mcp[reference])
     name, address = split_mcp_reference(reference)
-    if redact_secrets(address) != address:
+    if redact_secrets(address) != address or _has_secret_option(address):
         hint = "add the server under [mcp.NAME], with key_env, env or headers"
         raise InvalidUsage("--mcp has a key in it, and would store it with the conversation", hint=hint)
     try:

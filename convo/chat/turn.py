@@ -68,6 +68,7 @@ from convo.stores.base import Store
 from convo.strategies.instructions import (
     build_instruction_message,
     choose_field,
+    find_last_instructions,
     is_developer_message,
     omit_repeated_message,
 )
@@ -440,18 +441,35 @@ class RequestOptions:
 
         last_link, previous_instructions:  as in `append_input`
         """
-        if not (self.appendable or find_configuration_items(path.items)):
-            return None
         has_prefix = last_link is not None and last_link.model == self.model and not is_compaction_link(last_link)
+        before = last_link.parameters if last_link and has_prefix else None
+        appendable = self.appendable
+        if not appendable and before is not None and self._continues_message(path, before):
+            appendable = ("instructions",)
+        if not (appendable or find_configuration_items(path.items)):
+            return None
         return keep_prefix(
             path.items,
             self.instructions,
             self.parameters,
-            last_link.parameters if last_link and has_prefix else None,
-            appendable=self.appendable,
+            before,
+            appendable=appendable,
             setting_fields=self.field_sources,
             previous_instructions=previous_instructions,
         )
+
+    def _continues_message(self, path: Path, before: Mapping[str, Json]) -> bool:
+        """Return whether the last developer message has the instructions, and the field of the request before others.
+
+        The field stays, also without --keep-prefix: to move them into it would lose the prefix that was kept.
+        """
+        if self.instructions in (None, before.get("instructions")) or before.get("instructions") is None:
+            return False
+        if find_last_instructions(path.items) != self.instructions:
+            return False
+        from convo.usage.cache_rules import find_cache_rules  # only such a history needs the rules
+
+        return "instructions" in find_cache_rules(self.model, self.parameters).appends
 
     def with_kept_prefix(self, path: Path, last_link: Link | None) -> "RequestOptions":
         """Return the options of a request after `path`, which has the items that keep the prefix, with its fields.

@@ -5,13 +5,15 @@ for a handle that the store does not have, or with --remote; if it cannot be rea
 shown with a notice.
 """
 
+import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from shlex import quote
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from convo.chat.lookup import has_handle, load_sent_body, load_session_by_words, split_turn_suffix
@@ -178,20 +180,47 @@ def _fetch_newest_requests(server: str) -> list[tuple[str, str, str]]:
 
     url, key = server.rstrip("/").removesuffix("/v1"), os.environ.get(SERVER_KEY_VARIABLE)
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    parameters = {"limit": MAX_NEWEST_HANDLES}
     try:
-        response = httpx2.get(f"{url}/inspect/api/requests", params=parameters, headers=headers, trust_env=False)
-        if response.status_code == HTTPStatus.UNAUTHORIZED:
-            raise KeyRefused(f"{url} requires another key", hint=f"set {SERVER_KEY_VARIABLE}")
-        page = response.raise_for_status().json()
-        rows = [(row, row.get("phase") or row["status"]) for row in [*page["running"], *page["data"]]]
+        page = json.loads(_download(f"{url}/inspect/api/requests?limit={MAX_NEWEST_HANDLES}", headers))
+        rows = [row for row in [*page["running"], *page["data"]] if isinstance(row, dict)]
         return [
-            (row["id"], _format_status(status, row.get("code")), row["title"] or row["model"]) for row, status in rows
+            (
+                _one_line(row["id"]),
+                _one_line(_format_status(str(row.get("phase") or row["status"]), row.get("code"))),
+                _one_line(row["title"] or row["model"]),
+            )
+            for row in rows[:MAX_NEWEST_HANDLES]
         ]
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, LookupError, TypeError) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, LookupError, TypeError, RecursionError) as error:
         raise Unreachable(
             f"no convo serve answers at {url}", hint="convo serve prints its URL when it starts"
         ) from error
+
+
+MAX_LIST_BYTES, LIST_TIMEOUT_S = 20_000_000, 30.0
+"""The largest list of requests that is read from a server, and the time for it."""
+
+
+def _download(url: str, headers: Mapping[str, str]) -> bytes:
+    """Return a response of a `convo serve`. Raises KeyRefused, ValueError past a limit, and httpx2's errors."""
+    import httpx2
+
+    from convo.inspect.request_code import SERVER_KEY_VARIABLE
+
+    deadline, data = monotonic() + LIST_TIMEOUT_S, bytearray()
+    with httpx2.stream("GET", url, headers=headers, trust_env=False) as response:
+        if response.status_code == HTTPStatus.UNAUTHORIZED:
+            raise KeyRefused(f"{url.partition('/inspect/')[0]} requires another key", hint=f"set {SERVER_KEY_VARIABLE}")
+        response.raise_for_status()
+        for chunk in response.iter_bytes():
+            data += chunk
+            if len(data) > MAX_LIST_BYTES or monotonic() > deadline:
+                raise ValueError("the response is too long")
+    return bytes(data)
+
+
+def _one_line(value: Json) -> str:
+    return " ".join(str(value).split())
 
 
 async def render_handle(store: Store, handle: str) -> str:

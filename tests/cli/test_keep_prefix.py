@@ -71,6 +71,18 @@ def count_lost(server: RulesServer) -> list[tuple[int, int]]:
     return lost
 
 
+@pytest.mark.parametrize("model", [GPT_6_1, CLAUDE])
+def test_the_turns_after_an_appended_instruction_keep_the_prefix_without_the_option(
+    model: str, convo: Convo, servers: dict[str, RulesServer]
+) -> None:
+    begin(convo, model)
+    ask(convo, "-s", "Be long.")
+    for _ in range(2):
+        got = convo("chat", "--from", "mine", "and then?")
+        assert (got.exit, "changes the prefix" in got.err) == (0, False), got.err
+    assert [lost for lost in count_lost(servers[model.partition("/")[0]]) if any(lost)] == []
+
+
 CHANGES = {
     "instructions": [["-s", "Be long."], ["-s", "Be kind."], ["-s", "Be brief."]],
     "effort": [["--reasoning-effort", effort] for effort in ("low", "high", "max")],

@@ -1,11 +1,16 @@
 """Responses of `convo serve` clients and sessions of the chat, in one store."""
 
+import json
 import threading
+from itertools import chain, repeat
 from pathlib import Path
+
+import pytest
 
 from tests.cli.chat_commands import ECHO, stored_messages
 from tests.cli.stored_chats import DATABASE
 from tests.command_runner import Convo
+from tests.hostile_server import JSON, PIECE, run_hostile_server
 from tests.server.gateway import HELD_MODEL, run_gateway, run_gateway_with_upstream
 
 
@@ -65,3 +70,19 @@ def test_the_newest_requests_have_their_status_also_those_that_fail_and_with_the
     gone = convo("inspect", "resp_", "--server", gateway.root)
     assert (gone.exit, gone.err.splitlines()[1]) == (1, "  try: convo serve prints its URL when it starts")
     assert convo("inspect", "@last", "--server", gateway.root).exit == 2
+
+
+ODD_ROWS = ["text", 1, {"id": 1, "status": [2], "title": "a\nb"}, {"id": None}]
+
+
+@pytest.mark.parametrize("rows", [[row] for row in ODD_ROWS])
+def test_an_odd_request_of_a_server_is_listed_on_one_line_or_refused(rows: list[object], convo: Convo) -> None:
+    with run_hostile_server(lambda _: iter([JSON, json.dumps({"running": rows, "data": []}).encode()])) as server:
+        got = convo("inspect", "resp_", "--server", server.url)
+    assert (got.exit in (0, 1, 5), "internal error" in got.err, got.out.count("\n") <= 1) == (True, False, True), got
+
+
+def test_an_endless_list_of_requests_of_a_server_is_refused(convo: Convo) -> None:
+    with run_hostile_server(lambda _: chain([JSON, b'{"running": [], "data": ["'], repeat(b"x" * PIECE))) as server:
+        got = convo("inspect", "resp_", "--server", server.url)
+    assert (got.exit, got.err.splitlines()[0]) == (1, f"convo: no convo serve answers at {server.url[:-3]}")
