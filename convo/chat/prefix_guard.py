@@ -40,7 +40,7 @@ class PrefixGuard(NamedTuple):
 
     prices:     the user's own, by full name of the model
     is_strict:  refuse a request that changes the prefix and loses something
-    is_keeping: convo appends what it can (`convo.strategies.kept_prefix`): a change that is left has no such way
+    is_keeping: what can be appended was (`convo.strategies.kept_prefix`): a change that is left cannot be appended
     has_hint:   say what to append instead; a user cannot append the tools and instructions of the next agent
     """
 
@@ -84,7 +84,7 @@ class PrefixGuard(NamedTuple):
         forecast = forecast_prefix(find_branch_links(view), planned, view.path_index, self.prices)
         if forecast is not None and self.is_keeping and forecast.change.item_index is None:
             place = f"on {planned.model}" if self.has_hint else "between agents"
-            reason = f"keep-prefix: no append-only way for {forecast.change.name or 'a compaction'} {place}"
+            reason = f"--keep-prefix cannot append this change of {forecast.change.name} {place}"
             forecast = forecast._replace(append_instead=None, not_kept=reason)
         elif forecast is not None and not self.has_hint:
             forecast = forecast._replace(append_instead=None)

@@ -444,7 +444,7 @@ class FileSettings(NamedTuple):
 
 @settings_section
 class McpServer(NamedTuple):
-    """`[mcp.NAME]`: an MCP server for `convo chat --mcp NAME`, and whose tools requests to `convo serve` may use."""
+    """`[mcp.NAME]`: an MCP server whose tools `convo chat --mcp NAME` and requests to `convo serve` may use."""
 
     url: str | None = setting(
         None,
@@ -468,14 +468,15 @@ class McpServer(NamedTuple):
     env: tuple[str, ...] = setting(
         (),
         check_texts,
-        "Variables for the program: a name, to pass the variable on, or `NAME=VALUE`; `$NAME` in VALUE is a variable.",
+        "Variables for the program: `NAME` passes one on, `NAME=VALUE` sets one; variables in VALUE (`$NAME`) are"
+        " replaced.",
         None,
         "none",
     )
     headers: tuple[str, ...] = setting(
         (),
         check_texts,
-        "Headers for the URL, as `NAME: VALUE`; `$NAME` in VALUE is a variable.",
+        "Headers for the URL, as `NAME: VALUE`; variables in VALUE (`$NAME`) are replaced.",
         '["X-Api-Key: $TICKETS_KEY"]',
         "none",
     )
@@ -488,7 +489,7 @@ class McpServer(NamedTuple):
     approval: Literal["always", "never"] = setting(
         "always",
         ChoiceCheck("always", "never"),
-        "Whether calls in a chat need approval. `convo serve` goes by `require_approval` of the request.",
+        "Whether calls in a chat need approval. `convo serve` uses `require_approval` of the request.",
         "never",
     )
     approved_tools: tuple[str, ...] = setting(

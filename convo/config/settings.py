@@ -286,16 +286,16 @@ class Settings(NamedTuple):
     strict_prefix: bool = setting(
         False,
         check_boolean,
-        "Refuse a request that changes the prefix of the one before it, if it loses cached tokens or reasoning items by"
-        " that. Otherwise a warning says how many.",
+        "Refuse a request that changes the prefix of the one before it and so loses cached tokens or reasoning items."
+        " If false, a warning shows the loss.",
         "true",
         flag="--strict-prefix",
     )
     keep_prefix: bool = setting(
         False,
         check_boolean,
-        "Append a change of the instructions, the tools, the effort or the schema to the history, where the model has a"
-        " way, so that the prefix stays the same; a new effort or schema then applies until another one is given.",
+        "Append a change of the instructions, the tools, the effort or the schema to the history, if the model supports"
+        " it, so that the prefix stays the same; a new effort or schema then applies until another one is given.",
         "true",
         flag="--keep-prefix",
     )

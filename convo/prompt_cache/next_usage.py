@@ -1,4 +1,4 @@
-"""The usage and the cost of the next request of a conversation, as it is and with a change, before it is sent.
+"""The usage and the cost of the next request of a conversation, without and with a change, before it is sent.
 
 The base is the latest request whose usage was reported: only the items and settings that differ from it are estimated,
 in the endpoint's own tokens as far as earlier requests show them. After a request its prompt is in the cache, up to
@@ -47,7 +47,7 @@ class NextUsage(NamedTuple):
     maybe_lost_reasoning:  those for which that is not certain; their tokens are in input_tokens
     input_usd:             null if the price is unknown, as the others
     output_usd:            of as many output tokens as the last response had
-    later_usd:             of each later request and its output; it has as much new input as those before
+    later_usd:             of each later request and its output, with as much new input as the earlier ones on average
     """
 
     model: str
@@ -67,7 +67,7 @@ class NextForecast(NamedTuple):
     """The forecast of the next request.
 
     unchanged:            without the change; null if no change was given
-    break_even_requests:  after so many later requests the change has paid, 0 is the next one; null if never, or unknown
+    break_even_requests:  later requests after which the change costs less in total; 0: none; null: never, or unknown
     """
 
     request: Annotated[NextUsage, FLAT]

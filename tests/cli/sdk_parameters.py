@@ -174,7 +174,7 @@ AGENT = {
     "name": Row("Bee Two"),
     "handoff_description": Row("Counts.", others={"handoffs": [Agent(name="b", handoff_description="Pays.")]}),
     "tools": Row([sdk.function_tool(add)], replies=(CALL, DONE)),
-    "mcp_servers": Row([MCPServerStdio(params={"command": "python"})], note="see the tests of MCP servers"),
+    "mcp_servers": Row([MCPServerStdio(params={"command": "python"})], note="stdio, SSE and streamable HTTP"),
     "mcp_config": Row({"convert_schemas_to_strict": True}),
     "instructions": Row(instructions),
     "prompt": Row({"id": "pmpt_1"}, "refused", "v1/prompts is shut down on 30 November 2026", text="v1/prompts"),
@@ -266,7 +266,7 @@ HANDOFF = {
         others={"on_handoff": lambda context, value: SEEN.append(str(value.cents))},
         replies=({"call": {"name": "transfer_to_b", "call_id": "c1", "arguments": {"cents": 3}}}, DONE),
     ),
-    "input_filter": Row(drop_new_items, note="of histories that the client stores"),
+    "input_filter": Row(drop_new_items, note="if the client stores the history"),
     "nest_handoff_history": Row(True, exit=1),
     "is_enabled": Row(lambda context, agent: False, replies=(DONE,)),
 }

@@ -166,7 +166,7 @@ def test_a_change_that_cannot_be_appended_is_sent_as_it_is_with_the_warning(
 ) -> None:
     begin(convo, model)
     printed = ask(convo, *flags)
-    assert f"keep-prefix: no append-only way for {name} on {model}" in printed, printed
+    assert f"--keep-prefix cannot append this change of {name} on {model}" in printed, printed
 
 
 def test_a_new_effort_applies_until_another_one_also_after_a_compaction_and_without_the_option(

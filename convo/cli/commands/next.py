@@ -29,9 +29,9 @@ Examples:
   convo next resp_4f1c "and?" --curl | sh    send it without convo
   convo next monads --json                   body, parts and tokens, for a program
   convo next monads --reasoning-effort high  the cached tokens and reasoning that a new effort loses
-  convo next monads --forecast               its tokens and cost, and what the prompt cache has of it
+  convo next monads --forecast               its tokens, its use of the prompt cache, and its cost
   convo next monads --forecast --drop 7 --without-tool search
-                                             the same beside the request without item 7 and a tool, and when that pays
+                                             also without item 7 and a tool, and when that costs less
   convo next monads --count endpoint         ask the endpoint for the number of tokens
   convo next desk "hi" --agent support.py:triage
                                              with the instructions and tools of the agent that runs next
@@ -55,9 +55,9 @@ COUNT_CHOICES = ("auto", "endpoint", "offline")
 class ForecastFlags:
     """The forecast, and changes of the request."""
 
-    forecast: bool = flag_option("--forecast", "Show the tokens and the cost, as it is and with the changes.")
+    forecast: bool = flag_option("--forecast", "Show the tokens and the cost, with and without the changes.")
     drop: OptionalTexts = value_option(
-        "--drop", "ITEM", "Leave out an item, by number, path or id; a call with its output. Can be repeated."
+        "--drop", "ITEM", "Leave out an item (number, path or id), or a call and its output; can be repeated."
     )
     without_tool: OptionalTexts = value_option("--without-tool", "NAME", "Leave out a tool; can be repeated.")
 
