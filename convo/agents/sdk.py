@@ -425,7 +425,9 @@ def _to_json(value: Any) -> Json:
 def _convert_handoff(handoff: Any, identity: str, agent: Any, run: SdkRun) -> Handoff:
     target, default_filter = _resolve_handoff_target(agent, handoff), run.get("handoff_input_filter")
     input_filter = getattr(handoff, "input_filter", None) or default_filter
-    converted_filter = input_filter and ForeignHandoffFilter(input_filter, agent, target)
+    converted_filter = input_filter and ForeignHandoffFilter(
+        input_filter, agent, target, getattr(handoff, "tool_name", "")
+    )
     if _is_sdk_agent(handoff):
         return Handoff(identity, filter=converted_filter)
     check_sdk_fields(f"handoff {handoff.tool_name!r} of agent {agent.name!r}", handoff, SDK_HANDOFF_FIELDS)
@@ -1039,11 +1041,13 @@ class ForeignHandoffFilter:
     """An input filter of a handoff of the SDK.
 
     source, target:  the SDK's agents
+    tool_name:       of the handoff, if it has a name of its own
     """
 
     function: Callable[[Any], Any]
     source: Any
     target: Any
+    tool_name: str
 
     async def __call__(self, transcript: HandoffTranscript, context: Context) -> HandoffTranscript:
         """Filter the next agent's input. Raises InputFault if the function does not return a HandoffInputData."""
@@ -1079,17 +1083,16 @@ class ForeignHandoffFilter:
     def _make_run_item(self, item: Item) -> Any:
         """Return a RunItem for an item; the call and the output of a handoff have classes of their own."""
         items, kind = import_module(f"{SDK_PACKAGE}.items"), str(item.get("type") or "message")
-        is_handoff = str(item.get("name")).startswith("transfer_to_") or item.get("output") == format_handoff_output(
-            self.target.name
-        )
+        name, output = str(item.get("name")), format_handoff_output(self.target.name)
+        is_handoff = name == self.tool_name or name.startswith("transfer_to_") or item.get("output") == output
         if kind == "function_call_output" and is_handoff:
             return items.HandoffOutputItem(
                 agent=self.source, raw_item=dict(item), source_agent=self.source, target_agent=self.target
             )
         if kind.endswith("_output"):
             return items.ToolCallOutputItem(agent=self.source, raw_item=dict(item), output=item.get("output"))
-        name = "HandoffCallItem" if kind == "function_call" and is_handoff else RUN_ITEM_CLASSES.get(kind)
-        return getattr(items, name or "ToolCallItem")(agent=self.source, raw_item=_parse_output_item(item))
+        class_name = "HandoffCallItem" if kind == "function_call" and is_handoff else RUN_ITEM_CLASSES.get(kind)
+        return getattr(items, class_name or "ToolCallItem")(agent=self.source, raw_item=_parse_output_item(item))
 
 
 RUN_ITEM_CLASSES = {

@@ -143,7 +143,8 @@ def shorten(data: Any) -> Any:
 
 def drop_new_items(data: Any) -> Any:
     """Filter a handoff; the message in place of the items keeps the number of prompts, which selects the reply."""
-    history = ({"role": "user", "content": data.input_history}, {"role": "user", "content": "go on"})
+    kinds = [type(item).__name__ for item in (*data.pre_handoff_items, *data.new_items)]
+    history = ({"role": "user", "content": f"{data.input_history} {kinds}"}, {"role": "user", "content": "go on"})
     return data.clone(input_history=history, new_items=())
 
 
