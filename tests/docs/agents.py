@@ -21,6 +21,10 @@ any request. `tests/cli/test_sdk_parameters.py` runs every row with both program
 
 `--run-config FILE.py:NAME` names a `RunConfig`, or a dict of arguments of `Runner.run`, such as
 `{"hooks": LogHooks(), "run_config": RunConfig(...)}`. An option of the command takes precedence.
+
+What convo sends besides, by its own rules: `stream`, `store: false` for a history that the client stores, with
+`reasoning.encrypted_content` in `include`, no empty `tools`, and to GPT-5.6 and later
+`prompt_cache_options.comparison_response_id` (off with `cache_diagnostics = false`).
 """
 
 
