@@ -17,6 +17,7 @@ from tests.source_modules import Import, Module, modules, walk_statements
 LAYERS = (
     ("__main__",),
     ("cli",),
+    ("api",),
     ("terminal", "server"),
     ("transfer", "agent_runner"),
     ("chat",),
@@ -36,7 +37,7 @@ IMPLEMENTATIONS = {
     "convo.stores.memory": {"convo.stores.factory"},
     "convo.stores.postgres": {"convo.stores.factory"},
     "convo.stores.sqlite": {"convo.stores.factory", "convo.stores.memory"},
-    "convo.stores.factory": {"convo.chat.endpoint_factory", "convo.cli"},
+    "convo.stores.factory": {"convo.api", "convo.chat.endpoint_factory", "convo.cli"},
     "convo.models.anthropic": {"convo.models.factory"},
     "convo.models.chat_completions": {"convo.models.factory", "convo.models.local"},
     "convo.models.chat_messages": {"convo.models.chat_completions", "convo.models.local"},
@@ -46,7 +47,7 @@ IMPLEMENTATIONS = {
     "convo.models.factory": {"convo.chat.endpoint_factory", "convo.cli"},
     "convo.endpoints.remote": {"convo.chat.endpoint_factory"},
     "convo.responses_api": {"convo.chat.endpoint_factory"},
-    "convo.chat.endpoint_factory": {"convo.cli"},
+    "convo.chat.endpoint_factory": {"convo.api", "convo.cli"},
 }
 """Stores, models and endpoints, and the modules that may import them; all others import only the protocol."""
 

@@ -8,7 +8,7 @@ of the last turn stay as they are; its calls, outputs and reasoning become text.
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from convo.errors import InputFault
 from convo.history.items import Item, Json, is_user_message, item_type
@@ -43,6 +43,17 @@ def summarize_transcript(
     records = (f"{number}. {_format_record(item)}" for number, item in enumerate(transcript, start=1))
     lines = (SUMMARY_PREAMBLE, markers.start, *(records if transcript else (EMPTY_SUMMARY,)), markers.end)
     return {"role": "assistant", "content": "\n".join(lines)}
+
+
+def handoff_history_mapper(
+    start: str = DEFAULT_HISTORY_MARKERS.start, end: str = DEFAULT_HISTORY_MARKERS.end
+) -> Callable[[list[Any]], list[Any]]:
+    """Return a `handoff_history_mapper` for the `RunConfig` of the Agents SDK, with these lines around the summary.
+
+    It returns one assistant message with the whole transcript as text; earlier summaries are expanded first.
+    """
+    markers = HistoryMarkers(start, end)
+    return lambda transcript: [summarize_transcript(expand_summaries(transcript, markers), markers)]
 
 
 def expand_summaries(items: Iterable[Item], markers: HistoryMarkers = DEFAULT_HISTORY_MARKERS) -> list[Item]:

@@ -14,10 +14,11 @@ from convo.chat.conversation import Chat
 from convo.chat.files import load_attachment
 from convo.chat.open import check_no_open_run
 from convo.cli.context import ChatContext, ChatOptions, ChatOutput, get_turn_link, open_prompt_reader
-from convo.cli.deps import get_store_url, open_configured_store
+from convo.cli.deps import open_configured_store
 from convo.cli.output import print_event, print_json
 from convo.config.loader import AGENT_MODEL_SOURCE, SettingFlags, load_settings
 from convo.config.settings import Settings
+from convo.config.storage import get_store_url
 from convo.errors import ConvoError, EndpointFault, Interrupted, InvalidUsage, NotFound
 from convo.history.items import Item, Json, StreamEvent, user_message
 from convo.history.records import EMBEDDED_SCOPE, Strategy

@@ -11,7 +11,7 @@ from convo.cli.output import print_notice
 from convo.config.loader import RecordedEndpoint, choose_model, use_recorded_model
 from convo.config.sections import APIS_WITHOUT_URL
 from convo.config.settings import ModelChoice, Settings
-from convo.config.storage import Storage
+from convo.config.storage import get_store_url
 from convo.config.values import format_setting_key
 from convo.errors import DamagedRow
 from convo.history.items import Json
@@ -61,11 +61,6 @@ def format_damaged_rows(damaged: Sequence[DamagedRow]) -> str:
         names.append(f"{len(damaged) - MAX_NAMED_ROWS:,} more")
     count = f"{len(damaged):,} damaged {'row was' if len(damaged) == 1 else 'rows were'} left out"
     return f"{count} ({', '.join(names)}); {damaged[0].hint}"
-
-
-def get_store_url(storage: Storage) -> str:
-    """Return the argument for `open_store`; a chat without a store uses one in memory."""
-    return storage.url.reveal() if storage.url else "memory" if storage.type == "none" else str(storage)
 
 
 def read_from_store(settings: Settings, read: Callable[[Store], Awaitable[Result]]) -> Result:

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import convo
-from convo.cli.deps import get_store_url
 from convo.cli.output import print_json, print_line, print_notice
 from convo.config.credentials import (
     find_provider_key,
@@ -31,7 +30,7 @@ from convo.config.paths import AppPaths, check_folder_writable
 from convo.config.request_settings import find_unused_model_settings, format_unused_model_setting
 from convo.config.sections import STATEFUL_APIS, Provider
 from convo.config.settings import ModelChoice, ModelName, Settings
-from convo.config.storage import Storage
+from convo.config.storage import Storage, get_store_url
 from convo.config.trust import is_loopback
 from convo.config.values import (
     Layer,

@@ -11,30 +11,25 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from convo.cli.deps import get_store_url
+from convo.api.gateway import check_modules_installed, load_keys, make_gateway, open_stores
 from convo.cli.output import print_debug_traceback, print_line, print_notice, to_failure
 from convo.config.loader import SettingFlags, load_settings
-from convo.config.settings import ServeSettings, Settings, make_model_name_expander
-from convo.errors import DamagedRow, InvalidUsage, StoreFault, StoreFull
+from convo.config.settings import ServeSettings, Settings
+from convo.errors import DamagedRow, StoreFault, StoreFull
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS
-from convo.runtime import SystemClock, collect_garbage_often, random_id
+from convo.runtime import collect_garbage_often
 from convo.secrets import redact_secrets
-from convo.stores.factory import open_store
 from convo.terminal.terminal import escape_control_chars
 
 if TYPE_CHECKING:
     from convo.server.http import HttpExchange
-    from convo.stores.base import Store
 
 
 SIGNAL_EXIT_OFFSET = 128
 """The number that shells add to a signal's number for the exit code of a process that it ended."""
-
-REQUIRED_MODULES = ("starlette", "uvicorn", "httptools", "prometheus_client", "python_multipart", "websockets")
 
 
 def print_new_key(config: Path | None, flags: SettingFlags, name: str) -> None:
@@ -54,51 +49,29 @@ def run_server(config: Path | None, flags: SettingFlags, *, verbose: bool, stric
 
     Raises InvalidUsage if the extra is not installed, InvalidSettings or StoreFault.
     """
-    missing = [name for name in REQUIRED_MODULES if find_spec(name) is None]
-    if missing:
-        raise InvalidUsage(f"convo serve needs {', '.join(missing)}", hint="pip install 'convo-state[serve]'")
+    check_modules_installed("convo serve")
     asyncio.run(_serve_until_stopped(load_settings(config, flags), verbose, strict))
 
 
 async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) -> None:
-    from convo.chat.endpoint_factory import ModelsForClients, open_service
     from convo.server import server
-    from convo.server.app import Gateway
-    from convo.server.auth import KeysFile
-    from convo.server.handlers import InspectorDeps
 
-    serve_settings, clock = settings.serve, SystemClock()
-    server.check_keys_required(serve_settings)
-    if serve_settings.record and settings.storage.type == "none":
-        raise InvalidUsage("--record cannot be used with --store none", hint="use --store memory or sqlite:PATH")
-    keys = KeysFile(serve_settings.keys_file) if serve_settings.keys_file else None
-    store = await _open_migrated_store(settings)
-    inspector_store = _open_inspector_store(settings, store)
+    serve_settings = settings.serve
+    keys = load_keys(settings)
+    store, inspector_store = await open_stores(settings, DamagedRowPrinter())
     try:
         with (
             server.open_listening_socket(serve_settings.host, serve_settings.port) as listening_socket,
             stop_event_on_signals() as stop_event,
         ):
-            models = ModelsForClients(
-                settings, clock, random_id, warn=lambda message: print_notice(f"convo serve: warning: {message}")
-            )
-            service = open_service(settings, store=store, clock=clock, new_id=random_id, strict=strict, models=models)
+            gateway, service, models = make_gateway(
+                settings, store, inspector_store, keys, notify=lambda line: print_notice(f"convo serve: {line}"),
+                strict=strict, log=_print_access_line if verbose else None, report_store_fault=StoreFaultPrinter(),
+            )  # fmt: skip
             try:
                 await service.check_ready()  # also starts the recovery of work that other replicas left
             except StoreFull as fault:  # what is stored can be read, and deleted
                 print_notice(f"convo serve: {fault.message}")
-            log = _print_access_line if verbose else None
-            gateway = Gateway(
-                service, serve_settings,
-                InspectorDeps(
-                    inspector_store, settings.prices, providers=settings.providers,
-                    expand_model_name=make_model_name_expander(settings),
-                ),
-                clock=clock, new_id=random_id, authenticator=keys, log=log, report_store_fault=StoreFaultPrinter(),
-                upstreams=models,
-                report_dropped=lambda reason: print_notice(f"convo serve: {reason}"),
-                store=store,
-            )  # fmt: skip
             if serve_settings.record:
                 gateway.recording.start()  # also deletes expired recordings
                 print_notice(describe_recording(serve_settings))
@@ -132,26 +105,6 @@ def describe_recording(serve: ServeSettings) -> str:
 
 def format_recording_ttl(serve: ServeSettings) -> str:
     return f"{serve.record_ttl_s / 86_400:g} days" if serve.record_ttl_s >= 86_400 else f"{serve.record_ttl_s:g} s"
-
-
-async def _open_migrated_store(settings: Settings) -> "Store":
-    """Open the configured store with this convo's schema. Raises StoreFault."""
-    store = open_store(get_store_url(settings.storage))
-    store.admin.set_damaged_row_observer(DamagedRowPrinter())
-    await store.admin.migrate()
-    return store
-
-
-def _open_inspector_store(settings: Settings, store: "Store") -> "Store":
-    """Return the store of the inspector page: a second connection to a SQLite file, whose jobs run one after another.
-
-    A long read of the page then holds up no request. PostgreSQL has a pool, and a store in memory one connection.
-    """
-    if settings.storage.type != "sqlite":
-        return store
-    inspector_store = open_store(get_store_url(settings.storage))
-    inspector_store.admin.set_damaged_row_observer(DamagedRowPrinter())
-    return inspector_store
 
 
 def _print_access_line(exchange: "HttpExchange") -> None:

@@ -14,12 +14,12 @@ from typing import Annotated, NamedTuple, TypeAlias
 
 from typer import Exit
 
-from convo.cli.deps import get_store_url, read_from_store
+from convo.cli.deps import read_from_store
 from convo.cli.output import print_json, print_line, print_notice
 from convo.cli.progress import show_progress
 from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import Settings
-from convo.config.storage import EPHEMERAL_STORE_TYPES
+from convo.config.storage import EPHEMERAL_STORE_TYPES, get_store_url
 from convo.config.values import InvalidValue, parse_duration
 from convo.errors import DamagedRow, InvalidUsage, NotFound, RowKind
 from convo.report import FLAT, Count, Wire

@@ -72,6 +72,11 @@ class Storage(NamedTuple):
         return f"sqlite:{self.path}" if self.path is not None else self.type
 
 
+def get_store_url(storage: Storage) -> str:
+    """Return the argument for `convo.stores.factory.open_store`; a chat without a store uses one in memory."""
+    return storage.url.reveal() if storage.url else "memory" if storage.type == "none" else str(storage)
+
+
 class StorageOption(NamedTuple):
     """A storage as written in a setting or option.
 

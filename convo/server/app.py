@@ -309,7 +309,8 @@ class Gateway:
         """Return the tenant of a request. Raises RequestRefused and KeyRefused."""
         if self._is_local_only:
             is_api = exchange.scope["path"].startswith(API_PATH_PREFIX)
-            auth.check_local_caller(exchange.scope["headers"], self._serve.cors_origins if is_api else ())
+            origins = self._serve.cors_origins if is_api else ()
+            auth.check_local_caller(exchange.scope["headers"], origins, exchange.scope.get("client"))
         # The dictionary of headers has only the last value of a name.
         names = [name.lower() for name, _ in exchange.scope["headers"]]
         for header in KEY_HEADERS:

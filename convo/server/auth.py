@@ -192,11 +192,18 @@ _is_loopback_cached = lru_cache(maxsize=256)(is_loopback)
 """Cached because every request needs it."""
 
 
-def check_local_caller(headers: Sequence[tuple[bytes, bytes]], allowed_origins: Collection[str] = ()) -> None:
+def check_local_caller(
+    headers: Sequence[tuple[bytes, bytes]],
+    allowed_origins: Collection[str] = (),
+    peer: tuple[str, int] | None = None,
+) -> None:
     """Raise RequestRefused if a Host or Origin is not local: the request may come from a web page.
 
     allowed_origins:  other origins that are accepted
+    peer:             the address and port of the caller: under `asgi_app`, another server chose the one to listen on
     """
+    if peer and not _is_loopback_cached(peer[0]):
+        raise errors.caller_not_allowed_error()
     # All of them: of two Host headers only the last one was checked.
     hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
     for host in filter(None, hosts):

@@ -149,6 +149,14 @@ def host_not_allowed_error(text: str) -> RequestRefused:
     )
 
 
+def caller_not_allowed_error() -> RequestRefused:
+    return RequestRefused(
+        "This server accepts requests from its own machine only, because it has no API keys",
+        code="caller_not_allowed",
+        status=403,
+    )
+
+
 def origin_not_allowed_error(text: str) -> RequestRefused:
     return RequestRefused(
         f"This server does not accept requests from the web page '{text}'", code="origin_not_allowed", status=403

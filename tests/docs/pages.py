@@ -28,6 +28,7 @@ from tests.loopback_server import LoopbackServer, run_loopback_server
 
 COOKBOOK = ROOT / ".github" / "cookbook"
 GETTING_STARTED = ROOT / "tests" / "getting_started"
+API = ROOT / ".github" / "API.md"
 
 OPENAI = "https://api.openai.com/v1"
 
@@ -91,7 +92,7 @@ def updated_page(page: str, outputs: list[CommandOutput]) -> str:
 
 def main(names: list[str]) -> None:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(LEAKS) and name not in TERMINAL}
-    for path in [*cookbook_pages(), *getting_started()]:
+    for path in [*cookbook_pages(), *getting_started(), API]:
         if names and path.stem not in names:
             continue
         updated = []
