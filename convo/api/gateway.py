@@ -7,6 +7,7 @@ under `asgi_app` these are the limits of the server that runs it.
 import asyncio
 import os
 from collections.abc import Callable, MutableMapping
+from contextlib import AsyncExitStack
 from functools import partial
 from importlib.util import find_spec
 from logging import getLogger
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import Settings, make_model_name_expander
 from convo.config.storage import get_store_url
-from convo.errors import ConvoError, InvalidUsage
+from convo.errors import ConvoError, InvalidUsage, StoreFull
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import DamagedRowObserver, Store, warn_of_damaged_row
 from convo.stores.factory import open_store
@@ -110,7 +111,7 @@ class GatewayApp:
     def __init__(self, settings: Settings, keys: "KeysFile | None") -> None:
         self._settings, self._keys = settings, keys
         self._starting: asyncio.Task[Gateway] | None = None
-        self._close: list[Callable[[], Any]] = []
+        self._stack = AsyncExitStack()
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         if scope["type"] == "lifespan":
@@ -141,35 +142,34 @@ class GatewayApp:
         return await asyncio.shield(self._starting)
 
     async def _open(self) -> "Gateway":
-        store, inspector_store = await open_stores(self._settings)
         notify = partial(getLogger("convo.server").warning, "%s")
-        gateway, service, models = make_gateway(self._settings, store, inspector_store, self._keys, notify=notify)
-        grace_s = self._settings.serve.grace_s
-        self._close = [
-            partial(gateway.sockets.aclose, grace_s),
-            partial(gateway.pass_through_tracker.aclose, grace_s),
-            partial(service.aclose, grace_s),
-            gateway.recording.aclose,
-            gateway.requests.aclose,
-            inspector_store.aclose,
-            store.aclose,
-        ]
-        await service.check_ready()  # also starts the recovery of work that other replicas left
-        if self._settings.serve.record:
-            gateway.recording.start()
-        await models.warm()
-        gateway.start()
+        async with AsyncExitStack() as stack:
+            store, inspector_store = await open_stores(self._settings)
+            stack.push_async_callback(store.aclose)
+            stack.push_async_callback(inspector_store.aclose)
+            gateway, service, models = make_gateway(self._settings, store, inspector_store, self._keys, notify=notify)
+            stack.push_async_callback(gateway.requests.aclose)
+            stack.push_async_callback(gateway.recording.aclose)
+            for part in (service, gateway.pass_through_tracker, gateway.sockets):
+                stack.push_async_callback(part.aclose, self._settings.serve.grace_s)
+            stack.callback(gateway.begin_shutdown)
+            try:
+                await service.check_ready()  # also starts the recovery of work that other replicas left
+            except StoreFull as fault:  # what is stored can be read, and deleted
+                notify(fault.message)
+            if self._settings.serve.record:
+                gateway.recording.start()
+            await models.warm()
+            gateway.start()
+            self._stack = stack.pop_all()
         return gateway
 
     async def aclose(self) -> None:
         """End running responses within `serve.grace_s`, and close the store; a later request starts it again."""
         if self._starting is not None:
-            starting, self._starting = self._starting, None
-            await asyncio.wait([starting])
-            if not starting.exception():
-                starting.result().begin_shutdown()
-            for close in self._close:
-                await close()
+            await asyncio.wait([self._starting])
+            self._starting = None
+            await self._stack.aclose()
 
 
 def asgi_app(config: str | os.PathLike[str] | None = None, *, store: str | None = None) -> GatewayApp:

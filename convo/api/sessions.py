@@ -5,13 +5,13 @@ process has moved the head, it is read again, so no item is lost.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from convo.chat.conversation import find_adjacent_links
 from convo.chat.lookup import load_link, resolve_handle
 from convo.chat.open import check_no_open_run
-from convo.chat.session_admin import delete_sessions
 from convo.chat.session_record import describe_session_writer, load_last_link, validate_session_name
 from convo.config.loader import SettingFlags, choose_model, load_settings
 from convo.config.storage import get_store_url
@@ -127,8 +127,9 @@ class ConvoSession:
         """
         self.session_id = session_id if session_id.startswith("ses_") else validate_session_name(session_id)
         self.session_settings = session_settings
-        self._owns_store, self._owner, self._model = store is None, store or open_store(), model
-        self._store, self._settings = self._owner._store, self._owner._settings
+        self._owns_store, self._owner = store is None, store or open_store()
+        self._store = self._owner._store
+        self._model = str(choose_model(self._owner._settings, model, source="model").name)
 
     async def aclose(self) -> None:
         """Close the store, unless it was passed to this session."""
@@ -199,11 +200,11 @@ class ConvoSession:
         Raises the errors of `add_items`.
         """
         if session := await self._load_writable():
-            await delete_sessions(self._store, [session])
+            with suppress(NotFound):  # another process has just deleted it
+                await shielded(self._store.remove_session(session.id))
 
     def _make_session(self, head: Key, now: float) -> Session:
-        model = str(choose_model(self._settings, self._model, source="model").name)
-        return Session(random_id("ses"), self.session_id, Strategy.SESSION, model, head, head, now, now)
+        return Session(random_id("ses"), self.session_id, Strategy.SESSION, self._model, head, head, now, now)
 
     async def _load_writable(self) -> Session | None:
         """Return the session, None before its first item. Raises the errors of `add_items`."""

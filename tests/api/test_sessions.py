@@ -11,7 +11,7 @@ import pytest
 from agents.memory import Session, SessionSettings
 
 from convo import ConvoError, ConvoSession, open_store
-from convo.errors import Busy, InvalidUsage, NotFound, WrongOwner
+from convo.errors import Busy, InvalidSettings, InvalidUsage, NotFound, WrongOwner
 from tests.cli.test_sdk_parameters import run_sdk
 from tests.command_runner import Convo
 from tests.loopback_server import LoopbackServer
@@ -98,6 +98,17 @@ async def test_items_come_back_as_they_were_added() -> None:
         await one.clear_session()
 
 
+async def test_changes_at_the_same_time_all_count() -> None:
+    async with open_store("memory") as store:
+        sessions = [store.session("desk") for _ in range(10)]
+        await asyncio.gather(*(one.add_items([{"role": "user", "content": str(n)}]) for n, one in enumerate(sessions)))
+        popped: list[Any] = await asyncio.gather(*(one.pop_item() for one in sessions))
+        assert sorted(item["content"] for item in popped) == sorted(map(str, range(10)))
+        await sessions[0].add_items([QUESTION])
+        await asyncio.gather(*(one.clear_session() for one in sessions))
+        assert await store.sessions() == []
+
+
 ADD = """
 import asyncio, sys
 from convo import ConvoSession
@@ -160,6 +171,11 @@ async def test_a_session_that_a_chat_has_open_is_not_changed() -> None:
         with pytest.raises(Busy, match="process 42 on desk"):
             await one.add_items([OUTPUT])
         assert await one.get_items() == [QUESTION]
+
+
+def test_a_model_without_a_provider_is_refused_before_a_run() -> None:
+    with pytest.raises(InvalidSettings, match="nobody"):
+        ConvoSession("desk", model="nobody/gpt-4o")
 
 
 @pytest.mark.parametrize("name", ["resp_1", "./x.json", "", "@last", "-c"])
