@@ -3,8 +3,6 @@
 The names of `__all__` are the Python API; each is imported with its first use. Their types are in `__init__.pyi`.
 """
 
-from importlib import import_module
-
 __version__ = "0.1.0"
 
 _MODULES = {
@@ -26,4 +24,6 @@ __all__ = [*_MODULES]
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # it has imports of its own, and `import convo` begins every command
+
     return getattr(import_module(_MODULES[name]), name)
