@@ -8,6 +8,7 @@ this user's data folder and never in the store: a path from elsewhere is refused
 """
 
 import hmac
+import inspect
 import json
 import os
 import re
@@ -210,7 +211,7 @@ def load_run_config(flags: RunFlags, sdk_run: SdkRun) -> RunConfig:
         input_filter=load_function(filter_reference, "--input-filter") if filter_reference else None,
         session_limit=session_limit if flags.session_limit is None else flags.session_limit,
         session_input_callback=session_input and partial(call_session_input, session_input),
-        sdk_session=load_named_object(flags.sdk_session, "--sdk-session") if flags.sdk_session else None,
+        sdk_session=_load_sdk_session(flags.sdk_session) if flags.sdk_session else None,
         format_rejection=make_rejection_formatter(sdk_run),
         start_agent=flags.start_agent,
         open_scratch_store=_open_scratch_store,
@@ -254,6 +255,23 @@ CONTEXT_TYPE_KEY = "context"
 """The member of an agents record with the type of the application's context, which is in the state file alone."""
 
 
+def _load_sdk_session(reference: str) -> object:
+    """Return the session of the Agents SDK that FILE.py:NAME names, or that the function of that name returns.
+
+    Raises InvalidUsage for another object, and the errors of `load_named_object` and of the function's own code.
+    """
+    session: Any = load_named_object(reference, "--sdk-session")
+    if callable(session) and not hasattr(session, "get_items"):
+        with translate_user_code_errors(parse_file_reference(reference, "--sdk-session").file):
+            session = session()
+    if not (hasattr(session, "get_items") and hasattr(session, "add_items")):
+        raise InvalidUsage(
+            f"--sdk-session {reference!r} is no session of the Agents SDK",
+            hint="name a Session, or a function without arguments that returns one",
+        )
+    return session
+
+
 def _load_context(reference: str, described: Json) -> tuple[Any, Callable[[Any], Any] | None]:
     """Load the application's context from a JSON file, or from FILE.py:NAME, an object or a function that returns it.
 
@@ -268,7 +286,7 @@ def _load_context(reference: str, described: Json) -> tuple[Any, Callable[[Any],
         make: Any = getattr(module, "context_deserializer", context) if described is not None else context
         if callable(make):
             with translate_user_code_errors(file.file):
-                context = make(described)
+                context = make(described) if described is not None or inspect.signature(make).parameters else make()
         serializer: Any = getattr(module, "context_serializer", None)
 
         def serialize(value: Any) -> Any:

@@ -16,6 +16,7 @@ from convo.chat.open import check_no_open_run
 from convo.cli.context import ChatContext, ChatOptions, ChatOutput, get_turn_link, open_prompt_reader
 from convo.cli.deps import open_configured_store
 from convo.cli.output import print_event, print_json
+from convo.cli.run_options import choose_input
 from convo.config.loader import AGENT_MODEL_SOURCE, SettingFlags, load_settings
 from convo.config.settings import Settings
 from convo.config.storage import get_store_url
@@ -40,14 +41,6 @@ EXIT_CODE_BY_STATUS = {"completed": 0, "cancelled": 130}
 JSON_NEEDS_MESSAGE, JSON_MESSAGE_HINT = "--json and --jsonl need a message", 'convo chat --json "..."'
 
 
-def choose_input(message: Item | None, setup: "AgentSetup | None") -> list[Item]:
-    """Return the message, or the input that --run-config has; neither for an interactive chat. Raises InvalidUsage."""
-    items = list(setup.input_items) if setup else []
-    if message and items:
-        raise InvalidUsage("a message and the input of --run-config cannot be used together", hint="use one")
-    return [message] if message else items
-
-
 async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
     """Run one `convo chat` and return the exit code."""
     attachment_parts = [load_attachment(path) for path in options.attachments]
@@ -59,7 +52,7 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
     if needs_message and options.run_flags.run_config is None:
         raise InvalidUsage(JSON_NEEDS_MESSAGE, hint=JSON_MESSAGE_HINT)
     setup = await _load_agents(options)
-    items = choose_input(message, setup)
+    items = choose_input(message, setup.input_items if setup else ())
     if needs_message and not items:
         raise InvalidUsage(JSON_NEEDS_MESSAGE, hint=JSON_MESSAGE_HINT)
     model = setup.model if setup and options.model is None else options.model

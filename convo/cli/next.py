@@ -42,7 +42,7 @@ from convo.cli.deps import (
 from convo.cli.output import print_json, print_line, print_notice
 from convo.cli.progress import show_progress
 from convo.cli.resolve import HandleResolver, LookupOptions
-from convo.cli.run_options import RunFlags
+from convo.cli.run_options import RunFlags, choose_input
 from convo.config.credentials import load_provider_token
 from convo.config.loader import AGENT_MODEL_SOURCE, RecordedEndpoint, SettingFlags, choose_model, load_settings
 from convo.config.request_settings import get_request_field, override_fields
@@ -122,9 +122,9 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
     code and of an endpoint that is called.
     """
     attachment_parts = [load_attachment(path) for path in options.attachments]
-    items: list[Item] = [user_message(options.prompt, *attachment_parts)] if options.prompt or attachment_parts else []
+    message = user_message(options.prompt, *attachment_parts) if options.prompt or attachment_parts else None
     setup = await _load_agents(options.run_flags)
-    items = items or list(setup.input_items if setup else ())
+    items = choose_input(message, setup.input_items if setup else ())
     if options.forecast:  # the setting refuses a request, not its forecast
         options = replace(options, strict_prefix=bool(options.strict_prefix))
     settings = _load_settings(options, options.model)

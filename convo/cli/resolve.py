@@ -13,7 +13,6 @@ from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from shlex import quote
-from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from convo.chat.lookup import has_handle, load_sent_body, load_session_by_words, split_turn_suffix
@@ -30,6 +29,7 @@ from convo.history.records import Link, Scope, describe_client
 from convo.history.tree import root_key
 from convo.inspect.tree import find_branch_links
 from convo.inspect.view import ConversationView
+from convo.runtime import SystemClock
 from convo.stores.base import Store
 from convo.strategies.strategy import STRATEGIES
 from convo.terminal.inspect_view import render_conversation
@@ -207,14 +207,15 @@ def _download(url: str, headers: Mapping[str, str]) -> bytes:
 
     from convo.inspect.request_code import SERVER_KEY_VARIABLE
 
-    deadline, data = monotonic() + LIST_TIMEOUT_S, bytearray()
+    clock, data = SystemClock(), bytearray()
+    deadline = clock.monotonic() + LIST_TIMEOUT_S
     with httpx2.stream("GET", url, headers=headers, trust_env=False) as response:
         if response.status_code == HTTPStatus.UNAUTHORIZED:
             raise KeyRefused(f"{url.partition('/inspect/')[0]} requires another key", hint=f"set {SERVER_KEY_VARIABLE}")
         response.raise_for_status()
         for chunk in response.iter_bytes():
             data += chunk
-            if len(data) > MAX_LIST_BYTES or monotonic() > deadline:
+            if len(data) > MAX_LIST_BYTES or clock.monotonic() > deadline:
                 raise ValueError("the response is too long")
     return bytes(data)
 

@@ -3,12 +3,16 @@
 Separate from `agent_options`, which loads the agents: a chat without agents does not import it.
 """
 
+from collections.abc import Sequence
 from dataclasses import Field, dataclass, fields, replace
 from shlex import quote
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from convo.cli.app import OPTION_METADATA_KEY, STDOUT_ARGUMENT, OptionalText, OptionalTexts, flag_option, value_option
 from convo.errors import InvalidUsage
+
+if TYPE_CHECKING:
+    from convo.history.items import Item
 
 NO_AGENTS = "none"
 """The value of --agent that omits the agents and the tools that a session had before."""
@@ -72,7 +76,11 @@ class RunFlags:
         "NAME|COMMAND|URL",
         "MCP server whose tools the model may call; can be repeated.",
     )
-    context: OptionalText = value_option("--context", "FILE", "Context values for tools: a JSON file, or FILE.py:NAME.")
+    context: OptionalText = value_option(
+        "--context",
+        "FILE",
+        "Context for tools: a JSON file, or FILE.py:NAME: an object, or a function of the values that a state has.",
+    )
     max_turns: int | None = value_option("--max-turns", "N", "Maximum number of model calls in a run.", min=1)
     session_limit: int | None = value_option(
         "--session-limit", "N", "Send only the newest N items of the history.", min=0
@@ -152,3 +160,10 @@ def _format_option(field: Field[Any]) -> str:
     """Return the option of a field, as in "--max-turns"; for a pair the one that switches it on."""
     names: list[str] = field.metadata[OPTION_METADATA_KEY][0]
     return names[0].partition("/")[0]
+
+
+def choose_input(message: "Item | None", configured_input: "Sequence[Item]") -> "list[Item]":
+    """Return the message, or the input that --run-config has; neither for an interactive chat. Raises InvalidUsage."""
+    if message and configured_input:
+        raise InvalidUsage("a message and the input of --run-config cannot be used together", hint="use one")
+    return [message] if message else list(configured_input)

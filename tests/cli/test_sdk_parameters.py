@@ -185,3 +185,8 @@ def test_a_session_of_the_sdk_receives_each_item_once(
     assert [item.get("role") or item.get("type") for item in items] == types
     refused = convo("chat", *options, "--chain", "--json", "hello")
     assert (refused.exit, refused.json()["error"]["code"]) == (2, "wrong_owner")
+    (tmp_path / "made.py").write_text("import desk\ndef make(): return desk.session\nother = 1\n", encoding="utf-8")
+    server.replies(DONE)
+    assert convo("chat", *options[:-1], "made.py:make", "-n", "next", "hello").exit == 0
+    assert len(asyncio.run(CURRENT["session"].get_items())) == len(types) + 2
+    assert "is no session of the Agents SDK" in convo("chat", *options[:-1], "made.py:other", "hello").err
