@@ -444,7 +444,7 @@ class RequestOptions:
         has_prefix = last_link is not None and last_link.model == self.model and not is_compaction_link(last_link)
         before = last_link.parameters if last_link and has_prefix else None
         appendable = self.appendable
-        if not appendable and before is not None and self._continues_message(path, before):
+        if not appendable and last_link and has_prefix and self._continues_message(path, last_link):
             appendable = ("instructions",)
         if not (appendable or find_configuration_items(path.items)):
             return None
@@ -458,14 +458,17 @@ class RequestOptions:
             previous_instructions=previous_instructions,
         )
 
-    def _continues_message(self, path: Path, before: Mapping[str, Json]) -> bool:
-        """Return whether the last developer message has the instructions, and the field of the request before others.
+    def _continues_message(self, path: Path, last_link: Link) -> bool:
+        """Return whether the request before had the instructions as its last developer message, and others as field.
 
         The field stays, also without --keep-prefix: to move them into it would lose the prefix that was kept.
         """
-        if self.instructions in (None, before.get("instructions")) or before.get("instructions") is None:
+        held = last_link.parameters.get("instructions")
+        if self.instructions_as_message or held is None or self.instructions in (None, held):
             return False
-        if find_last_instructions(path.items) != self.instructions:
+        if not path.contains(last_link.head):
+            return False
+        if find_last_instructions(path.items[: path.depth(last_link.head)]) != self.instructions:
             return False
         from convo.usage.cache_rules import find_cache_rules  # only such a history needs the rules
 

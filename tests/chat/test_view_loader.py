@@ -51,6 +51,7 @@ DEFAULTS: Mapping[str, Any] = {
     "unreadable_head": None,
     "prices": {},
     "open_run": None,
+    "agent": None,
     "run_timeline": None,
     "running_texts": {},
     "sent_body": None,

@@ -49,7 +49,7 @@ class CommandEnvironment:
 
 
 def table_rows(database: Path) -> object:
-    """Return the rows of each table, without leases, the search index and the rows of requests that were refused.
+    """Return the rows of each table, without leases, indexes, the sums of charts and the rows of refused requests.
 
     For a file that is not an SQLite database, return its bytes; for anything else, False.
     """
@@ -57,7 +57,8 @@ def table_rows(database: Path) -> object:
         return database.is_file() and database.read_bytes()
     with closing(sqlite3.connect(database)) as db:
         tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-        table_names = [name for name in tables if not name.startswith(("leases", "words", "unstored_requests"))]
+        others = ("leases", "words", "unstored_requests", "request_sums")
+        table_names = [name for name in tables if not name.startswith(others)]
         return {name: sorted(db.execute(f"SELECT * FROM {name}"), key=repr) for name in table_names}
 
 

@@ -27,8 +27,6 @@ def customer(held):
 def broken(held):
     return held["nobody"]
 
-def text(held):
-    return "Ada"
 """
 
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "refund", "status": "completed"}
@@ -98,7 +96,6 @@ def test_a_context_that_is_not_a_mapping_needs_a_function_that_creates_it(convo:
     ("function", "message"),
     [
         ("broken", "bot.py:51: KeyError: 'nobody'"),
-        ("text", "--context bot.py:text returned str, not a dict"),
         ("nobody", "no name in bot.py 'nobody'"),
     ],
 )

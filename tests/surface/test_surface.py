@@ -280,6 +280,7 @@ def test_exactly_the_changes_of_a_checkout_are_found(tmp_path: Path) -> None:
     assert [(one.section, one.kind, one.name) for one in found] == [
         ("environment", "removed", "CONVO_TENANT"),
         ("environment", "added", "CONVO_CUSTOMER"),
+        ("imports", "changed", "convo.Agent"),
         ("imports", "changed", "convo.agents.Agent"),
     ]
 

@@ -80,6 +80,7 @@ STEPS = (
     Step("tokens", "/usage\r", "requests ·"),
     Step("cost", "/cost\r", "for 4 requests"),
     Step("tools", "/tools\r", "no tools"),
+    Step("servers", "/mcp\r", "no MCP servers"),
     Step("what was thought", "/reasoning\r", "no reasoning in"),
     Step("the effort", "/effort high\r", "reasoning.effort high"),
     Step("and back", "/effort -\r", "no effort is sent"),
