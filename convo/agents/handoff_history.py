@@ -223,7 +223,7 @@ SDK_FIELD_ORDER = {
     "reasoning": ("id", "summary", "type"),
     "message": ("id", "content", "role", "status", "type"),
 }
-"""The first fields of an item in the Agents SDK, whose summaries have them in this order, whatever the server's was."""
+"""The first fields of an item in a summary of the Agents SDK, in its order; the others keep the server's order."""
 
 
 def to_sdk_form(item: Item) -> Item:

@@ -161,7 +161,7 @@ ITEM_PLACE = r"(?:\$|input)\[(\d+)\]"
 MIN_KEY_DIGITS = 8
 
 
-def drop_items(state: ConversationState, names: Sequence[str]) -> ConversationState:
+def leave_out_items(state: ConversationState, names: Sequence[str]) -> ConversationState:
     """Return a state without some items: a call goes with its output and the reasoning before it.
 
     names:  a number, from 1, as `convo inspect --items` shows it; a path; an id; or the start of a key

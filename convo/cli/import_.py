@@ -89,7 +89,7 @@ def _list_files(path: str) -> Sequence[str]:
 
 
 METADATA_SUFFIX = ".meta.json"
-"""The end of the names of files that Claude Code writes beside the transcripts of its subagents."""
+"""The ending of the metadata files that Claude Code writes for each transcript of a subagent."""
 
 
 async def _import_file(file: str, options: ImportOptions) -> int:

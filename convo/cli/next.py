@@ -19,10 +19,10 @@ from convo.chat.next_request import (
     RequestTokenCounter,
     build_next_request,
     build_next_request_report,
-    drop_items,
     find_current_link,
     get_instructions,
     get_repeated_parameters,
+    leave_out_items,
     make_continuation_state,
     make_endpoint_counter,
     rebuild_link_request,
@@ -156,7 +156,7 @@ async def _build_request(
     settings, choice = _choose_settings_and_model(settings, view, model)
     endpoint = await exit_stack.enter_async_context(endpoint_session(choice, settings, store))
     request_options = _build_request_options(choice, settings, view, options)
-    state = drop_items(make_continuation_state(view), options.dropped_items)
+    state = leave_out_items(make_continuation_state(view), options.dropped_items)
     last_link = find_current_link(view)
     request_input, input_path, counter = None, None, TOKEN_COUNTERS[options.count_by](endpoint, choice)
     if setup:
@@ -205,7 +205,8 @@ def _remove_tools(options: RequestOptions, names: Sequence[str]) -> RequestOptio
     tools = options.parameters.get("tools") or []
     known = [tool.get("name") or tool.get("server_label") or tool.get("type") for tool in tools]
     if unknown := next((name for name in names if name not in known), None):
-        raise NotFound("tool", unknown, hint=f"the request has {', '.join(map(str, known)) or 'no tools'}")
+        choices = f"choose one of {', '.join(map(str, known))}" if known else "omit --without-tool: there are no tools"
+        raise NotFound("tool", unknown, hint=choices)
     left = [tool for tool, name in zip(tools, known, strict=True) if name not in names]
     parameters = {name: value for name, value in options.parameters.items() if name != "tools" or not names}
     return replace(options, parameters={**parameters, "tools": left} if names and left else parameters)

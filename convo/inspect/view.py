@@ -108,6 +108,13 @@ class PathIndex:
         """Return the keys of the path to `key` without the first `depth` ones, oldest first. Raises KeyError."""
         return self.last_keys(key, self.depth(key) - depth)
 
+    def is_ancestor(self, key: Key, head: Key) -> bool:
+        """Return whether `key` is on the path to `head`; False for an unknown key."""
+        if head not in self or key not in self:
+            return False
+        count = self.depth(head) - self.depth(key)
+        return count >= 0 and self.key_before_last(head, count) == key
+
     def key_before_last(self, key: Key, count: int) -> Key:
         """Return the key before the last `count` nodes of the path to `key`. Raises KeyError."""
         if count >= self.depth(key):

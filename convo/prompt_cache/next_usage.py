@@ -25,7 +25,6 @@ from convo.prompt_cache.compare import (
     find_shared_depth,
 )
 from convo.prompt_cache.forecast import MAX_TTL_S, PrefixForecast
-from convo.prompt_cache.why import is_on_path
 from convo.report import FLAT, Count
 from convo.usage.cache_rules import CacheRules, find_cache_rules, find_claude_ttl, read_setting
 from convo.usage.cost import Usage
@@ -216,7 +215,7 @@ def _find_readable(
     for request in reversed(requests):
         link, usage = request
         depth = index.depth(link.input_head)
-        if later is None or not is_on_path(later.input_head, link.input_head, index):
+        if later is None or not index.is_ancestor(link.input_head, later.input_head):
             used_at, shared = link.created_at, find_shared_depth(link.input_head, planned.input_head, index)
         elif _changes_settings(link, later, rules):
             used_at = link.created_at

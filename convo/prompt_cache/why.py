@@ -21,7 +21,6 @@ from convo.history.records import (
     Link,
     is_compaction_link,
 )
-from convo.history.tree import Key
 from convo.inspect.diff import common_text_length
 from convo.inspect.view import ConversationView, PathIndex, link_cost_usd
 from convo.prompt_cache.compare import (
@@ -175,19 +174,11 @@ def _choose_earlier(link: Link, parent: Link | None, latest: Link | None, index:
             and latest.created_at > parent.created_at
             and _count_shared_items(latest, link, index)
         )
-        if is_rewritten or is_on_path(link.input_head, latest.input_head, index):
+        if is_rewritten or index.is_ancestor(latest.input_head, link.input_head):
             return latest
     if parent is not None and not _is_another_conversation(parent, link, index):
         return parent
     return latest if latest is not None and _is_parallel(latest, link, index) else None
-
-
-def is_on_path(head: Key, key: Key, index: PathIndex) -> bool:
-    """Return whether `key` is on the path to `head`."""
-    if head not in index or key not in index:
-        return False
-    count = index.depth(head) - index.depth(key)
-    return count >= 0 and index.key_before_last(head, count) == key
 
 
 def _is_another_conversation(parent: Link, link: Link, index: PathIndex) -> bool:
@@ -204,7 +195,7 @@ def _count_shared_items(first: Link, second: Link, index: PathIndex) -> int | No
 
 def _is_parallel(earlier: Link, link: Link, index: PathIndex) -> bool:
     """Return whether a request was sent before the first token of an earlier one, whose response it cannot have."""
-    if earlier.head != earlier.input_head and is_on_path(link.input_head, earlier.head, index):
+    if earlier.head != earlier.input_head and index.is_ancestor(earlier.head, link.input_head):
         return False
     started_s = earlier.duration_s if earlier.first_token_s is None else earlier.first_token_s
     return started_s is not None and link.created_at < earlier.created_at + started_s
@@ -467,7 +458,7 @@ def _find_other_cause(earlier: Link, link: Link, index: PathIndex) -> Finding:
         certainty: Certainty = "yes" if rules.vendor == "anthropic" else "may"  # OpenAI states a minimum
         detail = f"{gap} passed; the cache keeps a prefix for {ttl}"
         return Finding("ttl_expired", certainty, _fix_ttl(link, ttl), detail)
-    is_continued = is_on_path(link.input_head, earlier.input_head, index)
+    is_continued = index.is_ancestor(earlier.input_head, link.input_head)
     count = count_new_blocks(earlier.input_head, link.input_head, index) if is_continued else 0
     if rules.vendor == "anthropic" and count > LOOKBACK_BLOCKS:
         certainty = "may" if RECORDING_PARAMETER in link.parameters else "yes"  # its other breakpoints are unknown

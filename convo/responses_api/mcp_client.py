@@ -291,7 +291,7 @@ class McpConnection:
 
 
 def _cancel_with(task: asyncio.Task[None], future: asyncio.Future[Any]) -> None:
-    """Cancel the task of a call whose caller does not wait any more; the server is told."""
+    """Cancel the task of an abandoned call, and tell the server."""
     if future.cancelled():
         task.cancel()
 

@@ -61,7 +61,7 @@ def _miss_rows(report: MissReport) -> Iterator[KeyValue]:
 
 
 def render_next_forecast(forecast: NextForecast, display: DisplayOptions) -> str:
-    """Render the forecast of the next request, beside that of the request without the change, a fact a line."""
+    """Render the forecast of the next request, one fact a line; with a change, one column without and one with it."""
     usages = [usage for usage in (forecast.unchanged, forecast.request) if usage]
     headings = ["as it is", "with the change"][: len(usages)]
     rows = [row for row in zip(*map(_list_usage_facts, usages), strict=True) if any(text for _, text in row)]

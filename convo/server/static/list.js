@@ -1,4 +1,4 @@
-// The list of conversations. It is a table; while a conversation is open, a narrow list beside it.
+// The list of conversations: a table, or a narrow list beside an open conversation.
 
 import { element, formatCost, formatCount, formatNumber, formatTime } from "./make.js";
 import { columnHeading, statusLabel } from "./requests.js";
