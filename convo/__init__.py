@@ -3,7 +3,7 @@
 The names of `__all__` are the Python API; each is imported with its first use. Their types are in `__init__.pyi`.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULES = {
     "Agent": "convo.agents",
