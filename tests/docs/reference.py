@@ -23,7 +23,8 @@ REFERENCE = ROOT / ".github" / "REFERENCE.md"
 HEAD = """\
 # Reference
 
-All commands and options, as `--help` prints them. `tests/test_reference.py` keeps this page up to date;
+All commands and options, as `--help` prints them; [Behaviour](BEHAVIOUR.md) has the rules
+and limits behind them. `tests/test_reference.py` keeps this page up to date;
 `python -m tests.docs.reference > .github/REFERENCE.md` writes it.
 """
 
