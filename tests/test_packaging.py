@@ -48,6 +48,11 @@ def test_the_wheel_is_named_and_licensed_as_the_project(wheel: Path) -> None:
     assert "convo = convo.__main__:main" in entry_points
 
 
+def test_the_changelog_begins_with_this_version() -> None:
+    headings = [line for line in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines() if line[:3] == "## "]
+    assert headings[0].startswith((f"## [{__version__}] - ", "## [Unreleased]"))
+
+
 def test_the_wheel_brings_neither_weights_nor_tools_for_tests(wheel: Path) -> None:
     with ZipFile(wheel) as files:
         metadata = HeaderParser().parsestr(files.read(f"convo_state-{__version__}.dist-info/METADATA").decode())
