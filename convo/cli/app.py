@@ -18,7 +18,7 @@ from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple, TypeAlias, cast, get_args
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
@@ -39,14 +39,19 @@ from convo.runtime import redirect_notices
 from convo.terminal.terminal import DisplayOptions, detect_display
 from convo.terminal.theme import detect_color_system
 
+CommandGroup = Literal["Talk", "Look", "Change", "Agents", "Serve and record", "Set up"]
+"""The headings of the commands in the help, in their order."""
+
 
 class CommandEntry(NamedTuple):
     """A row of the command table.
 
+    group:    its heading in the help
     module:   has an `App` named `app`
     summary:  the command's line in the help
     """
 
+    group: CommandGroup
     module: str
     summary: str
 
@@ -56,74 +61,73 @@ CommandTable = Mapping[str, CommandEntry]
 COMMANDS: CommandTable = MappingProxyType(
     {
         "chat": CommandEntry(
-            "convo.cli.commands.chat",
-            "Chat with a model. Choose where the conversation state lives.",
+            "Talk", "convo.cli.commands.chat", "Chat with a model. Choose where the conversation state lives."
+        ),
+        "sessions": CommandEntry(
+            "Talk", "convo.cli.commands.sessions", "List, search, rename and remove conversations."
+        ),
+        "templates": CommandEntry(
+            "Talk", "convo.cli.commands.templates", "List and show the templates for convo chat -t."
         ),
         "inspect": CommandEntry(
-            "convo.cli.commands.inspect",
-            "Inspect a conversation: its owner, requests, items, tokens and cost.",
+            "Look", "convo.cli.commands.inspect", "Inspect a conversation: its owner, requests, items, tokens and cost."
         ),
         "next": CommandEntry(
-            "convo.cli.commands.next",
-            "Show the exact next request, and the context that the server prepends.",
+            "Look", "convo.cli.commands.next", "Show the exact next request, and the context that the server prepends."
         ),
-        "diff": CommandEntry("convo.cli.commands.diff", "Find where two histories or two requests diverge."),
+        "diff": CommandEntry("Look", "convo.cli.commands.diff", "Find where two histories or two requests diverge."),
         "why": CommandEntry(
-            "convo.cli.commands.why", "Explain why the prompt cache missed: the cause, its cost and a fix."
+            "Look", "convo.cli.commands.why", "Explain why the prompt cache missed: the cause, its cost and a fix."
         ),
         "cost": CommandEntry(
+            "Look",
             "convo.cli.commands.cost",
             "Show what each item, tool and file of a conversation cost, over all requests.",
         ),
-        "convert": CommandEntry("convo.cli.commands.convert", "Convert a conversation to another strategy."),
-        "export": CommandEntry("convo.cli.commands.export", "Export a conversation to a file."),
-        "import": CommandEntry("convo.cli.commands.import_", "Import conversations from files."),
-        "lint": CommandEntry("convo.cli.commands.lint", "Find state that an API would reject, before it is sent."),
-        "repair": CommandEntry("convo.cli.commands.repair", "Write a repaired copy of an invalid history."),
         "race": CommandEntry(
+            "Look",
             "convo.cli.commands.race",
             "Run the same turns with all four strategies; compare tokens, cost and time.",
         ),
-        "compact": CommandEntry("convo.cli.commands.compact", "Compact a conversation to fit a smaller context."),
-        "serve": CommandEntry("convo.cli.commands.serve", "Serve the Responses API over HTTP, in front of any model."),
+        "lint": CommandEntry(
+            "Look", "convo.cli.commands.lint", "Find state that an API would reject, before it is sent."
+        ),
+        "convert": CommandEntry("Change", "convo.cli.commands.convert", "Convert a conversation to another strategy."),
+        "compact": CommandEntry(
+            "Change", "convo.cli.commands.compact", "Compact a conversation to fit a smaller context."
+        ),
+        "export": CommandEntry("Change", "convo.cli.commands.export", "Export a conversation to a file."),
+        "import": CommandEntry("Change", "convo.cli.commands.import_", "Import conversations from files."),
+        "repair": CommandEntry("Change", "convo.cli.commands.repair", "Write a repaired copy of an invalid history."),
+        "resume": CommandEntry(
+            "Agents", "convo.cli.commands.resume", "Approve or reject the pending calls of a paused run, and resume it."
+        ),
+        "approvals": CommandEntry(
+            "Agents", "convo.cli.commands.approvals", "List pending approvals, and approve or reject them."
+        ),
+        "serve": CommandEntry(
+            "Serve and record", "convo.cli.commands.serve", "Serve the Responses API over HTTP, in front of any model."
+        ),
         "tap": CommandEntry(
+            "Serve and record",
             "convo.cli.commands.tap",
             "Record what another program sends to a model, with a relay on this machine.",
         ),
-        "resume": CommandEntry(
-            "convo.cli.commands.resume",
-            "Approve or reject the pending calls of a paused run, and resume it.",
-        ),
-        "approvals": CommandEntry(
-            "convo.cli.commands.approvals", "List pending approvals, and approve or reject them."
-        ),
-        "sessions": CommandEntry("convo.cli.commands.sessions", "List, search, rename and remove conversations."),
-        "store": CommandEntry(
-            "convo.cli.commands.store",
-            "Check, back up, recover, migrate, measure and prune the database.",
-        ),
         "models": CommandEntry(
-            "convo.cli.commands.models",
-            "List providers and models, and download the built-in model.",
+            "Set up", "convo.cli.commands.models", "List providers and models, and download the built-in model."
         ),
-        "templates": CommandEntry("convo.cli.commands.templates", "List and show the templates for convo chat -t."),
-        "config": CommandEntry("convo.cli.commands.config", "Show settings with their sources, and change them."),
-        "schema": CommandEntry("convo.cli.commands.schema", "Print the JSON Schema of a command's JSON output."),
-        "doctor": CommandEntry("convo.cli.commands.doctor", "Diagnose problems and suggest fixes."),
+        "config": CommandEntry(
+            "Set up", "convo.cli.commands.config", "Show settings with their sources, and change them."
+        ),
+        "store": CommandEntry(
+            "Set up", "convo.cli.commands.store", "Check, back up, recover, migrate, measure and prune the database."
+        ),
+        "doctor": CommandEntry("Set up", "convo.cli.commands.doctor", "Diagnose problems and suggest fixes."),
+        "schema": CommandEntry(
+            "Set up", "convo.cli.commands.schema", "Print the JSON Schema of a command's JSON output."
+        ),
     }
 )
-
-
-COMMAND_GROUPS: Mapping[str, Sequence[str]] = MappingProxyType(
-    {
-        "Chat": ("chat", "resume", "approvals", "sessions", "templates"),
-        "Inspect and compare": ("inspect", "next", "diff", "why", "cost", "race"),
-        "Convert and repair": ("convert", "compact", "export", "import", "lint", "repair"),
-        "Serve and record": ("serve", "tap"),
-        "Set up": ("models", "config", "store", "doctor", "schema"),
-    }
-)
-"""The commands by heading, as the help on a terminal lists them."""
 
 HelpRecord = tuple[str, str]
 """An option and its help."""
@@ -239,22 +243,19 @@ class PlainHelpGroup(TyperGroup):
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         write_help_text(formatter, self.help)
 
-    def collect_command_records(self, ctx: Any) -> list[HelpRecord]:
-        """Return each command with the first sentence of its help, which is never cut."""
-        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        return [
-            (name, command.get_short_help_str(limit=sys.maxsize))
-            for name, command in commands
-            if command and not command.hidden
-        ]
-
     def collect_sections(self, ctx: Any) -> dict[str, list[HelpRecord]]:
         """Return the options by heading."""
         return collect_help_sections(ctx, self.get_params(ctx))
 
     def collect_command_sections(self, ctx: Any) -> dict[str, list[HelpRecord]]:
-        """Return the commands by heading."""
-        return {"Commands": self.collect_command_records(ctx)}
+        """Return the commands by heading, each with the first sentence of its help, which is never cut."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        records = [
+            (name, command.get_short_help_str(limit=sys.maxsize))
+            for name, command in commands
+            if command and not command.hidden
+        ]
+        return {"Commands": records}
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         write_help_sections(ctx, formatter, self.collect_command_sections(ctx) | self.collect_sections(ctx))
@@ -376,11 +377,13 @@ def format_example_line(ctx: Any, line: str, columns: int) -> str:
 
 ROOT_EXAMPLES = """
 Examples:
-  convo chat                           chat interactively; saved on this machine
-  convo chat "why is the sky blue?"    ask one question
-  convo chat -c                        continue the most recent session
-  git diff | convo                     ask about piped input, as convo chat does
-  convo inspect @last                  show the last conversation: owner, requests, tokens
+  convo chat                             chat interactively; saved on this machine
+  git diff | convo chat "review this"    ask one question about piped input
+  convo inspect @last                    show the last conversation: owner, requests, tokens
+  convo export @last -o talk.html        write it to a page, which any browser opens
+  convo resume @last --approve all       approve the pending calls of a paused run, and resume it
+  convo serve                            serve the models of all your providers at one address
+  convo doctor                           check the settings, keys and the database
 
 convo config lists the settings with their sources: providers, aliases, the store.
 CONVO_HOME sets one folder for all files of convo.
@@ -401,17 +404,12 @@ class RootGroup(PlainHelpGroup):
         entry = self.entries.get(cmd_name)
         return get_command(import_module(entry.module).app) if entry else None
 
-    def collect_command_records(self, ctx: Any) -> list[HelpRecord]:
-        return [(name, entry.summary) for name, entry in self.entries.items()]
-
     def collect_command_sections(self, ctx: Any) -> dict[str, list[HelpRecord]]:
-        """Return the commands of each group; a pipe, and a table of other commands, has one list."""
-        if ctx.max_content_width is None or set(self.entries) != {
-            name for names in COMMAND_GROUPS.values() for name in names
-        }:
-            return super().collect_command_sections(ctx)
-        records = dict(self.collect_command_records(ctx))
-        return {heading: [(name, records[name]) for name in names] for heading, names in COMMAND_GROUPS.items()}
+        """Return the commands of each group."""
+        return {
+            group: [(name, entry.summary) for name, entry in self.entries.items() if entry.group == group]
+            for group in get_args(CommandGroup)
+        }
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         super().format_epilog(ctx, formatter)
