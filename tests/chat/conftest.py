@@ -66,7 +66,7 @@ def answer_text(events: list[StreamEvent]) -> str:
 OpenStore = Callable[[str], Awaitable[Store]]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["sqlite", pytest.param("memory", marks=pytest.mark.full)])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     opened = open_store("memory" if request.param == "memory" else f"sqlite:{tmp_path / 'convo.db'}")
     yield opened

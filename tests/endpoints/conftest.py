@@ -26,7 +26,7 @@ def scripts(tmp_path: Path) -> LoopbackModels:
     return LoopbackModels(folder)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["sqlite", pytest.param("memory", marks=pytest.mark.full)])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     new_store = open_store("memory" if request.param == "memory" else f"sqlite:{tmp_path / 'convo.db'}")
     yield new_store
@@ -45,7 +45,7 @@ def embedded_over(store: Store, scripts: LoopbackModels) -> EmbeddedEndpoint:
 
 @pytest.fixture
 async def embedded(store: Store, scripts: LoopbackModels) -> AsyncIterator[EmbeddedEndpoint]:
-    """The embedded endpoint, with the memory store and with SQLite."""
+    """The embedded endpoint, with SQLite and in long runs also with the memory store."""
     endpoint = embedded_over(store, scripts)
     yield endpoint
     await endpoint.aclose()
@@ -63,7 +63,7 @@ async def remote(loopback: LoopbackServer) -> AsyncIterator[RemoteEndpoint]:
     await endpoint.aclose()
 
 
-@pytest.fixture(params=["embedded-memory", "embedded-sqlite", "remote"])
+@pytest.fixture(params=["embedded-sqlite", "remote", pytest.param("embedded-memory", marks=pytest.mark.full)])
 async def pair(request: pytest.FixtureRequest, tmp_path: Path, scripts: LoopbackModels) -> AsyncIterator[EndpointPair]:
     if request.param == "remote":
         loopback: LoopbackServer = request.getfixturevalue("loopback")

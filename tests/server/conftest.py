@@ -39,9 +39,9 @@ def gateway(serve: Serve) -> RunningGateway:
     return serve()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["sqlite", pytest.param("memory", marks=pytest.mark.full)])
 def stored_gateway(request: pytest.FixtureRequest, serve: Serve, tmp_path: Path) -> RunningGateway:
-    """A gateway over each local store: memory and SQLite."""
+    """A gateway over SQLite, and in long runs also over the memory store."""
     return serve("memory" if request.param == "memory" else f"sqlite:{tmp_path / 'convo.db'}")
 
 

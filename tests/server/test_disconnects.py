@@ -33,11 +33,11 @@ def upstream() -> Iterator[PacedUpstream]:
         yield running
 
 
-@pytest.fixture(scope="module", params=["memory", "sqlite"])
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("memory", marks=pytest.mark.full)])
 def gateway(
     request: pytest.FixtureRequest, upstream: PacedUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningGateway]:
-    """A gateway in front of the paced server, over each local store."""
+    """A gateway in front of the paced server, over SQLite and in long runs also over the memory store."""
     folder = tmp_path_factory.mktemp("shop")
     url = "memory" if request.param == "memory" else f"sqlite:{folder / 'convo.db'}"
     with run_gateway(folder / "served", url, toml=upstream.settings) as running:

@@ -23,11 +23,11 @@ STORES: dict[str, Callable[[Path], Store]] = {
 
 MARKS = {
     "postgresql": [pytest.mark.needs("postgresql")],
-    "postgresql, partitioned": [pytest.mark.needs("postgresql")],
+    "postgresql, partitioned": [pytest.mark.needs("postgresql"), pytest.mark.full],
     "postgresql 12": [pytest.mark.needs("postgresql 12"), pytest.mark.full],
     "pgbouncer": [pytest.mark.needs("postgresql", "pgbouncer"), pytest.mark.full],
 }
-"""Requirements of each store (see `tests.needs`). PostgreSQL 12 and PgBouncer run only in full test runs."""
+"""Requirements of each store (see `tests.needs`). The last three run only in full test runs."""
 
 
 PARAMS = [pytest.param(name, marks=MARKS.get(name, ())) for name in STORES]

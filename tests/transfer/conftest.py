@@ -11,7 +11,7 @@ from tests.transfer.compaction_cases import CompactionCase
 from tests.transfer.sample_conversations import ConversationHarness
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["sqlite", pytest.param("memory", marks=pytest.mark.full)])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     opened_store = open_store("memory" if request.param == "memory" else f"sqlite:{tmp_path / 'convo.db'}")
     yield opened_store
