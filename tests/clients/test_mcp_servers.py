@@ -3,8 +3,9 @@
 import os
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,36 +15,50 @@ from tests.command_runner import Convo
 
 pytestmark = [pytest.mark.needs("mcp", "mcp servers"), pytest.mark.full(every_commit=True)]
 
-EVERYTHING = "mcp-server-everything"
-
 
 @contextmanager
-def run_http_server() -> Iterator[str]:
+def run_http_server(*command: str) -> Iterator[str]:
+    """Run a server on a free port, which it takes from $PORT or as `--port`."""
     with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    environ = {**os.environ, "PORT": str(port)}
-    command = [EVERYTHING, "streamableHttp"]
-    with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, encoding="utf-8") as server:
+        port = str(free.getsockname()[1])
+    words = [port if word == "PORT" else word for word in command]
+    with subprocess.Popen(
+        words,
+        env={**os.environ, "PORT": port},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+    ) as server:
         try:
-            assert server.stderr
-            assert any("listening" in line for line in server.stderr)
+            assert server.stdout
+            assert any("listening" in line.lower() for line in server.stdout)
+            threading.Thread(target=server.stdout.read, daemon=True).start()  # the bridge prints each message
             yield f"http://127.0.0.1:{port}/mcp"
         finally:
-            server.kill()
+            server.terminate()
 
 
 @pytest.fixture(params=["stdio", "http"])
-def everything(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The server `everything` for --mcp; the other two servers have only stdio."""
+def addresses(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The servers for --mcp, by name; over HTTP two of them through a bridge, as they have only stdio."""
+    commands = {"files": f"mcp-server-filesystem {tmp_path}", "git": "mcp-server-git"}
+    everything = "mcp-server-everything"
     if request.param == "stdio":
-        yield f"{EVERYTHING} stdio"
+        yield {**commands, "everything": f"{everything} stdio"}
         return
-    with run_http_server() as url:
-        yield url
+    options = ("--outputTransport", "streamableHttp", "--stateful", "--port", "PORT")
+    with ExitStack() as running:
+        urls = {
+            name: running.enter_context(run_http_server("supergateway", "--stdio", command, *options))
+            for name, command in commands.items()
+        }
+        yield {**urls, "everything": running.enter_context(run_http_server(everything, "streamableHttp"))}
 
 
-def test_the_tools_of_three_servers_run_after_their_approval(everything: str, convo: Convo, home: Path) -> None:
-    folder = Path("files").absolute()
+def test_the_tools_of_three_servers_run_after_their_approval(
+    addresses: dict[str, str], convo: Convo, home: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "files"
     folder.mkdir()
     git = ["git", "-c", "user.name=Kim", "-c", "user.email=kim@x.org", "-C", str(folder)]
     subprocess.run([*git, "init", "--quiet"], check=True)
@@ -59,8 +74,7 @@ def test_the_tools_of_three_servers_run_after_their_approval(everything: str, co
         {"call": {"name": f"mcp__{name}", "call_id": f"c{number}", "arguments": arguments}}
         for number, (name, arguments) in enumerate(calls)
     ]
-    servers = (f"files=mcp-server-filesystem {folder}", "git=mcp-server-git", f"everything={everything}")
-    flags = [word for server in servers for word in ("--mcp", server)]
+    flags = [word for name, address in addresses.items() for word in ("--mcp", f"{name}={address}")]
     got = convo("chat", *flags, *scripted_flags(*replies, {"text": "Done."}), "-n", "mine", "go")
     for number in range(len(calls)):
         assert got.exit == 3, got.err
