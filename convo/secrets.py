@@ -84,6 +84,9 @@ _URL_PASSWORD = (
 
 _URL_USER = r"(?i)(?P<before>[a-z]:/{1,2})(?P<user>[^\s:/@?#'\"]{20,})(?=@)"
 
+_URL_PATH_PART = r"(?P<before>(?<=[^/])[/?&=])(?P<user>[^/?#&=\s'\"]{20,})"
+"""A part of the path or query of a URL that may be a token."""
+
 _PARAMETER_PATTERN = (
     r"(?i)(?P<before>(?:[?&](?:api[-_]?key|(?:access_)?token|key|secret|sig)|\b(?:ssl)?password)\s*=\s*)"
     r"(?P<secret>'[^']*'|[^\s&'\"]+)"
@@ -157,6 +160,13 @@ def redact_secrets(text: str) -> str:
     return re.sub(_AUTHORIZATION_PATTERN, rf"\g<before>{_HIDDEN_TEXT}", text)
 
 
+def redact_server_address(address: str) -> str:
+    """Replace secrets by stars in the URL or the command of an MCP server: many services give keys in the path."""
+    return re.sub(
+        r"(?i)\bhttps?://\S+", lambda url: re.sub(_URL_PATH_PART, _hide_token, url[0]), redact_secrets(address)
+    )
+
+
 def mask_key_remains(message: str) -> str:
     """Replace keys by stars in the message of a server, which may quote a part of a key."""
     return re.sub(_KEY_REMAINS_PATTERN, _HIDDEN_TEXT, message)
@@ -179,7 +189,9 @@ def _redact_url_password(line: str) -> str:
 
 
 def _hide_token(match: re.Match[str]) -> str:
-    return match["before"] + _HIDDEN_TEXT if _is_token(match["user"]) else match[0]
+    return (
+        match["before"] + _HIDDEN_TEXT if _is_token(match["user"]) and not _is_plain_name(match["user"]) else match[0]
+    )
 
 
 def _is_plain_name(text: str) -> bool:
@@ -188,7 +200,7 @@ def _is_plain_name(text: str) -> bool:
 
 
 def _is_token(user: str) -> bool:
-    """Return whether the user of a URL is a token, and no name of a person, a role or a service account.
+    """Return whether the user or a part of a URL is a token, and no name of a person, a role or a service account.
 
     A token contains a digit, and both cases or 20 letters and digits in a row; or it is hexadecimal, as a UUID is.
     """
@@ -196,7 +208,7 @@ def _is_token(user: str) -> bool:
         return True
     has_long_run = re.search(r"[A-Za-z0-9]{20,}", user) is not None
     has_both_cases = user != user.lower() and user != user.upper()
-    return re.search(r"[0-9]", user) is not None and (has_long_run or has_both_cases)
+    return re.search(r"[0-9]", user) is not None and (has_long_run or has_both_cases) and not _is_plain_name(user)
 
 
 def is_secret_name(name: str) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convo.secrets import Secret, is_variable_name, redact_secrets
+from convo.secrets import Secret, is_variable_name, redact_secrets, redact_server_address
 
 
 @given(st.text(min_size=5))
@@ -156,3 +156,19 @@ def test_keys_are_redacted_and_names_that_begin_like_keys_are_not(text: str, red
 def test_the_time_of_redaction_is_proportional_to_the_length(unit: str) -> None:
     """32 KB of a search that is quadratic take minutes."""
     assert redact_secrets(f"@{unit * (32_768 // len(unit))}")
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("https://x.org/api/s/NGYzODc0YmUtZGI4Yi00ZDhi/mcp", "https://x.org/api/s/***/mcp"),
+        ("https://x.org/u/123e4567-e89b-12d3-a456-426614174000", "https://x.org/u/***"),
+        ("https://x.org/mcp?tavilyApiKey=abcdef0123456789abcdef", "https://x.org/mcp?tavilyApiKey=***"),
+        ("npx mcp-remote http://x.org/AbCdEf0123456789abcdefgh/sse -v", "npx mcp-remote http://x.org/***/sse -v"),
+        ("https://abcdefghij1234567890abcdef.on.aws/team-2025/my-long-project-2025/mcp", None),
+        ("uvx --from git+https://github.com/org/Some-Long-Repository-Name2 server", None),
+        ("server /nix/store/0c3vxabcdef0123456789abcdef01234-notes", None),
+    ],
+)
+def test_the_address_of_an_mcp_server_is_shown_without_keys(address: str, shown: str | None) -> None:
+    assert redact_server_address(address) == (shown or address)

@@ -30,6 +30,7 @@ from convo.agents.handoffs import format_handoff_output
 from convo.agents.sdk_run import SDK_PACKAGE, UNSUPPORTED_HINT, SdkRun, is_unset
 from convo.errors import InputFault, RunFailed, Unsupported
 from convo.history.items import Item, Json, is_user_message
+from convo.secrets import redact_server_address
 from convo.tools.schema import Mismatch
 from convo.tools.tool import NO_VALUES, NOT_APPROVED, Context, Hosted, Namespace, ServerTool, Tool
 
@@ -354,7 +355,9 @@ class SdkServers:
     def states(self) -> Mapping[str, str]:
         """Return for each server whether it is connected."""
         return {
-            server.name: "connected" if getattr(server, "session", None) else "not connected"
+            redact_server_address(server.name.partition("?")[0]): (
+                "connected" if getattr(server, "session", None) else "not connected"
+            )
             for server in self._agent.mcp_servers
         }
 

@@ -55,7 +55,7 @@ from convo.models.base import (
 from convo.models.errors import translate_server_key_errors
 from convo.models.factory import find_built_in_weights, make_openai_options, open_model, open_pass_through
 from convo.runtime import Clock, NewId, SystemClock, random_id
-from convo.secrets import Secret, is_secret_name, read_secret, redact_secrets
+from convo.secrets import Secret, is_secret_name, read_secret, redact_server_address
 from convo.stores.base import Store
 from convo.usage.model_info import (
     appends_instructions,
@@ -159,8 +159,8 @@ def _parse_mcp_reference(reference: str, settings: Settings) -> "tuple[str, McpT
     if reference in settings.mcp:
         return reference, _make_mcp_target(reference, settings.mcp[reference])
     name, address = split_mcp_reference(reference)
-    if redact_secrets(address) != address or _has_secret_option(address):
-        hint = "add the server under [mcp.NAME], with key_env, env or headers"
+    if redact_server_address(address) != address or _has_secret_option(address):
+        hint = "add the server under [mcp.NAME], with key_env, env or headers: a conversation stores only the name"
         raise InvalidUsage("--mcp has a key in it, and would store it with the conversation", hint=hint)
     try:
         if address.startswith(("http://", "https://")):

@@ -34,6 +34,7 @@ from convo.errors import Interrupted, InvalidUsage, Unsupported
 from convo.history.items import Json, is_user_message, item_preview, item_text, last_answer_text, user_message
 from convo.history.records import Link, Strategy
 from convo.history.tree import Path as TreePath
+from convo.secrets import redact_server_address
 from convo.stores.base import Store
 from convo.strategies.kept_prefix import apply_configuration_items, find_configuration_items
 from convo.strategies.selection import OwnerSelection, select_owner
@@ -133,7 +134,7 @@ async def handle_mcp(repl: Repl, _: str) -> None:
         for name, state in agent.servers.states().items():
             repl.print_message(f"  {name}  {state}")
             for tool in tools:
-                if tool.origin and tool.origin.server == name:
+                if tool.origin and redact_server_address(tool.origin.server) == name:
                     approval = "" if tool.needs_approval is False else "  (needs approval)"
                     repl.print_message(f"    {tool.name}  {get_first_line(tool.description)}{approval}")
 

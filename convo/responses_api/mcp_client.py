@@ -8,6 +8,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -52,6 +53,9 @@ MAX_REPORT_BYTES = 64 * 1024
 
 CLOSE_TIMEOUT_S = 5.0
 PROTOCOL_ERROR_CODE = -32000
+
+CLOSED_MESSAGE = "Connection closed"
+"""The message of `mcp` for a call on a connection that was closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,7 @@ class McpConnection:
         self._jobs: asyncio.Queue[tuple[SessionJob, asyncio.Future[Any]]] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self._process_report: Mapping[str, Json] | None = None
+        self._damage = ""
 
     @property
     def is_open(self) -> bool:
@@ -175,7 +180,7 @@ class McpConnection:
         await _import_mcp()
         if self._task is None or self._task.done():
             self._jobs = asyncio.Queue()  # jobs of a broken connection have failed
-            self._process_report = None
+            self._process_report, self._damage = None, ""
             self._task = asyncio.create_task(self._serve())
             self._task.add_done_callback(_retrieve_exception)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -193,9 +198,9 @@ class McpConnection:
             await self.aclose()
             raise self._unavailable(f"it did not respond in {self._target.timeout_s:g} seconds")
         error = None if self._task.cancelled() else self._task.exception()
-        reason = self._describe_program_end() or _describe_failure(error)
+        reason = self._damage or self._describe_program_end() or _describe_failure(error)
         if self._target.command:  # its messages are not shown: they may contain secrets
-            reason += f"; run the command of [mcp.{self._label}] in a terminal to see its messages"
+            reason += "; run its command in a terminal to see its messages"
         raise self._unavailable(reason) from error
 
     def _describe_program_end(self) -> str:
@@ -213,6 +218,18 @@ class McpConnection:
     async def _serve(self) -> None:
         """Open the session, and run jobs until the task is cancelled or the connection breaks."""
         from mcp import ClientSession, MCPError
+        from mcp.types import CONNECTION_CLOSED
+        from pydantic import ValidationError
+
+        serving = asyncio.current_task()
+        assert serving
+
+        async def end_if_damaged(message: object) -> None:
+            """End the connection at a damaged response: its call would wait until the time limit."""
+            details = message.errors()[0] if isinstance(message, ValidationError) else {}
+            if re.match(r'\s*\{.*"jsonrpc"', str(details.get("input", ""))):  # other lines are messages of a program
+                self._damage = f"it sent an invalid response: {details['msg']}"
+                serving.cancel()
 
         class UncheckedSession(ClientSession):
             """Checks no structured output: a pattern in the server's own schema can block the event loop for hours."""
@@ -222,13 +239,18 @@ class McpConnection:
 
         async with AsyncExitStack() as exit_stack:
             read, write = await self._open_transport(exit_stack)
-            session = await exit_stack.enter_async_context(UncheckedSession(read, write))
+            session = await exit_stack.enter_async_context(
+                UncheckedSession(read, write, message_handler=end_if_damaged)
+            )
             await session.initialize()
 
             async def run(job: SessionJob, future: asyncio.Future[Any]) -> None:
                 try:
                     result = await job(session)
                 except (MCPError, EndpointFault) as error:
+                    # Servers have errors of this code, too.
+                    if isinstance(error, MCPError) and (error.code, str(error)) == (CONNECTION_CLOSED, CLOSED_MESSAGE):
+                        raise  # ends the connection: then its process's exit code is known
                     if not future.done():
                         fault = error if isinstance(error, EndpointFault) else self._unavailable(_cut_error(str(error)))
                         future.set_exception(fault)
@@ -336,6 +358,8 @@ def _describe_failure(error: BaseException | None) -> str:
         return "it closed the connection"
     if isinstance(error, ConvoError):
         return error.message
+    if str(error) == CLOSED_MESSAGE:
+        return "it closed the connection"
     response = getattr(error, "response", None)
     status = getattr(response, "status_code", None)
     return f"it responded with status {status}" if status else f"the connection failed ({type(error).__name__})"

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from convo.history.items import Json
 from convo.responses_api.mcp_client import McpConnection, McpTarget
 from convo.responses_api.mcp_tools import describe_result, make_function_name, make_parameters
+from convo.secrets import redact_server_address
 from convo.tools.tool import Context, InvalidArguments, ServerTool, Tool, read_arguments
 
 
@@ -52,7 +53,7 @@ class McpToolServers:
     def states(self) -> Mapping[str, str]:
         """Return for each server its address, and whether it is connected."""
         return {
-            name: f"{target.url or ' '.join(target.command)}"
+            name: f"{redact_server_address(target.url or ' '.join(target.command))}"
             f" ({'connected' if self._connections[name].is_open else 'not connected'})"
             for name, target in self._targets.items()
         }

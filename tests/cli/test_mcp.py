@@ -194,6 +194,11 @@ def test_a_prompt_lists_the_servers_with_their_state_and_tools(mcp: Any) -> None
         (["https://x.org/mcp?team=abc"], "must be a URL without user, password or query", "--mcp URL"),
         (["sh -c 'unclosed"], "No closing quotation", "--mcp 'COMMAND'"),
         (["env API_KEY=sk-proj-abcdefghijklmnopqrstuvwx0123 sh"], "--mcp has a key in it", "[mcp.NAME], with key_env"),
+        (
+            ["https://x.org/s/NGYzODc0YmUtZGI4Yi00ZDhi/mcp"],
+            "--mcp has a key in it",
+            "a conversation stores only the name",
+        ),
         (["sh -c x --password hunter2"], "--mcp has a key in it", "[mcp.NAME], with key_env"),
         (["false"], "MCP server 'false' failed: its command false ended with exit code 1", "check the MCP server"),
     ],

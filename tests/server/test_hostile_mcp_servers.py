@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -152,6 +153,8 @@ for line in sys.stdin:
     if request["method"] == "initialize":
         info = {"serverInfo": {"name": "x", "version": "1"}, "capabilities": {"tools": {}}}
         result = {"protocolVersion": request["params"]["protocolVersion"], **info}
+    elif request["method"] == "tools/call":
+        exec(sys.argv[1])
     else:
         result = {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}
     if "id" in request:
@@ -163,5 +166,26 @@ async def test_a_process_may_print_messages_that_are_neither_utf_8_nor_json() ->
     connection = McpConnection("x", McpTarget(command=(sys.executable, "-c", NOISY_PROCESS)))
     try:
         assert [tool["name"] for tool in await connection.list_tools()] == ["t"]
+    finally:
+        await connection.aclose()
+
+
+@pytest.mark.parametrize(
+    ("response", "problem"),
+    [
+        (r"result = {'content': [{'type': 'text', 'text': '\ud800'}]}", "it sent an invalid response: Invalid JSON: "),
+        ("sys.exit(7)", f"its command {Path(sys.executable).name} ended with exit code 7; run its command in a term"),
+    ],
+)
+async def test_a_call_whose_response_is_damaged_or_missing_fails_at_once_with_the_reason(
+    response: str, problem: str
+) -> None:
+    connection = McpConnection("x", McpTarget(command=(sys.executable, "-c", NOISY_PROCESS, response), timeout_s=60))
+    try:
+        async with asyncio.timeout(30):
+            result = await connection.call_tool("t", {})
+            assert result.error
+            assert f"MCP server 'x' failed: {problem}" in str(result.error["message"])
+            assert [tool["name"] for tool in await connection.list_tools()] == ["t"], "the next request connects again"
     finally:
         await connection.aclose()

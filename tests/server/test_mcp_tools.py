@@ -261,7 +261,7 @@ def test_a_program_that_ends_at_once_is_reported_with_the_way_to_see_its_message
     assert answer.status_code == 424
     message = answer.json()["error"]["message"]
     assert message.startswith("MCP server 'process' failed: ")
-    assert message.endswith("; run the command of [mcp.process] in a terminal to see its messages.")
+    assert message.endswith("; run its command in a terminal to see its messages.")
 
 
 @pytest.mark.parametrize(
@@ -269,11 +269,11 @@ def test_a_program_that_ends_at_once_is_reported_with_the_way_to_see_its_message
     [
         (
             ["sh", "-c", "exit 4"],
-            "its command sh ended with exit code 4; run the command of [mcp.process] in a terminal",
+            "its command sh ended with exit code 4; run its command in a terminal",
         ),
-        (["sh", "-c", "kill -9 $$"], "its command sh was ended by signal 9; run the command"),
-        (["sh", "-c", "echo no account >&2; exit 4"], "its command sh ended with exit code 4; run the command"),
-        (["/nowhere/server"], "its command server cannot be started: no such file or directory; run the command"),
+        (["sh", "-c", "kill -9 $$"], "its command sh was ended by signal 9; run its command"),
+        (["sh", "-c", "echo no account >&2; exit 4"], "its command sh ended with exit code 4; run its command"),
+        (["/nowhere/server"], "its command server cannot be started: no such file or directory; run its command"),
     ],
 )
 def test_a_program_that_ends_at_once_is_named_with_its_exit_code_and_without_its_messages(
