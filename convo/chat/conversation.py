@@ -101,7 +101,7 @@ class Chat:
         outputs = build_open_call_outputs(state, new_items)
         if outputs:
             call_ids = ", ".join(str(pair_id(output)) for output in outputs)
-            self.notify(f"no tool was run for {call_ids}; the next request says so")
+            self.notify(f"{call_ids} was not run; the next request reports that to the model")
         return replace(state, path=state.path.append(outputs))
 
     async def save(

@@ -173,7 +173,9 @@ def _parse_mcp_reference(reference: str, settings: Settings) -> "tuple[str, McpT
         raise InvalidUsage(f"--mcp {reference!r} {error}", hint="--mcp NAME, --mcp 'COMMAND', or --mcp URL") from error
     if target.url is None and (not program or shutil.which(target.command[0]) is None):
         known = f"; [mcp.NAME] has {', '.join(settings.mcp)}" if settings.mcp else ""
-        raise NotFound("MCP server or program", reference, hint=f"add it under [mcp.NAME], or name a program{known}")
+        raise NotFound(
+            "MCP server or program", reference, hint=f"add it under [mcp.NAME] in config.toml, or name a program{known}"
+        )
     name = name or re.sub("^[^A-Za-z]+|[^A-Za-z0-9_-]", "_", program).lstrip("_") or "mcp"
     return name, target
 

@@ -220,7 +220,7 @@ def read_whole_stream(stream: BinaryIO) -> bytes:
         return stream.read()
     data = stream.read(MAX_DEVICE_BYTES)
     if len(data) == MAX_DEVICE_BYTES:
-        raise Unreadable(f"{stream.name} is a device without an end")
+        raise Unreadable(f"{stream.name} is a device that never ends")
     return data
 
 

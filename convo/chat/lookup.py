@@ -179,7 +179,12 @@ async def load_last_recorded_session(store: Store) -> Session:
     for session in await store.sessions():
         if is_recorded_session(session):
             return session
-    raise NotFound("recorded session", RECORDED_HANDLE, hint="convo tap -- PROGRAM, or convo serve --record")
+    raise NotFound(
+        "session",
+        RECORDED_HANDLE,
+        note=": nothing was recorded yet",
+        hint="convo tap -- PROGRAM, or convo serve --record",
+    )
 
 
 async def load_session(store: Store, handle: str) -> Session:

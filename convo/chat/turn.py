@@ -755,7 +755,9 @@ class ChatTurn:
         view = await load_response_view(self._deps.store, self.link.id, is_branch_only=True)
         self.wrong_forecast = find_wrong_forecast(view)
         if self.wrong_forecast and self._options.cache_diagnostics:
-            self._late_notices.append(f"note: other reasoning was removed than forecast: {self.wrong_forecast}")
+            self._late_notices.append(
+                f"note: the provider removed other reasoning than forecast: {self.wrong_forecast}"
+            )
 
     async def _recover_response(self) -> bool:
         """Apply the owner's items that this process missed; return whether no request is needed."""
@@ -775,7 +777,7 @@ class ChatTurn:
         await record.commit(
             _append_update_items(state, run_update), *links, last_link=last_link, run_update=run_update or NO_UPDATE
         )
-        self._notify(f"the endpoint already had {len(tail.items)} unconfirmed items; they are kept")
+        self._notify(f"the server had already stored {len(tail.items)} items of this turn; using them")
         if state.unconfirmed_nodes:
             return False
         self._requested_state = None

@@ -266,7 +266,7 @@ def _load_sdk_session(reference: str) -> object:
             session = session()
     if not (hasattr(session, "get_items") and hasattr(session, "add_items")):
         raise InvalidUsage(
-            f"--sdk-session {reference!r} is no session of the Agents SDK",
+            f"--sdk-session {reference!r} is not a session of the Agents SDK",
             hint="name a Session, or a function without arguments that returns one",
         )
     return session
@@ -466,14 +466,17 @@ def _load_object(reference: FileReference, source: ReferenceSource) -> object:
         )
     if not reference.name:
         raise InvalidUsage(
-            f"{source.name} names a file without a name in it: {reference.file.name}",
+            f"{source.name}: the name after {reference.file.name} is missing",
             hint=_suggest_reference(reference, module, source),
         )
     try:
         return getattr(module, reference.name)
     except AttributeError:
         raise NotFound(
-            f"name in {reference.file.name}", reference.name, hint=_suggest_reference(reference, module, source)
+            "name",
+            reference.name,
+            note=f" in {reference.file.name}",
+            hint=_suggest_reference(reference, module, source),
         ) from None
 
 

@@ -173,6 +173,14 @@ def check_file_names(ctx: Any, args: Sequence[str]) -> None:
             raise typer.BadParameter("must not be empty", ctx=ctx, param=param)
 
 
+def check_short_options(ctx: Any, args: Sequence[str]) -> None:
+    """Raise InvalidUsage for -m=MODEL: the parser would take "=MODEL" as the value."""
+    metavars = {name: param.metavar for param in ctx.command.params if param.metavar for name in param.opts}
+    for arg in args[: args.index("--")] if "--" in args else args:
+        if arg[2:3] == "=" and arg[:2] in metavars and not ctx.resilient_parsing:
+            raise InvalidUsage(f"short options take no '=': {arg[:2]} {metavars[arg[:2]]}", hint=f"{arg[:2]} {arg[3:]}")
+
+
 class PlainHelpCommand(TyperCommand):
     """A command with plain-text help.
 
@@ -181,6 +189,7 @@ class PlainHelpCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         raw_args = tuple(args)  # the parser empties the list
+        check_short_options(ctx, raw_args)
         ctx.allow_extra_args = True  # they are refused below, by an error that lists them
         try:
             remaining: list[str] = super().parse_args(ctx, args)
@@ -597,7 +606,7 @@ def flag_option(
     """Define an option without a value: a field of a group, or the default of a command's parameter.
 
     names:  "-c --continue"; "--nest/--no-nest" for a pair that switches it on and off
-    panel:  its heading outside of a group
+    panel:  its heading, if it is not that of its group
     """
     return field(default=default, metadata={OPTION_METADATA_KEY: (names.split(), panel, {"help": help})})
 
@@ -678,5 +687,5 @@ def _iter_option_parameters(
         names, own_panel, settings = option_field.metadata[OPTION_METADATA_KEY]
         if own_help and own_help[name]:
             settings = {**settings, "help": own_help[name]}
-        option = typer.Option(option_field.default, *names, rich_help_panel=panel or own_panel, **settings)
+        option = typer.Option(option_field.default, *names, rich_help_panel=own_panel or panel, **settings)
         yield parameter.replace(name=name, default=option, annotation=option_field.type or parameter.annotation)

@@ -79,7 +79,7 @@ class RunFlags:
     context: OptionalText = value_option(
         "--context",
         "FILE",
-        "Context for tools: a JSON file, or FILE.py:NAME: an object, or a function of the values that a state has.",
+        "Context for tools: a JSON file; or FILE.py:NAME, an object or a function that makes one from saved values.",
     )
     max_turns: int | None = value_option("--max-turns", "N", "Maximum number of model calls in a run.", min=1)
     session_limit: int | None = value_option(
@@ -94,14 +94,18 @@ class RunFlags:
         "--run-config", "FILE.py:NAME", "RunConfig of the Agents SDK, or a dict of arguments of Runner.run."
     )
     sdk_session: OptionalText = value_option(
-        "--sdk-session", "FILE.py:NAME", "Session of the Agents SDK that begins a new session and receives its items."
+        "--sdk-session",
+        "FILE.py:NAME",
+        "Session of the Agents SDK; a new session starts with its items, and new items are added to it.",
     )
     nest_history: bool | None = flag_option(
-        "--nest-history/--no-nest-history", "Pass a summary of the history on a handoff.", default=None
+        "--nest-history/--no-nest-history", "On a handoff, pass a summary of the history.", default=None
     )
-    history_mapper: OptionalText = value_option("--history-mapper", "FILE:NAME", "Function that makes that summary.")
+    history_mapper: OptionalText = value_option(
+        "--history-mapper", "FILE:NAME", "Function that makes the summary for a handoff."
+    )
     history_markers: tuple[str, str] | None = value_option(
-        "--history-markers", "START END", "Text before and after that summary."
+        "--history-markers", "START END", "Text before and after the summary for a handoff."
     )
     state: OptionalText = value_option("--state", "FILE", "File for the state of a paused run.")
 

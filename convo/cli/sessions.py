@@ -89,7 +89,7 @@ def _parse_time(option: str, text: str) -> float:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
         hint = f"{option} 2026-11-28, {option} 2026-11-28T09:30, or {option} 7d"
-        raise InvalidUsage(f"{option} {text!r} is no time", hint=hint) from None
+        raise InvalidUsage(f"{option} {text!r} is not a time", hint=hint) from None
 
 
 def print_sessions(config: ConfigPath, query: ConversationQuery, *, as_json: bool) -> None:

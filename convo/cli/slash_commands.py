@@ -673,7 +673,10 @@ SLASH_COMMANDS = {
     "inspect": SlashCommand("[HANDLE]", "show the conversation as a tree", handle_inspect, HANDLE_ARGUMENT),
     "model": SlashCommand("[NAME]", "choose another model from a list, or use NAME", handle_model, MODEL_ARGUMENT),
     "effort": SlashCommand(
-        "[VALUE]", "show or change the reasoning effort; - goes back to the settings", handle_effort, EFFORT_ARGUMENT
+        "[VALUE]",
+        "show or change the reasoning effort; - restores the value of the settings",
+        handle_effort,
+        EFFORT_ARGUMENT,
     ),
     "agent": SlashCommand("[NAME]", "list the agents, or choose the one that answers next", handle_agent),
     "system": SlashCommand("[TEXT]", "show or change the instructions; - removes them", handle_system),
@@ -682,7 +685,7 @@ SLASH_COMMANDS = {
     "attach": SlashCommand(
         "[FILE...]", "attach files to the next message, or list the attachments", handle_attach, FILE_ARGUMENT
     ),
-    "detach": SlashCommand("[FILE...]", "remove all attachments, or these", handle_detach, FILE_ARGUMENT),
+    "detach": SlashCommand("[FILE...]", "remove these attachments, or all", handle_detach, FILE_ARGUMENT),
     "owner": SlashCommand(
         "[OWNER]", "show or change the owner: replay, session, conversation or chain", handle_owner, OWNER_ARGUMENT
     ),
@@ -694,7 +697,7 @@ SLASH_COMMANDS = {
     "edit": SlashCommand("[TEXT]", "edit the last message and send it again", handle_edit),
     "undo": SlashCommand("", "undo the last turn", handle_undo),
     "redo": SlashCommand("", "redo the last undone turn", handle_redo),
-    "rewind": SlashCommand("[N]", "go back to the end of turn N, or before the last turn", handle_rewind),
+    "rewind": SlashCommand("[N]", "go back to the end of turn N; without N, undo the last turn", handle_rewind),
     "fork": SlashCommand("[N]", "continue in a new session, from here or from the end of turn N", handle_fork),
     "new": SlashCommand("[NAME]", "start a new conversation; this one is saved", handle_new),
     "clear": SlashCommand("[NAME]", "clear the screen and start a new conversation", handle_clear),
@@ -749,7 +752,8 @@ def parse_slash_command(line: str) -> tuple[str, str]:
         closest = find_closest_word(name, [*SLASH_COMMANDS, *SLASH_COMMAND_ALIASES])
         suggestion = f"/{closest}" if closest else "/help"
         raise InvalidUsage(
-            f"unknown command '/{typed_name}'; nothing was sent", hint=f"{suggestion}, or //{typed_name} for a message"
+            f"unknown command '/{typed_name}'; nothing was sent",
+            hint=f"{suggestion}, or //{typed_name} to send it as a message",
         )
     return name, arguments.strip()
 

@@ -361,7 +361,7 @@ def _iter_profile_settings(
         suggestion = find_closest_word(name, names)
         advice = f"did you mean {suggestion!r}?" if suggestion else f"known profiles: {', '.join(names) or 'none'}"
         raise InvalidSettings(
-            f"{profile.source.location}: no profile {name!r}; {advice}", hint=f"add [profiles.{name}]"
+            f"{profile.source.location}: no profile {name!r}; {advice}", hint=f"add [profiles.{name}] to config.toml"
         )
     for setting in files:
         if setting.key[:2] == (PROFILES_TABLE, name):

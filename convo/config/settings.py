@@ -498,9 +498,6 @@ def _unknown_provider_error(
     suggestion = find_closest_word(name.provider, providers, cutoff=0.7)
     note = f"; did you mean {suggestion!r}?" if suggestion else ""
     hint = f"choose one of them, or add [{format_setting_key(('providers', name.provider))}] to config.toml"
-    # The value of a short option written as -m=MODEL begins with "=".
-    if name.provider.startswith("=") and source.location == "-m":
-        hint = f"-m {str(name)[1:]}, without ="
     if "." in name.provider.strip("."):  # an address: the model was recorded from a server without a provider
         hint = "choose another model with -m provider/model"
     if name.model.endswith(".gguf"):

@@ -119,4 +119,4 @@ def _owner_clause(handle: str | None) -> str:
 
 
 def _flags_hint(handle_owner: Strategy | None) -> str:
-    return f"--{handle_owner} --from HANDLE" if handle_owner else "convo chat --help"
+    return f"--{handle_owner} --from HANDLE" if handle_owner else "use one of them"

@@ -830,10 +830,10 @@ _BlockRenderer.elements = {
 # -- a text that arrives in pieces -------------------------------------------------------------------
 
 LARGE_OPEN_CHARS = 2_000
-"""Open characters above which the text is parsed and drawn again only after it has grown by a quarter."""
+"""Characters not printed yet, above which the text is parsed again only after it has grown by a quarter."""
 
 LARGE_OPEN_LINES = 50
-"""Open lines above which the same applies: parsing takes 15 us for each line, also for a short one."""
+"""Lines not printed yet, above which the same applies: parsing takes 15 us for each line, also for a short one."""
 
 ENDED_BLOCK_TYPES = ("heading_open", "hr", "fence")
 """Blocks to which no further line can belong; code without its closing line is treated separately."""
@@ -868,12 +868,12 @@ class MarkdownStream:
 
     @property
     def open_chars(self) -> int:
-        """Open characters."""
+        """Characters received but not printed yet."""
         return self._line_chars + len(self._last_line)
 
     @property
     def open_lines(self) -> int:
-        """Open lines without the last one."""
+        """Complete lines received but not printed yet."""
         return len(self._lines)
 
     def feed(self, text: str) -> list[str]:

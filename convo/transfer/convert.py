@@ -333,7 +333,8 @@ def check_convertible(source: ConversationSource, target: TransferTarget) -> Non
     is_same_place = source.scope == target.scope or not target.is_server_side
     if source.strategy is target.strategy and is_same_place and not target.owner.uses_conversation:
         raise InvalidUsage(
-            f"{source.handle} already has the strategy {target.strategy}", hint="use convo chat --fork for a second one"
+            f"{source.handle} already has the strategy {target.strategy}",
+            hint=f"for a copy: convo chat --fork {source.handle}",
         )
 
 

@@ -59,7 +59,7 @@ def test_unicode_line_separators_in_a_string_do_not_end_a_line(separator: str, n
 
 
 def test_an_endless_device_is_refused_and_a_pipe_is_read() -> None:
-    with pytest.raises(Unreadable, match="/dev/zero is a device without an end"):
+    with pytest.raises(Unreadable, match="/dev/zero is a device that never ends"):
         read_item_file("/dev/zero")
     read_fd, write_fd = os.pipe()
     with os.fdopen(write_fd, "w") as writer:

@@ -718,7 +718,7 @@ async def test_a_recovered_response_is_announced_and_belongs_to_the_session(harn
 
         events = [event async for event in reopened.retry()]
 
-        assert notices == ["the endpoint already had 2 unconfirmed items; they are kept"]
+        assert notices == ["the server had already stored 2 items of this turn; using them"]
         assert [event["type"] for event in events] == ["response.output_item.done", "response.completed"]
         link = reopened.record.last_link
         assert first
@@ -779,7 +779,7 @@ async def test_the_response_to_a_request_of_a_killed_process_has_a_link() -> Non
 
     path = Path(ROOT).append([user_message("hi"), answer("hello")])
     assert remote.chat.state == ConversationState(Strategy.CONVERSATION, path, path.head, "conv_1")
-    assert remote.notices == ["the endpoint already had 2 unconfirmed items; they are kept"]
+    assert remote.notices == ["the server had already stored 2 items of this turn; using them"]
     assert remote.link == Link(
         id="try_1",
         input_head=path.first(1).head,

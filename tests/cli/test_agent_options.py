@@ -112,14 +112,14 @@ async def test_agents_of_the_agents_sdk_are_loaded(tmp_path: Path) -> None:
         (
             "bot/support.py",
             InvalidUsage,
-            "--agent names a file without a name in it: support.py",
+            "--agent: the name after support.py is missing",
             "--agent bot/support.py:triage",
         ),
-        ("bot/support.py:nobody", NotFound, "no name in support.py 'nobody'", "--agent bot/support.py:triage"),
-        ("bot/desk.py:PRICE", NotFound, "no name in desk.py 'PRICE'", "--agent bot/desk.py:NAME"),
-        ("my bot/a.py:b", NotFound, "no name in a.py 'b'", "--agent 'my bot/a.py:desk'"),
+        ("bot/support.py:nobody", NotFound, "no name 'nobody' in support.py", "--agent bot/support.py:triage"),
+        ("bot/desk.py:PRICE", NotFound, "no name 'PRICE' in desk.py", "--agent bot/desk.py:NAME"),
+        ("my bot/a.py:b", NotFound, "no name 'b' in a.py", "--agent 'my bot/a.py:desk'"),
         ("bot/none.py:triage", Unreadable, "bot/none.py is missing or not a file", "--agent support.py:triage"),
-        ("bot:triage", NotFound, "no name in bot 'triage'", "--agent bot:NAME"),
+        ("bot:triage", NotFound, "no name 'triage' in bot", "--agent bot:NAME"),
         (
             "bot.no.way:triage",
             Unreadable,
@@ -462,11 +462,11 @@ async def test_an_error_in_toml_names_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reference", "message", "hint"),
     [
-        ("desk.py:PRICE", "no name in desk.py 'PRICE'", "write desk.py:PRICES in bot/a.toml"),
-        ("support.py:nobody", "no name in support.py 'nobody'", "write support.py:NAME in bot/a.toml"),
-        ("desk.py", "bot/a.toml names a file without a name in it: desk.py", "write desk.py:NAME in bot/a.toml"),
+        ("desk.py:PRICE", "no name 'PRICE' in desk.py", "write desk.py:PRICES in bot/a.toml"),
+        ("support.py:nobody", "no name 'nobody' in support.py", "write support.py:NAME in bot/a.toml"),
+        ("desk.py", "bot/a.toml: the name after desk.py is missing", "write desk.py:NAME in bot/a.toml"),
         ("none.py:pay", "bot/none.py is missing or not a file", "write FILE.py:NAME in bot/a.toml"),
-        ("../till.py:open", "no name in till.py 'open'", "write ../till.py:opened in bot/a.toml"),
+        ("../till.py:open", "no name 'open' in till.py", "write ../till.py:opened in bot/a.toml"),
         (
             "/etc/passwd:x",
             "bot/a.toml: '/etc/passwd:x' does not name a .py or .toml file",
@@ -573,7 +573,7 @@ async def test_context_values_are_returned_by_a_function_of_the_described_contex
         (
             "bot/values.py",
             InvalidUsage,
-            "--context names a file without a name in it: values.py",
+            "--context: the name after values.py is missing",
             "--context bot/values.py:NAME",
         ),
         (

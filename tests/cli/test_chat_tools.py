@@ -131,8 +131,8 @@ def test_the_number_of_model_calls_is_limited(convo: Convo) -> None:
 @pytest.mark.parametrize(
     ("reference", "message", "hint"),
     [
-        ("desk.py:look", "no name in desk.py 'look'", "--tool desk.py:look_up"),
-        ("desk.py", "--tool names a file without a name in it: desk.py", "--tool desk.py:untyped"),
+        ("desk.py:look", "no name 'look' in desk.py", "--tool desk.py:look_up"),
+        ("desk.py", "--tool: the name after desk.py is missing", "--tool desk.py:untyped"),
         ("nope.py:look_up", "nope.py is missing or not a file", "--tool "),
         ("desk.toml:look_up", "--tool 'desk.toml:look_up' does not name a .py file", "--tool FILE.py:NAME"),
         ("look_up", "--tool 'look_up' does not name a .py or .toml file", "--tool "),

@@ -96,7 +96,7 @@ def test_a_context_that_is_not_a_mapping_needs_a_function_that_creates_it(convo:
     ("function", "message"),
     [
         ("broken", "bot.py:51: KeyError: 'nobody'"),
-        ("nobody", "no name in bot.py 'nobody'"),
+        ("nobody", "no name 'nobody' in bot.py"),
     ],
 )
 def test_an_invalid_context_function_is_refused(function: str, message: str, convo: Convo, home: Path) -> None:

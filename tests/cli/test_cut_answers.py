@@ -137,7 +137,7 @@ def test_a_call_that_no_tool_can_answer_is_answered_before_the_next_message(
     body: dict[str, Any] = convo("next", "mine", "And?", "--json").json()["body"]
     got = convo("chat", "-c", "And?")
     assert (got.exit, got.out, server.refusals) == (0, "Fine.\n", []), got.err
-    assert "no tool was run for c1; the next request says so\n" in got.err
+    assert "c1 was not run; the next request reports that to the model\n" in got.err
     items, _ = stored_conversation(home, "mine")
     outputs = [item for item in items if item_type(item) == "function_call_output"]
     assert outputs == [{"type": "function_call_output", "call_id": "c1", "output": NOT_RUN_MESSAGE}]

@@ -266,7 +266,7 @@ def test_chat_and_inspect_show_where_the_provider_differs_from_the_forecast(
     assert got.exit == 0
     shown = [line.split(None, 1)[1] for line in convo("inspect", "mine").out.splitlines() if "forecast " in line]
     assert shown == ([expected] if expected else [])
-    assert f"note: other reasoning was removed than forecast: {expected}\n" in got.err or not expected
+    assert f"note: the provider removed other reasoning than forecast: {expected}\n" in got.err or not expected
     lost = (got.json()["prefix"] or {"lost_reasoning": []})["lost_reasoning"]
     assert ([item["item"] for item in lost], got.json()["wrong_forecast"]) == (
         [2, 5] if flags else [],

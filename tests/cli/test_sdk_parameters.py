@@ -189,4 +189,4 @@ def test_a_session_of_the_sdk_receives_each_item_once(
     server.replies(DONE)
     assert convo("chat", *options[:-1], "made.py:make", "-n", "next", "hello").exit == 0
     assert len(asyncio.run(CURRENT["session"].get_items())) == len(types) + 2
-    assert "is no session of the Agents SDK" in convo("chat", *options[:-1], "made.py:other", "hello").err
+    assert "is not a session of the Agents SDK" in convo("chat", *options[:-1], "made.py:other", "hello").err

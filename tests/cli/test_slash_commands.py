@@ -39,11 +39,11 @@ def test_a_command_gets_its_arguments(line: str, expected: tuple[str, str]) -> N
 @pytest.mark.parametrize(
     ("line", "hint"),
     [
-        ("/hlep", "/help, or //hlep for a message"),
-        ("/Retri", "/retry, or //Retri for a message"),
-        ("/xyzzy", "/help, or //xyzzy for a message"),
-        ("/help\x1b", "/help, or //help\x1b for a message"),
-        ("/", "/help, or // for a message"),
+        ("/hlep", "/help, or //hlep to send it as a message"),
+        ("/Retri", "/retry, or //Retri to send it as a message"),
+        ("/xyzzy", "/help, or //xyzzy to send it as a message"),
+        ("/help\x1b", "/help, or //help\x1b to send it as a message"),
+        ("/", "/help, or // to send it as a message"),
     ],
 )
 def test_an_unknown_command_is_an_error_with_a_suggestion(line: str, hint: str) -> None:

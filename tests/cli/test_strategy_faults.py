@@ -106,7 +106,7 @@ def test_a_lost_answer_of_a_conversation_is_read_and_not_requested_twice(server:
     got = convo("chat", "-c", "--json", "two")
     assert (got.exit, got.json()["output_text"], got.json()["status"]) == (0, "two", "completed")
     assert (got.json()["response_id"], got.json()["usage"]) == (None, None)
-    assert "the endpoint already had 2 unconfirmed items; they are kept" in got.err
+    assert "the server had already stored 2 items of this turn; using them" in got.err
     assert len(server.bodies) == 2
     assert server_messages(server, conversation) == ["user: one", "assistant: one", "user: two", "assistant: two"]
     link = convo("inspect", "mine", "--json").json()["links"][1]

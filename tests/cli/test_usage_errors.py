@@ -44,6 +44,7 @@ PLAIN = "0123456789abcdef0123456789abcdef"
         (f"chat --param a={'[' * 101}{']' * 101} hi", "--param a is nested too deeply", "use at most 100 levels"),
         (f"chat --param {'.'.join('a' * 102)}=1 hi", "--param a is nested too deeply", "use at most 100 levels"),
         ("chat --param flex hi", "--param flex is not KEY=VALUE", "--param service_tier=flex"),
+        ("chat -m=gpt hi", "short options take no '=': -m MODEL", "-m gpt"),
         ("chat --param =flex hi", "--param =flex is not KEY=VALUE", "--param service_tier=flex"),
         ("chat --param a..b=1 hi", "--param a..b=1 is not KEY=VALUE", "--param service_tier=flex"),
         ("chat --param model=x hi", "--param cannot set model", "-m MODEL"),

@@ -116,7 +116,6 @@ REFUSED = [
         f"-m: no provider '.' for './models/x' {KNOWN}",
         'choose one of them, or add [providers."."] to config.toml',
     ),
-    ("=zzz/x", f"-m: no provider '=zzz' for '=zzz/x' {KNOWN}", "-m zzz/x, without ="),
     (
         "127.0.0.1/gpt-5",
         f"-m: no provider '127.0.0.1' for '127.0.0.1/gpt-5' {KNOWN}",

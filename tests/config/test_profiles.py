@@ -59,7 +59,7 @@ def test_an_unknown_profile_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(InvalidSettings) as error:
         make_settings(SettingFlags(profile="wrok"), user=TWO)
     assert error.value.message == "--profile: no profile 'wrok'; did you mean 'work'?"
-    assert error.value.hint == "add [profiles.wrok]"
+    assert error.value.hint == "add [profiles.wrok] to config.toml"
     with pytest.raises(InvalidSettings) as error_without_match:
         make_settings(SettingFlags(profile="zzz"), user=TWO)
     assert error_without_match.value.message == "--profile: no profile 'zzz'; known profiles: home, work"

@@ -69,7 +69,7 @@ def test_two_owners_without_a_handle_are_refused() -> None:
     with pytest.raises(WrongOwner) as error:
         select_owner([REPLAY, CHAIN], None)
     assert error.value.message == "--chain and --replay cannot be used together: a conversation has one owner"
-    assert error.value.hint == "convo chat --help"
+    assert error.value.hint == "use one of them"
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ STEPS = (
     Step("a file in a message", "read @notes.md\r", " output · "),
     Step("a picture goes along", "/attach dot.png\r", "dot.png (image"),
     Step("one in a message as well", "what is @dot.png?\r", " output · "),
-    Step("a command that is none", "/xyzzy\r", "or //xyzzy for a message"),
+    Step("a command that is none", "/xyzzy\r", "or //xyzzy to send it as a message"),
     Step("the state", "/status\r", "the full history"),
     Step("what fills the window", "/context\r", "window"),
     Step("tokens", "/usage\r", "requests ·"),

@@ -151,11 +151,11 @@ def test_exit_ends_the_chat() -> None:
 
 
 UNKNOWN = {
-    "/stat": "/status, or //stat for a message",
-    "/xyzzy and more": "/help, or //xyzzy for a message",
-    "  /undoo": "/undo, or //undoo for a message",
-    "/": "/help, or // for a message",
-    "/usr/bin/env is what?": "/help, or //usr/bin/env for a message",
+    "/stat": "/status, or //stat to send it as a message",
+    "/xyzzy and more": "/help, or //xyzzy to send it as a message",
+    "  /undoo": "/undo, or //undoo to send it as a message",
+    "/": "/help, or // to send it as a message",
+    "/usr/bin/env is what?": "/help, or //usr/bin/env to send it as a message",
 }
 
 

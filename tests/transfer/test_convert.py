@@ -364,7 +364,7 @@ async def test_a_conversion_to_the_same_owner_is_refused(harness: ConversationHa
     handle = (await harness.source(old.session.name)).handle
     assert (refused.value.message, refused.value.hint) == (
         f"{handle} already has the strategy {owner}",
-        "use convo chat --fork for a second one",
+        f"for a copy: convo chat --fork {handle}",
     )
 
 

@@ -277,5 +277,5 @@ def test_an_incomplete_file_is_refused_with_its_line(tmp_path: Path) -> None:
 
 
 def test_an_endless_device_is_refused() -> None:
-    with pytest.raises(Unreadable, match="/dev/zero is a device without an end"):
+    with pytest.raises(Unreadable, match="/dev/zero is a device that never ends"):
         read_documents("/dev/zero")

@@ -80,7 +80,7 @@ def approvals_approve_command(
 def approvals_reject_command(
     ctx: typer.Context,
     calls: Annotated[
-        list[str], typer.Argument(metavar="CALL[=WHY]...", help="As for approve; WHY is sent to the model.")
+        list[str], typer.Argument(metavar="CALL[=WHY]...", help="Call id, tool name, or all; WHY is sent to the model.")
     ],
     run: RunOption = None,
     always: AlwaysOption = False,

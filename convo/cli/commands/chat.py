@@ -54,11 +54,13 @@ Examples:
   convo chat --mcp https://host/mcp "A1?"     let the model call the tools of an MCP server
 """
 
+CONVERSATION_PANEL = "Conversation"
+
 PromptArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[PROMPT]...",
-        help="Message to send; omit it to chat interactively. Piped input is appended, or inserted at -.",
+        help="Message to send; omit it to chat interactively. Piped input is appended, or replaces the argument -.",
     ),
 ]
 
@@ -71,14 +73,21 @@ class StrategyFlags:
     session: bool = flag_option("--session", "Keep the state in the local store (default).")
     conversation: bool = flag_option("--conversation", "Keep the state in the endpoint's Conversations API.")
     chain: bool = flag_option("--chain", "Keep the state in the endpoint's Responses API.")
-    handle: OptionalText = value_option("--from", "HANDLE", "Continue from a file, a session, conv_... or resp_....")
-    continue_last: bool = flag_option("-c --continue", "Continue the most recent session that has a response.")
-    pick: bool = flag_option("--pick", "Choose the conversation to continue from a list.")
-    fork: OptionalText = value_option(
-        "--fork", "HANDLE[@N]", "Start a new session from HANDLE, or from HANDLE after its turn N."
+    handle: OptionalText = value_option(
+        "--from", "HANDLE", "Continue from a file, a session, conv_... or resp_....", panel=CONVERSATION_PANEL
     )
-    name: OptionalText = value_option("-n --name", "NAME", "Name of the new session.")
-    store_remotely: bool = flag_option("--store", "Also store the responses at the endpoint.")
+    continue_last: bool = flag_option(
+        "-c --continue", "Continue the most recent session that has a response.", panel=CONVERSATION_PANEL
+    )
+    pick: bool = flag_option("--pick", "Choose the conversation to continue from a list.", panel=CONVERSATION_PANEL)
+    fork: OptionalText = value_option(
+        "--fork",
+        "HANDLE[@N]",
+        "Start a new session with the history of HANDLE, up to its turn N.",
+        panel=CONVERSATION_PANEL,
+    )
+    name: OptionalText = value_option("-n --name", "NAME", "Name of the new session.", panel=CONVERSATION_PANEL)
+    store_remotely: bool = flag_option("--store", "Also store the responses at the endpoint.", panel=CONVERSATION_PANEL)
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:
@@ -118,7 +127,9 @@ class RequestFlags:
     )
     schema_file: OptionalText = value_option("--schema", "FILE", "JSON Schema that the response must match.")
     temperature: float | None = value_option("--temperature", "T", "Sampling temperature, 0 to 2.")
-    top_p: float | None = value_option("--top-p", "P", "Share of the probability to sample from, 0 to 1.")
+    top_p: float | None = value_option(
+        "--top-p", "P", "Nucleus sampling: total probability of the tokens considered, 0 to 1."
+    )
     max_output_tokens: int | None = value_option(
         "--max-output-tokens", "N", "Maximum number of output tokens per response."
     )
@@ -129,10 +140,12 @@ class RequestFlags:
     )
     verbosity: OptionalText = value_option("--verbosity", "LEVEL", "Length of the text: low, medium or high.")
     other_parameters: OptionalTexts = value_option(
-        "--param", "KEY=VALUE", "Any other field of the request, in JSON or as text; can be repeated."
+        "--param", "KEY=VALUE", "Set another field of the request; VALUE is JSON or text; can be repeated."
     )
-    strict_prefix: bool = flag_option("--strict-prefix", "Refuse a request that loses cached tokens or reasoning.")
-    keep_prefix: bool = flag_option("--keep-prefix", "Append a change of the settings instead of changing the prefix.")
+    strict_prefix: bool = flag_option("--strict-prefix", "Refuse a request that would lose cached tokens or reasoning.")
+    keep_prefix: bool = flag_option(
+        "--keep-prefix", "Append changed settings at the end, so that the prompt cache stays valid."
+    )
 
     def parameters(self) -> dict[str, Json]:
         """Return the fields of every request. Raises InvalidUsage for a number out of range, or a field given twice."""
@@ -254,7 +267,7 @@ def chat_command(
     ctx: typer.Context,
     prompt: PromptArgument = None,
     *,
-    strategy: Annotated[StrategyFlags, "Conversation state (at most one of the first four)"],
+    strategy: Annotated[StrategyFlags, "Owner of the state (choose one)"],
     request: Annotated[RequestFlags, "Request"],
     run: Annotated[RunFlags, "Agent runs"],
     output: Annotated[ChatOutputFlags, "Output"],

@@ -14,7 +14,7 @@ Examples:
   convo diff monads monads-2               a session and its fork
   convo diff monads@2 monads               after turn 2, and now
   convo diff talk.json resp_4f1c           a file and a chain
-  convo diff monads --server               the local history, and its owner's
+  convo diff monads --server               the local history and the one of its owner
   convo diff --wire monads@1 monads@2      two requests, and how much of the second was cached
 """
 
@@ -26,10 +26,12 @@ COMPARISON_PANEL = "Comparison"
 def diff_command(
     ctx: typer.Context,
     a: Annotated[str, typer.Argument(metavar="A", help=HANDLE_HELP)],
-    b: Annotated[str | None, typer.Argument(metavar="[B]", help="As for A; omit it with --server.")] = None,
+    b: Annotated[
+        str | None, typer.Argument(metavar="[B]", help="The other one, in the same form; omit it with --server.")
+    ] = None,
     wire: bool = flag_option("--wire", "Compare two requests as sent; @N is the N-th request.", panel=COMPARISON_PANEL),
     server: bool = flag_option(
-        "--server --drift", "Compare the local history with its owner's.", panel=COMPARISON_PANEL
+        "--server --drift", "Compare the local history with the history that its owner has.", panel=COMPARISON_PANEL
     ),
     provider: ProviderOption = None,
     exit_code: bool = flag_option("--exit-code", "Exit with 1 if there are differences."),

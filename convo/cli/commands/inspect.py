@@ -28,19 +28,19 @@ Examples:
   convo inspect @last --answer > reply.md    the last answer and nothing else
   convo inspect @recorded                    the newest requests that convo tap or convo serve --record recorded
   convo inspect @last --chart                the tokens of each request
-  convo inspect @last --full                 all details and columns, also wider than the terminal
+  convo inspect @last --full                 all details and columns, even if they are wider than the terminal
   convo inspect @last -i                     browse the requests: search, compare, copy as curl, fork
   convo inspect @last --watch                update the view while the conversation continues elsewhere
   convo inspect @last --html page.html       a page with more details, for a browser
-  convo inspect resp_                        list the newest requests with their status; likewise conv_ and ses_
+  convo inspect resp_                        the newest requests with their status; conv_ lists conversations
   convo inspect resp_ --server http://127.0.0.1:8788
-                                             those of convo serve, also in progress; the key is in CONVO_KEY
+                                             the requests of a convo serve, also those in progress; CONVO_KEY is the key
   convo inspect resp_4f1c --json             requests and items, for a program
   convo inspect req_91b2...                  a request that left no response, by the id in its error
   convo inspect ./conversation.json          a replay file
   convo inspect ./state.json                 a paused run and its pending calls
   convo inspect resp_4f1c... --provider openai
-                                             a chain that only its endpoint has
+                                             a chain that is stored only at its endpoint
 """
 
 FORMATS_WITHOUT_TABLES = ("--items", "--answer", "--raw", "--json", "--html")
@@ -62,7 +62,7 @@ HandlesArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[HANDLE]...",
-        help=f"{TURN_HANDLE_HELP}; - for stdin. Without one, -i opens @last.",
+        help=f"{TURN_HANDLE_HELP}; - for stdin. Without a handle, -i opens @last.",
         callback=check_handles,
         show_default=False,
     ),
@@ -74,8 +74,8 @@ class InspectFormatFlags:
     """The output format; the default is the tree."""
 
     items: bool = flag_option("--items", "Show the items with their complete text.")
-    answer: bool = flag_option("--answer", "Print the text of the last answer and nothing else.")
-    raw: bool = flag_option("--raw", "Print the stored items as JSON; of a recorded request its body as it was sent.")
+    answer: bool = flag_option("--answer", "Print only the text of the last answer.")
+    raw: bool = flag_option("--raw", "Print the stored items as JSON; for a recorded request, its body as sent.")
     as_json: bool = flag_option("--json", "Print requests and items as JSON, one object per handle.")
     html: OptionalText = value_option("--html", "FILE", "Write one self-contained HTML page; - for stdout.")
     chart: bool = flag_option("--chart", "Show the tokens of each request as bars: sent, context, cached.")
@@ -97,7 +97,9 @@ class InspectDisplayFlags:
     interactive: bool = flag_option("-i --interactive", "Browse the requests in full screen; ? shows the keys.")
     watch: bool = flag_option("--watch", "Keep the view open and update it on every change.")
     until_idle: bool = flag_option("--until-idle", "With --watch: exit when no response is in progress.")
-    server: OptionalText = value_option("--server", "URL", "With resp_: list the requests of this convo serve.")
+    server: OptionalText = value_option(
+        "--server", "URL", "List the requests of the convo serve at URL; the handle is resp_."
+    )
     full: bool = flag_option("--full", "Show all details and columns, even wider than the terminal.")
     no_pager: bool = flag_option("--no-pager", "Do not use a pager.")
 
@@ -107,7 +109,7 @@ def inspect_command(
     ctx: typer.Context,
     handles: HandlesArgument = None,
     *,
-    output: Annotated[InspectFormatFlags, "Output (at most one of these)"],
+    output: Annotated[InspectFormatFlags, "Output (choose one)"],
     display: Annotated[InspectDisplayFlags, "Display"],
     remote: RemoteOption = False,
     provider: ProviderOption = None,

@@ -31,7 +31,7 @@ Examples:
   convo next monads --reasoning-effort high  the cached tokens and reasoning that a new effort loses
   convo next monads --forecast               its tokens, its use of the prompt cache, and its cost
   convo next monads --forecast --drop 7 --without-tool search
-                                             also without item 7 and a tool, and when that costs less
+                                             the same without item 7 and a tool, and from which turn on that is cheaper
   convo next monads --count endpoint         ask the endpoint for the number of tokens
   convo next desk "hi" --agent support.py:triage
                                              with the instructions and tools of the agent that runs next
@@ -55,7 +55,7 @@ COUNT_CHOICES = ("auto", "endpoint", "offline")
 class ForecastFlags:
     """The forecast, and changes of the request."""
 
-    forecast: bool = flag_option("--forecast", "Show the tokens and the cost, with and without the changes.")
+    forecast: bool = flag_option("--forecast", "Compare tokens and cost with and without the changes.")
     drop: OptionalTexts = value_option(
         "--drop", "ITEM", "Leave out an item (number, path or id), or a call and its output; can be repeated."
     )
@@ -64,7 +64,7 @@ class ForecastFlags:
 
 PromptArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[PROMPT]...", help="Next message. Piped input is appended, or inserted at -."),
+    typer.Argument(metavar="[PROMPT]...", help="Next message. Piped input is appended, or replaces the argument -."),
 ]
 
 
@@ -88,7 +88,7 @@ def next_command(
     handle: TurnHandleArgument,
     prompt: PromptArgument = None,
     *,
-    output: Annotated[NextFormatFlags, "Output (at most one of these)"],
+    output: Annotated[NextFormatFlags, "Output (choose one)"],
     request: Annotated[RequestFlags, "Request", NEXT_REQUEST_OPTIONS],
     changes: Annotated[ForecastFlags, "Forecast"],
     store_remotely: bool = flag_option("--store", "Also store the response at the endpoint.", panel="Request"),

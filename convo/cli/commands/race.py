@@ -30,7 +30,7 @@ def race_command(
         list[str] | None,
         typer.Argument(
             metavar="[PROMPT]...",
-            help="Messages, one per turn. Piped input is appended to the first, or inserted as the turn -.",
+            help="Messages, one per turn. Piped input is appended to the first, or replaces the argument -.",
         ),
     ] = None,
     script: Path | None = value_option("-f --file", "FILE", "Text file with one turn per line."),

@@ -101,7 +101,7 @@ class StateFileFlags:
         "--schema", "LABEL", "Schema version to write: 1.0 to 1.21, except 1.3, 1.7, 1.8, 1.14, 1.19, 1.20."
     )
     sign: bool = flag_option("--sign", "Sign the state.")
-    verify: bool = flag_option("--verify", "Reject a state that is not signed with the key.")
+    verify: bool = flag_option("--verify", "Refuse a state that is not signed with this key.")
     key_env: str = value_option(
         "--key-env", "NAME", "Environment variable with the signing key.", default="CONVO_SIGNING_KEY"
     )
@@ -119,11 +119,13 @@ def resume_command(
     run: Annotated[RunFlags, RESUMED_RUN_PANEL, RESUMED_RUN_OPTIONS],
     keep_prefix: bool = flag_option(
         "--keep-prefix",
-        "Append the changes of an agent since the pause instead of changing the prefix.",
+        "Append changes of the agents at the end, so that the prompt cache stays valid.",
         panel=RESUMED_RUN_PANEL,
     ),
     state_file: Annotated[StateFileFlags, "State file"],
-    strict_prefix: bool = flag_option("--strict-prefix", "Refuse a request that loses cached tokens or reasoning."),
+    strict_prefix: bool = flag_option(
+        "--strict-prefix", "Refuse a request that would lose cached tokens or reasoning."
+    ),
     quiet: bool = flag_option("-q --quiet", "Print only the response, without token counts and notices."),
     as_json: bool = flag_option("--json", "Print the result as JSON."),
     as_jsonl: bool = flag_option("--jsonl", "Print the events of the run as JSON, one per line."),

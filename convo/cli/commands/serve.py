@@ -15,7 +15,7 @@ Examples:
   convo serve --port 0 --store memory               any free port; nothing is saved
   convo serve --new-key alice --keys ./keys         create an API key for another user
   convo serve --host 0.0.0.0 --keys ./keys --store postgresql://user@host/db
-  convo serve --config plano_config.yaml            serve what a configuration of Plano describes
+  convo serve --config plano_config.yaml            serve the models of a Plano configuration
   convo serve --record                              record requests that are not stored, for the inspector
   convo serve --strict --store memory               test the requests of a client before it uses OpenAI
 
@@ -53,7 +53,7 @@ def serve_command(
     strict: bool = flag_option("--strict", "Reject requests that OpenAI rejects, even if the model accepts them."),
     record: bool | None = flag_option(
         "--record/--no-record",
-        "Record requests with store=false, chat completions and Anthropic Messages too, but no embeddings; "
+        "Also record requests that are not stored: store=false, chat completions, Anthropic Messages; "
         "see serve.record_keys and serve.record_ttl_s.",
         default=None,
         panel=RECORDING_PANEL,

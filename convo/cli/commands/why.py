@@ -24,7 +24,7 @@ def why_command(
         str,
         typer.Argument(
             metavar="[HANDLE]",
-            help="Response to explain; or a session, conv_... or @recorded: its last miss. Add @N for its turn N.",
+            help="Response; or a session, conv_... or @recorded, for its last miss. Add @N for its turn N.",
             show_default=False,
         ),
     ] = "@last",
