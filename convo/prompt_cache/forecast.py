@@ -410,15 +410,25 @@ def _may_keep_prefix(change: PromptChange, link: Link, planned: Link, path_index
     return before == after[: len(before)]
 
 
-def _count_cached_tokens(link: Link) -> int:
-    """Return the tokens of a request that are cached after it."""
-    usage, rules = Usage.from_json(link.usage), find_cache_rules(link.model, link.parameters)
-    if usage is None:
-        return 0
-    if rules.vendor == "openai" and rules.step_tokens > 1:  # these models do not report what they wrote
+def count_cached_after(usage: Usage, rules: CacheRules, *, is_reported: bool) -> int:
+    """Return the tokens of a request that are in the cache after it.
+
+    is_reported:  whether any request of the conversation reported tokens read from the cache or written to it
+    """
+    if rules.vendor is None:
+        return usage.input_tokens if is_reported else 0
+    if rules.step_tokens > 1:  # these models do not report what they wrote
         is_cached = usage.input_tokens >= (rules.min_tokens or 0)
         return usage.input_tokens // rules.step_tokens * rules.step_tokens if is_cached else 0
     return usage.cached_tokens + usage.cache_write_tokens
+
+
+def _count_cached_tokens(link: Link) -> int:
+    usage = Usage.from_json(link.usage)
+    if usage is None:
+        return 0
+    is_reported = usage.cached_tokens + usage.cache_write_tokens > 0
+    return count_cached_after(usage, find_cache_rules(link.model, link.parameters), is_reported=is_reported)
 
 
 def _count_kept_tokens(link: Link, change: PromptChange | None, path_index: PathIndex) -> tuple[int, int]:

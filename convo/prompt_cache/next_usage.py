@@ -8,6 +8,7 @@ where it was read and written; the next one reads the longest such prompt that i
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from typing import Annotated, NamedTuple
 
 from convo.compaction.window import is_instruction
@@ -24,7 +25,7 @@ from convo.prompt_cache.compare import (
     find_setting_change,
     find_shared_depth,
 )
-from convo.prompt_cache.forecast import MAX_TTL_S, PrefixForecast
+from convo.prompt_cache.forecast import MAX_TTL_S, PrefixForecast, count_cached_after
 from convo.report import FLAT, Count
 from convo.usage.cache_rules import CacheRules, find_cache_rules, find_claude_ttl, read_setting
 from convo.usage.cost import Usage
@@ -113,25 +114,26 @@ def forecast_usage(
     requests = [_Request(link, usage) for link in links if (usage := Usage.from_json(link.usage))]
     lost_reasoning = prefix.lost_reasoning if prefix else ()
     lost_indexes = [item.item_index for item in lost_reasoning if item.certainty == "yes"]
-    rules, sizes = find_cache_rules(planned.model, planned.parameters), _Sizes(requests, path_index)
-    tokens = sizes.count_input(planned, lost_indexes) if token_count is None else token_count
+    rules = find_cache_rules(planned.model, planned.parameters)
+    estimate = _TokenEstimate(requests, _VisibleItems(path_index))
+    tokens = estimate.count_input(planned, lost_indexes) if token_count is None else token_count
     # Reasoning does not count for OpenAI's minimum.
-    reasoning = sizes.count_reasoning(planned, lost_indexes) if rules.vendor == "openai" else 0
+    reasoning = estimate.count_reasoning(planned, lost_indexes) if rules.vendor == "openai" else 0
     is_long = tokens - reasoning >= (rules.min_tokens or DEFAULT_MIN_TOKENS)
     cached = maybe_cached = written = 0
     is_written = is_long and _writes_cache(planned, requests, rules)
     is_reported = is_written or _reports_cache(requests)
     if is_long:
-        found = _find_readable(requests, planned, rules, sizes, lost_indexes, is_reported=is_reported)
+        found = _find_readable(requests, planned, rules, estimate, lost_indexes, is_reported=is_reported)
         cached, maybe_cached = (min(tokens, count) for count in found)
     if is_written:
-        written = max(0, sizes.count_cacheable(planned, tokens) - cached)
+        written = max(0, estimate.count_cacheable(planned, tokens) - cached)
     last = requests[-1] if requests else None
     output_tokens = last.usage.output_tokens if last else 0
     is_1h = rules.vendor == "anthropic" and find_claude_ttl(planned.parameters) == "1h"
     usage = Usage(tokens, cached, 0, 0, written, written * is_1h)
     growth = _compute_growth(requests)
-    cached_later = _count_cached_after(usage, rules, is_reported=is_reported)
+    cached_later = count_cached_after(usage, rules, is_reported=is_reported)
     later = Usage(tokens + growth, cached_later, output_tokens, 0, growth * is_written, growth * is_written * is_1h)
     price = find_price(planned.model, prices, last.link.service_tier if last else None)
     return NextUsage(
@@ -186,23 +188,11 @@ def _writes_cache(planned: Link, requests: Sequence[_Request], rules: CacheRules
     return _reports_cache(requests) or not (is_explicit or was_long)
 
 
-def _count_cached_after(usage: Usage, rules: CacheRules, *, is_reported: bool) -> int:
-    """Return the tokens of a request that are in the cache after it.
-
-    is_reported:  whether any request of the conversation reported tokens read from the cache or written to it
-    """
-    if rules.vendor is None:
-        return usage.input_tokens if is_reported else 0
-    if rules.step_tokens > 1:  # these models do not report what they wrote
-        return usage.input_tokens // rules.step_tokens * rules.step_tokens
-    return usage.cached_tokens + usage.cache_write_tokens
-
-
 def _find_readable(
     requests: Sequence[_Request],
     planned: Link,
     rules: CacheRules,
-    sizes: "_Sizes",
+    estimate: "_TokenEstimate",
     lost_indexes: Sequence[int],
     *,
     is_reported: bool,
@@ -211,7 +201,8 @@ def _find_readable(
 
     The time of a prompt begins again when a request reads it, or one that continues it.
     """
-    index, used_at, shared, later = sizes.index, 0.0, 0, None
+    visible, index = estimate.visible, estimate.visible.index
+    used_at, shared, later = 0.0, 0, None
     for request in reversed(requests):
         link, usage = request
         depth = index.depth(link.input_head)
@@ -222,17 +213,17 @@ def _find_readable(
         later = link
         if _changes_settings(link, planned, rules):
             continue
-        end = min([depth, shared, *lost_indexes, *sizes.find_ended_reasoning(link, planned)])
+        end = min([depth, shared, *lost_indexes, *visible.find_ended_reasoning(link, planned)])
         age_s = planned.created_at - used_at
         if rules.step_tokens > 1 or (rules.vendor is None and end < depth):
-            usage = Usage(sizes.count_visible(request, end))
+            usage = Usage(estimate.count_visible(request, end))
         elif end < depth:  # only the whole prompt was written
             continue
         elif rules.vendor == "anthropic" and (
             count_new_blocks(link.input_head, planned.input_head, index) - len(lost_indexes) > LOOKBACK_BLOCKS
         ):
             break
-        if tokens := _count_cached_after(usage, rules, is_reported=is_reported):  # older prompts are shorter
+        if tokens := count_cached_after(usage, rules, is_reported=is_reported):  # older prompts are shorter
             if age_s < (rules.ttl_s or MAX_TTL_S):
                 return tokens, 0
             # The time is a minimum with OpenAI.
@@ -252,157 +243,68 @@ def _ends_cacheable_prefix(item: Item) -> bool:
     return is_user_message(item) or item_type(item).endswith("_output")
 
 
-# -- tokens ---------------------------------------------------------------------------------------
+# -- the items that the model receives --------------------------------------------------------------
 
 
-class _Sizes:
-    """Tokens of the items and settings of a branch, as its endpoint counts them.
+class _VisibleItems:
+    """The items of a request that the model receives, as nodes of the history.
 
-    The input of a request is larger than that of the one before by the tokens of the items between them: these are
-    divided among them in proportion to our estimates. The output of the last response has the tokens that it reported.
+    A turn begins with a message of the user. Most models do not receive the reasoning of the turns before.
     """
 
-    def __init__(self, requests: Sequence[_Request], path_index: PathIndex) -> None:
-        self.index = path_index
-        self._last = requests[-1] if requests else None
+    def __init__(self, index: PathIndex) -> None:
+        self.index = index
         self._digests: dict[Key, Digest] = {}
-        self._measured: dict[Digest, float] = {}
-        self._reported: dict[Digest, float] = {}
-        self._scale = self._setting_scale = 1.0
-        self._uncached_instructions: dict[str | None, float] = {}
-        self._added = 0.0, 0.0  # endpoint's tokens, and our estimate
-        for number, request in enumerate(requests):
-            self._measure_input(request, requests[number - 1] if number else None)
-            self._add_output(request)
 
-    def count_input(self, planned: Link, lost_indexes: Sequence[int]) -> int:
-        """Return the input tokens of a request without the reasoning items at `lost_indexes`."""
-        shown = set(self._list_shown(planned)) if lost_indexes else set()
-        keys = self.index.keys_after(planned.input_head) if lost_indexes else []
-        lost = self._sum([keys[index] for index in lost_indexes if keys[index] in shown])
-        return max(0, round(self._predict_input(planned, self._last) - lost))
+    def get_item(self, key: Key) -> Item:
+        return self.index.item(key) or {}
 
-    def count_reasoning(self, planned: Link, lost_indexes: Sequence[int]) -> int:
-        """Return the tokens of the reasoning items of a request, without those at `lost_indexes`."""
-        keys = self.index.keys_after(planned.input_head)
-        lost = {keys[index] for index in lost_indexes}
-        return round(
-            self._sum([key for key in self._list_shown(planned) if self._is_reasoning(key) and key not in lost])
-        )
+    def is_reasoning(self, key: Key) -> bool:
+        return item_type(self.get_item(key)) == "reasoning"
 
-    def count_visible(self, request: _Request, depth: int) -> int:
-        """Return the tokens of a request up to its first `depth` items, without reasoning."""
-        later = set(self.index.keys_after(request.link.input_head, depth))
-        left_out = [key for key in self._list_shown(request.link) if key in later or self._is_reasoning(key)]
-        return max(0, round(request.usage.input_tokens - self._sum(left_out)))
+    def get_digest(self, key: Key) -> Digest:
+        """Return the digest of the item as it is sent: two nodes may have the same item."""
+        if key not in self._digests:
+            self._digests[key] = digest(to_resendable(self.get_item(key)) or {})
+        return self._digests[key]
 
-    def find_ended_reasoning(self, link: Link, planned: Link) -> list[int]:
-        """Return the place of the first reasoning item that was shown, and is not any more because its turn ended."""
-        if _keeps_reasoning(planned):
-            return []
-        start, end = self._find_turn(link), self._find_turn(planned)
-        keys = self.index.keys_after(link.input_head, start)[: max(0, end - start)]
-        return [start + index for index, key in enumerate(keys) if self._is_reasoning(key)][:1]
-
-    def count_cacheable(self, planned: Link, tokens: int) -> int:
-        """Return the tokens up to the last breakpoint of a request that has `tokens` input tokens."""
-        if find_cache_rules(planned.model, {}).vendor != "openai":
-            return tokens
-        keys = self.index.keys_after(planned.input_head)
-        ends = (index for index in range(len(keys), 0, -1) if _ends_cacheable_prefix(self._get_item(keys[index - 1])))
-        end = next(ends, None)
-        if end is None:
-            return 0
-        instructions = self._count_instructions(planned) if appends_instructions(planned.model) else 0
-        return round(tokens - instructions - self._sum(keys[end:]))
-
-    def _predict_input(self, link: Link, base: _Request | None, *, is_measured_only: bool = False) -> float:
-        """Return the input tokens of a request by those of one before it.
-
-        is_measured_only:  without the items that no request before it has
-        """
-        if base is None:
-            return self._count_settings(link) + self._sum(self._list_shown(link))
-        added, removed = self._compare(link, base.link)
-        if is_measured_only:
-            added = [key for key in added if self._get_digest(key) in self._measured]
-        settings = self._count_settings(link) - self._count_settings(base.link)
-        return base.usage.input_tokens + settings + self._sum(added) - self._sum(removed)
-
-    def _measure_input(self, request: _Request, base: _Request | None) -> None:
-        link, input_tokens = request.link, request.usage.input_tokens
-        if base is None:
-            new = self._list_shown(link)
-            self._scale = self._setting_scale = input_tokens / (self._predict_input(link, None) or 1.0) or 1.0
-            sizes = self._list_sizes(new)
-        else:
-            added, _ = self._compare(link, base.link)
-            new = [key for key in added if self._get_digest(key) not in self._measured]
-            sizes = self._list_sizes(new)
-            measured = input_tokens - self._predict_input(link, base, is_measured_only=True)
-            self._update_scale(new, sizes, measured)
-            factor = measured / sum(sizes) if sum(sizes) and measured > 0 else 1.0
-            sizes = [factor * size for size in sizes]
-        self._measured |= dict(zip(map(self._get_digest, new), sizes, strict=True))
-        cached = request.usage.cached_tokens + request.usage.cache_write_tokens
-        is_rest = appends_instructions(link.model) and _ends_cacheable_prefix(self._get_item(link.input_head))
-        if cached and is_rest:  # nothing else is uncached
-            self._uncached_instructions[find_separate_instructions(link, self.index)] = input_tokens - cached
-
-    def _update_scale(self, keys: Sequence[Key], sizes: Sequence[float], measured: float) -> None:
-        """Adapt our estimates to the input that was added after the first request, which is like the next one."""
-        pairs = list(zip(keys, sizes, strict=True))
-        reported = sum(size for key, size in pairs if self._get_digest(key) in self._reported)
-        estimate = (sum(sizes) - reported) / self._scale
-        if estimate > 0 and measured > reported:
-            self._added = self._added[0] + measured - reported, self._added[1] + estimate
-            self._scale = self._added[0] / self._added[1]
-
-    def _add_output(self, request: _Request) -> None:
-        """Set the tokens of the output, which is a part of the input of later requests."""
-        link, usage, index = request.link, request.usage, self.index
-        if link.head not in index:
-            return
-        keys = self.index.keys_after(link.head, index.depth(link.input_head))
-        is_separate = usage.reasoning_tokens > 0  # Claude reports its thinking as output only
-        reasoning = [key for key in keys if is_separate and self._is_reasoning(key)]
-        self._report(reasoning, usage.reasoning_tokens)
-        self._report([key for key in keys if key not in reasoning], usage.output_tokens - usage.reasoning_tokens)
-
-    def _report(self, keys: Sequence[Key], tokens: int) -> None:
-        sizes = self._list_sizes(keys)
-        share = max(0, tokens) / (sum(sizes) or 1.0)
-        self._reported |= {self._get_digest(key): share * size for key, size in zip(keys, sizes, strict=True)}
-
-    def _compare(self, link: Link, earlier: Link) -> tuple[list[Key], list[Key]]:
-        """Return for each of two requests the nodes whose items the model does not receive with the other one."""
-        shared = find_shared_depth(link.input_head, earlier.input_head, self.index)
-        if not (_keeps_reasoning(link) and _keeps_reasoning(earlier)):
-            is_same = _keeps_reasoning(link) == _keeps_reasoning(earlier)
-            shared = min(shared, self._find_turn(link), self._find_turn(earlier)) if is_same else 0
-        first, second = (self._list_shown(each, shared) for each in (link, earlier))
-        if any(item_type(self._get_item(key)) == "compaction" for key in (*first, *second)):
-            first, second = (self._leave_out_compacted(self._list_shown(each)) for each in (link, earlier))
-        return self._leave_out(first, second), self._leave_out(second, first)
-
-    def _list_shown(self, link: Link, depth: int = 0) -> list[Key]:
-        """Return the nodes of a request after the first `depth` ones, without the reasoning of turns that ended."""
+    def list_keys(self, link: Link, depth: int = 0) -> list[Key]:
+        """Return the nodes that a request shows to the model, after its first `depth` items."""
         keys = self.index.keys_after(link.input_head, depth)
         if _keeps_reasoning(link):
             return keys
         turn = self._find_turn(link) - depth
-        return [key for index, key in enumerate(keys) if index >= turn or not self._is_reasoning(key)]
+        return [key for index, key in enumerate(keys) if index >= turn or not self.is_reasoning(key)]
+
+    def find_ended_reasoning(self, link: Link, planned: Link) -> list[int]:
+        """Return the index of the first reasoning item that `link` shows and `planned` does not: its turn ended."""
+        if _keeps_reasoning(planned):
+            return []
+        start, end = self._find_turn(link), self._find_turn(planned)
+        keys = self.index.keys_after(link.input_head, start)[: max(0, end - start)]
+        return [start + index for index, key in enumerate(keys) if self.is_reasoning(key)][:1]
+
+    def compare(self, link: Link, earlier: Link) -> tuple[list[Key], list[Key]]:
+        """Return the nodes whose items only the first of two requests shows, and those of the second."""
+        shared = find_shared_depth(link.input_head, earlier.input_head, self.index)
+        if not (_keeps_reasoning(link) and _keeps_reasoning(earlier)):
+            is_same = _keeps_reasoning(link) == _keeps_reasoning(earlier)
+            shared = min(shared, self._find_turn(link), self._find_turn(earlier)) if is_same else 0
+        first, second = (self.list_keys(each, shared) for each in (link, earlier))
+        if any(item_type(self.get_item(key)) == "compaction" for key in (*first, *second)):
+            first, second = (self._leave_out_compacted(self.list_keys(each)) for each in (link, earlier))
+        return self._subtract(first, second), self._subtract(second, first)
 
     def _find_turn(self, link: Link) -> int:
         """Return the index of the last message of the user in the input of a request; 0 without one."""
         head = link.input_head
-        while head != self.index.root and not is_user_message(self._get_item(head)):
+        while head != self.index.root and not is_user_message(self.get_item(head)):
             head = self.index.key_before_last(head, 1)
         return max(0, self.index.depth(head) - 1)
 
     def _leave_out_compacted(self, keys: Sequence[Key]) -> list[Key]:
         """Leave out what the last compaction item replaces: all before it but some messages."""
-        items = [self._get_item(key) for key in keys]
+        items = [self.get_item(key) for key in keys]
         last = max((index for index, item in enumerate(items) if item_type(item) == "compaction"), default=0)
         return [
             key
@@ -410,43 +312,14 @@ class _Sizes:
             if index >= last or is_user_message(item) or is_instruction(item)
         ]
 
-    def _leave_out(self, keys: Sequence[Key], others: Sequence[Key]) -> list[Key]:
-        counts, left = Counter(map(self._get_digest, others)), []
+    def _subtract(self, keys: Sequence[Key], others: Sequence[Key]) -> list[Key]:
+        """Return the nodes whose item is not among the others, or more often than there."""
+        counts, left = Counter(map(self.get_digest, others)), []
         for key in keys:
-            counts[self._get_digest(key)] -= 1
-            if counts[self._get_digest(key)] < 0:
+            counts[self.get_digest(key)] -= 1
+            if counts[self.get_digest(key)] < 0:
                 left.append(key)
         return left
-
-    def _sum(self, keys: Sequence[Key]) -> float:
-        return sum(self._list_sizes(keys))
-
-    def _list_sizes(self, keys: Sequence[Key]) -> list[float]:
-        """Return the tokens of each node, as far as possible measured or reported."""
-        sizes = [self._measured.get(each, self._reported.get(each)) for each in map(self._get_digest, keys)]
-        unknown = [self._get_item(key) for key, size in zip(keys, sizes, strict=True) if size is None]
-        counts = iter(count_item_tokens(unknown))
-        return [self._scale * next(counts) if size is None else size for size in sizes]
-
-    def _count_settings(self, link: Link) -> float:
-        tools = count_tokens((), None, link.parameters.get("tools")).tokens
-        return self._count_instructions(link) + self._setting_scale * tools
-
-    def _count_instructions(self, link: Link) -> float:
-        text = find_separate_instructions(link, self.index)
-        known = self._uncached_instructions.get(text)
-        return self._setting_scale * count_tokens((), text).tokens if known is None else known
-
-    def _get_item(self, key: Key) -> Item:
-        return self.index.item(key) or {}
-
-    def _is_reasoning(self, key: Key) -> bool:
-        return item_type(self._get_item(key)) == "reasoning"
-
-    def _get_digest(self, key: Key) -> Digest:
-        if key not in self._digests:
-            self._digests[key] = digest(to_resendable(self._get_item(key)) or {})
-        return self._digests[key]
 
 
 def _keeps_reasoning(link: Link) -> bool:
@@ -455,3 +328,141 @@ def _keeps_reasoning(link: Link) -> bool:
     if context in ("current_turn", "all_turns"):
         return bool(context == "all_turns")
     return link.model.rpartition("/")[2].startswith("claude") or gpt_version(link.model) >= (5, 6)
+
+
+# -- their tokens -----------------------------------------------------------------------------------
+
+
+class _TokenEstimate:
+    """Estimates tokens as the endpoint counts them, from the usage of the requests before.
+
+    Input: a request has more input tokens than the one before by those of the items between them; these are divided
+    among the items in proportion to our own estimates. Output: a response reports the tokens of its items. An item
+    that no request had yet gets our own estimate, times the ratio of the endpoint's tokens to ours so far.
+    """
+
+    def __init__(self, requests: Sequence[_Request], visible: _VisibleItems) -> None:
+        self.visible = visible
+        self._last = requests[-1] if requests else None
+        self._input_tokens: dict[Digest, float] = {}
+        self._output_tokens: dict[Digest, float] = {}
+        self._item_ratio = self._setting_ratio = 1.0  # the endpoint's tokens to ours
+        self._added_tokens = self._added_estimate = 0.0  # of the input after the first request
+        self._uncached_instructions: dict[str | None, float] = {}
+        for number, request in enumerate(requests):
+            self._learn_input(request, requests[number - 1] if number else None)
+            self._learn_output(request)
+
+    def count_input(self, planned: Link, lost_indexes: Sequence[int]) -> int:
+        """Return the input tokens of a request without the reasoning items at `lost_indexes`."""
+        shown = set(self.visible.list_keys(planned)) if lost_indexes else set()
+        keys = self.visible.index.keys_after(planned.input_head) if lost_indexes else []
+        lost = self._sum_tokens([keys[index] for index in lost_indexes if keys[index] in shown])
+        return max(0, round(self._predict_input(planned, self._last) - lost))
+
+    def count_reasoning(self, planned: Link, lost_indexes: Sequence[int]) -> int:
+        """Return the tokens of the reasoning items of a request, without those at `lost_indexes`."""
+        keys = self.visible.index.keys_after(planned.input_head)
+        lost = {keys[index] for index in lost_indexes}
+        shown = self.visible.list_keys(planned)
+        return round(self._sum_tokens([key for key in shown if self.visible.is_reasoning(key) and key not in lost]))
+
+    def count_visible(self, request: _Request, depth: int) -> int:
+        """Return the tokens of a request up to its first `depth` items, without reasoning."""
+        later = set(self.visible.index.keys_after(request.link.input_head, depth))
+        shown = self.visible.list_keys(request.link)
+        left_out = [key for key in shown if key in later or self.visible.is_reasoning(key)]
+        return max(0, round(request.usage.input_tokens - self._sum_tokens(left_out)))
+
+    def count_cacheable(self, planned: Link, tokens: int) -> int:
+        """Return the tokens up to the last breakpoint of a request that has `tokens` input tokens."""
+        if find_cache_rules(planned.model, {}).vendor != "openai":
+            return tokens
+        keys = self.visible.index.keys_after(planned.input_head)
+        items = map(self.visible.get_item, reversed(keys))
+        end = next((len(keys) - number for number, item in enumerate(items) if _ends_cacheable_prefix(item)), None)
+        if end is None:
+            return 0
+        instructions = self._count_instructions(planned) if appends_instructions(planned.model) else 0
+        return round(tokens - instructions - self._sum_tokens(keys[end:]))
+
+    def _predict_input(self, link: Link, base: _Request | None, *, is_known_only: bool = False) -> float:
+        """Return the input tokens of a request by those of one before it.
+
+        is_known_only:  without the items that no request before it has
+        """
+        if base is None:
+            return self._count_settings(link) + self._sum_tokens(self.visible.list_keys(link))
+        added, removed = self.visible.compare(link, base.link)
+        if is_known_only:
+            added = [key for key in added if self.visible.get_digest(key) in self._input_tokens]
+        settings = self._count_settings(link) - self._count_settings(base.link)
+        return base.usage.input_tokens + settings + self._sum_tokens(added) - self._sum_tokens(removed)
+
+    def _learn_input(self, request: _Request, base: _Request | None) -> None:
+        """Divide the tokens that a request has more than the one before it among the items that are new in it."""
+        link, input_tokens = request.link, request.usage.input_tokens
+        if base is None:
+            new = self.visible.list_keys(link)
+            self._item_ratio = self._setting_ratio = input_tokens / (self._predict_input(link, None) or 1.0) or 1.0
+            tokens = self._list_tokens(new)
+        else:
+            added, _ = self.visible.compare(link, base.link)
+            new = [key for key in added if self.visible.get_digest(key) not in self._input_tokens]
+            tokens = self._list_tokens(new)
+            new_tokens = input_tokens - self._predict_input(link, base, is_known_only=True)
+            self._update_item_ratio(new, tokens, new_tokens)
+            factor = new_tokens / sum(tokens) if sum(tokens) and new_tokens > 0 else 1.0
+            tokens = [factor * count for count in tokens]
+        self._input_tokens |= dict(zip(map(self.visible.get_digest, new), tokens, strict=True))
+        cached = request.usage.cached_tokens + request.usage.cache_write_tokens
+        is_rest = appends_instructions(link.model) and _ends_cacheable_prefix(self.visible.get_item(link.input_head))
+        if cached and is_rest:  # nothing else is uncached
+            self._uncached_instructions[find_separate_instructions(link, self.visible.index)] = input_tokens - cached
+
+    def _update_item_ratio(self, keys: Sequence[Key], tokens: Sequence[float], new_tokens: float) -> None:
+        """Adapt the ratio to the input that was added after the first request: the next input is like it."""
+        is_reported = [self.visible.get_digest(key) in self._output_tokens for key in keys]
+        reported = sum(compress(tokens, is_reported))
+        estimate = (sum(tokens) - reported) / self._item_ratio
+        if estimate > 0 and new_tokens > reported:
+            self._added_tokens += new_tokens - reported
+            self._added_estimate += estimate
+            self._item_ratio = self._added_tokens / self._added_estimate
+
+    def _learn_output(self, request: _Request) -> None:
+        """Set the tokens of the output, which is a part of the input of later requests."""
+        link, usage, index = request.link, request.usage, self.visible.index
+        if link.head not in index:
+            return
+        keys = index.keys_after(link.head, index.depth(link.input_head))
+        is_separate = usage.reasoning_tokens > 0  # Claude reports its thinking as output only
+        reasoning = [key for key in keys if is_separate and self.visible.is_reasoning(key)]
+        self._divide_output(reasoning, usage.reasoning_tokens)
+        self._divide_output([key for key in keys if key not in reasoning], usage.output_tokens - usage.reasoning_tokens)
+
+    def _divide_output(self, keys: Sequence[Key], reported_tokens: int) -> None:
+        tokens = self._list_tokens(keys)
+        factor = max(0, reported_tokens) / (sum(tokens) or 1.0)
+        digests = map(self.visible.get_digest, keys)
+        self._output_tokens |= {each: factor * count for each, count in zip(digests, tokens, strict=True)}
+
+    def _sum_tokens(self, keys: Sequence[Key]) -> float:
+        return sum(self._list_tokens(keys))
+
+    def _list_tokens(self, keys: Sequence[Key]) -> list[float]:
+        """Return the tokens of each node: by the usage of requests that had its item, else our estimate."""
+        digests = map(self.visible.get_digest, keys)
+        known = [self._input_tokens.get(each, self._output_tokens.get(each)) for each in digests]
+        unknown = [self.visible.get_item(key) for key, count in zip(keys, known, strict=True) if count is None]
+        estimates = iter(count_item_tokens(unknown))
+        return [self._item_ratio * next(estimates) if count is None else count for count in known]
+
+    def _count_settings(self, link: Link) -> float:
+        tools = count_tokens((), None, link.parameters.get("tools")).tokens
+        return self._count_instructions(link) + self._setting_ratio * tools
+
+    def _count_instructions(self, link: Link) -> float:
+        text = find_separate_instructions(link, self.visible.index)
+        known = self._uncached_instructions.get(text)
+        return self._setting_ratio * count_tokens((), text).tokens if known is None else known
