@@ -11,7 +11,6 @@ from typer import Context
 from typer.core import TyperGroup
 
 from convo import __version__
-from convo.cli.app import RootGroup
 from convo.cli.output import EXIT_CODES
 from convo.config.schema import VARIABLE_SETTINGS
 from convo.config.values import format_setting_key
@@ -40,13 +39,13 @@ FILE_DESCRIPTIONS = {
 }
 
 
-def render_man_page(group: RootGroup) -> str:
+def render_man_page(group: Any) -> str:
     """Render the whole page of the command line's root, as roff."""
     ctx = group.make_context("convo", [], resilient_parsing=True)
     return "\n".join(_page_lines(group, ctx)) + "\n"
 
 
-def _page_lines(group: RootGroup, ctx: Any) -> Iterator[str]:
+def _page_lines(group: Any, ctx: Any) -> Iterator[str]:
     yield f'.TH CONVO 1 "" "convo {__version__}" "User Commands"'
     yield from (".SH NAME", rf"convo \- {_escape_roff(group.help or '')}")
     yield from (".SH SYNOPSIS", r".B convo", r"[\fIOPTIONS\fR] \fICOMMAND\fR [\fIARGS\fR]...")
@@ -56,7 +55,6 @@ def _page_lines(group: RootGroup, ctx: Any) -> Iterator[str]:
         yield f".SH COMMANDS: {heading.upper()}"
         for name, _ in commands:
             command = group.get_command(ctx, name)
-            assert command
             yield from _command_lines(command, Context(command, info_name=name, parent=ctx))
     yield from (".SH ENVIRONMENT", *_term_lines(_describe_variables()))
     yield from (".SH FILES", *_term_lines(FILE_DESCRIPTIONS))
