@@ -684,12 +684,18 @@ def _suggest_file_fix(error: BaseException) -> str:
     else:
         return FIX_FILE_HINT
     name = (module_name or "").partition(".")[0]
-    imported, own = sys.modules.get(name), _LIBRARY_FINDER.find_user_module(name) if name else None
-    if imported is None or own is None or own.origin is None or own.origin == getattr(imported, "__file__", None):
+    own = _LIBRARY_FINDER.find_user_module(name) if name else None
+    if own is None or own.origin is None:
+        return FIX_FILE_HINT
+    if getattr(sys.modules.get(name), "__file__", own.origin) != own.origin:
+        reason = f"convo has imported another module named {name!r}"
+    elif PathFinder.find_spec(name, _LIBRARY_FINDER.library_folders):
+        reason = f"it hides the installed package {name!r}"
+    else:
         return FIX_FILE_HINT
     path = Path(own.origin)
     path = path.parent if path.name == "__init__.py" else path
-    return f"rename {_format_path(path)}: convo has imported another module named {name!r}"
+    return f"rename {_format_path(path)}: {reason}"
 
 
 def _format_user_error(error: BaseException, file: Path) -> str:

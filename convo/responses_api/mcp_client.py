@@ -226,10 +226,11 @@ class McpConnection:
 
         async def end_if_damaged(message: object) -> None:
             """End the connection at a damaged response: its call would wait until the time limit."""
-            details = message.errors()[0] if isinstance(message, ValidationError) else {}
-            if re.match(r'\s*\{.*"jsonrpc"', str(details.get("input", ""))):  # other lines are messages of a program
-                self._damage = f"it sent an invalid response: {details['msg']}"
-                serving.cancel()
+            if isinstance(message, ValidationError):
+                details = message.errors()[0]
+                if re.match(r'\s*\{.*"jsonrpc"', str(details["input"])):  # other lines are a program's messages
+                    self._damage = f"it sent an invalid response: {details['msg']}"
+                    serving.cancel()
 
         class UncheckedSession(ClientSession):
             """Checks no structured output: a pattern in the server's own schema can block the event loop for hours."""

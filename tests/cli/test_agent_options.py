@@ -32,7 +32,7 @@ from convo.errors import ConvoError, InputFault, InvalidSettings, InvalidUsage, 
 from convo.history.items import Json
 from convo.history.records import AgentRun
 from convo.runs.state import RunLimits
-from tests.command_runner import Convo
+from tests.command_runner import Convo, Launch
 from tests.source_modules import modules
 
 SUPPORT = """
@@ -390,6 +390,17 @@ def test_a_module_that_a_library_shadows_is_named_in_the_hint(text: str, tmp_pat
     with pytest.raises(InputFault, match=r"^desk\.py:2: ") as excinfo:
         load_python_file(tmp_path / "desk.py")
     assert excinfo.value.hint == "rename calendar.py: convo has imported another module named 'calendar'"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("agents.py", "from agents import Agent\n"), ("desk.py", "triage = 1\n")]
+)
+def test_a_file_that_hides_the_agents_sdk_is_named_in_the_hint(name: str, content: str, launch: Launch) -> None:
+    Path("desk.py").write_text("import agents\ntriage = agents.Agent(name='triage')\n")
+    Path("agents.py").write_text(content)
+    got = launch("chat", "--agent", f"{name}:triage", "hello")
+    assert "  try: rename agents.py: it hides the installed package 'agents'\n" in got.err
+    assert got.exit == 2
 
 
 def test_an_error_in_a_library_below_the_folder_of_a_file_names_the_line_of_the_file(tmp_path: Path) -> None:
