@@ -201,8 +201,9 @@ class RunLoop:
                             await shielded(self._dispatch(result))
         finally:
             await shielded(self._shutdown())
-        if self.run.failure:
-            raise RunFailed(self.run.failure.message, code=self.run.failure.code) from self._cause
+        if failure := self.run.failure:
+            hint = self._cause.hint if isinstance(self._cause, RunFailed) else None
+            raise RunFailed(failure.message, code=failure.code, hint=hint) from self._cause
 
     async def _perform_effect(self, effect: RunEffect) -> AsyncGenerator[StreamEvent, None]:
         self._config.test_hook(f"before {type(effect).__name__}")

@@ -75,6 +75,7 @@ from convo.runs.state import (
     create_run,
 )
 from convo.runtime import shielded
+from convo.strategies.instructions import is_developer_message
 from convo.strategies.requests import build_open_call_outputs
 from convo.strategies.selection import OwnerSelection
 from convo.strategies.strategy import ConversationState
@@ -335,10 +336,19 @@ class AgentRunner:
         return replace(state, path=state.path.append(items)), items
 
     async def _save_to_sdk_session(self, items: Sequence[Item]) -> None:
+        """Give the session of the Agents SDK the items of the conversation that it lacks.
+
+        After a kill these are more than `items`, the new ones. A session that changes its items receives only these.
+        """
         session = self._config.sdk_session
-        if session is not None and items:
-            saved = [to_sdk_form(item) for item in items]
-            await call_user_code("the SDK session", "sdk_session", session.add_items, saved)
+        if session is None:
+            return
+        held: list[Item] = await call_user_code("the SDK session", "sdk_session", session.get_items)
+        own = [to_sdk_form(item) for item in self.chat.state.path.items if not is_developer_message(item)]
+        shared_count = next((n for n in range(min(len(held), len(own)), 0, -1) if held[-n:] == own[:n]), 0)
+        missing = own[shared_count:] if shared_count or not held else [to_sdk_form(item) for item in items]
+        if missing:
+            await call_user_code("the SDK session", "sdk_session", session.add_items, missing)
 
     async def _check_prefix(self, items: Sequence[Item]) -> None:
         """Raise PrefixChanged if the guard refuses a run with `items`: a stored run would keep them, and its agents."""

@@ -25,7 +25,7 @@ from convo.errors import ConvoError, NotCanonical, RunFailed
 from convo.history.canonical import item_hash
 from convo.history.items import Json
 from convo.runs.state import GuardrailPassed, GuardrailTripped, ToolCall
-from convo.tools.tool import Context, InvalidArguments, Tool, output_text, read_arguments, timeout_message
+from convo.tools.tool import NO_VALUES, Context, InvalidArguments, Tool, output_text, read_arguments, timeout_message
 
 IN_USER_CODE: Final[ContextVar[bool]] = ContextVar("in_user_code", default=False)
 """True while user code runs."""
@@ -99,7 +99,10 @@ async def call_user_code(
     if isinstance(outcome.exception, ConvoError):
         raise outcome.exception
     if outcome.exception is not None:
-        raise RunFailed(f"{description} raised {format_exception(outcome.exception)}", code=code) from outcome.exception
+        message = format_exception(outcome.exception)
+        lacks_context = any(isinstance(arg, Context) and arg.values is NO_VALUES for arg in args)
+        hint = "name the context with --context" if lacks_context and "'NoneType' object" in message else None
+        raise RunFailed(f"{description} raised {message}", code=code, hint=hint) from outcome.exception
     return outcome.value
 
 

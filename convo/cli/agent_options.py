@@ -52,7 +52,7 @@ from convo.agents.toml import from_tables
 from convo.chat.files import read_text_file
 from convo.chat.view_loader import AGENTS_SOURCE_KEY
 from convo.cli.output import print_notice
-from convo.cli.run_options import AgentSource, RunFlags
+from convo.cli.run_options import NONE, REMEMBERED_FIELDS, AgentSource, RunFlags, format_option
 from convo.config.paths import make_private_folder
 from convo.config.sections import split_mcp_reference
 from convo.config.settings import Settings
@@ -74,7 +74,6 @@ class AgentSetup:
     model:                 the model of the first agent
     source:                the options that name the agents or tools
     input_items:           the input that --run-config has
-    context_option:        the option that a resumed run needs for its context; "" if a state file has it
     ignores_agent_models:  whether the models that agents name are replaced by the chat's
     """
 
@@ -84,7 +83,6 @@ class AgentSetup:
     source: AgentSource
     input_items: tuple[Item, ...] = ()
     ignores_agent_models: bool = False
-    context_option: str = ""
 
     def with_route(self, route: Callable[[str], ModelRoute]) -> "AgentSetup":
         """Return a copy in which `route` resolves the models that agents name."""
@@ -111,11 +109,7 @@ class AgentSetup:
         if reference is None:
             return replace(self, run_config=replace(self.run_config, values=described))
         values, serializer = _load_context(reference, described)
-        return replace(
-            self,
-            run_config=replace(self.run_config, values=values, context_serializer=serializer),
-            context_option="" if isinstance(values, Mapping) else f" --context {quote(reference)}",
-        )
+        return replace(self, run_config=replace(self.run_config, values=values, context_serializer=serializer))
 
     def without_agent_models(self) -> "AgentSetup":
         """Return a copy in which every agent uses the chat's model, because the user named one."""
@@ -137,9 +131,18 @@ class AgentSetup:
         return replace(self, run_config=replace(self.run_config, agents_source=record))
 
     def format_options(self, model: str) -> str:
-        """Return the options that name these agents; `model` is included if it replaces the agents' models."""
-        model_option = f" -m {quote(model)}" if self.ignores_agent_models else ""
-        return f"{self.source.options}{model_option}{self.context_option}"
+        """Return the options that resume a run of these agents; `model` is included if it replaces the agents' models.
+
+        The context is left out if it is restored from the values that a state saved.
+        """
+        config, source, model_option = self.run_config, self.source, ""
+        if source.context and (
+            isinstance(config.values, Mapping) or (config.agents_source and restores_context(source.context))
+        ):
+            source = source._replace(context=None)
+        if self.ignores_agent_models:
+            model_option = f" -m {quote(model)}"
+        return f"{source.options}{model_option}"
 
 
 def _has_agent_models(graph: Graph) -> bool:
@@ -164,8 +167,8 @@ def _without_nested_agent_models(tool: Tool | Hosted) -> Tool | Hosted:
     return replace(tool, graph=_without_agent_models(tool.graph)) if isinstance(tool, AgentTool) else tool
 
 
-async def load_agent_setup(flags: RunFlags) -> AgentSetup:
-    """Load the agents and the run configuration that the flags name.
+async def load_agent_setup(flags: RunFlags, *, with_context: bool = True) -> AgentSetup:
+    """Load the agents and the run configuration that the flags name, and the context unless that of a run follows.
 
     Raises InvalidUsage, Unreadable, NotFound, InputFault, InvalidSettings or Unsupported.
     """
@@ -173,8 +176,8 @@ async def load_agent_setup(flags: RunFlags) -> AgentSetup:
     assert source
     start = await _load_start(source.agent) if source.agent else load_tool_graph(source.tools)
     sdk_run = (
-        read_sdk_run(load_named_object(flags.run_config, "--run-config"), "--run-config")
-        if flags.run_config
+        read_sdk_run(load_named_object(source.run_config, "--run-config"), "--run-config")
+        if source.run_config
         else SdkRun()
     )
     graph = start if isinstance(start, Graph) else from_object(start, sdk_run)
@@ -183,15 +186,15 @@ async def load_agent_setup(flags: RunFlags) -> AgentSetup:
         print_notice(note)
     _note_unused_history_flags(flags, graph)
     run_config = load_run_config(flags, sdk_run)
-    if flags.run_config and not sdk_agents:
-        raise InvalidUsage("--run-config applies to agents of the Agents SDK", hint="leave it out")
+    if source.run_config and not sdk_agents:
+        raise InvalidUsage("--run-config applies to agents of the Agents SDK", hint="leave it out: --run-config none")
     own_filter, sdk_filter = run_config.input_filter, sdk_run.get("call_model_input_filter")
     if own_filter and is_foreign_filter(own_filter, foreign_agents=bool(sdk_agents)):
         sdk_filter, own_filter = own_filter, None
     if sdk_filter and not own_filter:
         run_config = replace(run_config, input_filter=ForeignInputFilter(sdk_filter, sdk_agents))
     setup = AgentSetup(graph, run_config, graph[graph.start].model, source, tuple(sdk_run.input))
-    return setup.with_context(flags.context, None) if flags.context else setup
+    return setup.with_context(source.context, None) if source.context and with_context else setup
 
 
 def load_run_config(flags: RunFlags, sdk_run: SdkRun) -> RunConfig:
@@ -203,7 +206,7 @@ def load_run_config(flags: RunFlags, sdk_run: SdkRun) -> RunConfig:
     limits = RunLimits() if max_turns is None else RunLimits(max_turns=max_turns)
     if execution := sdk_run.get("tool_execution"):
         limits = replace(limits, max_parallel_calls=execution.max_function_tool_concurrency or sys.maxsize)
-    filter_reference, session_input = flags.input_filter, sdk_run.get("session_input_callback")
+    source, filter_reference, session_input = flags.source, flags.input_filter, sdk_run.get("session_input_callback")
     session_limit = getattr(sdk_run.get("session_settings"), "limit", None)
     return RunConfig(
         limits=limits,
@@ -211,7 +214,7 @@ def load_run_config(flags: RunFlags, sdk_run: SdkRun) -> RunConfig:
         input_filter=load_function(filter_reference, "--input-filter") if filter_reference else None,
         session_limit=session_limit if flags.session_limit is None else flags.session_limit,
         session_input_callback=session_input and partial(call_session_input, session_input),
-        sdk_session=_load_sdk_session(flags.sdk_session) if flags.sdk_session else None,
+        sdk_session=_load_sdk_session(source.sdk_session) if source and source.sdk_session else None,
         format_rejection=make_rejection_formatter(sdk_run),
         start_agent=flags.start_agent,
         open_scratch_store=_open_scratch_store,
@@ -280,13 +283,13 @@ def _load_context(reference: str, described: Json) -> tuple[Any, Callable[[Any],
     The file's own `context_serializer` is returned too; a described context is made by its `context_deserializer`.
     """
     if is_python_reference(reference):
-        context = load_named_object(reference, "--context")
-        file = parse_file_reference(reference, "--context")
-        module = import_module(file.file.name) if file.is_module else load_python_file(file.file)
-        make: Any = getattr(module, "context_deserializer", context) if described is not None else context
-        if callable(make):
-            with translate_user_code_errors(file.file):
-                context = make(described) if described is not None or inspect.signature(make).parameters else make()
+        file, module, context = _load_context_object(reference)
+        with translate_user_code_errors(file.file):
+            restore = _find_restore(module, context) if described is not None else None
+            if restore:
+                context = restore(described)
+            elif callable(context):
+                context = context(None) if inspect.signature(context).parameters else context()
         serializer: Any = getattr(module, "context_serializer", None)
 
         def serialize(value: Any) -> Any:
@@ -429,6 +432,24 @@ def is_python_reference(reference_text: str) -> bool:
     file, colon, _ = reference_text.rpartition(":")
     is_module = colon and not file.endswith(".json") and re.fullmatch(MODULE_NAME, file)
     return reference_text.endswith(".py") or file.endswith(".py") or bool(is_module)
+
+
+def _load_context_object(reference: str) -> tuple[FileReference, ModuleType, Any]:
+    context = load_named_object(reference, "--context")
+    file = parse_file_reference(reference, "--context")
+    return file, import_module(file.file.name) if file.is_module else load_python_file(file.file), context
+
+
+def _find_restore(module: ModuleType, context: Any) -> Callable[[Any], Any] | None:
+    """Return the function that makes the context from the values of a state; None without one."""
+    takes_values = callable(context) and inspect.signature(context).parameters
+    restore: Callable[[Any], Any] | None = getattr(module, "context_deserializer", context if takes_values else None)
+    return restore
+
+
+def restores_context(reference: str) -> bool:
+    """Return whether what --context names is made from the values of a state. Raises the errors of loading it."""
+    return is_python_reference(reference) and _find_restore(*_load_context_object(reference)[1:]) is not None
 
 
 def parse_file_reference(reference_text: str, option: str) -> FileReference:
@@ -782,6 +803,9 @@ def route_user_output_to_stderr() -> None:
 NAME_AGENTS_HINT = "name them with --agent FILE.py:NAME"
 NAME_AGENTS_OR_NONE_HINT = f"{NAME_AGENTS_HINT}; or continue without agents: --agent none"
 
+OPTIONS_KEY = "options"
+"""The member of an agents record with the values of REMEMBERED_FIELDS."""
+
 
 class StoredAgents(NamedTuple):
     """The agents, or the tools, of an earlier run.
@@ -807,6 +831,8 @@ def make_agents_record(source: AgentSource, model: str | None, session: str, fol
         fields["tools"] = list(map(_to_absolute_reference, source.tools))
     if source.mcp:
         fields["mcp"] = list(map(_to_absolute_command, source.mcp))
+    if source.remembered:
+        fields[OPTIONS_KEY] = {name: _to_absolute_option(value) for name, value in source.remembered.items()}
     return {**fields, "model": model, "proof": _compute_proof(key, session, fields, model)}
 
 
@@ -816,6 +842,10 @@ def _to_absolute_reference(reference_text: str) -> str:
     if root and file.startswith(f"{root}/") and (reference.is_module or root != str(reference.file.parent)):
         file = root + ROOT_MARKER + file.removeprefix(f"{root}/")
     return f"{file}:{reference.name}" if reference.name else file
+
+
+def _to_absolute_option(value: str) -> str:
+    return _to_absolute_reference(value) if is_python_reference(value) else os.path.abspath(value)
 
 
 def _to_absolute_command(reference_text: str) -> str:
@@ -830,19 +860,44 @@ def _to_absolute_command(reference_text: str) -> str:
     return f"{name}={shlex.join(words)}" if name else shlex.join(words)
 
 
-async def load_session_agents(store: Store, session: str, folder: Path) -> StoredAgents | None:
-    """Return the agents of a session's newest run; None without a run or without a record of its agents.
+def add_stored_options(
+    flags: RunFlags, model: str | None, row: AgentRun, folder: Path, note: Callable[[str], None], owner: str = "session"
+) -> tuple[RunFlags, str | None]:
+    """Return the options and -m; those that were not given are the ones of a stored run, and a note names each.
 
-    Raises InvalidUsage for a record by another user or from another machine, Unreadable for a missing file.
+    folder:  convo's data folder
+    owner:   "session" or "run", for messages
+
+    Raises the errors of `load_run_agents`.
     """
-    rows = await store.agent_runs(session_id=session, limit=1)
-    return load_run_agents(rows[0], folder, NAME_AGENTS_OR_NONE_HINT) if rows else None
+    options = _get_stored_options(row.document.get(AGENTS_SOURCE_KEY))
+    missing = [name for name in options if getattr(flags, name) is None]
+    hint = NAME_AGENTS_OR_NONE_HINT if owner == "session" else NAME_AGENTS_HINT
+    if flags.has_source_option:
+        if flags.agent == NONE or not missing:
+            return flags, model
+        hint = f"give {format_option(missing[0])} again, or none: {format_option(missing[0])} none"
+    agents = load_run_agents(row, folder, hint)
+    if agents is None:
+        return flags, model
+    if not flags.has_source_option:
+        note(f"using this {owner}'s {agents.source.kind}: {agents.source}")
+        model = agents.model if model is None else model
+    for name in missing:
+        note(f"using this {owner}'s {format_option(name)}: {options[name]}")
+    return flags.with_source(agents.source), model
+
+
+def _get_stored_options(record: Json) -> dict[str, Any]:
+    """Return the values of REMEMBERED_FIELDS in a record of agents, without those that it does not have."""
+    options = record.get(OPTIONS_KEY) if isinstance(record, dict) else None
+    return {name: options[name] for name in REMEMBERED_FIELDS if options.get(name)} if isinstance(options, dict) else {}
 
 
 def load_run_agents(row: AgentRun, folder: Path, hint: str = NAME_AGENTS_HINT) -> StoredAgents | None:
     """Return the agents of one run; None without a record of them.
 
-    Raises the errors of `load_session_agents`, with `hint`.
+    Raises InvalidUsage for a record by another user or from another machine, and Unreadable for a missing file.
     """
     record = row.document.get(AGENTS_SOURCE_KEY)
     if not isinstance(record, dict):
@@ -855,6 +910,8 @@ def load_run_agents(row: AgentRun, folder: Path, hint: str = NAME_AGENTS_HINT) -
         source = AgentSource(tools=tuple(tools), mcp=tuple(mcp))
     else:
         return None
+    if options := _get_stored_options(record):
+        fields[OPTIONS_KEY], source = options, source._replace(**options)
     model, proof = record.get("model"), record.get("proof")
     key = _load_user_key(folder)
     if (
@@ -886,8 +943,8 @@ def _is_text_list(value: object) -> bool:
 
 
 def _compute_proof(key: bytes, session: str, fields: Mapping[str, Json], model: Json) -> str:
-    # Without servers in the form of earlier versions.
-    files: Json = dict(fields) if "mcp" in fields else next(iter(fields.values()))
+    # Without servers and options in the form of earlier versions.
+    files: Json = dict(fields) if {"mcp", OPTIONS_KEY} & {*fields} else next(iter(fields.values()))
     return hmac.new(key, json.dumps([session, files, model]).encode(), sha256).hexdigest()
 
 

@@ -21,9 +21,9 @@ from convo.chat.conversation import Chat
 from convo.chat.lookup import to_absolute_path
 from convo.chat.state_file import load_state_file, save_state_file
 from convo.chat.view_loader import AGENTS_SOURCE_KEY
-from convo.cli.agent_options import CONTEXT_TYPE_KEY, AgentSetup
+from convo.cli.agent_options import CONTEXT_TYPE_KEY, AgentSetup, restores_context
 from convo.cli.context import ChatContext, ChatOutput, get_command_prefix
-from convo.cli.output import PAUSED_EXIT_CODE, print_event, print_json
+from convo.cli.output import PAUSED_EXIT_CODE, print_event, print_json, print_notice
 from convo.cli.paused_files import (
     RUN_MARK_KEY,
     base_state_file_path,
@@ -84,16 +84,27 @@ def load_saved_state(row: AgentRun, folder: Path) -> RunState | None:
 def with_run_context(
     setup: AgentSetup, option: str | None, state: RunState | None, row: AgentRun | None = None
 ) -> AgentSetup:
-    """Return `setup` with the application's context of a run: of --context, or the values of its state.
+    """Return `setup` with the application's context of a run.
 
-    row:  the run, if it is stored
+    The values of its state take precedence over the stored option, which can restore an object from them.
 
-    Raises InputFault for a context that neither has, and the errors of `AgentSetup.with_context`.
+    option:  the --context of this command
+    row:     the run, if it is stored
+
+    Raises InputFault for a context that was not saved, and the errors of `AgentSetup.with_context`.
     """
+    described = read_context_description(state.document) if state else None
+    reference = setup.source.context
     if option is not None:
-        return setup.with_context(option, read_context_description(state.document) if state else None)
+        if described and reference and not restores_context(reference):
+            print_notice(f"--context {reference} replaces the context values that the run had")
+        return setup.with_context(reference, described if reference else NO_VALUES)
+    if reference and restores_context(reference) and state:
+        return setup.with_context(reference, described)
     record = row.document.get(AGENTS_SOURCE_KEY) if row else None
-    if state is None and record and CONTEXT_TYPE_KEY in record:
+    if state is None and row and record and CONTEXT_TYPE_KEY in record:
+        if reference and row.status != "paused":  # nothing was saved before the first pause
+            return setup.with_context(reference, None)
         raise InputFault(f"the context of this run, a {record[CONTEXT_TYPE_KEY]}, was not saved", hint=CONTEXT_HINT)
     return setup.with_context(None, read_context_values(state.document) if state else NO_VALUES)
 

@@ -66,10 +66,12 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
         if options.is_picked:
             options = options._replace(handle=await pick_conversation(store, settings, options))
         context = ChatContext(settings, store, exit_stack, options, output)
-        if options.is_continued and not options.run_flags.has_source_option:
-            new_options = await _with_previous_agents(context, options, output)
-            if new_options is not options:
-                options, setup = new_options, await _load_agents(new_options)
+        if options.is_continued:
+            run_flags, stored_model = await context.add_stored_options()
+            run_flags.validate(instructions=options.instructions, schema_file=options.schema_file)
+            if run_flags != options.run_flags:
+                options = options._replace(model=stored_model, run_flags=run_flags)
+                setup = await _load_agents(options)
                 model = setup.model if setup and options.model is None else options.model
                 context = ChatContext(
                     load_settings(options.config, _make_setting_flags(options, model)),
@@ -155,20 +157,6 @@ async def _load_agents(options: ChatOptions) -> "AgentSetup | None":
     if options.run_flags.state is not None:
         check_state_path(options.run_flags.state)
     return await load_agent_setup(options.run_flags)
-
-
-async def _with_previous_agents(context: ChatContext, options: ChatOptions, output: ChatOutput) -> ChatOptions:
-    """Return `options` with the previous agents, and -m, of the session.
-
-    Raises InvalidUsage for flags that do not fit them.
-    """
-    agents = await context.load_previous_agents()
-    if agents is not None:
-        output.note(f"using this session's {agents.source.kind}: {agents.source}")
-        model = agents.model if options.model is None else options.model
-        options = options._replace(model=model, run_flags=options.run_flags.with_source(agents.source))
-    options.run_flags.validate(instructions=options.instructions, schema_file=options.schema_file)
-    return options
 
 
 async def open_run_presenter(

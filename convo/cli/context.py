@@ -69,7 +69,7 @@ from convo.usage.model_info import describe_appended_instructions, find_price, l
 
 if TYPE_CHECKING:
     from convo.agent_runner.config import ModelRoute
-    from convo.cli.agent_options import AgentSetup, StoredAgents
+    from convo.cli.agent_options import AgentSetup
     from convo.endpoints.base import Endpoint
     from convo.terminal.prompt import PromptOptions, PromptReader
     from convo.transfer.auto_compaction import AutoCompaction
@@ -444,8 +444,8 @@ class ChatContext:
             return setup
         return setup.with_agents_record(chat.session.id, self.options.model, self._given_settings.paths.data)
 
-    async def load_previous_agents(self) -> "StoredAgents | None":
-        """Return the previous agents of the session that is continued or forked.
+    async def add_stored_options(self) -> tuple[RunFlags, str | None]:
+        """Return the options of agent runs and -m, with those of the session that is continued or forked.
 
         Raises the errors of `open`, and InvalidUsage or Unreadable.
         """
@@ -454,16 +454,18 @@ class ChatContext:
         session = fork_source.session or (
             None if options.fork else await find_selected_session(self._store, self._select_owner(fork_source))
         )
-        if session is None or not await self._store.agent_runs(session_id=session.id, limit=1):
-            return None
-        from convo.cli.agent_options import load_session_agents  # a chat without agents does not need the import
+        rows = await self._store.agent_runs(session_id=session.id, limit=1) if session else ()
+        if not rows:
+            return options.run_flags, options.model
+        from convo.cli.agent_options import add_stored_options  # a chat without agents does not need the import
 
-        agents = await load_session_agents(self._store, session.id, self._given_settings.paths.data)
-        if agents is None:
+        data_folder = self._given_settings.paths.data
+        flags, model = add_stored_options(options.run_flags, options.model, rows[0], data_folder, self.output.note)
+        if not flags.has_source_option:
             self.output.note(
                 "the agents of this session are not stored; continuing without agents (use --agent to name them)"
             )
-        return agents
+        return flags, model
 
     # -- conversation -----------------------------------------------------------------------
 

@@ -68,7 +68,7 @@ from convo.strategies.kept_prefix import UPDATED_FIELDS, apply_configuration_ite
 from convo.strategies.selection import owner_of_handle
 from convo.strategies.strategy import STRATEGIES
 from convo.terminal.inspect_view import render_next_request
-from convo.terminal.terminal import detect_display, escape_control_chars
+from convo.terminal.terminal import detect_display
 
 if TYPE_CHECKING:
     from convo.cli.agent_options import AgentSetup
@@ -133,11 +133,12 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
         if view.session:
             await check_no_open_run(store, view.session)
         unchanged = options.without_changes()
-        if not options.run_flags.has_source_option:
-            options = await _with_previous_agents(store, view, options, settings.paths.data)
+        if options.forecast and options.run_flags.has_source_option:
+            unchanged = await _add_stored_options(store, view, unchanged, settings.paths.data)
+            options = await _add_stored_options(store, view, options, settings.paths.data)
+        else:
+            options = await _add_stored_options(store, view, options, settings.paths.data)
             unchanged = replace(unchanged, run_flags=options.run_flags)
-        elif options.forecast:
-            unchanged = await _with_previous_agents(store, view, unchanged, settings.paths.data)
         next_request, settings = await _build_request(store, exit_stack, view, items, options)
         if next_request.forecast and unchanged != replace(options, strict_prefix=False):
             unchanged_request, _ = await _build_request(store, exit_stack, view, items, unchanged)
@@ -212,24 +213,19 @@ def _remove_tools(options: RequestOptions, names: Sequence[str]) -> RequestOptio
     return replace(options, parameters={**parameters, "tools": left} if names and left else parameters)
 
 
-async def _with_previous_agents(
+async def _add_stored_options(
     store: Store, view: ConversationView, options: NextOptions, data_dir: Path
 ) -> NextOptions:
-    """Return `options` with the previous agents, and -m, of the session.
+    """Return `options` with those of agent runs, and -m, that the session has.
 
     Raises InvalidUsage for flags that do not fit them.
     """
-    if view.session and await store.agent_runs(session_id=view.session.id, limit=1):
-        from convo.cli.agent_options import load_session_agents
+    rows = await store.agent_runs(session_id=view.session.id, limit=1) if view.session else ()
+    if rows:
+        from convo.cli.agent_options import add_stored_options
 
-        agents = await load_session_agents(store, view.session.id, data_dir)
-        if agents is not None:
-            sys.stderr.write(f"using this session's {agents.source.kind}: {escape_control_chars(str(agents.source))}\n")
-            options = replace(
-                options,
-                model=options.model or agents.model,
-                run_flags=options.run_flags.with_source(agents.source),
-            )
+        flags, model = add_stored_options(options.run_flags, options.model, rows[0], data_dir, print_notice)
+        options = replace(options, model=model, run_flags=flags)
     options.run_flags.validate(instructions=options.instructions, schema_file=options.schema_file)
     return options
 

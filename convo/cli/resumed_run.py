@@ -18,7 +18,7 @@ from convo.agent_runner.persistence import load_run_row
 from convo.agent_runner.runner import AgentRunner
 from convo.chat.conversation import Chat
 from convo.chat.session_record import acquire_state_lease
-from convo.cli.agent_options import AgentSetup, load_agent_setup, load_run_agents
+from convo.cli.agent_options import AgentSetup, add_stored_options, load_agent_setup
 from convo.cli.agent_run import PausedStateWriter, RunPresenter, load_saved_state, present_run, with_run_context
 from convo.cli.context import ChatContext, ChatOptions, ChatOutput, open_prompt_reader
 from convo.cli.decision_flags import (
@@ -75,10 +75,10 @@ class ResumeRequest:
 async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
     """Resume a run until it ends or pauses, and return the exit code."""
     request.run_flags.validate(is_continued=True)
-    if not request.run_flags.has_source_option:
-        request = await _with_previous_agents(request, out)
-    setup = await load_agent_setup(replace(request.run_flags, context=None))
-    if setup.input_items:
+    context_option, run_config = request.run_flags.context, request.run_flags.run_config
+    request = await _add_stored_options(request, out)
+    setup = await load_agent_setup(request.run_flags, with_context=False)
+    if run_config and setup.input_items:
         raise InvalidUsage("--run-config has input, and a paused run takes none", hint="leave the input out")
     flags = request.flags._replace(model=request.model)
     if request.model is None:
@@ -87,38 +87,44 @@ async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
         setup = await setup.connect(settings, exit_stack)
         setup = setup.without_agent_models() if request.model else setup
-        opener = ResumedRunOpener(request, settings, store, exit_stack, out)
+        opener = ResumedRunOpener(request, context_option, settings, store, exit_stack, out)
         return await _decide_and_resume(await opener.open(setup), request, out, settings.editing)
 
 
-async def _with_previous_agents(request: ResumeRequest, out: ChatOutput) -> ResumeRequest:
-    """Return `request` with the agents, and -m, that the run had in this store.
+async def _add_stored_options(request: ResumeRequest, out: ChatOutput) -> ResumeRequest:
+    """Return `request` with the options, and -m, that the run had in this store.
 
     Raises NotFound or AmbiguousHandle for an unknown run, InvalidUsage for agents that were not recorded or were
     recorded elsewhere, and Unreadable for a missing file.
     """
-    settings = load_settings(request.config)
+    settings, flags, model = load_settings(request.config), request.run_flags, request.model
     async with open_configured_store(settings) as store:
         row = await (_find_stored_run(store, request.state) if request.state else load_run_row(store, request.handle))
-        agents = load_run_agents(row, settings.paths.data) if row else None
-    if agents is None:
+    if row:
+        flags, model = add_stored_options(flags, model, row, settings.paths.data, out.note, "run")
+    if flags.source is None:
         raise InvalidUsage(
             "resuming a run needs its agents, and none were given",
             hint=f"convo resume {request.handle} --agent FILE.py:NAME;"
             " or --decide-only -o decided.json, to resume with the Agents SDK",
         )
-    out.note(f"using this run's {agents.source.kind}: {agents.source}")
-    model = agents.model if request.model is None else request.model
-    return replace(request, model=model, run_flags=request.run_flags.with_source(agents.source))
+    return replace(request, model=model, run_flags=flags)
 
 
 class ResumedRunOpener:
     """Opens the run to resume."""
 
     def __init__(
-        self, request: ResumeRequest, settings: Settings, store: Store, exit_stack: AsyncExitStack, out: ChatOutput
+        self,
+        request: ResumeRequest,
+        context_option: str | None,
+        settings: Settings,
+        store: Store,
+        exit_stack: AsyncExitStack,
+        out: ChatOutput,
     ) -> None:
-        self._request, self._settings, self._store = request, settings, store
+        """Open it with the stored options of the run; `context_option` is the --context of this command."""
+        self._request, self._context_option, self._settings, self._store = request, context_option, settings, store
         self._exit_stack, self._out = exit_stack, out
 
     async def open(self, setup: AgentSetup) -> RunPresenter:
@@ -156,7 +162,7 @@ class ResumedRunOpener:
         setup = setup if self._request.model else setup.with_route(context.make_route)
         setup = with_run_context(
             setup,
-            self._request.run_flags.context,
+            self._context_option,
             self._request.state or load_saved_state(row, context.paused_runs_folder),
             row,
         )
@@ -167,7 +173,7 @@ class ResumedRunOpener:
 
     async def _adopt_state(self, state: RunState, setup: AgentSetup) -> RunPresenter:
         """Import a state as a run of this store, after its decision flags were checked."""
-        setup = with_run_context(setup, self._request.run_flags.context, state)
+        setup = with_run_context(setup, self._context_option, state)
         imported = import_run_state(state, setup.graph, setup.run_config.values)
         if imported.run.phase in TERMINAL_PHASES:
             raise StateFault(

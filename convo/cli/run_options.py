@@ -4,28 +4,31 @@ Separate from `agent_options`, which loads the agents: a chat without agents doe
 """
 
 from collections.abc import Sequence
-from dataclasses import Field, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from convo.cli.app import OPTION_METADATA_KEY, STDOUT_ARGUMENT, OptionalText, OptionalTexts, flag_option, value_option
+from convo.cli.app import STDOUT_ARGUMENT, OptionalText, OptionalTexts, flag_option, value_option
 from convo.errors import InvalidUsage
 
 if TYPE_CHECKING:
     from convo.history.items import Item
 
-NO_AGENTS = "none"
-"""The value of --agent that omits the agents and the tools that a session had before."""
+NONE = "none"
+"""The value of --agent, and of an option in REMEMBERED_FIELDS, that omits what a session had before."""
 
 SOURCE_FIELDS = ("agent", "tool", "mcp")
 """The fields of `RunFlags` that name agents or tools."""
+
+REMEMBERED_FIELDS = ("run_config", "sdk_session", "context")
+"""The fields of `RunFlags` that a session remembers beside its agents or tools."""
 
 HANDOFF_FIELDS = ("start_agent", "nest_history", "history_mapper", "history_markers")
 """The fields of `RunFlags` that apply to handoffs, which a chat with --tool or --mcp does not have."""
 
 
 class AgentSource(NamedTuple):
-    """The agents of a chat: the value of --agent, or the values of --tool and --mcp.
+    """The agents of a chat: the value of --agent, or the values of --tool and --mcp, and what else it remembers.
 
     tools:  the functions that the model of a chat without --agent may call
     mcp:    the MCP servers whose tools it may call
@@ -34,9 +37,17 @@ class AgentSource(NamedTuple):
     agent: str | None = None
     tools: tuple[str, ...] = ()
     mcp: tuple[str, ...] = ()
+    run_config: str | None = None
+    sdk_session: str | None = None
+    context: str | None = None
 
     def __str__(self) -> str:
         return self.agent or ", ".join((*self.tools, *self.mcp))
+
+    @property
+    def remembered(self) -> dict[str, str]:
+        """The values in REMEMBERED_FIELDS, without those that are not set."""
+        return {name: value for name in REMEMBERED_FIELDS if (value := getattr(self, name)) is not None}
 
     @property
     def kind(self) -> str:
@@ -48,6 +59,7 @@ class AgentSource(NamedTuple):
         references = [("--agent", self.agent)] if self.agent else []
         references += [("--tool", reference) for reference in self.tools]
         references += [("--mcp", reference) for reference in self.mcp]
+        references += [(format_option(name), reference) for name, reference in self.remembered.items()]
         return " ".join(f"{option} {quote(reference)}" for option, reference in references)
 
 
@@ -112,9 +124,11 @@ class RunFlags:
     @property
     def source(self) -> AgentSource | None:
         """The agents or tools that the options name; None for none."""
-        if self.tool or self.mcp:
-            return AgentSource(tools=tuple(dict.fromkeys(self.tool or ())), mcp=tuple(dict.fromkeys(self.mcp or ())))
-        return None if self.agent in (None, NO_AGENTS) else AgentSource(self.agent)
+        if self.agent in (None, NONE) and not (self.tool or self.mcp):
+            return None
+        values = {name: getattr(self, name) for name in REMEMBERED_FIELDS if getattr(self, name) != NONE}
+        tools, servers = tuple(dict.fromkeys(self.tool or ())), tuple(dict.fromkeys(self.mcp or ()))
+        return AgentSource(self.agent, tools, servers, **values)
 
     @property
     def has_source_option(self) -> bool:
@@ -122,8 +136,11 @@ class RunFlags:
         return self.agent is not None or self.source is not None
 
     def with_source(self, source: AgentSource) -> "RunFlags":
-        """Return the options with the agents or tools that a session had before."""
-        return replace(self, agent=source.agent, tool=list(source.tools) or None, mcp=list(source.mcp) or None)
+        """Return the options with those that a session had before and that were not given."""
+        values: dict[str, Any] = {name: getattr(self, name) or value for name, value in source.remembered.items()}
+        if not self.has_source_option:
+            values |= {"agent": source.agent, "tool": list(source.tools) or None, "mcp": list(source.mcp) or None}
+        return replace(self, **values)
 
     def validate(
         self, *, instructions: str | None = None, schema_file: str | None = None, is_continued: bool = False
@@ -136,8 +153,8 @@ class RunFlags:
         Raises InvalidUsage.
         """
         source = self.source
-        given = {field.name: _format_option(field) for field in fields(self) if getattr(self, field.name) is not None}
-        run_option = next((option for name, option in given.items() if name not in SOURCE_FIELDS), None)
+        given = [field.name for field in fields(self) if getattr(self, field.name) is not None]
+        run_option = next((format_option(name) for name in given if name not in SOURCE_FIELDS), None)
         tool_option = "--tool" if self.tool else "--mcp" if self.mcp else None
         if self.agent is not None and tool_option:
             raise InvalidUsage(
@@ -145,7 +162,7 @@ class RunFlags:
             )
         if source is None and run_option and not (is_continued and self.agent is None):
             raise InvalidUsage(f"{run_option} applies to agent runs and needs --agent", hint="add --agent FILE.py:NAME")
-        handoff_option = next((option for name, option in given.items() if name in HANDOFF_FIELDS), None)
+        handoff_option = next((format_option(name) for name in given if name in HANDOFF_FIELDS), None)
         if tool_option and handoff_option:
             raise InvalidUsage(
                 f"{handoff_option} applies to handoffs, and {tool_option} has none",
@@ -160,10 +177,9 @@ class RunFlags:
             )
 
 
-def _format_option(field: Field[Any]) -> str:
-    """Return the option of a field, as in "--max-turns"; for a pair the one that switches it on."""
-    names: list[str] = field.metadata[OPTION_METADATA_KEY][0]
-    return names[0].partition("/")[0]
+def format_option(field: str) -> str:
+    """Return the option of a field of `RunFlags`, as in "--max-turns"; for a pair the one that switches it on."""
+    return f"--{field.replace('_', '-')}"
 
 
 def choose_input(message: "Item | None", configured_input: "Sequence[Item]") -> "list[Item]":

@@ -6,7 +6,6 @@ convo does not model are read from the state file that was saved with the run.
 
 import sys
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 
 from convo.agent_runner.persistence import load_run, load_run_row
@@ -45,7 +44,7 @@ async def render_session_run_state(
 
 
 async def _build_session_run_state(handle: str, flags: RunFlags, settings: Settings, folder: Path) -> RunState:
-    setup = await load_agent_setup(replace(flags, context=None))
+    setup = await load_agent_setup(flags, with_context=False)
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
         row = await load_run_row(store, handle)
         session = await store.session(row.session_id)

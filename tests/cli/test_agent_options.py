@@ -550,7 +550,7 @@ async def test_flags_configure_a_run(folder: Path) -> None:
     )
     assert (setup.model, setup.source, setup.ignores_agent_models) == (
         "scripted/echo",
-        AgentSource("bot/support.py:triage"),
+        AgentSource("bot/support.py:triage", context="bot/values.json"),
         False,
     )
     assert setup.graph.start == "triage"
@@ -748,11 +748,16 @@ def test_a_run_without_a_record_of_its_agents_has_none(record: object, tmp_path:
 
 
 @pytest.mark.parametrize(
-    "change", [{"proof": None}, {"proof": 3}, {"proof": "é"}, {"model": "other/model"}, {"agent": "/other.toml"}]
+    "change",
+    [
+        *({"proof": None}, {"proof": 3}, {"proof": "é"}, {"model": "other/model"}, {"agent": "/other.toml"}),
+        *({"options": {"context": "/other.py:f"}}, {"options": None}),
+    ],
 )
 def test_a_record_that_was_changed_is_refused(change: dict[str, Json], tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("")
-    record = {**(make_agents_record(AgentSource("a.toml"), None, "ses_1", tmp_path) or {}), **change}
+    source = AgentSource("a.toml", context="who.json")
+    record = {**(make_agents_record(source, None, "ses_1", tmp_path) or {}), **change}
     with pytest.raises(InvalidUsage) as excinfo:
         load_run_agents(stored_run(record), tmp_path)
     assert (excinfo.value.message, excinfo.value.hint) == (

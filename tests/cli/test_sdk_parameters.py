@@ -190,3 +190,75 @@ def test_a_session_of_the_sdk_receives_each_item_once(
     assert convo("chat", *options[:-1], "made.py:make", "-n", "next", "hello").exit == 0
     assert len(asyncio.run(CURRENT["session"].get_items())) == len(types) + 2
     assert "is not a session of the Agents SDK" in convo("chat", *options[:-1], "made.py:other", "hello").err
+
+
+REMEMBERED = """
+from agents import Agent, GuardrailFunctionOutput, RunConfig, SQLiteSession, function_tool, input_guardrail
+
+@input_guardrail
+def polite(context, agent, input):
+    input = [input] if isinstance(input, str) else input
+    return GuardrailFunctionOutput(output_info=None, tripwire_triggered="rude" in str(input[-1]))
+
+@function_tool(needs_approval=True)
+def add(a: int, b: int) -> int:
+    return a + b
+
+def greet(context, agent):
+    return f"Greet {context.context['name']}."
+
+desk = Agent(name="desk", instructions=greet, tools=[add])
+other = Agent(name="other", instructions=greet)
+run = RunConfig(input_guardrails=[polite])
+session = SQLiteSession("one", "session.db")
+"""
+
+
+def read_session() -> list[str]:
+    items = asyncio.run(sdk.SQLiteSession("one", "session.db").get_items())
+    return [str(item.get("role") or item.get("type")) for item in items]
+
+
+def test_the_options_of_a_session_are_remembered_with_its_agents(
+    convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bot.py").write_text(REMEMBERED, encoding="utf-8")
+    (tmp_path / "who.json").write_text('{"name": "Ada"}', encoding="utf-8")
+    options = ("--run-config", "bot.py:run", "--sdk-session", "bot.py:session", "--context", "who.json")
+    server.replies(CALL, DONE, DONE, DONE)
+    paused = convo("chat", "--agent", "bot.py:desk", "-m", f"openai/{MODEL}", *options, "-n", "mine", "hello")
+    expected = "resume mine --agent bot.py:desk --run-config bot.py:run --sdk-session bot.py:session --approve c1"
+    assert (paused.exit, expected in paused.err.replace("\n", " ")) == (3, True), paused.err
+    resumed = convo("resume", "mine", "--approve", "c1")
+    assert (resumed.exit, f"using this run's --run-config: {tmp_path}/bot.py:run" in resumed.err) == (0, True)
+    turn = ["user", "function_call", "function_call_output", "assistant"]
+    assert read_session() == turn
+    for agents in ((), ("--agent", "bot.py:other")):
+        assert convo("chat", "-c", *agents, "rude").exit == 1
+        assert convo("chat", "-c", *agents, "again").exit == 0
+    assert server.bodies[-1]["instructions"] == "Greet Ada."
+    assert read_session().count("assistant") == 3
+    assert convo("next", "mine", "hello", "--json").json()["body"]["instructions"] == "Greet Ada."
+    refused = convo("chat", "-c", "--context", "none", "hello")
+    assert "'NoneType' object is not subscriptable" in refused.err
+    assert "--context" in refused.err.partition("try: ")[2]
+    server.replies(DONE)
+    without = ("--run-config", "none", "--sdk-session", "none", "--context", "who.json")
+    assert convo("chat", "-c", *without, "rude").exit == 0
+    assert read_session().count("assistant") == 3
+
+
+def test_a_session_of_the_sdk_receives_what_a_killed_process_did_not_give_it(
+    convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bot.py").write_text(REMEMBERED, encoding="utf-8")
+    (tmp_path / "who.json").write_text('{"name": "Ada"}', encoding="utf-8")
+    options = ("--sdk-session", "bot.py:session", "--context", "who.json")
+    server.replies(DONE, DONE, DONE)
+    assert convo("chat", "--agent", "bot.py:desk", "-m", f"openai/{MODEL}", *options, "hello").exit == 0
+    assert convo("chat", "-c", "--sdk-session", "none", "a turn that the session lacks").exit == 0
+    assert read_session() == ["user", "assistant"]
+    assert convo("chat", "-c", "--sdk-session", "bot.py:session", "again").exit == 0
+    assert read_session() == ["user", "assistant"] * 3

@@ -22,6 +22,14 @@ any request. `tests/cli/test_sdk_parameters.py` runs every row with both program
 `--run-config FILE.py:NAME` names a `RunConfig`, or a dict of arguments of `Runner.run`, such as
 `{"hooks": LogHooks(), "run_config": RunConfig(...)}`. An option of the command takes precedence.
 
+A session remembers `--run-config`, `--sdk-session` and `--context` with its agents, for `convo chat -c`, `convo next` and
+`convo resume`. An option given again replaces its value, and `none` removes it. In a paused run the values of the
+context that its state saved take precedence; `--context` given to `convo resume` replaces them.
+
+The session of `--sdk-session` receives the input when a run begins and the other items when it is done, after convo has
+stored them. Each time it also receives what it lacks of the conversation, as after a kill. A session that changes its
+items, such as one of the Conversations API or one that compacts, receives new items only.
+
 What convo sends besides, by its own rules: `stream`, `store: false` for a history that the client stores, with
 `reasoning.encrypted_content` in `include`, no empty `tools`, and to GPT-5.6 and later
 `prompt_cache_options.comparison_response_id` (off with `cache_diagnostics = false`).
