@@ -14,25 +14,37 @@ PAGE = ROOT / ".github" / "AGENTS.md"
 HEAD = """\
 # Agents of the Agents SDK
 
-`convo chat --agent FILE.py:NAME` runs an agent of an installed `openai-agents`. These are the public parameters of
-release 0.24. **same**: convo sends the requests that the SDK sends. **refused**: an error names the parameter before
-any request. `tests/cli/test_sdk_parameters.py` runs every row with both programs on one server;
-`python -m tests.docs.agents > .github/AGENTS.md` writes this page.
+`convo chat --agent FILE.py:NAME` runs an agent of an installed `openai-agents`, with each of the
+four owners of the state. `NAME` may also be a function that returns the agent. The session stores
+this path: `convo chat -c` and `convo resume` load the agent again, and `--agent` chooses another one.
+
+A call that needs approval pauses the run. Calls of MCP servers need it unless `[mcp.NAME]` says
+otherwise. `convo approvals`, `convo resume` and the inspector page decide. The paused run is a
+RunState of the SDK, so convo can resume a run that the SDK paused, and the SDK one of convo. A state
+of the JavaScript SDK can be inspected and decided here, and is finished there. If convo is killed, no
+call is run a second time.
+
+The tables list the public parameters of release 0.24. **same**: convo sends the requests that the SDK
+sends. **refused**: an error names the parameter before any request. `tests/cli/test_sdk_parameters.py`
+runs every row with both programs on one server; `python -m tests.docs.agents > .github/AGENTS.md`
+writes this page.
 
 `--run-config FILE.py:NAME` names a `RunConfig`, or a dict of arguments of `Runner.run`, such as
 `{"hooks": LogHooks(), "run_config": RunConfig(...)}`. An option of the command takes precedence.
 
-A session remembers `--run-config`, `--sdk-session` and `--context` with its agents, for `convo chat -c`, `convo next` and
-`convo resume`. An option given again replaces its value, and `none` removes it. In a paused run the values of the
-context that its state saved take precedence; `--context` given to `convo resume` replaces them.
+A session remembers `--run-config`, `--sdk-session` and `--context` with its agents, for
+`convo chat -c`, `convo next` and `convo resume`. An option given again replaces its value, and
+`none` removes it. In a paused run the values of the context that its state saved take precedence;
+`--context` given to `convo resume` replaces them.
 
-The session of `--sdk-session` receives the input when a run begins and the other items when it is done, after convo has
-stored them. Each time it also receives what it lacks of the conversation, as after a kill. A session that changes its
-items, such as one of the Conversations API or one that compacts, receives new items only.
+The session of `--sdk-session` receives the input when a run begins and the other items when it is
+done, after convo has stored them. Each time it also receives what it lacks of the conversation, as
+after a kill. A session that changes its items, such as one of the Conversations API or one that
+compacts, receives new items only.
 
-What convo sends besides, by its own rules: `stream`, `store: false` for a history that the client stores, with
-`reasoning.encrypted_content` in `include`, no empty `tools`, and to GPT-5.6 and later
-`prompt_cache_options.comparison_response_id` (off with `cache_diagnostics = false`).
+These fields of a request follow the rules of convo: `stream`; `store: false` for a history that the
+client stores, with `reasoning.encrypted_content` in `include`; no empty `tools`; and to GPT-5.6 and
+later `prompt_cache_options.comparison_response_id` (off with `cache_diagnostics = false`).
 """
 
 

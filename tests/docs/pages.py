@@ -29,6 +29,7 @@ from tests.loopback_server import LoopbackServer, run_loopback_server
 COOKBOOK = ROOT / ".github" / "cookbook"
 GETTING_STARTED = ROOT / "tests" / "getting_started"
 API = ROOT / ".github" / "API.md"
+README = ROOT / "README.md"
 
 OPENAI = "https://api.openai.com/v1"
 
@@ -92,7 +93,7 @@ def updated_page(page: str, outputs: list[CommandOutput]) -> str:
 
 def main(names: list[str]) -> None:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(LEAKS) and name not in TERMINAL}
-    for path in [*cookbook_pages(), *getting_started(), API]:
+    for path in [*cookbook_pages(), *getting_started(), API, README]:
         if names and path.stem not in names:
             continue
         updated = []

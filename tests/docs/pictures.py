@@ -11,8 +11,8 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager
 from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -50,24 +50,55 @@ $ convo chat -q --fork oslo@1 --name cheap "Make it cheaper."
 $ convo chat -q --from oslo "And with children?"
 """
 
+ROWS = 60
+"""Lines of the terminal of a command; unused ones are not in the picture."""
+
 DIM, GREY = "\x1b[2m", "\x1b[90m"
 """The terminal emulator does not support dim text, so pictures show it in grey."""
 
 
+TOOLS = """
+from convo.tools import tool
+
+
+def find_order(order: str) -> str:
+    "Find an order."
+    return f"{order}: a lamp, 500 cents, delivered on Monday"
+
+
+@tool(needs_approval=True)
+def refund(order: str, cents: int) -> str:
+    "Pay an order back."
+    return f"paid {cents} cents back for {order}"
+"""
+
+TOOL_REPLIES = (
+    {"call": {"name": "find_order", "call_id": "call_1", "arguments": {"order": "A1"}}},
+    {"call": {"name": "refund", "call_id": "call_2", "arguments": {"order": "A1", "cents": 500}}},
+    {"text": "Order **A1** is paid back:\n\n* the lamp, 500 cents\n* you will have the money on Friday"},
+)
+
+
 class Picture(NamedTuple):
-    """One picture: the command line, the size of the terminal, and the messages typed at the prompt."""
+    """One picture: the command line, the width of the terminal, and the lines typed in it.
+
+    input:    each line with the text that the terminal shows after it; no text: an empty prompt
+    replies:  of the server, from now on
+    """
 
     argv: Sequence[str]
-    columns: int
-    rows: int = 60
-    input: Sequence[str] = ()
+    columns: int = 100
+    input: Sequence[tuple[str, str]] = ()
+    replies: Sequence[Mapping[str, object]] = REPLIES
 
 
 PICTURES = {
-    "chat": Picture(("chat",), 100, input=("Plan a day in Oslo.", "And if it rains?", "/status")),
-    "inspect": Picture(("inspect", "oslo", "--no-pager"), 100),
-    "next": Picture(("next", "oslo", "Is there a ferry at night?"), 88),
-    "race": Picture(("race", "Plan a day in Oslo.", "And if it rains?"), 88),
+    "chat": Picture(
+        ("chat", "--tool", "desk.py:find_order", "--tool", "desk.py:refund"),
+        input=(("The lamp of order A1 is broken.", "decision:"), ("approve", "")),
+        replies=TOOL_REPLIES,
+    ),
+    "inspect": Picture(("inspect", "oslo", "--no-pager")),
 }
 
 
@@ -76,13 +107,14 @@ def picture_conversations(folder: Path) -> Iterator[LoopbackServer]:
     """Create the conversations of the pictures in a new CONVO_HOME; yield the server that answers them."""
     (folder / "servers").mkdir()
     (folder / "here").mkdir()
+    (folder / "here" / "desk.py").write_text(TOOLS, encoding="utf-8")
     with run_loopback_server(folder / "servers") as server:
         server.replies(*REPLIES)
         environ = {"CONVO_HOME": str(folder / "home"), **server.environ}
         runner = TranscriptRunner(folder / "here", environ=environ)
         outputs = runner.run(f"```console{SETUP}```")
         assert runner.status == 0, outputs
-        with patch.dict(os.environ, environ):
+        with patch.dict(os.environ, environ), chdir(folder / "here"):
             yield server
 
 
@@ -90,8 +122,9 @@ def render_picture(picture: Picture, server: LoopbackServer) -> str:
     """Run the command of a picture and return the picture as SVG."""
     import pyte
 
+    server.replies(*picture.replies)
     output = chat_output(picture) if picture.input else command_output(picture)
-    screen = pyte.Screen(picture.columns, picture.rows)
+    screen = pyte.Screen(picture.columns, ROWS)
     pyte.Stream(screen).feed(output.replace(DIM, GREY).replace(server.url, OPENAI))
     title = " ".join(
         ["convo", *(f'"{word}"' if " " in word else word for word in picture.argv if word != "--no-pager")]
@@ -133,7 +166,7 @@ def command_output(picture: Picture) -> str:
 
     environ = {name: value for name, value in os.environ.items() if name not in TERMINAL}
     environ |= {"TERM": "xterm", "TZ": "UTC"}
-    size = (picture.rows, picture.columns)
+    size = (ROWS, picture.columns)
     child = spawn(*picture.argv, env=environ, dimensions=size, encoding="utf-8", timeout=60)
     child.expect(pexpect.EOF)
     child.close()
@@ -146,9 +179,9 @@ def chat_output(picture: Picture) -> str:
 
     with open_screen(*picture.argv, columns=picture.columns) as screen:
         screen.wait_for_prompt()
-        for text in picture.input:
-            screen.type_keys(f"{text}\r")
-            screen.wait_for_prompt(text)
+        for line, shown in picture.input:
+            screen.type_keys(f"{line}\r")
+            screen.wait_for_text(shown) if shown else screen.wait_for_prompt(line)
         return screen.raw
 
 

@@ -52,16 +52,23 @@ PAGE = ROOT / ".github" / "SETTINGS.md"
 HEAD = """\
 # Settings
 
-Every setting of convo, from its schema. `tests/test_settings_page.py` keeps this page up to date and runs every command
-on it; `python -m tests.docs.settings > .github/SETTINGS.md` writes it.
+Every setting of convo, from its schema. `tests/test_settings_page.py` keeps this page up to date and
+runs every command on it; `python -m tests.docs.settings > .github/SETTINGS.md` writes it.
 
-`convo config` lists the present values with their sources. `convo config set KEY VALUE` writes one to your settings
-file, with `--project` to the project's `.convo.toml`; `convo config unset KEY` removes it, `convo config path` prints
-the path of the file. In a shell, a key or value with quotation marks, spaces or brackets needs single quotes around it.
+`convo config` lists the present values with their sources. `convo config set KEY VALUE` writes one to
+your settings file, with `--project` to the project's `.convo.toml`. `convo config unset KEY` removes
+it, `convo config path` prints the path of the file. In a shell, a key or value with quotation marks,
+spaces or brackets needs single quotes around it.
 
-Of several sources the first one counts: flags, environment variables, the session's record, the profile, the project's
-`.convo.toml`, your own settings file, the default. A project's file that is not trusted may set only these settings:
-{allowed}; `model` only if its provider is openai, anthropic, azure or deepseek.
+Of several sources the first one counts: flags, environment variables, the session's record, the
+profile, the project's `.convo.toml`, your own settings file, the default.
+
+The `.convo.toml` of a project is searched from the working folder up to the root of the repository,
+or up to your home folder. Until you trust it, it may set only {allowed}, and `model` only to a model
+of openai, anthropic, azure or deepseek; one line on stderr names the settings that are ignored.
+`convo config trust` shows the file and trusts its present content, so a changed file has to be
+trusted again. `trusted = ["~/work"]` in your own settings trusts every file below a folder. A file of
+another user, or one that everyone may write, is never read.
 """
 
 
