@@ -190,10 +190,9 @@ class AgentRunner:
         """The final output, once the run is done."""
         return self.run.output
 
-    def choose_agent(self, identity: str) -> None:
+    def choose_agent(self, name: str) -> None:
         """Begin the next run with an agent. Raises NotFound."""
-        self._graph[identity]
-        self._chosen_agent = identity
+        self._chosen_agent = self._graph.find_identity(name)
 
     async def find_next_agent(self) -> str:
         """Return the agent that begins the next run, by identity: the chosen one, else the one that answered last."""

@@ -33,6 +33,13 @@ class Graph:
         except KeyError:
             raise NotFound("agent", identity, hint=f"choose one of {', '.join(self.agents)}") from None
 
+    def find_identity(self, name: str) -> str:
+        """Return the identity of the agent that a user names, in any case. Raises NotFound."""
+        same = [identity for identity in self.agents if identity.casefold() == name.casefold()]
+        identity = same[0] if len(same) == 1 else name
+        self[identity]
+        return identity
+
     @property
     def duplicates(self) -> tuple[str, ...]:
         """Names that several agents share."""

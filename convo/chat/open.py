@@ -229,8 +229,8 @@ async def check_no_open_run(store: Store, session: Session) -> None:
     """Raise StateFault for an open agent run, whose calls have no output yet."""
     from convo.chat.view_loader import load_open_run  # slow to import, and a new session has none
 
-    if await load_open_run(store, session):
+    if run := await load_open_run(store, session):
         raise StateFault(
             f"{session.name!r} has an open agent run, and its calls have no output yet",
-            hint=f"convo resume {quote(session.name)} --agent FILE.py:NAME, or convo approvals",
+            hint=f"convo resume {quote(session.name)}{run.agents_option}, or convo approvals",
         )

@@ -27,7 +27,7 @@ from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, AgentRun, L
 from convo.history.tree import Key, Path, root_key
 from convo.inspect.run_timeline import RunTimeline, build_run_timeline
 from convo.inspect.tree import ancestor_ids, build_remote_chain, order_by_conversation
-from convo.inspect.view import ConversationView, OpenRun, PathIndex
+from convo.inspect.view import AGENTS_OPTION, ConversationView, OpenRun, PathIndex
 from convo.runtime import report_progress
 from convo.stores.base import Store, load_conversation
 from convo.strategies.selection import owner_of_handle
@@ -541,14 +541,20 @@ def _get_named_agent(document: Mapping[str, Json]) -> str | None:
     return agent if isinstance(agent, str) and not has_tools_only else None
 
 
+def get_agents_option(document: Mapping[str, Json]) -> str:
+    """Return the option that `convo resume` needs for a stored run; "" if its agents or tools are recorded."""
+    return "" if AGENTS_SOURCE_KEY in document else AGENTS_OPTION
+
+
 async def _to_open_run(store: Store, session: Session, row: AgentRun) -> OpenRun | None:
     if row.status not in OPEN_RUN_STATUSES or not row.document.get("batch"):
         return None
+    option = get_agents_option(row.document)
     if row.status == "paused":
-        return OpenRun(row.id, _get_pending_ids(row.document), is_paused=True)
+        return OpenRun(row.id, _get_pending_ids(row.document), is_paused=True, agents_option=option)
     from convo.chat.session_record import describe_session_writer
 
-    return OpenRun(row.id, process=await describe_session_writer(store, session))
+    return OpenRun(row.id, process=await describe_session_writer(store, session), agents_option=option)
 
 
 def _get_pending_ids(document: Mapping[str, Json]) -> tuple[str, ...]:

@@ -193,8 +193,19 @@ async def load_agent_setup(flags: RunFlags, *, with_context: bool = True) -> Age
         sdk_filter, own_filter = own_filter, None
     if sdk_filter and not own_filter:
         run_config = replace(run_config, input_filter=ForeignInputFilter(sdk_filter, sdk_agents))
+    if flags.start_agent:
+        run_config = replace(run_config, start_agent=_find_agent(flags.start_agent, source, graph))
     setup = AgentSetup(graph, run_config, graph[graph.start].model, source, tuple(sdk_run.input))
     return setup.with_context(source.context, None) if source.context and with_context else setup
+
+
+def _find_agent(name: str, source: AgentSource, graph: Graph) -> str:
+    """Return the identity of an agent that is named by its name, or by its variable in the file. Raises NotFound."""
+    reference = parse_file_reference(source.agent or "", "--agent")
+    if name not in graph.agents and reference.file.suffix != ".toml":
+        variable = getattr(_load_module(reference, ReferenceSource("--agent")), name, None)
+        name = next((identity for identity in graph.agents if identity == getattr(variable, "name", None)), name)
+    return graph.find_identity(name)
 
 
 def load_run_config(flags: RunFlags, sdk_run: SdkRun) -> RunConfig:
@@ -216,7 +227,6 @@ def load_run_config(flags: RunFlags, sdk_run: SdkRun) -> RunConfig:
         session_input_callback=session_input and partial(call_session_input, session_input),
         sdk_session=_load_sdk_session(source.sdk_session) if source and source.sdk_session else None,
         format_rejection=make_rejection_formatter(sdk_run),
-        start_agent=flags.start_agent,
         open_scratch_store=_open_scratch_store,
     )
 
@@ -474,17 +484,7 @@ def _parse_reference(reference_text: str, source: ReferenceSource) -> FileRefere
 
 
 def _load_object(reference: FileReference, source: ReferenceSource) -> object:
-    route_user_output_to_stderr()
-    if reference.root:
-        _LIBRARY_FINDER.search_last(reference.root)
-    if reference.is_module:
-        module = _import_module(reference, source)
-    elif os.path.isfile(reference.file):  # unlike Path.is_file, False for a folder that may not be searched
-        module = load_python_file(reference.file)
-    else:
-        raise Unreadable(
-            f"{_format_path(reference.file)} is missing or not a file", hint=source.format_hint(EXAMPLE_REFERENCE)
-        )
+    module = _load_module(reference, source)
     if not reference.name:
         raise InvalidUsage(
             f"{source.name}: the name after {reference.file.name} is missing",
@@ -499,6 +499,19 @@ def _load_object(reference: FileReference, source: ReferenceSource) -> object:
             note=f" in {reference.file.name}",
             hint=_suggest_reference(reference, module, source),
         ) from None
+
+
+def _load_module(reference: FileReference, source: ReferenceSource) -> ModuleType:
+    route_user_output_to_stderr()
+    if reference.root:
+        _LIBRARY_FINDER.search_last(reference.root)
+    if reference.is_module:
+        return _import_module(reference, source)
+    if os.path.isfile(reference.file):  # unlike Path.is_file, False for a folder that may not be searched
+        return load_python_file(reference.file)
+    raise Unreadable(
+        f"{_format_path(reference.file)} is missing or not a file", hint=source.format_hint(EXAMPLE_REFERENCE)
+    )
 
 
 def _suggest_reference(reference: FileReference, module: ModuleType, source: ReferenceSource) -> str:

@@ -14,7 +14,7 @@ from typing import Annotated, NamedTuple, TypeAlias
 from convo.agent_runner.persistence import OrphanedRun, list_orphaned_runs, load_run_row
 from convo.chat.lookup import read_or_report
 from convo.chat.run_decisions import build_decision_report, save_decisions
-from convo.chat.view_loader import AGENTS_SOURCE_KEY
+from convo.chat.view_loader import get_agents_option
 from convo.cli.decision_flags import (
     ALL_CALLS_WORD,
     CallDecision,
@@ -331,8 +331,8 @@ def _report_remaining_calls(remaining_runs: Sequence[tuple[AgentRun, PausedRun]]
 
 def _format_resume_step(run: AgentRun, paused: PausedRun) -> str:
     """Return the command that resumes a run without undecided calls."""
-    agents = "" if AGENTS_SOURCE_KEY in run.document else " --agent FILE.py:NAME"
-    return f"all calls are decided; to resume: convo resume {quote(paused.session_name or run.id)}{agents}"
+    name = quote(paused.session_name or run.id)
+    return f"all calls are decided; to resume: convo resume {name}{get_agents_option(run.document)}"
 
 
 def _format_orphaned_runs(orphaned_runs: Sequence[OrphanedRun]) -> str:
@@ -340,7 +340,8 @@ def _format_orphaned_runs(orphaned_runs: Sequence[OrphanedRun]) -> str:
     names = [orphan.session.name or orphan.run.id for orphan in orphaned_runs]
     runs = format_count(len(orphaned_runs), "interrupted run")
     name_list = f" ({', '.join(names)})" if len(names) > 1 else ""
-    return f"{runs}{name_list}; to resume: convo resume {quote(names[0])} --agent FILE.py:NAME"
+    option = get_agents_option(orphaned_runs[0].run.document)
+    return f"{runs}{name_list}; to resume: convo resume {quote(names[0])}{option}"
 
 
 def _write_unreadable_runs(runs: Sequence[UnreadableRun]) -> None:

@@ -85,7 +85,6 @@ async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
         flags = flags._replace(model=setup.model, model_source=AGENT_MODEL_SOURCE)
     settings = load_settings(request.config, flags)
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
-        setup = await setup.connect(settings, exit_stack)
         setup = setup.without_agent_models() if request.model else setup
         opener = ResumedRunOpener(request, context_option, settings, store, exit_stack, out)
         return await _decide_and_resume(await opener.open(setup), request, out, settings.editing)
@@ -166,6 +165,7 @@ class ResumedRunOpener:
             self._request.state or load_saved_state(row, context.paused_runs_folder),
             row,
         )
+        setup = await setup.connect(self._settings, self._exit_stack)
         setup = context.with_agents_record(chat, setup)
         limits = None if self._request.run_flags.max_turns is None else setup.run_config.limits
         runner = await AgentRunner.open(chat, setup.graph, setup.run_config, run_row=row, limits=limits)
@@ -174,6 +174,7 @@ class ResumedRunOpener:
     async def _adopt_state(self, state: RunState, setup: AgentSetup) -> RunPresenter:
         """Import a state as a run of this store, after its decision flags were checked."""
         setup = with_run_context(setup, self._context_option, state)
+        setup = await setup.connect(self._settings, self._exit_stack)
         imported = import_run_state(state, setup.graph, setup.run_config.values)
         if imported.run.phase in TERMINAL_PHASES:
             raise StateFault(

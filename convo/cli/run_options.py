@@ -86,7 +86,7 @@ class RunFlags:
     mcp: OptionalTexts = value_option(
         "--mcp",
         "NAME|COMMAND|URL",
-        "MCP server whose tools the model may call; can be repeated.",
+        "MCP server whose tools the model may call, as mcp__NAME__TOOL; can be repeated.",
     )
     context: OptionalText = value_option(
         "--context",

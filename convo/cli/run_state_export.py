@@ -50,9 +50,9 @@ async def _build_session_run_state(handle: str, flags: RunFlags, settings: Setti
         session = await store.session(row.session_id)
         if session is None:
             raise NotFound("session", row.session_id)
+        setup = with_run_context(setup, flags.context, load_saved_state(row, folder), row)
         setup = await setup.connect(settings, exit_stack)
         run = await load_run(store, row, setup.graph)
-        setup = with_run_context(setup, flags.context, load_saved_state(row, folder), row)
         state = await build_run_state(
             store,
             session,

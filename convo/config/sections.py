@@ -481,7 +481,11 @@ class McpServer(NamedTuple):
         "none",
     )
     allowed_tools: tuple[str, ...] | None = setting(
-        None, check_texts, "The names of the tools that may be called.", '["search"]', "all tools"
+        None,
+        check_texts,
+        "The names of the tools that may be called, without `mcp__NAME__`.",
+        '["search"]',
+        "all tools",
     )
     blocked_tools: tuple[str, ...] = setting(
         (), check_texts, "The names of tools that may not be called.", '["delete"]', "none"

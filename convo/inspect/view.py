@@ -124,18 +124,24 @@ class PathIndex:
         return key
 
 
+AGENTS_OPTION = " --agent FILE.py:NAME"
+"""The option that `convo resume` needs for a run without a record of its agents or tools."""
+
+
 class OpenRun(NamedTuple):
     """A run whose calls have no output yet.
 
     pending_call_ids:  the ids of the calls that wait for approval
     is_paused:         it stopped for an approval; otherwise it was executing its calls
     process:           a description of the process that executes it; "" if there is none
+    agents_option:     the option that `convo resume` needs for it; "" for none
     """
 
     id: str
     pending_call_ids: tuple[str, ...] = ()
     is_paused: bool = False
     process: str = ""
+    agents_option: str = AGENTS_OPTION
 
     @property
     def is_orphaned(self) -> bool:

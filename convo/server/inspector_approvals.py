@@ -55,7 +55,7 @@ from shlex import quote
 
 from convo.chat.run_decisions import build_decision_report, hash_arguments, hash_pending_call, save_decisions
 from convo.chat.session_record import describe_session_writer
-from convo.chat.view_loader import AGENTS_SOURCE_KEY
+from convo.chat.view_loader import get_agents_option
 from convo.errors import AlreadyDecided, Conflict, IllegalTransition, NotFound
 from convo.history.items import Json
 from convo.history.records import AgentRun, ApprovalDecision
@@ -158,11 +158,11 @@ async def store_decision(context: HandlerContext) -> dict[str, Json]:
         raise errors.run_changed_error(run.id) from error
     stored = await _load_run(store, run.id)
     session = await store.session(run.session_id)
-    agents = "" if AGENTS_SOURCE_KEY in stored.document else " --agent FILE.py:NAME"
+    name = session.name if session else run.id
     return {
         "decisions": [_summarize_decision(decision) for decision in decisions],
         "pending": len(list_pending_approvals(stored.document)),
-        "resume": f"convo resume {quote(session.name if session else run.id)}{agents}",
+        "resume": f"convo resume {quote(name)}{get_agents_option(stored.document)}",
         "open_in": (await describe_session_writer(store, session) or None) if session else None,
     }
 

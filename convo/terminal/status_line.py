@@ -360,4 +360,4 @@ def format_continue_command(session: Session, run: "OpenRun | None") -> str:
     name = quote(session.name or session.id)
     if run is None:
         return f"convo chat --from {name}"
-    return f"convo resume {name} --agent FILE.py:NAME" if run.is_paused or run.is_orphaned else ""
+    return f"convo resume {name}{run.agents_option}" if run.is_paused or run.is_orphaned else ""

@@ -74,6 +74,22 @@ def test_a_call_pauses_until_it_is_approved_and_runs_once(mcp: Any, convo: Convo
     assert outputs == ["5", "Error: Error executing tool fail"]
 
 
+def test_a_context_that_cannot_be_read_is_refused_before_a_server_is_connected(mcp: Any, convo: Convo) -> None:
+    convo("chat", "--mcp", "math", *scripted_flags(ADD, DONE), "-n", "mine", "2 + 3?")
+    mcp.heads.clear()
+    got = convo("resume", "mine", "--approve", "c1", "--context", "missing.json")
+    assert (got.exit, mcp.heads) == (2, []), got.err
+    assert "missing.json" in got.err
+
+
+def test_the_hints_of_a_paused_run_name_no_agents(mcp: Any, convo: Convo) -> None:
+    convo("chat", "--mcp", "math", *scripted_flags(ADD, DONE), "-n", "mine", "2 + 3?")
+    assert "convo resume mine, or convo approvals\n" in convo("chat", "-c", "--agent", "none", "more").err
+    shown = convo("inspect", "mine").out
+    assert ("convo resume mine\n" in shown, "--agent" in shown) == (True, False), shown
+    assert "to resume: convo resume mine\n" in convo("approvals", "approve", "c1").err
+
+
 def test_a_rejected_call_does_not_run(mcp: Any, convo: Convo) -> None:
     convo("chat", "--mcp", "math", *scripted_flags(ADD, DONE), "-n", "mine", "2 + 3?")
     got = convo("resume", "mine", "--reject", "c1=later")

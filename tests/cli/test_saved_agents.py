@@ -250,8 +250,11 @@ def test_start_agent_chooses_the_agent_and_the_conversation_stays_with_it(convo:
     flags = (*agent_flags("triage"), *ECHO)
     assert convo("chat", *flags, "-n", "mine", "--start-agent", "billing", "--json", "hi").json()["agent"] == "billing"
     assert convo("chat", "-c", "--json", "hi").json()["agent"] == "billing"
-    assert convo("chat", "-c", "--start-agent", "triage", "--json", "hi").json()["agent"] == "triage"
+    assert convo("chat", "-c", "--start-agent", "Triage", "--json", "hi").json()["agent"] == "triage"
     assert convo("chat", "-c", "--agent", "bot.py:billing", "--json", "hi").json()["agent"] == "billing"
+    Path("named.py").write_text(AGENTS.replace('Agent("billing"', 'Agent("Billing desk"'))
+    got = convo("chat", "--agent", "named.py:triage", *ECHO, "--start-agent", "billing", "--json", "hi")
+    assert got.json()["agent"] == "Billing desk", got.err
     unknown = convo("chat", *flags, "--start-agent", "payments", "hi")
     assert (unknown.exit, unknown.err.splitlines()[-1]) == (5, "  try: choose one of triage, billing"), unknown.err
 

@@ -51,7 +51,7 @@ def test_the_screens_of_a_session_name_the_pending_run_and_the_command_that_resu
     for command in (("inspect", "mine"), ("sessions", "show", "mine")):
         screen = convo(*command).out
         assert field_text(screen, "run") == "an agent run needs approval: c1"
-        assert field_text(screen, "continue") == "convo resume mine --agent FILE.py:NAME"
+        assert field_text(screen, "continue") == "convo resume mine"
         assert "convo chat --from" not in screen
     assert convo("resume", "mine", *agent_flags(), *model, "--approve", "c1").exit == 0
     for command in (("inspect", "mine"), ("sessions", "show", "mine")):
@@ -73,7 +73,7 @@ def test_a_run_is_orphaned_only_after_its_process_was_killed(start: Start, convo
 
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    got, line = convo("approvals"), "1 interrupted run; to resume: convo resume mine --agent FILE.py:NAME\n"
+    got, line = convo("approvals"), "1 interrupted run; to resume: convo resume mine\n"
     assert (got.exit, got.out, got.err) == (0, "", line)
     listing = convo("approvals", "--json")
     (orphan,) = listing.json()
@@ -82,7 +82,7 @@ def test_a_run_is_orphaned_only_after_its_process_was_killed(start: Start, convo
     for command in (("inspect", "mine"), ("sessions", "show", "mine")):
         screen = convo(*command).out
         assert field_text(screen, "run") == "an agent run was interrupted during its calls"
-        assert field_text(screen, "continue") == "convo resume mine --agent FILE.py:NAME"
+        assert field_text(screen, "continue") == "convo resume mine"
 
     assert convo("resume", "mine", *agent_flags("desk", AGENTS), *model).exit == 3
     (pending,) = convo("approvals", "--json").json()
