@@ -28,7 +28,7 @@ from convo.cli.decision_flags import (
 from convo.cli.deps import open_configured_store, read_from_store
 from convo.cli.output import print_json, print_line
 from convo.config.loader import load_settings
-from convo.errors import AmbiguousHandle, DamagedRow, InvalidRunState, NotFound, UnknownSchema
+from convo.errors import AmbiguousHandle, DamagedRow, InvalidRunState, InvalidUsage, NotFound, UnknownSchema
 from convo.history.records import AgentRun, ApprovalDecision
 from convo.report import Wire
 from convo.runs.state import ApprovalDecided
@@ -100,6 +100,24 @@ def print_pending_calls(config: ConfigPath, *, as_json: bool) -> int:
         _write_stderr_line(_format_orphaned_runs(orphaned))
     _write_unreadable_runs(unreadable)
     return _get_exit_code(unreadable)
+
+
+def print_state_calls(handle: str, *, as_json: bool) -> None:
+    """Print the pending calls of a state file of either SDK. Raises InvalidUsage and the errors of `load_state`."""
+    if as_json:
+        raise InvalidUsage("--json applies to stored runs", hint=f"convo inspect {quote(handle)} --json")
+    # Without a state file these modules are not needed.
+    from convo.cli.state_input import load_state
+    from convo.terminal.run_state_view import render_pending_calls
+
+    state, display = load_state(handle), detect_display(sys.stdout, os.environ)
+    if state.pending:
+        print_line(display.translate_box_chars(render_pending_calls(state, display)))
+    if ids := [call.id for call in state.list_undecided()]:
+        decide = f"convo resume {quote(handle)} --decide-only -o decided.json --approve {quote(ids[0])}"
+        _write_stderr_line(f"to decide: {decide}")
+    else:
+        _write_stderr_line("no undecided calls" if state.pending else "no pending calls")
 
 
 def _render_paused_and_decided_runs(paused_runs: Sequence[tuple[AgentRun, PausedRun]], display: DisplayOptions) -> str:

@@ -23,7 +23,7 @@ from convo.cli.decision_flags import (
     make_run_not_found,
 )
 from convo.cli.output import PAUSED_EXIT_CODE, print_json
-from convo.cli.state_input import STDIN_HANDLE, find_run_state, read_piped_state
+from convo.cli.state_input import STDIN_HANDLE, find_run_state, load_state
 from convo.config.credentials import has_keyring, read_keyring
 from convo.errors import InvalidSettings, InvalidUsage, NotFound
 from convo.runs.stored_approvals import PendingApproval
@@ -97,8 +97,7 @@ def write_decided_state(handle: str, requested: RequestedDecisions, output: Deci
     Raises InvalidUsage, NotFound, InvalidRunState, NotSigned or StoreFault; then nothing was written.
     """
     key = load_signing_key(output.key_env) if output.sign or output.verify else b""
-    is_piped = handle == STDIN_HANDLE
-    state = read_piped_state(javascript=True) if is_piped else load_state_file(handle, javascript=True)
+    state = load_state(handle)
     is_javascript = isinstance(state, JavaScriptState)
     if is_javascript and (output.schema or output.sign or output.verify):
         raise InvalidUsage(

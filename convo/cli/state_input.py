@@ -13,7 +13,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from convo.chat.files import format_os_error
-from convo.chat.state_file import is_state_like, parse_state_bytes, read_state_bytes, read_state_stream
+from convo.chat.state_file import is_state_like, load_state_file, parse_state_bytes, read_state_bytes, read_state_stream
 from convo.errors import AmbiguousHandle, InvalidUsage, StateFault, Unreadable
 from convo.history.items import Item, last_answer_text
 from convo.report import to_json
@@ -107,6 +107,11 @@ def render_answer(items: Sequence[Item], handle: str) -> str:
     if not text:
         raise StateFault(f"{handle} has no answer", hint=f"convo inspect {quote(handle)}")
     return escape_answer(text, sys.stdout)
+
+
+def load_state(handle: str) -> "RunState":
+    """Load a state file of either SDK, or the piped state. Raises the errors of both."""
+    return read_piped_state(javascript=True) if handle == STDIN_HANDLE else load_state_file(handle, javascript=True)
 
 
 def read_piped_state(*, javascript: bool) -> "RunState":

@@ -27,7 +27,7 @@ def render_paused_state(state: RunState, name: str, display: DisplayOptions) -> 
         *key_value_lines(_run_state_rows(state), display, signs=signs),
     ]
     if state.pending:
-        shown += ["", render_table(_pending_columns(state, display), display)]
+        shown += ["", render_pending_calls(state, display)]
     return display.translate_box_chars("\n".join(shown))
 
 
@@ -71,15 +71,17 @@ def _history_owner(state: RunState) -> str:
     return "this file"
 
 
-def _pending_columns(state: RunState, display: DisplayOptions) -> list[Column]:
+def render_pending_calls(state: RunState, display: DisplayOptions) -> str:
+    """Render a table of the pending calls, with their decisions."""
     pending = state.pending
-    return [
+    columns = [
         Column("call", [pending_call.id for pending_call in pending], style="id"),
         Column("agent", [pending_call.agent for pending_call in pending], drop_order=1),
         status_column("decision", [_decision_status(state, pending_call) for pending_call in pending], display),
         Column("tool", [pending_call.call.tool_name for pending_call in pending], min_width=MIN_TOOL_COLUMNS),
         Column("arguments", [_arguments_cell(pending_call) for pending_call in pending]),
     ]
+    return render_table(columns, display)
 
 
 def _decision_status(state: RunState, pending_call: PendingCall) -> Status:

@@ -50,6 +50,16 @@ def resume(convo: Convo, *flags: str, out: str = "out.json") -> dict[str, tuple[
     return read_decisions(convo, f"./{out}")
 
 
+def test_approvals_lists_the_calls_of_a_state_and_names_the_command_that_decides_them(
+    convo: Convo, state: Path
+) -> None:
+    got = convo("approvals", "state.json")
+    assert [line.split()[0] for line in got.out.splitlines()[1:]] == [FIRST, SECOND]
+    assert got.err == f"to decide: convo resume state.json --decide-only -o decided.json --approve {FIRST}\n"
+    refused = convo("approvals", "list", "state.json", "--json")
+    assert refused.json()["error"]["hint"] == "convo inspect state.json --json"
+
+
 def test_all_approves_every_pending_call_and_reports_each(convo: Convo, state: Path) -> None:
     got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--approve", "all")
     assert (got.exit, got.out) == (0, "")

@@ -108,6 +108,22 @@ def test_a_state_is_shown_with_its_agents_calls_and_items(convo: Convo) -> None:
     assert items.index("please pay") < items.index("transfer_to_Bank") < items.index("call_a")
 
 
+@pytest.mark.parametrize("release", ["0.3.4", "0.11.7", "0.20.0"])
+def test_approvals_lists_the_pending_calls_and_names_the_command_that_decides_them(
+    release: str, convo: Convo, tmp_path: Path
+) -> None:
+    file = tmp_path / "paused"
+    file.write_text(PAUSED[f"{release}.two_calls.json"], encoding="utf-8")
+    got = convo("approvals", str(file))
+    ids = [line.split()[0] for line in got.out.splitlines()[1:]]
+    assert ids == ["call_a", "call_b"]
+    command = f"convo resume {file} --decide-only -o decided.json --approve call_a"
+    assert got.err == f"to decide: {command}\n"
+    assert convo(*command.split()[1:]).exit == 3
+    decided = convo("approvals", "-", stdin=Path("decided.json").read_text(encoding="utf-8"))
+    assert [line.split()[2] for line in decided.out.splitlines()[1:]] == ["approved", "-"]
+
+
 def test_a_secret_in_the_context_is_found_at_its_place(convo: Convo) -> None:
     state = load("0.20.0.one_call.json")
     state["context"]["context"] = {"apiKey": "sk-proj-" + "a1B2" * 10}

@@ -4,13 +4,23 @@ from typing import Annotated, Any
 
 import typer
 
-from convo.cli.app import App, JsonOption, get_root_options, value_option
+from convo.cli.app import App, JsonOption, PlainHelpGroup, get_root_options, value_option
 
-app = App()
+
+class ApprovalsGroup(PlainHelpGroup):
+    """The commands; without the name of one, a state file is an argument of `list`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        is_file = args[0] == "-" or "/" in args[0] or args[0].endswith(".json")
+        return super().resolve_command(ctx, ["list", *args] if is_file else args)
+
+
+app = App(cls=ApprovalsGroup)
 
 EXAMPLES = """
 Examples:
   convo approvals                                  list pending calls with their sessions
+  convo approvals state.json                       list those of a state file, of either Agents SDK
   convo approvals show call_1
   convo approvals approve call_1 call_2
   convo approvals reject send_mail="not on a Friday" --always
@@ -20,6 +30,7 @@ Examples:
 
 CALL is a call id, a tool name, or all. A tool name and all select undecided calls only; use the call id to
 change a decision before the run is resumed. A decision alone runs nothing; a chat that waits for it continues.
+The calls of a state file are decided with convo resume STATE --decide-only.
 """
 
 CallsArgument = Annotated[list[str], typer.Argument(metavar="CALL...", help="Call id, tool name, or all.")]
@@ -31,14 +42,21 @@ AlwaysOption = Annotated[bool, typer.Option("--always", help="Apply the decision
 def approvals_command(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """List pending approvals, and approve or reject them."""
     if ctx.invoked_subcommand is None:
-        approvals_list_command(ctx, as_json=as_json)
+        approvals_list_command(ctx, None, as_json=as_json)
 
 
 @app.command("list")
-def approvals_list_command(ctx: typer.Context, as_json: JsonOption = False) -> None:
+def approvals_list_command(
+    ctx: typer.Context,
+    state: Annotated[str | None, typer.Argument(metavar="STATE", help="State file, or - for stdin.")] = None,
+    as_json: JsonOption = False,
+) -> None:
     """List pending calls, newest run first."""
-    from convo.cli.approvals import print_pending_calls
+    from convo.cli.approvals import print_pending_calls, print_state_calls
 
+    if state is not None:
+        print_state_calls(state, as_json=as_json)
+        return
     raise typer.Exit(print_pending_calls(get_root_options(ctx).config, as_json=as_json))
 
 
