@@ -39,7 +39,9 @@
     │   └── StateIgnored          status 502           the response was made without the history it needs
     ├── ModelFault                exit 1, status 400   a model that does not support the request
     │   ├── ModelMissing          the weights or the engine are not installed
-    │   ├── Unsupported           images, tools, ... that this model does not support
+    │   ├── Unsupported           an agent, a tool, ... that a run of convo does not support
+    │   │   ├── UnsupportedParameter                   a parameter that this model, or a run, does not have
+    │   │   └── UnsupportedValue                       a value of a parameter: images, hosted tools, an effort
     │   └── WindowExceeded        the input is longer than the model's context window
     ├── RunFailed                 exit 1               an agent run ended without an output; `code` gives the reason
     └── Interrupted               exit 130             stopped by the user
@@ -501,7 +503,7 @@ class ModelMissing(ModelFault):
 
 
 class Unsupported(ModelFault):
-    """The model does not accept images, tools or another feature of the request.
+    """The model, or a run of agents, does not support a feature; one of a request has one of the two codes of OpenAI.
 
     `feature` names it as text; `param` is the field of the request, if any.
     """
@@ -511,6 +513,18 @@ class Unsupported(ModelFault):
     def __init__(self, model: str, feature: str, *, param: str | None = None, hint: str | None = None) -> None:
         self.model, self.feature, self.param = model, feature, param
         super().__init__(f"{model} does not support {feature}", hint=hint)
+
+
+class UnsupportedParameter(Unsupported):
+    """The model, or a run of convo, does not accept a parameter."""
+
+    code = "unsupported_parameter"
+
+
+class UnsupportedValue(Unsupported):
+    """The model does not accept a value of a parameter: a tool, an item of the input, an effort."""
+
+    code = "unsupported_value"
 
 
 class WindowExceeded(ModelFault):

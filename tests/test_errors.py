@@ -233,6 +233,8 @@ FIELDS: dict[str, tuple[str, int, int, str]] = {
     "ModelFault": ("model_fault", 1, 400, "choose another model with -m"),
     "ModelMissing": ("model_missing", 1, 400, "choose another model with -m"),
     "Unsupported": ("unsupported", 1, 400, "choose another model with -m"),
+    "UnsupportedParameter": ("unsupported_parameter", 1, 400, "choose another model with -m"),
+    "UnsupportedValue": ("unsupported_value", 1, 400, "choose another model with -m"),
     "WindowExceeded": (
         "context_length_exceeded",
         1,

@@ -28,7 +28,7 @@ from convo.agents.graph import AgentTool, Graph, agent_tool, assign_identities, 
 from convo.agents.handoff_history import HandoffTranscript, to_sdk_form
 from convo.agents.handoffs import format_handoff_output
 from convo.agents.sdk_run import SDK_PACKAGE, UNSUPPORTED_HINT, SdkRun, is_unset
-from convo.errors import InputFault, RunFailed, Unsupported
+from convo.errors import InputFault, RunFailed, Unsupported, UnsupportedParameter
 from convo.history.items import Item, Json, is_user_message
 from convo.secrets import redact_server_address
 from convo.tools.schema import Mismatch
@@ -655,7 +655,7 @@ def convert_model_settings(settings: Any, include: Iterable[str] = (), tool_choi
         elif name in SETTING_CONVERTERS:
             _merge_fields(fields, SETTING_CONVERTERS[name](value))
         elif name in UNSUPPORTED_SETTINGS or name not in IGNORED_SETTINGS:
-            raise Unsupported("convo", f"the model setting {name}", param=name, hint=UNSUPPORTED_HINT)
+            raise UnsupportedParameter("convo", f"the model setting {name}", param=name, hint=UNSUPPORTED_HINT)
     included = {
         *include,
         *(values.get("response_include") or ()),
@@ -989,7 +989,7 @@ def check_sdk_fields(subject: str, value: Any, field_support: FieldSupport) -> N
         if description is None or field.name.startswith("_") or not field.init:
             continue
         if not is_unset(getattr(value, field.name, None), field):
-            raise Unsupported("convo", f"{description} ({subject})", param=field.name, hint=UNSUPPORTED_HINT)
+            raise UnsupportedParameter("convo", f"{description} ({subject})", param=field.name, hint=UNSUPPORTED_HINT)
 
 
 FILTER_TYPE_NAMES = ("CallModelData", "ModelInputData")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
-from convo.errors import InputFault, Unsupported
+from convo.errors import InputFault, UnsupportedParameter
 from convo.history.items import Item, user_message
 
 SDK_PACKAGE = "agents"
@@ -105,7 +105,7 @@ def read_sdk_run(value: object, source: str) -> SdkRun:
 
 def _refuse(kind: str, name: str, hint: str | None) -> None:
     if hint is not None:
-        raise Unsupported("--run-config", f"{kind} {name}", param=name, hint=hint)
+        raise UnsupportedParameter("--run-config", f"{kind} {name}", param=name, hint=hint)
 
 
 def is_unset(value: object, field: dataclasses.Field[Any]) -> bool:

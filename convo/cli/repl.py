@@ -21,7 +21,7 @@ from convo.chat.turn import RequestOptions
 from convo.cli.context import ChatContext
 from convo.config.sections import Price
 from convo.config.settings import Settings
-from convo.errors import ConvoError, Interrupted, InvalidUsage, StateFault, Unsupported
+from convo.errors import ConvoError, Interrupted, InvalidUsage, StateFault, UnsupportedValue
 from convo.history.items import (
     Item,
     Json,
@@ -494,7 +494,7 @@ class Repl:
         model, parts = self.chat.options.model, [part for _, part in attachments]
         media = [MEDIA_NAMES[part["type"]] for part in parts if part.get("type") in MEDIA_NAMES]
         if media and is_text_only_model(model):
-            raise Unsupported(
+            raise UnsupportedValue(
                 model,
                 media[0],
                 param="input",

@@ -30,7 +30,7 @@ from convo.cli.context import check_replay_file_exists, get_command_prefix
 from convo.cli.repl import Repl
 from convo.config.request_settings import EFFORT_FIELD, REASONING_EFFORTS, find_similar_effort, get_request_field
 from convo.config.values import find_closest_word
-from convo.errors import Interrupted, InvalidUsage, Unsupported
+from convo.errors import Interrupted, InvalidUsage, UnsupportedValue
 from convo.history.items import Json, is_user_message, item_preview, item_text, last_answer_text, user_message
 from convo.history.records import Link, Strategy
 from convo.history.tree import Path as TreePath
@@ -604,7 +604,7 @@ def _change_effort(repl: Repl, effort: str | None) -> None:
             hint=f"/effort {find_similar_effort(effort)}",
         )
     if effort not in (None, "none") and lacks_reasoning_effort(choice.name.model, choice.provider.api):
-        raise Unsupported(
+        raise UnsupportedValue(
             chat.options.model, "a reasoning effort", param=EFFORT_FIELD, hint="choose another model with /model"
         )
     context.chat_effort = effort

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from convo.config.sections import HostedTools, PrefixMismatchBehavior
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
-from convo.errors import EndpointFault, InputFault, StreamBroken, Unsupported
+from convo.errors import EndpointFault, InputFault, StreamBroken, Unsupported, UnsupportedParameter, UnsupportedValue
 from convo.history.items import Item, Json, StreamEvent, item_type
 from convo.history.records import UPSTREAM_ID
 from convo.models.answer import AnswerTranslator, Piece
@@ -406,7 +406,7 @@ def _translate_parameter(name: str, context: _TranslationContext) -> dict[str, J
         return {}
     if name in _PARAMETER_TRANSLATORS:
         return _PARAMETER_TRANSLATORS[name](value, context)
-    raise Unsupported(context.model_label, f"the parameter {name!r}", param=name)
+    raise UnsupportedParameter(context.model_label, f"the parameter {name!r}", param=name)
 
 
 def _drop_refused_thinking(body: dict[str, Json]) -> dict[str, Json]:
@@ -461,7 +461,7 @@ def _make_sampling_translator(name: str) -> Callable[[Json, _TranslationContext]
     def translate(value: Json, context: _TranslationContext) -> dict[str, Json]:
         # The Responses API allows up to 2, the Messages API up to 1.
         if value > 1:
-            raise Unsupported(context.model_label, f"a {name} of {value}", param=name)
+            raise UnsupportedValue(context.model_label, f"a {name} of {value}", param=name)
         return {name: value}
 
     return translate
@@ -489,7 +489,7 @@ def _translate_tool_choice(context: _TranslationContext) -> dict[str, Json]:
     choice: Json = context.parameters.get("tool_choice") or "auto"
     mode = choice if isinstance(choice, str) else choice["type"]
     if mode not in _TOOL_CHOICES:
-        raise Unsupported(context.model_label, f"the tool choice {mode!r}", param="tool_choice")
+        raise UnsupportedValue(context.model_label, f"the tool choice {mode!r}", param="tool_choice")
     chosen: dict[str, Json] = {"type": _TOOL_CHOICES[mode]}
     if mode == "function":
         chosen["name"] = choice["name"]
@@ -515,7 +515,7 @@ def _translate_text(text: Json, context: _TranslationContext) -> dict[str, Json]
             return {"output_config": {"format": {"type": "json_schema", "schema": text_format["schema"]}}}
         case other:
             hint = "set a JSON schema: text.format of type json_schema"
-            raise Unsupported(context.model_label, f"the text format {other!r}", param="text.format", hint=hint)
+            raise UnsupportedValue(context.model_label, f"the text format {other!r}", param="text.format", hint=hint)
 
 
 def _translate_reasoning(reasoning: Json, context: _TranslationContext) -> dict[str, Json]:
@@ -525,7 +525,7 @@ def _translate_reasoning(reasoning: Json, context: _TranslationContext) -> dict[
 def _translate_include(include: Json, context: _TranslationContext) -> dict[str, Json]:
     """Reject log probabilities. Other values need no field: reasoning is always encrypted, hosted tools rejected."""
     if INCLUDE_LOGPROBS in include:
-        raise Unsupported(context.model_label, "logprobs", param="include")
+        raise UnsupportedValue(context.model_label, "logprobs", param="include")
     return {}
 
 
@@ -627,10 +627,10 @@ def build_thinking_fields(
     effort, summary = reasoning.get("effort"), reasoning.get("summary") or reasoning.get("generate_summary")
     display = {"display": "summarized"} if summary else {}
     if effort is not None and effort != "none" and effort not in _EFFORTS:
-        raise Unsupported(model_label, f"the reasoning effort {effort!r}", param="reasoning.effort")
+        raise UnsupportedValue(model_label, f"the reasoning effort {effort!r}", param="reasoning.effort")
     match _get_thinking_mode(model):
         case "none" if effort not in (None, "none"):
-            raise Unsupported(model_label, "a reasoning effort", param="reasoning.effort")
+            raise UnsupportedValue(model_label, "a reasoning effort", param="reasoning.effort")
         case "budget" if effort not in (None, "none"):
             return {
                 "thinking": {
@@ -663,7 +663,7 @@ def _parse_claude_version(model: str) -> tuple[int, int]:
 def _thinking_budget_tokens(effort: str, max_tokens: int, model_label: str) -> int:
     """Return the thinking budget in tokens: at most 3/4 of the output limit, but at least the minimum."""
     if max_tokens <= MIN_THINKING_TOKENS:
-        raise Unsupported(
+        raise UnsupportedValue(
             model_label, f"a reasoning effort within {max_tokens} output tokens", param="max_output_tokens"
         )
     return max(MIN_THINKING_TOKENS, min(_THINKING_TOKENS[effort], max_tokens * 3 // 4))
@@ -679,6 +679,6 @@ def _disable_thinking(model: str, model_label: str) -> dict[str, Json]:
     if _parse_claude_version(model) < (5, 0):
         return {}
     if _parse_claude_version(model) >= (5, 5) and "opus" in model:
-        raise Unsupported(model_label, "the reasoning effort 'none'", param="reasoning.effort", hint="use low")
+        raise UnsupportedValue(model_label, "the reasoning effort 'none'", param="reasoning.effort", hint="use low")
     can_use_between_tools = _parse_claude_version(model) >= (5, 5) and "sonnet" in model
     return {"thinking": {"type": "between_tools" if can_use_between_tools else "disabled"}}

@@ -18,7 +18,7 @@ import re
 from binascii import Error as NotBase64
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from convo.errors import InputFault, Unsupported
+from convo.errors import InputFault, UnsupportedValue
 from convo.history.items import Item, Json, is_client_output, is_model_item, item_type, with_json_arguments
 from convo.models.base import ENCRYPTED_CONTENT, IssuerTag, group_by_role, read_required_str, untag_item
 
@@ -68,7 +68,7 @@ def build_system_blocks(
     ]
     other = next((block["type"] for block in blocks if block["type"] != "text"), None)
     if other is not None:
-        raise Unsupported(model_label, f"{other} parts in a system message", param="input")
+        raise UnsupportedValue(model_label, f"{other} parts in a system message", param="input")
     return instruction_blocks + blocks
 
 
@@ -178,7 +178,7 @@ def _assistant_blocks(item: Item, model_label: str) -> list[AnthropicBlock]:
             return [{"type": "tool_use", "id": call_id, "name": name, "input": arguments}]
         case "reasoning":
             return _decode_thinking_block(item)
-    raise Unsupported(model_label, f"{item_type(item)} items", param="input")
+    raise UnsupportedValue(model_label, f"{item_type(item)} items", param="input")
 
 
 def _decode_thinking_block(item: Item) -> list[AnthropicBlock]:
@@ -198,9 +198,9 @@ def _user_blocks(item: Item, model_label: str) -> list[AnthropicBlock]:
     if item_type(item) == "function_call_output":
         return [_tool_result_block(item, model_label)]
     if is_client_output(item) or item_type(item) != "message":
-        raise Unsupported(model_label, f"{item_type(item)} items", param="input")
+        raise UnsupportedValue(model_label, f"{item_type(item)} items", param="input")
     if item.get("role") != "user":
-        raise Unsupported(model_label, f"messages with the role {item.get('role')!r}", param="input")
+        raise UnsupportedValue(model_label, f"messages with the role {item.get('role')!r}", param="input")
     return _content_blocks(item.get("content"), model_label)
 
 
@@ -234,7 +234,7 @@ def _part_blocks(parts: Sequence[Json], model_label: str) -> Iterator[AnthropicB
         translate = _PART_TRANSLATORS.get(str(part.get("type")))
         block = translate(part) if translate else None
         if block is None:
-            raise Unsupported(model_label, f"{part.get('type')} parts of this form", param="input")
+            raise UnsupportedValue(model_label, f"{part.get('type')} parts of this form", param="input")
         if block != _text_block(""):
             yield {**block, "cache_control": _CACHE_CONTROL} if part.get(CACHE_BREAKPOINT) else block
 

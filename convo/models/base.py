@@ -19,7 +19,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import quote
 
 from convo.config.sections import PROVIDER_EXTRA_FIELDS
-from convo.errors import EndpointFault, InputFault, KeyRefused, StreamBroken, Unreachable, Unsupported
+from convo.errors import EndpointFault, InputFault, KeyRefused, StreamBroken, Unreachable, UnsupportedValue
 from convo.history.items import OUTPUT_BY_CLIENT_CALL, Item, Json, StreamEvent, item_type
 from convo.history.pairing import call_index_by_output
 from convo.history.tree import derive
@@ -317,7 +317,7 @@ def untag_item(item: Item, issuer: IssuerTag, model_label: str, *, keep_untagged
     if encrypted.startswith((ISSUER_TAG_PREFIX, OPAQUE_TAG_PREFIX)):
         issuer_model = encrypted.split(":")[1] if encrypted.startswith(ISSUER_TAG_PREFIX) else "the model that made it"
         hint = f"continue with {issuer_model}, or fork from before the encrypted item"
-        raise Unsupported(model_label, f"a {item_type(item)} encrypted by another model", param="input", hint=hint)
+        raise UnsupportedValue(model_label, f"a {item_type(item)} encrypted by another model", param="input", hint=hint)
     return item
 
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from convo.config.sections import PROVIDER_EXTRA_FIELDS, CustomTools, HostedTools
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
-from convo.errors import InputFault, StreamBroken, Unsupported
+from convo.errors import InputFault, StreamBroken, Unsupported, UnsupportedParameter, UnsupportedValue
 from convo.history.items import Item, Json, StreamEvent
 from convo.history.records import SERVICE_TIER
 from convo.history.tree import derive
@@ -367,7 +367,7 @@ def _build_body(request: ModelRequest, model_label: str, dialect: ChatDialect, i
             # `list_ignored_chat_fields` reports those that are left out.
             body |= {name: value} if name in dialect.extra_fields else {}
         elif name not in _OMITTED_PARAMETERS and _NO_OP_VALUES.get(name) != value:
-            raise Unsupported(model_label, f"the parameter {name!r}", param=name)
+            raise UnsupportedParameter(model_label, f"the parameter {name!r}", param=name)
     return body
 
 
@@ -420,7 +420,7 @@ def _translate_text_format(text_format: Json, model_label: str) -> dict[str, Jso
             schema: dict[str, Json] = {name: value for name, value in text_format.items() if name != "type"}
             return {"response_format": {"type": "json_schema", "json_schema": schema}}
         case other:
-            raise Unsupported(model_label, f"the text format {other!r}", param="text.format")
+            raise UnsupportedValue(model_label, f"the text format {other!r}", param="text.format")
 
 
 def _translate_reasoning(reasoning: Json, dialect: ChatDialect) -> dict[str, Json]:

@@ -21,7 +21,7 @@ from base64 import b64decode, b64encode
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from convo.errors import InputFault, Unsupported
+from convo.errors import InputFault, UnsupportedValue
 from convo.history.canonical import STRICT_JSON_DECODER
 from convo.history.items import (
     CLIENT_OUTPUT_TYPES,
@@ -234,7 +234,7 @@ def _message_text(item: Item, model_label: str) -> str:
     if isinstance(content, str):
         return content
     other = next(part["type"] for part in content if part["type"] != "text")
-    raise Unsupported(model_label, f"{other} parts in an assistant message", param="input")
+    raise UnsupportedValue(model_label, f"{other} parts in an assistant message", param="input")
 
 
 def _tool_call(item: Item, model_label: str) -> Json:
@@ -242,7 +242,7 @@ def _tool_call(item: Item, model_label: str) -> Json:
         custom = {name: read_required_str(item, name) for name in ("name", "input")}
         return {"id": read_required_str(item, "call_id"), "type": "custom", "custom": custom}
     if item_type(item) != "function_call":
-        raise Unsupported(model_label, f"{item_type(item)} items", param="input")
+        raise UnsupportedValue(model_label, f"{item_type(item)} items", param="input")
     function = {"name": read_required_str(item, "name"), "arguments": with_json_arguments(item)["arguments"]}
     return {"id": read_required_str(item, "call_id"), "type": "function", "function": function}
 
@@ -261,7 +261,7 @@ def _tool_and_user_messages(items: Sequence[Item], model_label: str) -> list[Cha
             others.append((kind, item))
             continue
         if kind != "function_call_output":
-            raise Unsupported(model_label, f"{kind} items", param="input")
+            raise UnsupportedValue(model_label, f"{kind} items", param="input")
         content = _translate_content(item.get("output"), model_label)
         if not isinstance(content, str):
             # A tool message holds text only, so its media go into a user message.
@@ -273,10 +273,10 @@ def _tool_and_user_messages(items: Sequence[Item], model_label: str) -> list[Cha
         messages.append({"role": "user", "content": media})
     for kind, item in others:
         if kind != "message":
-            raise Unsupported(model_label, f"{kind} items", param="input")
+            raise UnsupportedValue(model_label, f"{kind} items", param="input")
         role = _ROLES.get(str(item.get("role")))
         if role is None:
-            raise Unsupported(model_label, f"messages with the role {item.get('role')!r}", param="input")
+            raise UnsupportedValue(model_label, f"messages with the role {item.get('role')!r}", param="input")
         messages.append({"role": role, "content": _translate_content(item.get("content"), model_label)})
     return messages
 
@@ -304,7 +304,7 @@ def _translate_content(content: Json, model_label: str) -> Json:
         translate = _PART_TRANSLATORS.get(str(part.get("type")))
         translated = translate(part) if translate else None
         if translated is None:
-            raise Unsupported(model_label, f"{part.get('type')} parts of this form", param="input")
+            raise UnsupportedValue(model_label, f"{part.get('type')} parts of this form", param="input")
         parts.append(translated)
     texts = [part["text"] for part in parts if part["type"] == "text"]
     return "\n".join(texts) if len(texts) == len(parts) else parts

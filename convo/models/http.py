@@ -38,10 +38,18 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from weakref import WeakKeyDictionary
 
 from convo import __version__
-from convo.config.request_settings import get_request_field
+from convo.config.request_settings import EFFORT_FIELD, get_request_field
 from convo.config.sections import is_openai_server
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
-from convo.errors import EndpointFault, InvalidSettings, KeyRefused, LimitReached, StreamBroken, Unsupported
+from convo.errors import (
+    EndpointFault,
+    InvalidSettings,
+    KeyRefused,
+    LimitReached,
+    StreamBroken,
+    UnsupportedParameter,
+    UnsupportedValue,
+)
 from convo.history.canonical import STRICT_JSON_DECODER
 from convo.history.items import Json
 from convo.history.records import Scope
@@ -796,7 +804,9 @@ class OpenAIClientOptions:
         for field in REFUSED_FIELDS:
             value = get_request_field(dict(fields), field)
             if refusal := describe_refused_field(model, field, value, api="responses", is_openai=is_openai):
-                raise Unsupported(f"{self.provider}/{model}", refusal, param=field)
+                has_other_values = field in (EFFORT_FIELD, "include")
+                kind = UnsupportedValue if has_other_values else UnsupportedParameter
+                raise kind(f"{self.provider}/{model}", refusal, param=field)
 
 
 def build_url_and_headers(options: OpenAIClientOptions, path: str) -> tuple[str, Mapping[str, str]]:

@@ -34,7 +34,7 @@ from convo.errors import (
     StreamBroken,
     Unreachable,
     Unreadable,
-    Unsupported,
+    UnsupportedValue,
     WindowExceeded,
 )
 from convo.history.items import Json, StreamEvent, is_client_call, is_client_output
@@ -323,20 +323,20 @@ def check_local_request(request: ModelRequest, model_label: str, hosted_tools: H
     """
     request = map_request(request, model_label, hosted_tools).request
     for media_type in list_media_types(request.input):
-        raise Unsupported(model_label, _MEDIA_NAMES.get(media_type, f"{media_type} parts"), param="input")
+        raise UnsupportedValue(model_label, _MEDIA_NAMES.get(media_type, f"{media_type} parts"), param="input")
     for item in request.input:
         if is_client_call(item) or is_client_output(item):
-            raise Unsupported(model_label, "tool calls", param="input")
+            raise UnsupportedValue(model_label, "tool calls", param="input")
     # The engine ignores tools without an error.
     if request.parameters.get("tools"):
-        raise Unsupported(model_label, "tools", param="tools")
+        raise UnsupportedValue(model_label, "tools", param="tools")
     if (request.parameters.get("reasoning") or {}).get("effort") not in (None, "none"):
-        raise Unsupported(model_label, "a reasoning effort", param="reasoning.effort")
+        raise UnsupportedValue(model_label, "a reasoning effort", param="reasoning.effort")
     for name in ("top_logprobs", "include"):
         if build_chat_body(
             ModelRequest(request.model, (), parameters={name: request.parameters.get(name)}), model_label
         ).get("logprobs"):
-            raise Unsupported(model_label, "logprobs", param=name)
+            raise UnsupportedValue(model_label, "logprobs", param=name)
     build_chat_body(request, model_label)
 
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from convo.config.sections import Provider
 from convo.config.settings import ResponseLimits
-from convo.errors import LimitReached, Unsupported
+from convo.errors import LimitReached, UnsupportedValue
 from convo.history.items import Json
 from convo.models.errors import ErrorContext, map_provider_errors, translate_server_key_errors
 from convo.models.http import (
@@ -76,7 +76,7 @@ def check_api_supported(provider: Provider, api: PassThroughApi, requested_name:
     if provider.api == "responses" and not api.is_anthropic:
         hint += '; a server that also has chat completions can be added as another provider with api = "chat"'
     feature = f"{api.description}: the provider {provider.name} has another API"
-    raise Unsupported(requested_name, feature, param="model", hint=hint)
+    raise UnsupportedValue(requested_name, feature, param="model", hint=hint)
 
 
 PASSED_REQUEST_HEADERS = ("anthropic-version", "anthropic-beta", "openai-beta", "idempotency-key")

@@ -26,7 +26,7 @@ from hashlib import sha256
 from typing import Literal, TypeAlias
 
 from convo.config.sections import HostedTools
-from convo.errors import InputFault, Unsupported
+from convo.errors import InputFault, Unsupported, UnsupportedValue
 from convo.history.items import CONFIGURATION_TYPES, Item, Json, get_call_id, item_type
 from convo.history.pairing import call_index_by_output, pair_id
 from convo.history.tree import derive, where
@@ -219,7 +219,7 @@ class _ToolCollector:
                 self._offer(ClientTool(kind, kind), tool, is_loaded=is_loaded)
                 self._report_unknown_fields(tool)
             elif kind not in HOSTED_TOOL_TYPES and kind != "shell" and not _is_web_search(tool):
-                raise Unsupported(self._model_label, f"{kind} tools", param="tools")
+                raise UnsupportedValue(self._model_label, f"{kind} tools", param="tools")
             elif hosted_tools == "omit" or (hosted_tools == "auto" and _is_web_search(tool)):
                 self._ignored.append(f"tools.{kind}")
             else:
@@ -278,7 +278,9 @@ def _is_web_search(tool: Json) -> bool:
 
 def _unsupported_hosted_tool(model_label: str, feature: str, param: str) -> Unsupported:
     """Name the setting in the message, because a client of `convo serve` gets no hint."""
-    return Unsupported(model_label, f'{feature}; hosted_tools = "omit" for the provider leaves them out', param=param)
+    return UnsupportedValue(
+        model_label, f'{feature}; hosted_tools = "omit" for the provider leaves them out', param=param
+    )
 
 
 def _is_search_by_client(tool: Json) -> bool:
@@ -478,7 +480,7 @@ def _resolve_tool_choice(
             raise _unsupported_hosted_tool(model_label, f"the tool choice {name or kind!r}", "tool_choice")
         ignored.append("tool_choice")
         return None
-    raise Unsupported(model_label, f"the tool choice {name or kind!r}", param="tool_choice")
+    raise UnsupportedValue(model_label, f"the tool choice {name or kind!r}", param="tool_choice")
 
 
 def _named_functions(choice: Json, names: _FunctionNames) -> Iterator[str]:
@@ -671,7 +673,7 @@ def _user_note(item: Item, model_label: str) -> Item:
     content = item.get("content")
     parts: list[Json] = content if isinstance(content, list) else []
     if any(isinstance(part, Mapping) and part.get("type") == "encrypted_content" for part in parts):
-        raise Unsupported(model_label, f"an encrypted {item_type(item)}", param="input")
+        raise UnsupportedValue(model_label, f"an encrypted {item_type(item)}", param="input")
     screenshot = item.get("output") if item_type(item) == "computer_call_output" else None
     if isinstance(screenshot, Mapping) and isinstance(screenshot.get("image_url"), str):
         text = _note_text({**item, "output": "the following screenshot"})

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from convo.errors import RequestRefused, StoreFull, StreamBroken, Unsupported
+from convo.errors import RequestRefused, StoreFull, StreamBroken, UnsupportedValue
 from convo.history.items import StreamEvent, user_message
 from convo.history.records import EMBEDDED_SCOPE, Link, Strategy
 from convo.history.tree import Path, root_key
@@ -128,12 +128,12 @@ async def test_secrets_of_tools_are_sent_to_the_model_only(store: Store, scripts
 async def test_an_error_of_the_model_is_raised_unchanged(store: Store) -> None:
     class Refusing(GatedModel):
         async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-            raise Unsupported("m", "images", param="input")
+            raise UnsupportedValue("m", "images", param="input")
             yield {}
 
     error = await refusal(endpoint_over(store, Refusing()), "a")
-    assert isinstance(error, Unsupported)
-    assert error_fields(error) == ("unsupported", 400, "input")
+    assert isinstance(error, UnsupportedValue)
+    assert error_fields(error) == ("unsupported_value", 400, "input")
 
 
 async def test_a_response_that_fails_in_the_middle_is_stored_with_the_text_that_arrived(store: Store) -> None:

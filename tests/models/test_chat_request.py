@@ -104,7 +104,8 @@ def test_a_parameter_that_the_server_does_not_support_is_refused_with_its_name(
     with pytest.raises(Unsupported, match=expected) as error:
         build_chat_body(make_request(user_message("hi"), **parameters), "deepseek/m")
 
-    assert error.value.param == param
+    kind = "parameter" if expected.startswith("the parameter") else "value"
+    assert (error.value.param, error.value.code) == (param, f"unsupported_{kind}")
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_other_uses_of_hosted_tools_are_refused_and_the_setting_is_named(
     answer = gateway.create_response({"model": model, "input": "hi", **fields})
 
     error = answer.json()["error"]
-    assert (answer.status_code, error["param"], error["code"]) == (400, param, "unsupported")
+    assert (answer.status_code, error["param"], error["code"]) == (400, param, "unsupported_value")
     assert 'hosted_tools = "omit"' in error["message"]
     assert upstream.requests == []
 
