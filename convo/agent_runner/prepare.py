@@ -72,13 +72,13 @@ async def build_agent_request(
     route = _select_route(agent, base_route, config)
     settings = agent.settings_for(route.options.wire_model)
     instructions = await _resolve_instructions(agent, context, base_route.options)
-    is_responses_request_of_sdk = agent.cache_key and route.endpoint.scope != EMBEDDED_SCOPE
+    is_responses_request_of_sdk = agent.follows_sdk and route.endpoint.scope != EMBEDDED_SCOPE
     if is_responses_request_of_sdk:
         settings = {name: value for name, value in settings.items() if name not in CHAT_MODEL_SETTINGS}
     parameters = _build_parameters(agent, settings, effect, route.options.parameters, tools, handoff_tools)
     if is_responses_request_of_sdk and instructions == "":
         parameters["instructions"] = ""
-    if agent.cache_key and session_id and _is_openai_url(route.endpoint.scope.url):
+    if agent.follows_sdk and session_id and _is_openai_url(route.endpoint.scope.url):
         parameters.setdefault("prompt_cache_key", make_session_cache_key(session_id))
     guard, has_one_agent = route.options.prefix_guard, len(graph.agents) == 1
     options = replace(

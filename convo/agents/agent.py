@@ -193,7 +193,7 @@ class Agent:
                         model in the request
     tools:              our own tools, and hosted tools as in a request
     output:             the schema of its final output; None: plain text
-    cache_key:          it behaves as an agent of the Agents SDK: requests to api.openai.com have a `prompt_cache_key`
+    follows_sdk:        it behaves as an agent of the Agents SDK: requests to api.openai.com have a `prompt_cache_key`
                         for their session, unless its settings or the chat's set one; penalties are sent to chat models
                         alone; a refusal fails the run
     reset_tool_choice:  a forced tool is forced only once: after the use of any tool the model chooses freely
@@ -215,7 +215,7 @@ class Agent:
     after_tools: AfterTools = "ask again"
     reset_tool_choice: bool = True
     model_defaults: Callable[[str], Mapping[str, Json]] | None = None
-    cache_key: bool = False
+    follows_sdk: bool = False
     servers: ToolServers | None = None
     server_tools: tuple[Tool, ...] = ()
     hooks: Hooks | None = None

@@ -27,14 +27,20 @@ from convo.agents.agent import (
 from convo.agents.graph import AgentTool, Graph, agent_tool, assign_identities, graph
 from convo.agents.handoff_history import HandoffTranscript, to_sdk_form
 from convo.agents.handoffs import format_handoff_output
+from convo.agents.sdk_internals import (
+    check_default_client,
+    get_handoff_agent,
+    get_mcp_binding,
+    get_namespace,
+    is_agent_tool,
+    read_agent_tool_settings,
+)
 from convo.agents.sdk_run import SDK_PACKAGE, UNSUPPORTED_HINT, SdkRun, is_unset
 from convo.errors import InputFault, RunFailed, Unsupported, UnsupportedParameter
 from convo.history.items import Item, Json, is_user_message
 from convo.secrets import redact_server_address
 from convo.tools.schema import Mismatch
 from convo.tools.tool import NO_VALUES, NOT_APPROVED, Context, Hosted, Namespace, ServerTool, Tool
-
-HANDOFF_ATTRIBUTES = ("tool_name", "input_json_schema", "on_invoke_handoff")
 
 FUNCTION_TOOL_TYPES = ("function", "namespace")
 """Types of function tools in the `tools` of a request."""
@@ -63,31 +69,8 @@ def from_object(start: object, run: SdkRun | None = None) -> Graph:
         return graph(start)
     if not _is_sdk_agent(start):
         raise InputFault(f"{type(start).__name__} is not an agent", hint="name an Agent as file.py:name")
-    _check_default_client()
+    check_default_client()
     return _convert_graph(start, Enclosing(run=run or SdkRun()))
-
-
-def _check_default_client() -> None:
-    """Raise Unsupported for a client or a key that the application set for all agents: it would not be used."""
-    shared = import_module(f"{SDK_PACKAGE}.models._openai_shared")
-    for name in ("client", "key"):
-        if getattr(shared, f"get_default_openai_{name}", lambda: None)() is not None:
-            hint = "name the server in [providers], its key with key_env, and the model with -m provider/model"
-            raise Unsupported("convo", f"set_default_openai_{name}", hint=f"remove it; {hint}")
-
-
-def list_ignored_defaults() -> list[str]:
-    """Return a sentence for each setting for all agents of the SDK that a run of convo ignores."""
-    tracing = getattr(import_module(f"{SDK_PACKAGE}.tracing.setup"), "GLOBAL_TRACE_PROVIDER", None)
-    processors = getattr(getattr(tracing, "_multi_processor", None), "_processors", ())
-    uses_responses = import_module(f"{SDK_PACKAGE}.models._openai_shared").get_use_responses_by_default()
-    sentences = {
-        "set_default_openai_api is ignored: the provider's setting api chooses it": not uses_responses,
-        "trace processors are not called: convo stores each run (convo inspect)": any(
-            type(processor).__name__ != "BatchTraceProcessor" for processor in processors
-        ),
-    }
-    return [sentence for sentence, is_ignored in sentences.items() if is_ignored]
 
 
 def _is_sdk_agent(value: object) -> bool:
@@ -145,13 +128,10 @@ def foreign_agents(start: object) -> dict[str, Any]:
 
 
 def _resolve_handoff_target(agent: Any, handoff: Any) -> Any:
-    """Return the target agent of a handoff; the SDK's handoff has only a weak reference to it."""
+    """Return the target agent of a handoff, which may be the agent itself."""
     if _is_sdk_agent(handoff):
         return handoff
-    reference = (
-        getattr(handoff, "_agent_ref", None) if all(hasattr(handoff, name) for name in HANDOFF_ATTRIBUTES) else None
-    )
-    target = reference() if callable(reference) else None
+    target = get_handoff_agent(handoff)
     if target is None:
         raise InputFault(
             f"a handoff of agent {agent.name!r} does not have its agent", hint="use the Agent object as the handoff"
@@ -184,7 +164,7 @@ def _convert_agent(agent: Any, identities: Mapping[int, str], enclosing: Enclosi
         model=_read_model_name(agent),
         settings=convert_model_settings(settings, include, tool_choice),
         model_defaults=convert_default_settings(agent, include, run.get("model_settings")),
-        cache_key=True,
+        follows_sdk=True,
         tools=tools,
         handoffs=handoffs,
         output=_convert_output(agent),
@@ -291,10 +271,9 @@ def _check_tool_class(tool: Any) -> str:
 
 
 def _convert_function_tool(tool: Any, agent: Any, enclosing: Enclosing) -> Tool:
-    if getattr(tool, "_is_agent_tool", False):
+    if is_agent_tool(tool):
         return _convert_agent_tool(tool, agent, enclosing)
-    namespace_name = getattr(tool, "_tool_namespace", None)
-    namespace_description = getattr(tool, "_tool_namespace_description", None) or ""
+    namespace_name, namespace_description = get_namespace(tool)
     return Tool(
         name=tool.name,
         description=tool.description,
@@ -347,7 +326,7 @@ class SdkServers:
         return [
             replace(
                 _convert_function_tool(tool, self._agent, Enclosing(run=self._run)),
-                origin=ServerTool(*getattr(tool, "_mcp_tool_binding", (tool.name, tool.name, None))),
+                origin=ServerTool(*get_mcp_binding(tool)),
             )
             for tool in tools
         ]
@@ -530,7 +509,7 @@ def _convert_hooks(agent: Any, run: SdkRun, identities: Mapping[int, str]) -> Ho
     }
     if run.hooks is None and not any(one.hooks is not None for one in (agent, *targets.values())):
         return None
-    tools = {tool.name: tool for tool in agent.tools if getattr(tool, "_is_agent_tool", False)}
+    tools = {tool.name: tool for tool in agent.tools if is_agent_tool(tool)}
 
     async def call(event: HookEvent, context: Context, *details: Any) -> None:
         sdk_context = make_run_context(context)
@@ -699,81 +678,6 @@ def _merge_fields(fields: dict[str, Json], new_fields: Mapping[str, Json]) -> No
     for name, value in new_fields.items():
         are_objects = isinstance(value, dict) and isinstance(fields.get(name), dict)
         fields[name] = {**fields[name], **value} if are_objects else value
-
-
-AGENT_TOOL_SETTINGS = {
-    "session": "its own session",
-    "conversation_id": "its own conversation",
-    "previous_response_id": "its own previous response",
-    "run_config": "its own run configuration",
-    "on_stream": "an event listener",
-    "custom_output_extractor": "a custom output extractor",
-}
-"""Variables in the closure of an agent tool -> the text of the error if one is set."""
-
-READ_AGENT_TOOL_SETTINGS = {
-    *("max_turns", "hooks", "should_capture_tool_input", "params_adapter", "schema_info", "input_builder"),
-}
-"""The other variables in it that are read."""
-
-DEFAULT_MAX_TURNS = 10
-"""Model calls of an agent tool without its own limit."""
-
-DEFAULT_ERROR_FUNCTION = "default_tool_error_function"
-"""The SDK's default message for a failure, which is ours too."""
-
-
-class AgentToolSettings(NamedTuple):
-    """Settings of an agent tool.
-
-    reports_failures:  the model receives a message about a failure; otherwise the run fails
-    """
-
-    agent: Any
-    max_turns: int
-    reports_failures: bool
-    hooks: Any
-    read_input: Callable[[str], Awaitable[tuple[Json, Any]]] | None
-
-
-def read_agent_tool_settings(tool: Any) -> AgentToolSettings:
-    """Read the agent and the settings of an agent tool. Raises Unsupported for settings that convo does not know."""
-    where = f"(tool {tool.name!r})"
-    agent, variables = getattr(tool, "_agent_instance", None), _read_closure_variables(tool.on_invoke_tool)
-    if agent is None or not AGENT_TOOL_SETTINGS.keys() | READ_AGENT_TOOL_SETTINGS <= variables.keys():
-        raise Unsupported("convo", f"this kind of agent tool {where}", hint=UNSUPPORTED_HINT)
-    for name, description in AGENT_TOOL_SETTINGS.items():
-        if variables[name] is not None and variables[name] is not False:
-            raise Unsupported("convo", f"an agent tool with {description} {where}", hint=UNSUPPORTED_HINT)
-    failure = getattr(tool, "_failure_error_function", None)
-    if failure is not None and getattr(failure, "__name__", "") != DEFAULT_ERROR_FUNCTION:
-        raise Unsupported("convo", f"an agent tool with a custom failure message {where}", hint=UNSUPPORTED_HINT)
-    default = bool(getattr(tool, "_use_default_failure_error_function", False))
-    max_turns = variables["max_turns"] or DEFAULT_MAX_TURNS
-    return AgentToolSettings(
-        agent, max_turns, default or failure is not None, variables["hooks"], _make_input_reader(variables)
-    )
-
-
-def _make_input_reader(variables: Mapping[str, Any]) -> Callable[[str], Awaitable[tuple[Json, Any]]] | None:
-    """Return the function that makes the input of an agent tool with parameters of its own; None for a usual one."""
-    if not variables["should_capture_tool_input"]:
-        return None
-    adapter, resolve = variables["params_adapter"], import_module(f"{SDK_PACKAGE}.agent_tool_input")
-
-    async def read_input(arguments: str) -> tuple[Json, Any]:
-        values = adapter.dump_python(adapter.validate_json(arguments or "{}"), mode="json")
-        return values, await resolve.resolve_agent_tool_input(
-            params=values, schema_info=variables["schema_info"], input_builder=variables["input_builder"]
-        )
-
-    return read_input
-
-
-def _read_closure_variables(function: Any) -> Mapping[str, Any]:
-    """Return the closure variables of a tool's function, which may be wrapped in one that handles failures."""
-    inner: Callable[..., Any] = getattr(function, "_invoke_tool_impl", function)
-    return inspect.getclosurevars(inner).nonlocals if inspect.isfunction(inner) else {}
 
 
 SDK_TOKEN_FIELDS = ("input_tokens", "output_tokens", "total_tokens")

@@ -44,9 +44,9 @@ from convo.agents.sdk import (
     foreign_agents,
     from_object,
     is_foreign_filter,
-    list_ignored_defaults,
     make_rejection_formatter,
 )
+from convo.agents.sdk_internals import list_ignored_defaults
 from convo.agents.sdk_run import SdkRun, read_sdk_run
 from convo.agents.toml import from_tables
 from convo.chat.files import read_text_file

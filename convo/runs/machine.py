@@ -104,7 +104,7 @@ def _on_model_responded(run: Run, event: ModelResponded) -> StepResult:
         return _fail_run(run, calls.code, calls.message, cancel_tasks=bool(run.open_guardrails))
     refusal = extract_refusal(event)
     # In the Agents SDK a refusal is an error. Another agent answers with it, as a chat without agents does.
-    if refusal and not calls and (run.current_agent.cache_key or run.current_agent.output):
+    if refusal and not calls and (run.current_agent.follows_sdk or run.current_agent.output):
         message = f"The model refused to answer: {refusal}"
         return _fail_run(run, MODEL_REFUSAL, message, cancel_tasks=bool(run.open_guardrails))
     names = dict.fromkeys((*run.used_tools.get(run.agent, ()), *iter_used_tool_names(event)))

@@ -164,7 +164,7 @@ async def test_every_request_of_an_agent_run_has_the_same_prompt_cache_key(
 ) -> None:
     model = scripted_model(harness.folder, tool_calls("look"), {"text": "Done."})
     official = Official(harness.endpoint)
-    agent = Agent("desk", model=model, tools=(tool_log.tool("look"),), cache_key=True)
+    agent = Agent("desk", model=model, tools=(tool_log.tool("look"),), follows_sdk=True)
     one = await open_runner(
         harness, agent, RunConfig(resolve_model=lambda model: ModelRoute(RequestOptions(model, model), official))
     )

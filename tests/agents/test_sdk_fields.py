@@ -194,11 +194,11 @@ def test_every_field_of_an_agent_is_converted() -> None:
         tool_use_behavior="stop_on_first_tool",
         reset_tool_choice=False,
     )
-    expected = Agent("a", "Answer.", "Pays.", "openai/gpt-4.1", {"top_p": 0.5}, cache_key=True)
+    expected = Agent("a", "Answer.", "Pays.", "openai/gpt-4.1", {"top_p": 0.5}, follows_sdk=True)
     assert from_object(agent)["a"] == dataclasses.replace(expected, after_tools="first output", reset_tool_choice=False)
     bare = from_object(sdk.Agent(name="b"))["b"]
     assert bare == dataclasses.replace(
-        Agent("b", cache_key=True), settings=bare.settings, model_defaults=bare.model_defaults
+        Agent("b", follows_sdk=True), settings=bare.settings, model_defaults=bare.model_defaults
     )
     assert (bare.after_tools, bare.reset_tool_choice, bare.output) == ("ask again", True, None)
 

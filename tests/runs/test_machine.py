@@ -327,7 +327,7 @@ def test_an_answer_must_match_its_schema() -> None:
     assert apply_events(run, model_response(run, {"type": "reasoning", "id": "r"}))[1] == (CallModel("desk", 2),)
 
 
-@pytest.mark.parametrize("agent", [Agent("desk", output=output(list[int])), Agent("desk", cache_key=True)])
+@pytest.mark.parametrize("agent", [Agent("desk", output=output(list[int])), Agent("desk", follows_sdk=True)])
 def test_a_refusal_fails_the_run(agent: Agent) -> None:
     run = started_run(agent)
     refusal = {"type": "refusal", "refusal": "I cannot."}
