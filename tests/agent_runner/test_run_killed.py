@@ -69,7 +69,10 @@ def resent_items(log: list[list[Any]]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize(
+    "strategy",
+    [pytest.param(one, marks=pytest.mark.full if one in (Strategy.REPLAY, Strategy.CHAIN) else ()) for one in Strategy],
+)
 def test_a_run_that_was_killed_between_two_effects_is_resumed_and_repeats_nothing(
     strategy: Strategy, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import agents as sdk
 import pytest
 from agents.handoffs.history import reset_conversation_history_wrappers, set_conversation_history_wrappers
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from convo.agents.handoff_history import (
@@ -230,7 +230,6 @@ TRANSCRIPTS = st.builds(HandoffTranscript, HISTORY, ADDED, ADDED)
 
 
 @given(TRANSCRIPTS)
-@settings(max_examples=300, deadline=None)
 def test_any_history_becomes_the_same_text_as_in_the_agents_sdk(transcript: HandoffTranscript) -> None:
     nested = nest_handoff_history(transcript)
     assert nested == sdk_history(transcript)
@@ -239,20 +238,17 @@ def test_any_history_becomes_the_same_text_as_in_the_agents_sdk(transcript: Hand
 
 
 @given(TRANSCRIPTS)
-@settings(max_examples=100, deadline=None)
 def test_a_mapper_gets_the_same_transcript_as_in_the_agents_sdk(transcript: HandoffTranscript) -> None:
     assert nest_handoff_history(transcript, list) == sdk_history(transcript, list)
 
 
 @given(TRANSCRIPTS)
-@settings(max_examples=100, deadline=None)
 def test_a_summary_is_not_summarized_again(transcript: HandoffTranscript) -> None:
     (summary,) = nest_handoff_history(HandoffTranscript(nest_handoff_history(transcript)))
     assert summary["content"].count("<CONVERSATION HISTORY>") == 1
 
 
 @given(TRANSCRIPTS)
-@settings(max_examples=50, deadline=None)
 def test_the_input_is_not_changed(transcript: HandoffTranscript) -> None:
     before = repr(transcript)
     nest_handoff_history(transcript)

@@ -26,16 +26,16 @@ from tests.fork_server import ConvoProcess, run_convo
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 
 
-def store_params(cases: Iterable[Any], *, alternating: bool = False) -> list[Any]:
+def store_params(cases: Iterable[Any], *, few: bool = False) -> list[Any]:
     """Return parameters (case, store): each case with each of the two stores.
 
-    alternating:  a default test run has one store per case, in turn; a full test run has both
+    few:  a default test run has the first case on SQLite and the second on PostgreSQL, a full test run all
     """
     params = []
     for index, case in enumerate(cases):
         for number, store in enumerate((SQLITE, POSTGRESQL)):
             marks = [pytest.mark.needs("postgresql")] if store == POSTGRESQL else []
-            if alternating and (index + number) % 2:
+            if few and index != number:
                 marks.append(pytest.mark.full)
             params.append(pytest.param(case, store, marks=marks, id=f"{case}-{store}"))
     return params

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TextIO
@@ -35,14 +36,20 @@ LIGHT = [
 """Command lines that every user runs often, so they must start fast."""
 
 
-def imported_modules(*argv: str, env: str = "") -> set[str]:
+def imported_modules(*argv: str) -> set[str]:
     """Run one command line in a separate process; return the names of all modules that it imported."""
+    return modules_of_all([argv])
+
+
+def modules_of_all(command_lines: Iterable[Sequence[str]], env: str = "") -> set[str]:
+    """Run command lines one after the other in a process of their own; return all modules that they imported."""
     code = (
         "import os, runpy, sys\n"
         f"os.environ.update({{'_CONVO_COMPLETE': {env!r}}} if {env!r} else {{}})\n"
-        f"sys.argv = ['convo', *{list(argv)!r}]\n"
-        "try: runpy.run_module('convo', run_name='__main__')\n"
-        "except SystemExit: pass\n"
+        f"for argv in {[list(argv) for argv in command_lines]!r}:\n"
+        "    sys.argv = ['convo', *argv]\n"
+        "    try: runpy.run_module('convo', run_name='__main__')\n"
+        "    except SystemExit: pass\n"
         "sys.stderr.write('\\nMODULES ' + ' '.join(sys.modules))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=60, check=True)
@@ -62,9 +69,8 @@ def test_version_imports_only_the_package_and_its_main_module() -> None:
     assert {name for name in imported_modules("--version") if name.startswith(("convo", "typer"))} == {"convo"}
 
 
-@pytest.mark.parametrize("argv", LIGHT, ids=" ".join)
-def test_light_command_lines_import_no_large_packages(argv: list[str]) -> None:
-    assert not imported_modules(*argv) & HEAVY
+def test_light_command_lines_import_no_large_packages() -> None:
+    assert not modules_of_all(LIGHT) & HEAVY
 
 
 @pytest.mark.parametrize(
@@ -85,9 +91,8 @@ def test_a_stored_conversation_needs_only_the_modules_of_its_command(
     assert not {name for name in modules if name.startswith(tuple(unneeded.split()))}
 
 
-@pytest.mark.parametrize("argv", [[], *([name] for name in COMMANDS)], ids=" ".join)
-def test_completion_imports_no_large_packages(argv: list[str]) -> None:
-    assert not imported_modules(*argv, "=--", env="1") & HEAVY
+def test_completion_imports_no_large_packages() -> None:
+    assert not modules_of_all([["=--"], *([name, "=--"] for name in COMMANDS)], env="1") & HEAVY
 
 
 def test_help_imports_no_command_modules() -> None:

@@ -86,7 +86,7 @@ def kill_turns(
 SLOW_ANSWER = {"text": "Word by word by word."}
 
 
-@pytest.mark.parametrize(("strategy", "store_url"), store_params(Strategy, alternating=True), indirect=["store_url"])
+@pytest.mark.parametrize(("strategy", "store_url"), store_params(Strategy, few=True), indirect=["store_url"])
 def test_after_a_killed_command_the_next_one_succeeds(strategy: Strategy, store_url: str, convo: Convo) -> None:
     confirmed, items = kill_turns(4, strategy, store_url, convo, *scripted_flags(SLOW_ANSWER, chunk=4, delay_s=0.01))
     assert confirmed >= 4
@@ -129,7 +129,7 @@ def kill_while_streaming(times: int, strategy: Strategy, store_url: str, convo: 
     check_store(convo)
 
 
-@pytest.mark.parametrize(("strategy", "store_url"), store_params(Strategy, alternating=True), indirect=["store_url"])
+@pytest.mark.parametrize(("strategy", "store_url"), store_params(Strategy, few=True), indirect=["store_url"])
 def test_a_chat_killed_in_mid_stream_keeps_its_text(strategy: Strategy, store_url: str, convo: Convo) -> None:
     kill_while_streaming(1, strategy, store_url, convo)
 

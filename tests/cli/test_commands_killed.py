@@ -115,7 +115,7 @@ def kill_compactions(times: int, case: str, store_url: str, convo: Convo, scratc
     return KillCounts(kills.killed, confirmed)
 
 
-@pytest.mark.parametrize(("case", "store_url"), store_params(COMPACTIONS, alternating=True), indirect=["store_url"])
+@pytest.mark.parametrize(("case", "store_url"), store_params(COMPACTIONS, few=True), indirect=["store_url"])
 def test_after_a_killed_compaction_a_turn_succeeds(case: str, store_url: str, convo: Convo, scratch: Path) -> None:
     assert kill_compactions(FEW, case, store_url, convo, scratch).killed <= FEW
 
@@ -171,7 +171,7 @@ def kill_races(times: int, case: str, store_url: str, convo: Convo, scratch: Pat
     return KillCounts(kills.killed, confirmed)
 
 
-@pytest.mark.parametrize(("case", "store_url"), store_params(RACES, alternating=True), indirect=["store_url"])
+@pytest.mark.parametrize(("case", "store_url"), store_params(RACES, few=True), indirect=["store_url"])
 def test_a_killed_race_leaves_no_session_after_the_next_race(
     case: str, store_url: str, convo: Convo, scratch: Path
 ) -> None:
@@ -260,7 +260,7 @@ def kill_imports(times: int, case: str, store_url: str, convo: Convo, scratch: P
     return KillCounts(kills.killed, confirmed)
 
 
-@pytest.mark.parametrize(("case", "store_url"), store_params(SOURCES, alternating=True), indirect=["store_url"])
+@pytest.mark.parametrize(("case", "store_url"), store_params(SOURCES, few=True), indirect=["store_url"])
 def test_a_killed_import_is_completed_by_the_same_command(
     case: str, store_url: str, convo: Convo, scratch: Path
 ) -> None:
@@ -320,7 +320,7 @@ def kill_conversions(times: int, to: str, store_url: str, convo: Convo, scratch:
     return KillCounts(kills.killed, confirmed)
 
 
-@pytest.mark.parametrize(("to", "store_url"), store_params(Strategy, alternating=True), indirect=["store_url"])
+@pytest.mark.parametrize(("to", "store_url"), store_params(Strategy, few=True), indirect=["store_url"])
 def test_a_killed_conversion_is_completed_by_the_same_command(
     to: Strategy, store_url: str, convo: Convo, scratch: Path
 ) -> None:

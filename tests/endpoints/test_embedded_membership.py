@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from convo.errors import NotFound
@@ -25,7 +25,6 @@ STEPS = some.lists(
 
 
 @given(STEPS)
-@settings(max_examples=60, deadline=None)
 def test_the_items_of_a_conversation_behave_like_a_list(steps: list[tuple[str, Any]]) -> None:
     asyncio.run(check_list_behaviour(steps))
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from convo.errors import Unrepairable
@@ -357,7 +357,6 @@ PIECES: list[dict[str, Any]] = [
 HISTORY = some.lists(some.sampled_from(PIECES), max_size=12)
 
 
-@settings(max_examples=150)
 @given(HISTORY, HISTORY, HISTORY, some.sampled_from(Strategy))
 def test_any_broken_history_is_clean_after_repair(
     asked: list[Item], answered: list[Item], waiting: list[Item], strategy: Strategy

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from openai import OpenAI
 
@@ -54,7 +54,6 @@ def write(answer: ResponseEventWriter, pieces: Sequence[tuple[str, Any]]) -> Ite
             yield from getattr(answer, what)(value)
 
 
-@settings(max_examples=40, deadline=None)
 @given(pieces=st.lists(PIECES, max_size=8), summarized=st.booleans())
 def test_the_openai_package_reads_any_sequence_of_events_correctly(
     pieces: list[tuple[str, Any]], summarized: bool

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from convo.agents.agent import Agent
@@ -169,7 +169,6 @@ def step(run: Run, event: RunEvent) -> tuple[Run, tuple[RunEffect, ...]] | None:
 
 
 @given(st.lists(RESPONSES, min_size=3, max_size=15), st.lists(st.one_of(UNEXPECTED_EVENTS, ENDING_EVENTS), max_size=20))
-@settings(max_examples=300, deadline=None)
 def test_any_sequence_of_events_is_applied_by_the_transition_table_or_refused(
     responses: list[list[tuple[str, str]]], events: list[RunEvent]
 ) -> None:
@@ -183,7 +182,6 @@ def test_any_sequence_of_events_is_applied_by_the_transition_table_or_refused(
 
 
 @given(STEPS, st.none() | st.tuples(st.integers(0, 40), ENDING_EVENTS))
-@settings(max_examples=300, deadline=None)
 def test_every_effect_is_requested_once_and_outputs_are_appended_in_call_order(
     script: list[tuple[list[tuple[str, str]], RunEvent | None]], ending: tuple[int, RunEvent] | None
 ) -> None:
@@ -226,7 +224,6 @@ def completes(event: RunEvent, effect: RunEffect) -> bool:
 
 
 @given(st.lists(RESPONSES, max_size=6), st.sets(st.integers(0, 40), max_size=6))
-@settings(max_examples=150, deadline=None)
 def test_an_engine_that_performs_every_effect_always_finishes_the_run(
     responses: list[list[tuple[str, str]]], kills: set[int]
 ) -> None:

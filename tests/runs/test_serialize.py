@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from convo.agents.agent import Agent, output
@@ -51,7 +51,6 @@ def round_trip(run: Run, agents: Graph | None = None) -> Run:
 
 
 @given(st.lists(RESPONSES, min_size=3, max_size=15), st.lists(st.one_of(UNEXPECTED_EVENTS, ENDING_EVENTS), max_size=20))
-@settings(max_examples=150, deadline=None)
 def test_state_to_json_to_state_is_the_identity_in_every_phase(
     responses: list[list[tuple[str, str]]], events: list[RunEvent]
 ) -> None:
@@ -67,7 +66,6 @@ def test_state_to_json_to_state_is_the_identity_in_every_phase(
 
 
 @given(st.lists(RESPONSES, max_size=8))
-@settings(max_examples=100, deadline=None)
 def test_a_run_that_is_serialized_after_every_event_behaves_identically(responses: list[list[tuple[str, str]]]) -> None:
     run, log, other = make_run(FIRST, max_turns=6), Log(), make_run(FIRST, max_turns=6)
     for calls in responses:

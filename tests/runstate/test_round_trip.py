@@ -4,7 +4,7 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from convo.errors import ConvoError
@@ -58,7 +58,6 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(documents())
-@settings(max_examples=80)
 def test_parsing_and_serializing_a_state_is_the_identity(document: dict[str, Any]) -> None:
     state = run_state_from_json(document)
     again = parse_run_state(serialize_run_state(state).encode())
@@ -68,7 +67,6 @@ def test_parsing_and_serializing_a_state_is_the_identity(document: dict[str, Any
 
 
 @given(documents(), st.booleans(), st.booleans())
-@settings(max_examples=60)
 def test_a_decision_keeps_unknown_members(document: dict[str, Any], approve: bool, always: bool) -> None:
     state = run_state_from_json(document)
     after = parse_run_state(
@@ -83,14 +81,12 @@ def test_a_decision_keeps_unknown_members(document: dict[str, Any], approve: boo
 
 
 @given(JSON)
-@settings(max_examples=100)
 def test_any_json_object_round_trips(value: Any) -> None:
     document = {"a": value}
     assert parse_document(json.dumps(document).encode()) == document
 
 
 @given(st.sampled_from(STATES), st.data())
-@settings(max_examples=80)
 def test_a_state_with_random_values_is_read_or_refused_with_one_sentence(
     document: dict[str, Any], data: st.DataObject
 ) -> None:

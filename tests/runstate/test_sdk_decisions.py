@@ -62,7 +62,7 @@ async def check(entry: dict[str, Any]) -> None:
 
 
 SAMPLE = [
-    *entries_of_label("1.21"),
+    *entries_of_label("1.21")[::3],
     *(entry for label in LABELS[:-1] for entry in entries_of_label(label)[::17]),
     *(entry for label in LABELS for entry in entries_of_label(label) if entry["scenario"] in (*NOT_RESUMABLE, STICKY)),
 ]
@@ -70,7 +70,7 @@ SAMPLE = [
 
 @pytest.mark.parametrize("part", range(4))
 async def test_the_sdk_ends_as_if_it_had_approved_everything_itself(part: int) -> None:
-    """All snapshots of the newest label and some of every other; the next test covers all of them."""
+    """A third of the snapshots of the newest label and some of every other; the next test covers all of them."""
     for entry in SAMPLE[part::4]:
         await check(entry)
 

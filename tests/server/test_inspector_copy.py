@@ -178,7 +178,7 @@ def test_a_refused_fork_shows_the_error_and_keeps_the_text(browser: Browser, tmp
         expect(field).to_have_value("three")
 
 
-@pytest.mark.browser(by_default=True)
+@pytest.mark.browser
 def test_a_summary_is_named_and_not_offered_as_the_last_message_of_the_user(
     browser: Browser, gateway: RunningGateway
 ) -> None:

@@ -68,7 +68,7 @@ def query_of(page: Page) -> dict[str, list[str]]:
     return parse_qs(urlsplit(page.url).query)
 
 
-@pytest.mark.browser(by_default=True)
+@pytest.mark.browser
 def test_a_row_has_the_figures_of_its_request(page: Page) -> None:
     row = page.locator("tbody tr").nth(2)
     assert [" ".join(text.split()) for text in row.locator("th, td").all_inner_texts()] == [
@@ -250,7 +250,7 @@ def test_a_request_opens_without_the_list_and_the_rows_stay(page: Page) -> None:
     page.unroute("**/inspect/api/requests?*")
 
 
-@pytest.mark.browser(by_default=True)
+@pytest.mark.browser
 def test_the_rows_stay_when_a_tab_is_chosen_and_the_pane_is_closed(page: Page) -> None:
     page.evaluate("window.rows = [...document.querySelectorAll('tbody tr')]")
     page.locator("#request-resp_2").click()
@@ -264,7 +264,7 @@ def test_the_rows_stay_when_a_tab_is_chosen_and_the_pane_is_closed(page: Page) -
     assert page.evaluate("rows.every((row) => row.isConnected)")
 
 
-@pytest.mark.browser(by_default=True)
+@pytest.mark.browser
 def test_a_tab_is_marked_at_once_and_its_content_and_the_closed_pane_are_drawn_after_the_frame(page: Page) -> None:
     page.locator("#request-resp_2").click()
     expect(page.get_by_role("tabpanel")).to_contain_text("And in Haskell")
@@ -282,7 +282,7 @@ def test_a_tab_is_marked_at_once_and_its_content_and_the_closed_pane_are_drawn_a
     expect(page.locator("tr.selected")).to_have_count(0)
 
 
-@pytest.mark.browser(by_default=True)
+@pytest.mark.browser
 def test_the_first_rows_are_requested_before_the_other_modules_are_loaded(
     browser: Browser, gateway: RunningGateway
 ) -> None:
@@ -442,7 +442,7 @@ def test_a_request_appears_within_a_second_of_its_start_and_changes_to_done(brow
         assert shortest_delay_ms(measure) < MAX_DELAY_MS
 
 
-@pytest.mark.browser(by_default=True)
+@pytest.mark.browser
 def test_a_background_request_of_the_store_appears_and_an_open_json_stays_open(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -598,7 +598,7 @@ def test_hostile_titles_models_sessions_and_addresses_run_nothing(browser: Brows
             expect(page.get_by_role("tabpanel")).to_contain_text("onerror=planted.push(1)")
 
 
-@pytest.mark.browser(by_default=True)
+@pytest.mark.browser
 def test_a_hostile_model_and_session_of_the_store_are_text(browser: Browser, tmp_path: Path) -> None:
     root = root_key("local")
     path = ItemPath(root).append([user_message(HOSTILE_TEXT)])

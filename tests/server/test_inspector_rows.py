@@ -160,7 +160,7 @@ def store_chain(gateway: RunningGateway, answer: str) -> None:
     gateway.run(gateway.store.commit(Transaction((AppendItems(root, longer.items),), links)))
 
 
-@pytest.mark.browser(by_default=True)
+@pytest.mark.browser
 def test_a_request_that_missed_the_prompt_cache_is_marked_in_all_lists_and_explained_where_it_is_opened(
     browser: Browser, tmp_path: Path
 ) -> None:
