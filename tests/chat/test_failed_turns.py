@@ -23,6 +23,7 @@ from convo.history.records import Strategy
 from convo.stores.base import Store
 from tests.chat.conftest import ChatHarness, send
 from tests.chat.recording_endpoint import EndpointFault
+from tests.combinations import rotated_combinations
 from tests.request_items import message_lines
 from tests.stores.chat_transactions import search_hits
 from tests.stores.failing_store import FailingStore
@@ -35,10 +36,6 @@ ERRORS_BEFORE_SENDING: list[ConvoError] = [
     Unsupported("this model", "images"),
 ]
 ERRORS_AFTER_SENDING: list[ConvoError] = [RequestRefused("odd", code="odd"), Unreachable("it broke")]
-
-
-def error_id(failure: ConvoError) -> str:
-    return f"{type(failure).__name__}-{failure.code}"
 
 
 async def send_and_fail(chat: Chat, failure: ConvoError, *, keep: bool) -> None:
@@ -67,8 +64,7 @@ class StoreAndFiles:
         ]
 
 
-@pytest.mark.parametrize("strategy", Strategy)
-@pytest.mark.parametrize("failure", ERRORS_BEFORE_SENDING, ids=error_id)
+@pytest.mark.parametrize(("strategy", "failure"), rotated_combinations(Strategy, ERRORS_BEFORE_SENDING, each=2))
 async def test_an_unsent_message_that_is_not_kept_leaves_the_store_unchanged(
     harness: ChatHarness, strategy: Strategy, failure: ConvoError, tmp_path: Path
 ) -> None:
@@ -87,8 +83,7 @@ async def test_an_unsent_message_that_is_not_kept_leaves_the_store_unchanged(
     assert message_lines(chat.state.path.items) == ["user: one", "assistant: one", "user: three", "assistant: three"]
 
 
-@pytest.mark.parametrize("strategy", Strategy)
-@pytest.mark.parametrize("failure", ERRORS_BEFORE_SENDING, ids=error_id)
+@pytest.mark.parametrize(("strategy", "failure"), rotated_combinations(Strategy, ERRORS_BEFORE_SENDING, each=2))
 async def test_an_unsent_message_that_is_not_kept_creates_no_session(
     harness: ChatHarness, strategy: Strategy, failure: ConvoError, tmp_path: Path
 ) -> None:
@@ -104,8 +99,7 @@ async def test_an_unsent_message_that_is_not_kept_creates_no_session(
     assert [session.name for session in await harness.store.sessions()] == ["three"]
 
 
-@pytest.mark.parametrize("strategy", Strategy)
-@pytest.mark.parametrize("failure", ERRORS_BEFORE_SENDING, ids=error_id)
+@pytest.mark.parametrize(("strategy", "failure"), rotated_combinations(Strategy, ERRORS_BEFORE_SENDING, each=2))
 async def test_an_unsent_message_that_is_kept_is_unconfirmed(
     harness: ChatHarness, strategy: Strategy, failure: ConvoError
 ) -> None:
@@ -116,8 +110,7 @@ async def test_an_unsent_message_that_is_kept_is_unconfirmed(
     assert message_lines([node.item for node in reopened.state.unconfirmed_nodes]) == ["user: two"]
 
 
-@pytest.mark.parametrize("strategy", Strategy)
-@pytest.mark.parametrize("failure", ERRORS_AFTER_SENDING, ids=error_id)
+@pytest.mark.parametrize(("strategy", "failure"), rotated_combinations(Strategy, ERRORS_AFTER_SENDING))
 async def test_a_message_whose_request_was_sent_is_kept_after_an_error(
     harness: ChatHarness, strategy: Strategy, failure: ConvoError
 ) -> None:

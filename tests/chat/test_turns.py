@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from convo.chat.conversation import Chat
-from convo.errors import ConvoError, RequestRefused, TryLater, Unreachable
-from convo.history.canonical import digest
+from convo.errors import RequestRefused
 from convo.history.items import assistant_message, item_text, user_message
 from convo.history.records import Strategy
 from convo.stores.base import Store, Transaction
@@ -22,8 +21,6 @@ from tests.request_items import message_lines, state_fields
 
 CLIENT_STRATEGIES = [Strategy.REPLAY, Strategy.SESSION]
 REFUSED = RequestRefused("the model is not here", code="model_not_found", status=404)
-DOWN = TryLater("overloaded", status=503)
-CUT = Unreachable("connection reset")
 
 
 def expected_state(chat: Chat) -> dict[str, object]:
@@ -50,45 +47,6 @@ async def stop_midway(chat: Chat, text: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_the_first_turn_sends_only_the_message(harness: ChatHarness, strategy: Strategy) -> None:
-    chat = await harness.open(strategy)
-
-    assert await send(chat, "hi there") == "hi there"
-    assert message_lines(harness.bodies[0]["input"]) == ["user: hi there"]
-    assert "previous_response_id" not in harness.bodies[0]
-    assert harness.bodies[0].get("conversation") == (chat.session.handle if strategy is Strategy.CONVERSATION else None)
-
-
-@pytest.mark.parametrize("strategy", Strategy)
-async def test_a_later_turn_sends_the_whole_history_or_only_new_items(harness: ChatHarness, strategy: Strategy) -> None:
-    chat = await harness.open(strategy)
-    await send(chat, "one")
-    state_before = expected_state(chat)
-
-    await send(chat, "two")
-
-    assert message_lines(harness.bodies[1]["input"]) == expected_input(
-        strategy, ["user: one", "assistant: one"], ["user: two"]
-    )
-    assert state_fields(harness.bodies[1]) == state_before
-
-
-@pytest.mark.parametrize("strategy", Strategy)
-async def test_another_process_sends_the_same_next_request(harness: ChatHarness, strategy: Strategy) -> None:
-    chat = await harness.open(strategy, name="mine")
-    await send(chat, "one")
-
-    reopened = await harness.open(None, "mine")
-    state_before = expected_state(reopened)
-    await send(reopened, "two")
-
-    assert message_lines(harness.bodies[1]["input"]) == expected_input(
-        strategy, ["user: one", "assistant: one"], ["user: two"]
-    )
-    assert state_fields(harness.bodies[1]) == state_before
-
-
-@pytest.mark.parametrize("strategy", Strategy)
 async def test_a_failed_turn_keeps_its_input_and_a_retry_sends_the_same_request(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
@@ -103,23 +61,6 @@ async def test_a_failed_turn_keeps_its_input_and_a_retry_sends_the_same_request(
     assert harness.bodies[2] == harness.bodies[1]
     assert events[-1]["type"] == "response.completed"
     assert not chat.state.unconfirmed_nodes
-
-
-@pytest.mark.parametrize("strategy", Strategy)
-async def test_after_a_failed_turn_the_next_request_sends_the_old_message_too(
-    harness: ChatHarness, strategy: Strategy
-) -> None:
-    chat = await harness.open(strategy, name="mine")
-    await send(chat, "one")
-    harness.endpoint.faults = [EndpointFault(REFUSED)]
-    with pytest.raises(RequestRefused):
-        await send(chat, "two")
-
-    await send(await harness.open(None, "mine"), "three")
-
-    assert message_lines(harness.bodies[2]["input"]) == expected_input(
-        strategy, ["user: one", "assistant: one"], ["user: two", "user: three"]
-    )
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -192,35 +133,6 @@ async def test_undo_of_a_confirmed_turn_continues_from_the_previous_one(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-@pytest.mark.parametrize("failure", [DOWN, CUT, TryLater("locked", code="conversation_locked", status=400)])
-async def test_an_error_before_the_answer_is_retried_with_the_same_request(
-    harness: ChatHarness, strategy: Strategy, failure: ConvoError
-) -> None:
-    chat = await harness.open(strategy)
-    harness.endpoint.faults = [EndpointFault(failure), EndpointFault(failure)]
-
-    assert await send(chat, "hi") == "hi"
-    assert harness.bodies[0] == harness.bodies[1] == harness.bodies[2]
-    assert len(harness.clock.sleeps_s) == 2
-
-
-@pytest.mark.parametrize("strategy", Strategy)
-async def test_a_lost_answer_that_a_conversation_stored_is_not_requested_twice(
-    harness: ChatHarness, strategy: Strategy
-) -> None:
-    chat = await harness.open(strategy)
-    await send(chat, "one")
-    harness.endpoint.faults = [EndpointFault(CUT, after=None)]
-
-    assert await send(chat, "two") == "two"
-
-    is_recovered = strategy is Strategy.CONVERSATION
-    assert len(harness.bodies) == (2 if is_recovered else 3)
-    assert [item_text(item) for item in chat.state.path.items] == ["one", "one", "two", "two"]
-    assert not chat.state.unconfirmed_nodes
-
-
-@pytest.mark.parametrize("strategy", Strategy)
 async def test_an_answer_that_a_killed_process_did_not_receive_is_read_by_the_next_one(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
@@ -245,37 +157,6 @@ async def test_an_answer_that_a_killed_process_did_not_receive_is_read_by_the_ne
     assert message_lines(harness.bodies[2]["input"]) == expected_input(
         strategy, ["user: one", "assistant: one", "user: two"], ["user: three"]
     )
-
-
-@pytest.mark.parametrize("strategy", Strategy)
-async def test_nothing_is_retried_after_the_answer_started(harness: ChatHarness, strategy: Strategy) -> None:
-    chat = await harness.open(strategy)
-    harness.endpoint.faults = [EndpointFault(CUT, after=6)]
-    with pytest.raises(Unreachable):
-        await send(chat, "a message that is long enough to come in pieces")
-
-    assert len(harness.bodies) == 1
-    assert chat.state.path.items[-1]["status"] == "incomplete"
-
-
-@pytest.mark.parametrize("strategy", Strategy)
-async def test_a_streamed_turn_and_a_collected_one_store_the_same(harness: ChatHarness, strategy: Strategy) -> None:
-    collected, streamed = (
-        await harness.open(strategy, name="a"),
-        await harness.open(strategy, str(harness.folder / "b.json") if strategy is Strategy.REPLAY else None, name="b"),
-    )
-    for chat in (collected, streamed):
-        for message in ("one", "two"):
-            if chat is collected:
-                [event async for event in chat.send([user_message(message)])]
-            else:
-                async for _ in chat.send([user_message(message)]):
-                    pass
-
-    assert [message_lines(body["input"]) for body in harness.bodies[:2]] == [
-        message_lines(body["input"]) for body in harness.bodies[2:]
-    ]
-    assert [digest(item) for item in collected.state.path.items] == [digest(item) for item in streamed.state.path.items]
 
 
 async def test_a_replay_file_edited_between_turns_is_the_history_that_is_sent(

@@ -220,15 +220,6 @@ def test_decisions_with_json_print_the_calls_that_are_left_of_their_runs(convo: 
     ]
 
 
-def test_an_id_with_an_equals_sign_is_not_split(convo: Convo, home: Path) -> None:
-    write_chats(home, paused_session("shop", paused(call("g=1", "guarded"), call("g", "guarded"))))
-    assert convo("approvals", "reject", "g=1").err.splitlines()[0] == "rejected guarded (g=1)"
-    assert convo("approvals", "reject", "g=2").err.splitlines()[0] == "rejected guarded (g)"
-    assert convo("approvals", "reject", "g=1=late", "guarded=no").exit == 0
-    outputs = [one["output"]["output"] for one in stored_run(home).document["batch"]]
-    assert outputs == ["late", "2"]
-
-
 def test_a_run_without_undecided_calls_is_listed_until_it_is_resumed(convo: Convo, home: Path) -> None:
     write_chats(home, two_paused_runs)
     assert convo("approvals", "approve", "all").exit == 0

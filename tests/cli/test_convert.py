@@ -2,17 +2,15 @@
 
 import json
 import shlex
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from convo.history.records import Strategy
 from tests.cli.chat_commands import ECHO, stored_conversation, stored_sessions
 from tests.command_runner import Convo
 from tests.loopback_server import LoopbackServer
-from tests.request_items import message_lines, state_fields
+from tests.request_items import message_lines
 
 FIELDS = {
     *("source", "strategy", "endpoint", "model", "session", "handle", "items", "unacknowledged", "losses", "notes"),
@@ -61,33 +59,6 @@ def test_a_replay_file_without_a_record_is_converted(convo: Convo, tmp_path: Pat
     assert convo("chat", "--from", result["handle"], "and?").out == "and?\n"
     items, _ = stored_conversation(home, "hi")
     assert message_lines(items) == ["user: hi", "assistant: ho", "user: and?", "assistant: and?"]
-
-
-@pytest.mark.parametrize(("owner", "to"), list(permutations(Strategy, 2)), ids=str)
-def test_a_turn_after_a_conversion_has_the_whole_history(
-    server: LoopbackServer, convo: Convo, owner: Strategy, to: Strategy
-) -> None:
-    start_session(convo, owner)
-    request_count = len(server.bodies)
-
-    result = convo("convert", "mine", "--to", to, "--as", "new", "--json").json()
-
-    assert len(server.bodies) == request_count, "no model is asked"
-    assert result["endpoint"] == server.environ["OPENAI_BASE_URL"]
-    assert convo("chat", "--from", "new", "two").out == "two\n"
-    assert convo("chat", "--from", "new", "three").out == "three\n"
-    history = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three"]
-    assert message_lines(server.scripts.requests[-1].input) == history
-    assert [len(body["input"]) for body in server.bodies[request_count:]] == SENT[to]
-    first = state_fields(server.bodies[request_count])
-    assert ("conversation" in first) == (to is Strategy.CONVERSATION)
-    assert "previous_response_id" not in first
-    assert convo("chat", "--from", "mine", "aside").out == "aside\n"
-    assert message_lines(server.scripts.requests[-1].input) == ["user: one", "assistant: one", "user: aside"]
-
-
-SENT = {Strategy.REPLAY: [3, 5], Strategy.SESSION: [3, 5], Strategy.CONVERSATION: [1, 1], Strategy.CHAIN: [3, 1]}
-"""The numbers of items in two requests after a conversion; the first request of a chain sends the full history."""
 
 
 def test_an_unrecorded_conversation_is_converted_to_a_local_session(server: LoopbackServer, convo: Convo) -> None:

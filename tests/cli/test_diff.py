@@ -12,7 +12,6 @@ from tests.cli.remote_state import create_response, set_unreachable_endpoint
 from tests.cli.stored_chats import ChatWriter, chat_of, write_chats
 from tests.command_runner import Convo, run_in_process
 from tests.loopback_server import LoopbackServer
-from tests.terminal.pty_session import at_terminal
 
 
 def diff_json(convo: Convo, *argv: str) -> dict[str, Any]:
@@ -47,15 +46,6 @@ def test_a_terminal_shows_a_unified_diff(home: Path, monkeypatch: pytest.MonkeyP
         "",
         "2 only in B",
     ]
-
-
-@pytest.mark.needs("terminal")
-def test_in_a_terminal_the_sides_are_colored(convo: Convo, home: Path) -> None:
-    write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two"))
-    with at_terminal("diff", "mine@1", "mine") as terminal:
-        terminal.child.expect_exact("\x1b[31m--- mine@1 (A)")
-        terminal.child.expect_exact("\x1b[32m+ 3 user: two")
-        assert terminal.wait_for_exit() == 0
 
 
 @pytest.mark.parametrize(

@@ -225,12 +225,6 @@ def test_a_reason_is_stored_with_a_rejection(convo: Convo, state: Path) -> None:
     assert decisions == {FIRST: ("reject", False, "a = b, no"), SECOND: ("reject", False, None)}
 
 
-def test_an_id_with_an_equals_sign_is_not_split(convo: Convo, state: Path) -> None:
-    state.write_text(state.read_text().replace(FIRST, "a=b"))
-    decisions = resume(convo, "--reject", "a=b", "--reject", f"{SECOND}=")
-    assert decisions == {"a=b": ("reject", False, None), SECOND: ("reject", False, None)}
-
-
 def test_always_applies_to_later_calls(convo: Convo, state: Path) -> None:
     decisions = resume(convo, "--approve", "charge_order5", "--reject", "restart_order=never", "--always")
     assert decisions == {FIRST: ("approve", True, None), SECOND: ("reject", True, "never")}

@@ -87,29 +87,6 @@ async def test_a_background_stream_has_the_queued_event_and_then_the_ordinary_ev
     assert texts(got[-1]["response"]["output"]) == ["one two"]
 
 
-async def test_a_background_response_continues_when_its_reader_disconnects(store: Store) -> None:
-    model = GatedModel()
-    endpoint = endpoint_over(store, model)
-    response = await start_background_response(endpoint)
-    assert (await endpoint.retrieve(response))["status"] in ("queued", "in_progress")
-
-    model.gate.set()
-
-    last = (await follow_response(endpoint, response))[-1]
-    assert (last["type"], texts(last["response"]["output"])) == ("response.completed", ["one two"])
-
-
-async def test_a_background_response_can_be_followed_from_any_event(store: Store) -> None:
-    endpoint = endpoint_over(store, open_gated_model())
-    response = await start_background_response(endpoint)
-    all_events = await follow_response(endpoint, response)
-
-    assert await follow_response(endpoint, response, after=3) == all_events[4:]
-    assert await follow_response(endpoint, response, after=len(all_events) - 2) == all_events[-1:]
-    for beyond in (len(all_events) - 1, len(all_events) + 7):
-        assert await follow_response(endpoint, response, after=beyond) == []
-
-
 async def test_the_last_event_is_generated_and_never_stored(store: Store) -> None:
     endpoint = endpoint_over(store, open_gated_model())
     response = await start_background_response(endpoint)
@@ -220,20 +197,6 @@ async def test_cancelling_a_finished_response_changes_nothing(store: Store) -> N
     endpoint = endpoint_over(store, open_gated_model())
     last = (await follow_response(endpoint, await start_background_response(endpoint)))[-1]["response"]
     assert await endpoint.cancel(last["id"]) == last
-
-
-async def test_a_response_outside_the_background_cannot_be_cancelled_or_followed(store: Store) -> None:
-    endpoint = endpoint_over(store, open_gated_model())
-    response = str((await ask(endpoint, "a"))["id"])
-
-    with pytest.raises(RequestRefused) as caught:
-        await endpoint.cancel(response)
-    assert caught.value.message == "Cannot cancel a synchronous response"
-    with pytest.raises(RequestRefused):
-        await follow_response(endpoint, response)
-    for request in (endpoint.cancel("resp_x"), follow_response(endpoint, "resp_x")):
-        with pytest.raises(NotFound):
-            await request
 
 
 async def test_another_tenant_cannot_follow_or_cancel_a_background_response(store: Store) -> None:

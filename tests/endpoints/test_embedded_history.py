@@ -5,9 +5,7 @@ from typing import Any
 import pytest
 
 from convo.errors import RequestRefused
-from convo.history.items import OUTPUT_BY_CLIENT_CALL
 from convo.responses_api.history import check_call_pairs, remove_incomplete_items
-from tests.endpoints.endpoint_calls import user_item
 
 
 def call(item_type: str = "function_call", **fields: Any) -> dict[str, Any]:
@@ -18,38 +16,11 @@ def output(item_type: str = "function_call_output", **fields: Any) -> dict[str, 
     return {"type": item_type, "call_id": "c1", "output": "x", **fields}
 
 
-@pytest.mark.parametrize(("call_type", "output_type"), sorted(OUTPUT_BY_CLIENT_CALL.items()))
-def test_a_call_with_its_output_is_valid_and_either_alone_has_its_own_error_message(
-    call_type: str, output_type: str
-) -> None:
-    check_call_pairs([call(call_type), user_item("wait"), output(output_type)])
-
-    with pytest.raises(RequestRefused) as missing_output:
-        check_call_pairs([call(call_type), user_item("never mind")])
-    with pytest.raises(RequestRefused) as missing_call:
-        check_call_pairs([output(output_type)])
-
-    assert missing_output.value.message == f"No tool output found for {call_type.replace('_', ' ')} c1"
-    assert missing_call.value.message == f"No tool call found for {output_type.replace('_', ' ')} with call_id c1"
-
-
 def test_a_local_shell_call_is_identified_by_its_item_id() -> None:
     shell_output = {"type": "local_shell_call_output", "id": "c1", "output": "x"}
     check_call_pairs([call("local_shell_call"), shell_output])
     with pytest.raises(RequestRefused):
         check_call_pairs([{**shell_output, "id": "c2"}])
-
-
-def test_an_incomplete_call_needs_no_output_and_is_omitted() -> None:
-    incomplete = call(status="incomplete", arguments='{"ci')
-    check_call_pairs([incomplete, user_item("go on")])
-    assert remove_incomplete_items([incomplete, user_item("go on")]) == (user_item("go on"),)
-
-
-def test_an_incomplete_call_with_an_output_is_sent_with_it_as_a_complete_one() -> None:
-    pair = (call(status="incomplete"), output())
-    check_call_pairs(pair)
-    assert remove_incomplete_items(pair) == (call(status="completed"), output())
 
 
 @pytest.mark.parametrize(

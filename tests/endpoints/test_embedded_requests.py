@@ -12,7 +12,6 @@ from openai.types.responses.response import Response as TypedResponse
 from convo.errors import RequestRefused
 from convo.models.request_fields import COUNT_FIELDS, INCLUDABLE, REQUEST_FIELDS
 from convo.responses_api.validation import (
-    parse_conversation_items,
     parse_count_request,
     parse_response_request,
 )
@@ -143,11 +142,6 @@ def test_an_invalid_value_is_refused_with_its_parameter(
     assert not error.message.endswith(".")
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_nan_and_infinity_are_out_of_every_range(number: float) -> None:
-    assert parse_error(temperature=number).param == "temperature"
-
-
 def test_an_empty_output_and_empty_arguments_are_valid() -> None:
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": ""}
     output = {"type": "function_call_output", "call_id": "c", "output": ""}
@@ -170,12 +164,6 @@ def test_a_request_to_count_tokens_has_no_generation_parameters() -> None:
     with pytest.raises(RequestRefused) as caught:
         parse_count_request(body(personality="friendly"))
     assert error_fields(caught.value) == ("unsupported_parameter", 400, "personality")
-
-
-def test_items_of_a_conversation_must_be_a_list() -> None:
-    with pytest.raises(RequestRefused) as caught:
-        parse_conversation_items("words")
-    assert error_fields(caught.value) == ("invalid_type", 400, "items")
 
 
 @pytest.mark.parametrize(

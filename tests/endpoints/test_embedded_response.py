@@ -73,39 +73,6 @@ def test_every_field_of_a_response_is_known_to_the_package() -> None:
     }
 
 
-def test_usage_always_has_both_details() -> None:
-    response = build_response(
-        replace(LINK, usage={"input_tokens": 5, "output_tokens": 2, "output_tokens_details": None}), ()
-    )
-    assert response["usage"] == {
-        "input_tokens": 5,
-        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-        "output_tokens": 2,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": 7,
-    }
-    reported = {
-        "input_tokens": 5,
-        "output_tokens": 2,
-        "total_tokens": 7,
-        "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 1, "audio_tokens": 0},
-        "output_tokens_details": {"reasoning_tokens": 1},
-    }
-    assert build_response(replace(LINK, usage=reported), ())["usage"] == reported
-
-
-def test_a_status_other_than_completed_has_its_reason_in_one_field() -> None:
-    error = {"code": "max_output_tokens", "message": "too long"}
-    incomplete = build_response(replace(LINK, status="incomplete", error=error), ())
-    failed = build_response(replace(LINK, status="failed", error=error), ())
-    cancelled = build_response(replace(LINK, status="cancelled", error=error), ())
-
-    assert (incomplete["error"], incomplete["incomplete_details"]) == (None, {"reason": "max_output_tokens"})
-    assert (failed["error"], failed["incomplete_details"]) == ({"code": "server_error", "message": "too long"}, None)
-    assert (cancelled["error"], cancelled["incomplete_details"]) == (None, None)
-    assert [one["completed_at"] for one in (incomplete, failed, cancelled)] == [None] * 3
-
-
 def test_a_failed_response_has_a_code_that_typed_clients_accept() -> None:
     known = get_args(ResponseError.model_fields["code"].annotation)
     assert set(known) <= RESPONSE_ERROR_CODES

@@ -1,16 +1,14 @@
 """Event streams as the server writes them: headers, comments, events of the API, live responses."""
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
-from convo.errors import StreamBroken, TryLater
 from convo.history.items import StreamEvent
 from convo.server import http, sse
-from convo.server.http import ClientDisconnected, HttpExchange
+from convo.server.http import HttpExchange
 from convo.server.sse import EventsResult, SSEWriter, relay_events
 from tests.clock import FixedClock
 
@@ -64,20 +62,7 @@ class Recorder:
         return dict(self.sent[0]["headers"])
 
 
-async def events_of(*events: StreamEvent, error: Exception | None = None) -> AsyncGenerator[StreamEvent, None]:
-    for event in events:
-        yield event
-    if error:
-        raise error
-
-
 # -- one event ------------------------------------------------------------------------------------
-
-
-def test_an_event_is_written_with_its_type_and_its_json() -> None:
-    assert sse.encode_sse_event(CREATED) == (
-        b'event: response.created\ndata: {"type":"response.created","sequence_number":0,"response":{"id":"resp_1"}}\n\n'
-    )
 
 
 def test_fields_that_the_api_does_not_know_are_not_sent() -> None:
@@ -128,105 +113,6 @@ async def test_a_stream_starts_with_its_first_event_and_ends_with_done() -> None
     assert recorder.metrics == [("first", "/v1/responses", 0.5), ("response", "resp_1")]
 
 
-async def test_the_limit_that_ended_a_response_is_a_comment_before_its_last_event() -> None:
-    recorder = Recorder()
-    await recorder.writer.write_event(CREATED)
-    await recorder.writer.write_event({**COMPLETED, "limit": {"name": "limits.answer_s", "message": "slow"}})
-    chunks = [message["body"] for message in recorder.sent[1:]]
-    assert chunks[1:] == [b": x-convo-limit limits.answer_s\n\n", sse.encode_sse_event(COMPLETED)]
-
-
-async def test_a_quiet_stream_gets_a_comment_and_a_busy_one_does_not() -> None:
-    recorder = Recorder()
-    await recorder.writer.write_keepalive()
-    assert recorder.body == b": still here\n\n"
-    await recorder.writer.write_event(CREATED)
-    await recorder.writer.write_keepalive()
-    assert recorder.body.count(b": still here") == 1
-    await recorder.writer.write_keepalive()
-    assert recorder.body.count(b": still here") == 2
-    assert [message["type"] for message in recorder.sent].count("http.response.start") == 1
-    assert recorder.metrics == [("first", "/v1/responses", 0.0)]
-
-
-async def test_a_stream_without_events_is_an_error_unless_it_may_be_empty() -> None:
-    recorder = Recorder()
-    with pytest.raises(StreamBroken, match="The response ended before its first event"):
-        await recorder.writer.end(may_be_empty=False)
-    assert recorder.sent == []
-    await recorder.writer.end(may_be_empty=True)
-    assert (recorder.sent[0]["status"], recorder.body) == (200, b"data: [DONE]\n\n")
-
-
-async def test_an_error_after_the_first_event_has_the_next_number() -> None:
-    recorder = Recorder()
-    result = EventsResult(events_of({**CREATED, "sequence_number": 4}, error=StreamBroken("It broke")), stream=True)
-    await relay_events(recorder.exchange, result, recorder, keepalive_s=0)
-    error = json.loads(recorder.body.split(b"\n\n")[1].partition(b"data: ")[2])
-    assert (error["type"], error["sequence_number"], error["message"]) == ("error", 5, "It broke.")
-    assert recorder.body.endswith(b"\n\ndata: [DONE]\n\n")
-    assert [delta for kind, delta, *_ in recorder.metrics if kind == "open"] == [1, -1]
-
-
-@pytest.mark.parametrize("stream", [True, False])
-async def test_an_error_before_the_first_event_is_raised(stream: bool) -> None:
-    recorder = Recorder()
-    with pytest.raises(TryLater):
-        await relay_events(
-            recorder.exchange, EventsResult(events_of(error=TryLater("Busy")), stream), recorder, keepalive_s=0
-        )
-    assert recorder.sent == []
-    assert recorder.metrics == ([("open", 1), ("open", -1)] if stream else [])
-
-
-async def test_a_client_that_is_gone_gets_no_further_event() -> None:
-    recorder = Recorder()
-    await recorder.writer.write_event(CREATED)
-    recorder.exchange.connection.close()
-    with pytest.raises(ClientDisconnected):
-        await recorder.writer.write_event(COMPLETED)
-    assert recorder.body == sse.encode_sse_event(CREATED)
-
-
-async def test_without_a_stream_the_last_response_is_sent_with_its_headers() -> None:
-    recorder = Recorder()
-    recorder.clock.advance(2)
-    last = {**COMPLETED, "limit": {"name": "limits.answer_s", "message": "slow"}}
-    result = EventsResult(events_of({**CREATED, "ignored": ["seed"]}, last), stream=False)
-    await relay_events(recorder.exchange, result, recorder, keepalive_s=0)
-    assert json.loads(recorder.body) == COMPLETED["response"]
-    assert recorder.headers[b"x-convo-limit"] == b"limits.answer_s"
-    assert recorder.headers[b"x-convo-ignored"] == b"seed"
-    assert recorder.metrics == [("first", "/v1/responses", 2.0), ("response", "resp_1")]
-
-
-async def test_a_background_response_is_sent_with_its_first_event() -> None:
-    recorder = Recorder()
-    result = EventsResult(events_of(CREATED, COMPLETED), stream=False, is_first_event_final=True)
-    await relay_events(recorder.exchange, result, recorder, keepalive_s=0)
-    assert json.loads(recorder.body) == CREATED["response"]
-    assert recorder.metrics == [("first", "/v1/responses", 0.0)]
-
-
-async def test_a_response_without_events_is_an_error() -> None:
-    recorder = Recorder()
-    with pytest.raises(StreamBroken):
-        await relay_events(recorder.exchange, EventsResult(events_of(), stream=False), recorder, keepalive_s=0)
-
-
-async def test_a_client_that_disconnects_ends_the_stream_without_an_error() -> None:
-    recorder = Recorder()
-
-    async def events_then_disconnect() -> AsyncGenerator[StreamEvent, None]:
-        yield CREATED
-        recorder.exchange.connection.close()
-        yield COMPLETED
-
-    await relay_events(recorder.exchange, EventsResult(events_then_disconnect(), stream=True), recorder, keepalive_s=0)
-    assert recorder.body == sse.encode_sse_event(CREATED)
-    assert recorder.exchange.status == 200
-
-
 async def test_a_client_that_disconnects_before_its_response_is_logged_as_gone() -> None:
     recorder = Recorder()
 
@@ -240,43 +126,3 @@ async def test_a_client_that_disconnects_before_its_response_is_logged_as_gone()
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
-
-
-# -- responses in progress ------------------------------------------------------------------------
-
-DELTA: StreamEvent = {
-    "type": "response.output_text.delta",
-    "sequence_number": 2,
-    "item_id": "msg_1",
-    "output_index": 0,
-    "content_index": 0,
-    "delta": "Hel",
-}
-ADDED: StreamEvent = {
-    "type": "response.output_item.added",
-    "sequence_number": 1,
-    "output_index": 0,
-    "item": {"type": "message", "id": "msg_1", "role": "assistant", "content": [], "status": "in_progress"},
-}
-
-
-@pytest.mark.parametrize("interval_s", [None, 0.01])
-async def test_keepalives_are_sent_until_the_block_ends_and_never_after_it(interval_s: float | None) -> None:
-    count = 0
-
-    async def send_keepalive() -> None:
-        nonlocal count
-        count += 1
-
-    exchange = Recorder().exchange
-    for is_long in (False, True):
-        async with sse.CancelOnDisconnect(exchange, send_keepalive, interval_s), asyncio.timeout(60):
-            while is_long and interval_s is not None and count < 2:  # noqa: ASYNC110 - a timer of the block counts
-                await asyncio.sleep(0.001)
-            if is_long and interval_s is None:
-                await asyncio.sleep(0.035)
-            during = count
-        await asyncio.sleep(0.03)
-        assert count == during
-        assert (during >= 2) == (is_long and interval_s is not None)
-    assert exchange.status == 0

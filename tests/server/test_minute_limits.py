@@ -2,7 +2,7 @@
 
 import pytest
 
-from convo.config.sections import KeyLimits, ServeLimits
+from convo.config.sections import ServeLimits
 from convo.errors import TryLater
 from convo.server.rate_limits import RateLimits
 from tests.clock import FixedClock
@@ -12,22 +12,6 @@ def acquire_error(limits: RateLimits, name: str = "alice") -> TryLater:
     with pytest.raises(TryLater) as caught:
         limits.acquire(name)
     return caught.value
-
-
-def test_a_request_at_the_limit_of_concurrent_ones_waits_for_another_to_end() -> None:
-    limits = RateLimits(ServeLimits(concurrent=2), FixedClock().monotonic)
-    limits.acquire("alice")
-    limits.acquire("alice")
-    error = acquire_error(limits)
-    assert error.message == "Rate limit reached: Limit 2 concurrent requests, Used 2. Please try again in 1s"
-    assert (error.code, error.status, error.retry_after_s) == ("rate_limit_exceeded", 429, 1.0)
-    limits.acquire("bob")
-    limits.release("alice")
-    limits.acquire("alice")
-    acquire_error(limits)
-    limits.release("alice")
-    limits.release("alice")
-    limits.acquire("alice")
 
 
 def test_no_limit_is_no_limit() -> None:
@@ -69,14 +53,3 @@ def test_a_refused_request_does_not_count() -> None:
     )
     clock.advance(60)
     limits.acquire("carol")
-
-
-def test_a_key_with_limits_of_its_own_counts_towards_the_server() -> None:
-    key_limits = {"alice": KeyLimits(concurrent=0, per_minute=0)}
-    limits = RateLimits(
-        ServeLimits(concurrent=1, per_minute=1, process_per_minute=4, keys=key_limits), FixedClock().monotonic
-    )
-    for _ in range(3):
-        limits.acquire("alice")
-    limits.acquire("bob")
-    assert "of this server" in acquire_error(limits).message

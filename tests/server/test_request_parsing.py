@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from convo.errors import ConvoError, KeyRefused, LimitReached, RequestRefused, TryLater
-from convo.models.request_fields import INCLUDABLE
 from convo.server import errors, http
-from convo.server.http import ClientConnection, ClientDisconnected, HttpExchange, parse_json_object, parse_strict_json
+from convo.server.http import ClientConnection, HttpExchange, parse_json_object, parse_strict_json
 from tests.clock import FixedClock
 from tests.config.settings_inputs import make_settings
 from tests.endpoints.endpoint_calls import error_fields
@@ -138,42 +137,6 @@ def test_anything_else_is_no_integer_of_a_query(text: str) -> None:
     )
 
 
-def test_a_query_has_booleans_orders_and_lists() -> None:
-    stream = (http.STREAM_PARAMETER, http.STARTING_AFTER_PARAMETER, http.OBFUSCATION_PARAMETER)
-    assert http.parse_query(b"stream=true&starting_after=3&include_obfuscation=false", stream) == {
-        "stream": True,
-        "starting_after": 3,
-        "include_obfuscation": False,
-    }
-    for order in ("asc", "desc"):
-        assert http.parse_query(f"order={order}".encode(), http.LIST_PARAMETERS) == {"order": order}
-    with pytest.raises(RequestRefused, match=r"'up'\. Supported values are: 'asc' and 'desc'"):
-        http.parse_query(b"order=up", http.LIST_PARAMETERS)
-    with pytest.raises(RequestRefused, match="Invalid type for 'stream': expected a boolean"):
-        http.parse_query(b"stream=True", stream)
-    with pytest.raises(RequestRefused, match="Invalid 'after': it is given more than once"):
-        http.parse_query(b"after=a&after=b", http.LIST_PARAMETERS)
-
-
-def test_pages_take_every_parameter_but_include() -> None:
-    query = {"limit": 1, "order": "asc", "after": "a", "before": "b", "include": ["x"]}
-    assert http.to_page_arguments(query) == {"limit": 1, "order": "asc", "after": "a", "before": "b"}
-
-
-def test_the_parameters_of_a_list_are_described_as_they_are_parsed() -> None:
-    described = {parameter.name: parameter.schema for parameter in http.LIST_PARAMETERS}
-    assert described == {
-        "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
-        "order": {"type": "string", "enum": ["asc", "desc"], "default": "desc"},
-        "after": {"type": "string"},
-        "before": {"type": "string"},
-        "include": {"type": "array", "items": {"type": "string", "enum": list(INCLUDABLE)}},
-    }
-    assert http.STREAM_PARAMETER.schema == {"type": "boolean", "default": False}
-    assert http.STARTING_AFTER_PARAMETER.schema == {"type": "integer"}
-    assert http.OBFUSCATION_PARAMETER.schema == {"type": "boolean"}
-
-
 # -- one exchange ---------------------------------------------------------------------------------
 
 
@@ -237,24 +200,6 @@ async def test_a_body_is_json_in_utf_8(content_type: str) -> None:
     assert (await wire.exchange.read_json_body(SERVE, optional=False))[1] == {"a": 1}
 
 
-@pytest.mark.parametrize(
-    "content_type", ["text/json", "", "application/json; charset=latin-1", "application/json; charset=utf-16"]
-)
-async def test_a_body_of_another_type_is_refused(content_type: str) -> None:
-    error = await body_error(Wire(b"{}", headers={"content-type": content_type}))
-    header = f"you specified the header 'Content-Type: {content_type}'"
-    assert error.message == (
-        f"Unsupported content type: '{content_type}'. This API method only accepts 'application/json' requests, "
-        f"but {header if content_type else 'you specified no Content-Type header'}. "
-        "Please try again with a supported content type"
-    )
-
-
-async def test_a_compressed_body_is_refused() -> None:
-    error = await body_error(Wire(b"{}", headers={**JSON_HEADERS, "content-encoding": "gzip"}))
-    assert (error.code, error.status) == ("unsupported_encoding", 415)
-
-
 async def test_an_optional_body_may_be_empty_and_needs_no_type_then() -> None:
     assert (await Wire(b"").exchange.read_json_body(SERVE, optional=True))[1] == {}
     with pytest.raises(RequestRefused):
@@ -262,30 +207,11 @@ async def test_an_optional_body_may_be_empty_and_needs_no_type_then() -> None:
     assert (await body_error(Wire(b"", headers=JSON_HEADERS))).message.endswith("Expecting value at line 1, column 1")
 
 
-async def test_a_body_is_limited_by_its_announced_and_by_its_real_size() -> None:
-    for headers, chunks in (
-        ({"content-length": "8"}, (b'{"a": 1}',)),
-        ({"content-length": "x"}, (b'{"a"', b": 1}")),
-        ({}, (b'{"a": 1}', b"")),
-    ):
-        wire = Wire(*chunks, headers={**JSON_HEADERS, **headers})
-        assert (await wire.exchange.read_json_body(SERVE._replace(max_body_bytes=8), optional=False))[1] == {"a": 1}
-    for announced in ("9", "9" * 5000):
-        wire = Wire(b"{}", headers={**JSON_HEADERS, "content-length": announced})
-        assert (await body_error(wire, max_body_bytes=8)).status == 413
-    assert (await body_error(Wire(b'{"a":', b" 1} "), max_body_bytes=8)).status == 413
-
-
 async def test_a_large_body_is_read_as_a_small_one() -> None:
     """A large body is parsed in a thread."""
     document = {"a": "x" * 300_000}
     wire = Wire(json.dumps(document).encode(), headers=JSON_HEADERS)
     assert (await wire.exchange.read_json_body(SERVE, optional=False))[1] == document
-
-
-async def test_a_client_that_disconnects_before_its_body_is_complete_gets_no_response() -> None:
-    with pytest.raises(ClientDisconnected):
-        await Wire(b"{", None, headers=JSON_HEADERS).exchange.read_json_body(SERVE, optional=False)
 
 
 async def test_a_response_has_its_id_its_duration_and_its_length() -> None:
@@ -313,20 +239,6 @@ async def test_a_response_without_content_has_no_length() -> None:
     wire = Wire()
     await wire.exchange.send_bytes(b"", b"image/x-icon", 204)
     assert (b"content-length" in wire.headers, wire.sent[0]["status"]) == (False, 204)
-
-
-async def test_a_chunk_is_followed_by_others_unless_it_is_the_last() -> None:
-    wire = Wire()
-    await wire.exchange.send_chunk(b"a")
-    await wire.exchange.send_chunk(b"b", more_body=False)
-    assert [message["more_body"] for message in wire.sent] == [True, False]
-
-
-async def test_ignored_fields_are_listed_in_a_header() -> None:
-    wire = Wire()
-    wire.exchange.ignored_fields = ("seed", "top_k")
-    await wire.exchange.send_json({})
-    assert wire.headers[b"x-convo-ignored"] == b"seed, top_k"
 
 
 async def test_an_error_is_sent_and_kept_for_the_log() -> None:

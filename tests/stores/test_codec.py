@@ -8,10 +8,7 @@ from convo.stores.codec import (
     encode_json,
     is_route,
     merge_integers,
-    parse_search_phrases,
-    phrase_density,
     split_integers,
-    tokenize,
 )
 
 
@@ -48,30 +45,6 @@ def test_a_value_with_too_few_stored_integers_is_a_value_error() -> None:
     """A StopIteration inside a coroutine would not be an error of the store."""
     with pytest.raises(ValueError, match="an integer is missing"):
         merge_integers({"a": 0, "b": 0}, "12")
-
-
-@pytest.mark.parametrize(
-    ("text", "terms"),
-    [
-        ("Hello, World_2!", "hello world 2"),
-        ("Äpfel STRAßE", "apfel strasse"),
-        ("日本a", "日 本 a"),
-        ("か\u3099", "が"),
-        ("ok👍☀", "ok 👍 ☀"),
-        ("a" * 65 + " b", "a" * 64 + " b"),
-        ("...", ""),
-    ],
-)
-def test_the_terms_of_a_text(text: str, terms: str) -> None:
-    assert tokenize(text) == terms
-
-
-def test_a_search_requires_each_phrase_once() -> None:
-    assert parse_search_phrases("time-out Time-Out ... ÄB") == ("time out", "ab")
-    assert phrase_density("a b a", ("a",)) == 2 / 5
-    assert phrase_density("a b a", ("a b", "b")) == 2 / 5
-    assert phrase_density("a b a", ("a", "c")) == 0
-    assert phrase_density("a b a", ()) == 0
 
 
 ROUTE: list[Json] = ["local/model", "session", "embedded", None, None, "conv_1", True, {"input_tokens": 0}]

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,10 +16,6 @@ from convo.stores.sqlite.connection import (
     check_schema_version,
     is_busy,
     is_disk_full,
-    migrate_schema,
-    open_empty_store,
-    read_schema_version,
-    schema_sql,
     translate_errors,
 )
 
@@ -105,18 +100,6 @@ def test_a_text_that_is_not_utf8_or_not_json_is_damage(tmp_path: Path) -> None:
     assert caught.value.hint == RECOVER.format(file=file)
 
 
-def test_a_stored_text_of_another_encoding_is_damage(tmp_path: Path) -> None:
-    file = tmp_path / "a chat.db"
-    with (
-        pytest.raises(StoreUnavailable) as caught,
-        translate_errors(file),
-        closing(sqlite3.connect(":memory:")) as db,
-    ):
-        db.execute("SELECT CAST(x'ff' AS TEXT)").fetchall()
-    assert caught.value.message == f"{file} is damaged: a stored text is not UTF-8"
-    assert caught.value.hint == RECOVER.format(file=file)
-
-
 def test_an_old_sqlite_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "chat.db"
     with closing(sqlite3.connect(":memory:")) as db:
@@ -149,83 +132,6 @@ def test_a_turn_needs_eight_megabytes_on_the_disk(monkeypatch: pytest.MonkeyPatc
     assert asked == [tmp_path, tmp_path]
     assert caught.value.message == f"the disk of {database.file} has 8.0 MB left, and a turn may need 8 MB"
     assert caught.value.hint == "free some space and retry; no request was sent"
-
-
-def test_an_empty_store_has_the_settings_of_a_file() -> None:
-    with closing(open_empty_store()) as db:
-        settings = {
-            name: db.execute(f"PRAGMA {name}").fetchone()[0]
-            for name in ("foreign_keys", "secure_delete", "temp_store", "user_version", "application_id")
-        }
-        assert settings == {
-            "foreign_keys": 1,
-            "secure_delete": 1,
-            "temp_store": 2,
-            "user_version": 10,
-            "application_id": 0x636F6E76,
-        }
-        assert db.isolation_level is None
-
-
-def test_a_migration_that_fails_is_rolled_back() -> None:
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
-        db.execute("CREATE TABLE leases (in_the_way)")
-        with pytest.raises(sqlite3.OperationalError, match="table leases already exists"):
-            migrate_schema(db)
-        assert not db.in_transaction
-        assert db.execute("SELECT name FROM sqlite_schema").fetchall() == [("leases",)]
-
-
-def test_a_migration_returns_the_numbers_that_ran() -> None:
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
-        assert list(migrate_schema(db)) == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
-        assert not db.in_transaction
-        assert list(migrate_schema(db)) == []
-        assert db.execute("PRAGMA application_id").fetchone() == (0x636F6E76,)
-
-
-def test_the_statements_of_the_schema_make_a_store(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "convo.db")) as db:
-        db.executescript(schema_sql())
-        check_schema_version(db, tmp_path / "convo.db")
-        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-        assert read_schema_version(db) == 10
-        assert {"tenants", "items", "nodes", "runs", "agent_runs"} <= tables
-    with closing(open_empty_store()) as db:
-        assert tables == {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    assert schema_sql().endswith("\nPRAGMA application_id = 1668247158;\nPRAGMA user_version = 10;")
-
-
-def names(db: sqlite3.Connection) -> list[str]:
-    return [name for (name,) in db.execute("SELECT name FROM secrets ORDER BY name")]
-
-
-def insert(name: str) -> Callable[[sqlite3.Connection], object]:
-    return lambda db: db.execute("INSERT INTO secrets (name, value) VALUES (?, x'00')", (name,))
-
-
-async def test_a_read_creates_no_file_and_a_write_without_creation_runs_on_an_empty_store(tmp_path: Path) -> None:
-    database = SqliteDatabase(tmp_path / "convo.db", inline=True)
-    await database.write(insert("a"), create=False)
-    assert await database.read(names) == []
-    assert not database.file.exists()
-    await database.write(insert("b"))
-    assert await database.read(names) == ["b"]
-    await database.aclose()
-    with pytest.raises(StoreUnavailable) as caught:
-        await database.read(names)
-    assert caught.value.message == f"the store {database.file} is closed"
-
-
-async def test_a_deleted_file_is_reported_with_the_command_that_creates_one(tmp_path: Path) -> None:
-    database = SqliteDatabase(tmp_path / "convo.db", inline=True)
-    await database.write(insert("a"))
-    database.file.unlink()
-    with pytest.raises(StoreUnavailable) as caught:
-        await database.read(names)
-    assert caught.value.message == f"{database.file} was deleted while it was in use"
-    assert caught.value.hint == "restore the file or a backup of it, or create an empty one: convo store migrate"
-    await database.aclose()
 
 
 async def test_the_settings_of_a_file(tmp_path: Path) -> None:
