@@ -83,6 +83,8 @@ async def build_agent_request(
     guard, has_one_agent = route.options.prefix_guard, len(graph.agents) == 1
     options = replace(
         route.options,
+        # The SDK does not ask for diagnostics.
+        cache_diagnostics=None if is_responses_request_of_sdk else route.options.cache_diagnostics,
         prefix_guard=guard and guard._replace(has_hint=has_one_agent),
         appendable=route.options.appendable if has_one_agent else (),
         field_sources={

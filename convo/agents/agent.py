@@ -7,7 +7,7 @@ object with the key `response`, because a strict schema needs an object at its r
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from types import NoneType
@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 from convo.errors import InputFault, NotCanonical
 from convo.history.canonical import item_hash
-from convo.history.items import Json
+from convo.history.items import Item, Json
 from convo.tools.schema import Mismatch, call_converter, type_schema
 from convo.tools.tool import Context, Hosted, Tool
 
@@ -183,11 +183,23 @@ class ToolServers(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class OwnModel:
+    """A model that the definition of an agent brings, whose requests other code makes.
+
+    name:    "provider/model", for the record
+    stream:  as `convo.models.responses.EventStream`
+    """
+
+    name: str
+    stream: Callable[[str | None, Sequence[Item], Mapping[str, Json]], AsyncIterator[Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class Agent:
     """The definition of an agent.
 
     description:        for the model of another agent that can hand off to this one
-    model:              "provider/model" or an alias; None: the run's model
+    model:              "provider/model" or an alias; a model of its own; None: the run's model
     settings:           further fields of its requests: temperature, tool_choice, reasoning, ...
     model_defaults:     returns the fields that replace `settings` if the agent has no model, by the name of the run's
                         model in the request
@@ -205,7 +217,7 @@ class Agent:
     name: str
     instructions: Instructions = None
     description: str = ""
-    model: str | None = None
+    model: str | OwnModel | None = None
     settings: Mapping[str, Json] = field(default_factory=dict)
     tools: tuple[Tool | Hosted, ...] = ()
     handoffs: "tuple[Handoff | Agent | str, ...]" = ()
@@ -258,7 +270,7 @@ class Agent:
 
 AGENT_FIELDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "instructions": ((str, Callable, NoneType), "use text, or a function that returns text"),  # type: ignore[dict-item]
-    "model": ((str, NoneType), 'model="provider/model"'),
+    "model": ((str, OwnModel, NoneType), 'model="provider/model"'),
     "settings": ((Mapping,), 'settings={"temperature": 0.2}'),
     "output": ((Output, NoneType), "create one with output(TYPE)"),
     "after_tools": ((str, frozenset), '"ask again", "first output", or frozenset({"a_tool"})'),

@@ -22,19 +22,20 @@ from convo.agents.agent import (
     HookEvent,
     Hooks,
     Output,
+    OwnModel,
     collect_tool_names,
 )
 from convo.agents.graph import AgentTool, Graph, agent_tool, assign_identities, graph
 from convo.agents.handoff_history import HandoffTranscript, to_sdk_form
 from convo.agents.handoffs import format_handoff_output
 from convo.agents.sdk_internals import (
-    check_default_client,
     get_handoff_agent,
     get_mcp_binding,
     get_namespace,
     is_agent_tool,
     read_agent_tool_settings,
 )
+from convo.agents.sdk_model import convert_model
 from convo.agents.sdk_run import SDK_PACKAGE, UNSUPPORTED_HINT, SdkRun, is_unset
 from convo.errors import InputFault, RunFailed, Unsupported, UnsupportedParameter
 from convo.history.items import Item, Json, is_user_message
@@ -69,7 +70,6 @@ def from_object(start: object, run: SdkRun | None = None) -> Graph:
         return graph(start)
     if not _is_sdk_agent(start):
         raise InputFault(f"{type(start).__name__} is not an agent", hint="name an Agent as file.py:name")
-    check_default_client()
     return _convert_graph(start, Enclosing(run=run or SdkRun()))
 
 
@@ -149,7 +149,7 @@ def _convert_agent(agent: Any, identities: Mapping[int, str], enclosing: Enclosi
     )
     enabled_tools = [tool for tool in agent.tools if getattr(tool, "is_enabled", True) is not False]
     class_names = {id(tool): _check_tool_class(tool) for tool in enabled_tools}
-    settings = agent.model_settings.resolve(run.get("model_settings"))
+    settings, model = agent.model_settings.resolve(run.get("model_settings")), convert_model(agent, run)
     hosted_tools, include, tool_choice = _convert_request_tools(agent, settings, enabled_tools, enabled_handoffs)
     tools = tuple(
         _convert_function_tool(tool, agent, enclosing)
@@ -161,8 +161,8 @@ def _convert_agent(agent: Any, identities: Mapping[int, str], enclosing: Enclosi
         name=agent.name,
         instructions=_convert_instructions(agent),
         description=getattr(agent, "handoff_description", None) or "",
-        model=_read_model_name(agent),
-        settings=convert_model_settings(settings, include, tool_choice),
+        model=model,
+        settings=convert_model_settings(settings, include, tool_choice, is_own_model=isinstance(model, OwnModel)),
         model_defaults=convert_default_settings(agent, include, run.get("model_settings")),
         follows_sdk=True,
         tools=tools,
@@ -193,13 +193,6 @@ def _convert_instructions(agent: Any) -> Any:
             hint="define them as def instructions(context, agent)",
         )
     return lambda context: instructions(make_run_context(context), agent)
-
-
-def _read_model_name(agent: Any) -> str | None:
-    model = getattr(agent, "model", None)
-    if model is None or isinstance(model, str):
-        return model
-    raise Unsupported("convo", f"the model object of agent {agent.name!r}", hint="use a name: model='provider/model'")
 
 
 def _convert_after_tools(agent: Any, tools: tuple[Tool | Hosted, ...]) -> AfterTools:
@@ -607,20 +600,26 @@ REQUEST_FIELDS = {
     "max_tokens": "max_output_tokens",
     "response_include": "include",
 }
-IGNORED_SETTINGS = {"include_usage", "preserve_raw_usage"}
-"""Settings without an effect: convo always requests the usage of a response and stores it unchanged."""
-UNSUPPORTED_SETTINGS = {"retry", "timeout", "extra_headers", "extra_query"}
-"""Settings of the SDK's HTTP requests, which convo makes differently."""
+IGNORED_SETTINGS = {"include_usage", "preserve_raw_usage", "retry"}
+"""Settings without an effect: convo always requests the usage of a response and stores it unchanged.
+
+`retry` is reported (`list_ignored_settings`).
+"""
+HTTP_SETTINGS = {"extra_headers", "extra_query"}
+"""Settings of requests that only a model of the SDK's own can have."""
 
 LOGPROBS_INCLUDE = "message.output_text.logprobs"
 """The `include` value that the SDK adds for `top_logprobs`."""
 
 
-def convert_model_settings(settings: Any, include: Iterable[str] = (), tool_choice: Json = None) -> dict[str, Json]:
+def convert_model_settings(
+    settings: Any, include: Iterable[str] = (), tool_choice: Json = None, *, is_own_model: bool = False
+) -> dict[str, Json]:
     """Convert model settings of the SDK to fields of a request, without settings that are None.
 
     include:      the `include` values that the agent's tools need
     tool_choice:  the `tool_choice` that the SDK builds from the one in `settings` and the agent's tools
+    is_own_model: the SDK makes the requests, so HTTP_SETTINGS apply
 
     Raises Unsupported for a setting without a field.
     """
@@ -633,7 +632,7 @@ def convert_model_settings(settings: Any, include: Iterable[str] = (), tool_choi
             fields[name] = tool_choice
         elif name in SETTING_CONVERTERS:
             _merge_fields(fields, SETTING_CONVERTERS[name](value))
-        elif name in UNSUPPORTED_SETTINGS or name not in IGNORED_SETTINGS:
+        elif name not in (IGNORED_SETTINGS | HTTP_SETTINGS if is_own_model else IGNORED_SETTINGS):
             raise UnsupportedParameter("convo", f"the model setting {name}", param=name, hint=UNSUPPORTED_HINT)
     included = {
         *include,
@@ -654,8 +653,8 @@ def convert_default_settings(
     """
     get_defaults = import_module(f"{SDK_PACKAGE}.models").get_default_model_settings
     model = getattr(agent, "model", None)
-    default_settings = get_defaults() if model is None else get_defaults(model)
-    if agent.model_settings != default_settings:
+    is_named = model is None or isinstance(model, str)
+    if not is_named or agent.model_settings != (get_defaults() if model is None else get_defaults(model)):
         return None
     return lambda wire_model: convert_model_settings(get_defaults(wire_model).resolve(run_settings), include)
 

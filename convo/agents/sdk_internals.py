@@ -6,33 +6,34 @@ MCP server of a tool. An object without the name counts as one without the value
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from convo.agents.sdk_run import SDK_PACKAGE, UNSUPPORTED_HINT
+from convo.agents.sdk_run import SDK_PACKAGE, UNSUPPORTED_HINT, SdkRun
 from convo.errors import Unsupported
 from convo.history.items import Json
 
 HANDOFF_ATTRIBUTES = ("tool_name", "input_json_schema", "on_invoke_handoff")
 
 
-def check_default_client() -> None:
-    """Raise Unsupported for a client or a key that the application set for all agents: it would not be used."""
+def has_default_client() -> bool:
+    """Return whether the application set a client or a key for all agents."""
     shared = import_module(f"{SDK_PACKAGE}.models._openai_shared")
-    for name in ("client", "key"):
-        if getattr(shared, f"get_default_openai_{name}", lambda: None)() is not None:
-            hint = "name the server in [providers], its key with key_env, and the model with -m provider/model"
-            raise Unsupported("convo", f"set_default_openai_{name}", hint=f"remove it; {hint}")
+    return any(getattr(shared, f"get_default_openai_{name}", lambda: None)() is not None for name in ("client", "key"))
 
 
-def list_ignored_defaults() -> list[str]:
-    """Return a sentence for each setting for all agents of the SDK that a run of convo ignores."""
+def list_ignored_settings(agents: Iterable[Any], run: SdkRun) -> list[str]:
+    """Return a sentence for each setting of the SDK that a run of convo ignores."""
     tracing = getattr(import_module(f"{SDK_PACKAGE}.tracing.setup"), "GLOBAL_TRACE_PROVIDER", None)
     processors = getattr(getattr(tracing, "_multi_processor", None), "_processors", ())
     uses_responses = import_module(f"{SDK_PACKAGE}.models._openai_shared").get_use_responses_by_default()
     sentences = {
-        "set_default_openai_api is ignored: the provider's setting api chooses it": not uses_responses,
+        "set_default_openai_api is ignored: the provider's setting api chooses it": not uses_responses
+        and not has_default_client(),
+        "the model setting retry is ignored: convo and the client of a model repeat requests by their own rules": any(
+            agent.model_settings.resolve(run.get("model_settings")).retry for agent in agents
+        ),
         "trace processors are not called: convo stores each run (convo inspect)": any(
             type(processor).__name__ != "BatchTraceProcessor" for processor in processors
         ),

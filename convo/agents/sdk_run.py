@@ -33,7 +33,7 @@ RUN_ARGUMENTS: Mapping[str, str | None] = {
 
 RUN_CONFIG_FIELDS: Mapping[str, str | None] = {
     "model": "name it with -m",
-    "model_provider": "add it under [providers] in config.toml",
+    "model_provider": None,
     "model_settings": None,
     "handoff_input_filter": None,
     "nest_handoff_history": None,

@@ -53,7 +53,13 @@ from convo.models.base import (
     hide_issuer_model,
 )
 from convo.models.errors import translate_server_key_errors
-from convo.models.factory import find_built_in_weights, make_openai_options, open_model, open_pass_through
+from convo.models.factory import (
+    find_built_in_weights,
+    make_openai_options,
+    open_model,
+    open_own_model,
+    open_pass_through,
+)
 from convo.runtime import Clock, NewId, SystemClock, random_id
 from convo.secrets import Secret, is_secret_name, read_secret, redact_server_address
 from convo.stores.base import Store
@@ -66,7 +72,7 @@ from convo.usage.model_info import (
 )
 
 if TYPE_CHECKING:
-    from convo.agents.agent import ToolServers
+    from convo.agents.agent import OwnModel, ToolServers
     from convo.endpoints.remote import RemoteEndpoint
     from convo.models.pass_through import PassThroughApi, PassThroughClient
     from convo.responses_api.endpoint import EmbeddedService
@@ -91,6 +97,15 @@ def _make_embedded(provider: Provider, settings: Settings, store: Store, clock: 
 
     # Its thirty modules are needed for a request, not for a prompt.
     return cast(Endpoint, LazyEndpoint(EMBEDDED_SCOPE, make))
+
+
+def open_own_endpoint(model: "OwnModel", settings: Settings, store: Store) -> Endpoint:
+    """Return the endpoint of a model that the definition of an agent brings."""
+    from convo.models.provider_model import ProviderModel
+    from convo.responses_api.endpoint import EmbeddedEndpoint
+
+    adapter = ProviderModel(open_own_model(model.name, model.stream, random_id), settings.limits)
+    return EmbeddedEndpoint(store, OneModel(adapter), SystemClock(), random_id, seal_key=_read_seal_key(settings))
 
 
 def _read_seal_key(settings: Settings) -> Secret | None:
@@ -276,6 +291,19 @@ class ModelsByName:
         for model in self._models.values():
             await model.aclose()
         self._models.clear()
+
+
+class OneModel:
+    """The `ModelOpener` of a model without a provider; each name means it."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def __call__(self, name: str) -> tuple[Model, str]:
+        return self._model, name
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
 
 
 ECHO_MODEL = "scripted/echo"

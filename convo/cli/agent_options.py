@@ -34,7 +34,7 @@ from typing import Any, NamedTuple, TextIO, cast
 from convo.agent_runner.config import ModelRoute, RunConfig
 from convo.agent_runner.prepare import open_tool_servers
 from convo.agent_runner.user_code import IN_USER_CODE, format_exception, user_code_scope
-from convo.agents.agent import TOOL_NAME_PATTERN, Agent
+from convo.agents.agent import TOOL_NAME_PATTERN, Agent, OwnModel
 from convo.agents.graph import AgentTool, Graph, graph
 from convo.agents.handoff_history import DEFAULT_HISTORY_MARKERS, HistoryMapper, HistoryMarkers
 from convo.agents.handoffs import HandoffDefaults
@@ -46,7 +46,7 @@ from convo.agents.sdk import (
     is_foreign_filter,
     make_rejection_formatter,
 )
-from convo.agents.sdk_internals import list_ignored_defaults
+from convo.agents.sdk_internals import list_ignored_settings
 from convo.agents.sdk_run import SdkRun, read_sdk_run
 from convo.agents.toml import from_tables
 from convo.chat.files import read_text_file
@@ -84,7 +84,7 @@ class AgentSetup:
     input_items: tuple[Item, ...] = ()
     ignores_agent_models: bool = False
 
-    def with_route(self, route: Callable[[str], ModelRoute]) -> "AgentSetup":
+    def with_route(self, route: Callable[[str | OwnModel], ModelRoute]) -> "AgentSetup":
         """Return a copy in which `route` resolves the models that agents name."""
         return replace(self, run_config=replace(self.run_config, resolve_model=route))
 
@@ -182,7 +182,7 @@ async def load_agent_setup(flags: RunFlags, *, with_context: bool = True) -> Age
     )
     graph = start if isinstance(start, Graph) else from_object(start, sdk_run)
     sdk_agents = {} if isinstance(start, Graph) else foreign_agents(start)
-    for note in list_ignored_defaults() if sdk_agents else ():
+    for note in list_ignored_settings(sdk_agents.values(), sdk_run) if sdk_agents else ():
         print_notice(note)
     _note_unused_history_flags(flags, graph)
     run_config = load_run_config(flags, sdk_run)
@@ -195,7 +195,8 @@ async def load_agent_setup(flags: RunFlags, *, with_context: bool = True) -> Age
         run_config = replace(run_config, input_filter=ForeignInputFilter(sdk_filter, sdk_agents))
     if flags.start_agent:
         run_config = replace(run_config, start_agent=_find_agent(flags.start_agent, source, graph))
-    setup = AgentSetup(graph, run_config, graph[graph.start].model, source, tuple(sdk_run.input))
+    model = graph[graph.start].model
+    setup = AgentSetup(graph, run_config, model if isinstance(model, str) else None, source, tuple(sdk_run.input))
     return setup.with_context(source.context, None) if source.context and with_context else setup
 
 

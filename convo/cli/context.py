@@ -69,6 +69,7 @@ from convo.usage.model_info import describe_appended_instructions, find_price, l
 
 if TYPE_CHECKING:
     from convo.agent_runner.config import ModelRoute
+    from convo.agents.agent import OwnModel
     from convo.cli.agent_options import AgentSetup
     from convo.endpoints.base import Endpoint
     from convo.terminal.prompt import PromptOptions, PromptReader
@@ -528,13 +529,23 @@ class ChatContext:
         self.choice = choice
         return ChatDeps(self._store, endpoint, SystemClock(), random_id), self.make_request_options(choice, session)
 
-    def make_route(self, model: str) -> "ModelRoute":
-        """Return the route of an agent's own model; each provider's endpoint is opened once.
+    def make_route(self, model: "str | OwnModel") -> "ModelRoute":
+        """Return the route of an agent's own model; each endpoint is opened once.
 
         Raises InvalidSettings or InvalidUsage.
         """
         from convo.agent_runner.config import ModelRoute
 
+        if not isinstance(model, str):
+            self._note_ignored_settings(
+                [f"{field} is ignored: the agent's own model makes the requests" for field in self.options.parameters]
+            )
+            if model.name not in self._endpoints:
+                from convo.chat.endpoint_factory import open_own_endpoint
+
+                self._endpoints[model.name] = open_own_endpoint(model, self.settings, self._store)
+                self._exit_stack.push_async_callback(self._endpoints[model.name].aclose)
+            return ModelRoute(RequestOptions(model.name, model.name), self._endpoints[model.name])
         choice = choose_model(self.settings, model, source=AGENT_MODEL_SOURCE)
         name = choice.provider.name
         if name not in self._endpoints:

@@ -139,6 +139,21 @@ class map_provider_errors:  # noqa: N801 - used like a function: `with map_provi
             raise fault from error
 
 
+class map_own_model_errors(map_provider_errors):  # noqa: N801 - as above
+    """Map any exception of a model that a user's agent brings; those of openai and litellm have the HTTP status."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not isinstance(error, Exception) or isinstance(error, ConvoError):
+            return
+        status = getattr(error, "status_code", None)
+        if isinstance(status, int):
+            raise fault_from_status(status, getattr(error, "body", None) or str(error), self._context) from error
+        message = self._context.clean_message(f"{type(error).__name__}: {error}")
+        raise EndpointFault(f"the model {self._context.provider} raised {message}", code="model_failed") from error
+
+
 @contextmanager
 def translate_server_key_errors(provider: str, *, key_sent: bool = True) -> Iterator[None]:
     """Turn a refusal of the server's key into an EndpointFault, an error of the server.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from convo.models.http import OpenAIClientOptions
     from convo.models.local import LocalModel
     from convo.models.pass_through import PassThroughClient
+    from convo.models.responses import EventStream
     from convo.models.weights import PullProgress, Weights
 
 
@@ -159,6 +160,13 @@ def make_openai_options(
         deployment=provider.deployment,
         is_keyless=needs_no_key,
     )
+
+
+def open_own_model(name: str, stream: "EventStream", new_id: NewId) -> Model:
+    """Open the model that the definition of an agent brings."""
+    from convo.models.responses import OwnModel
+
+    return OwnModel(name, stream, new_id)
 
 
 def require_base_url(provider: Provider) -> str:

@@ -6,8 +6,9 @@ except for the server's own response fields.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing, suppress
+from typing import Any, TypeAlias
 
 from convo.config.sections import PROVIDER_EXTRA_FIELDS
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
@@ -36,7 +37,7 @@ from convo.models.base import (
     tag_encrypted_content,
     untag_items,
 )
-from convo.models.errors import fault_from_event
+from convo.models.errors import ErrorContext, fault_from_event, map_own_model_errors
 from convo.models.http import (
     OpenAIClientOptions,
     SSEClient,
@@ -158,6 +159,38 @@ class ResponsesModel(Model):
         if self._client is None:
             self._client = make_openai_sse_client(self._options, self._limits, is_served=self._is_served)
         return self._client
+
+
+EventStream: TypeAlias = Callable[[str | None, Sequence[Item], Mapping[str, Json]], AsyncIterator[Any]]
+"""Called with the instructions, the input and the parameters of a request; yields events of the Responses API.
+
+They are models of pydantic, as those of the openai package. It may raise anything.
+"""
+
+
+class OwnModel(Model):
+    """A model that the definition of an agent brings: `stream` makes its requests."""
+
+    hosted_tools: HostedToolsUse = "run"
+
+    def __init__(self, name: str, stream: EventStream, new_id: NewId) -> None:
+        self._name, self._stream, self._new_id = name, stream, new_id
+        self._issuer = make_issuer_tag("", name)
+
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        reader, context, is_streaming = ResponsesReader(self._new_id), ErrorContext(self._name), False
+        items = untag_items(request.input, self._issuer, self._name)
+        with map_own_model_errors(context):
+            async for value in self._stream(request.instructions, items, request.parameters):
+                for event in reader.read(value.model_dump(mode="json", exclude_none=True)):
+                    if event["type"] == "error":
+                        raise fault_from_event(event, context, is_streaming=is_streaming)
+                    if (translated := translate_event(event, self._issuer, request.model)) is not None:
+                        is_streaming = True
+                        yield translated
+                        if translated["type"] in TERMINAL_EVENTS:
+                            return
+        raise StreamBroken(f"{self._name} ended the stream before the response was complete")
 
 
 async def _drain_events(values: AsyncGenerator[Json, None]) -> None:

@@ -180,13 +180,6 @@ REMOVE = "remove it, or run it with the Agents SDK"
 WRAP = "wrap it in a function tool"
 
 
-class Model(sdk.OpenAIResponsesModel):
-    """A model as an object."""
-
-    def __init__(self) -> None:
-        pass
-
-
 class OwnTool:
     """A class that is not a tool of the SDK."""
 
@@ -233,7 +226,6 @@ class OwnTool:
             "an output_type together with a tool's output as the final answer (agent 'a')",
             REMOVE,
         ),
-        ({"model": Model()}, Unsupported, "the model object of agent 'a'", "use a name: model='provider/model'"),
         (
             {"model_settings": sdk.ModelSettings(extra_headers={"x": "y"})},
             Unsupported,

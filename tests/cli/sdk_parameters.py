@@ -168,6 +168,8 @@ TRANSFER = {"call": {"name": "transfer_to_b", "call_id": "c2", "arguments": {}}}
 ASK_CENTS = {"call": {"name": "ask", "call_id": "c1", "arguments": {"cents": 3}}}
 ASK = {"call": {"name": "ask", "call_id": "c1", "arguments": {"input": "look"}}}
 
+OWN = "honoured with a model object, a provider or a default client"
+
 TRACES = "no request has it; convo sends no traces"
 
 
@@ -180,7 +182,7 @@ AGENT = {
     "instructions": Row(instructions),
     "prompt": Row({"id": "pmpt_1"}, "refused", "v1/prompts is shut down on 30 November 2026", text="v1/prompts"),
     "handoffs": Row([Agent(name="b", instructions="Pay.")], replies=(TRANSFER, DONE)),
-    "model": Row("gpt-4.1"),
+    "model": Row("gpt-4.1", note="for a model object, and a default client, the SDK makes the requests"),
     "model_settings": Row(ModelSettings(temperature=0.3)),
     "input_guardrails": Row([sdk.InputGuardrail(passes)]),
     "output_guardrails": Row([sdk.OutputGuardrail(passes)]),
@@ -220,15 +222,15 @@ MODEL_SETTINGS = {
     "include_usage": Row(True, note="convo always reads the usage"),
     "response_include": Row(["web_search_call.action.sources"]),
     "top_logprobs": Row(2),
-    "extra_query": Row({"q": "1"}, "refused"),
+    "extra_query": Row({"q": "1"}, "refused", OWN),
     "extra_body": Row({"service_tier": "flex"}),
-    "extra_headers": Row({"X-A": "1"}, "refused"),
+    "extra_headers": Row({"X-A": "1"}, "refused", OWN),
     "extra_args": Row({"service_tier": "flex"}),
-    "retry": Row(sdk.ModelRetrySettings(max_retries=1), "refused", "convo has its own retries"),
+    "retry": Row(sdk.ModelRetrySettings(max_retries=1), note="convo says that it has its own retries"),
     "context_management": Row([{"type": "compaction", "compact_threshold": 9000}]),
     "prompt_cache_options": Row({"mode": "explicit"}),
     "preserve_raw_usage": Row(True, note="convo stores the usage unchanged"),
-    "timeout": Row(30.0, "refused"),
+    "timeout": Row(30.0, "refused", OWN),
 }
 
 FUNCTION_TOOL = {
@@ -299,7 +301,7 @@ AS_TOOL = {
 RUN_CONFIG = {
     "model": Row("gpt-4.1", options=("-m", "openai/gpt-4.1")),
     "model_provider": Row(
-        OpenAIProvider(openai_client=AsyncOpenAI(api_key="x")), "refused", "[providers] in config.toml"
+        OpenAIProvider(openai_client=AsyncOpenAI(api_key="x")), note="the SDK makes the requests; `-m` replaces it"
     ),
     "model_settings": Row(ModelSettings(temperature=0.9)),
     "handoff_input_filter": Row(drop_new_items),

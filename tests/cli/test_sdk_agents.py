@@ -450,25 +450,62 @@ def test_convo_agents_have_no_prompt_cache_key(convo: Convo, tmp_path: Path, mon
     assert "prompt_cache_key" not in convo(*argv).json()["body"]
 
 
-def test_settings_for_all_agents_are_refused_or_said_to_be_ignored(convo: Convo, home: Path) -> None:
-    script = "import agents, agents.tracing, agents.models._openai_shared as shared\n"
-    agent = "desk = agents.Agent(name='desk', tools=[fail])\n"
+OWN_MODELS = {
+    "an object": "desk.model = agents.OpenAIResponsesModel(model='m', openai_client=client)\n",
+    "a provider": "run = agents.RunConfig(model_provider=OpenAIProvider(openai_client=client))\n",
+    "a client for all agents": "desk.model = 'm'\nagents.set_default_openai_client(client)\n",
+}
+
+
+@pytest.mark.parametrize("kind", OWN_MODELS)
+def test_a_model_that_the_agent_brings_makes_the_requests_as_in_the_sdk(
+    kind: str, convo: Convo, server: LoopbackServer, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The settings of HTTP requests are those of the SDK, and its retries too."""
+    monkeypatch.setattr(shared, "_default_openai_client", None)
+    head = f"import agents\nfrom openai import AsyncOpenAI\n{AGENT_FILE_HEAD}"
+    head += "from agents.models.openai_provider import OpenAIProvider\n"
+    head += f"client = AsyncOpenAI(base_url={server.url!r}, api_key={KEY!r}, max_retries=0)\n"
+    head += "retry = agents.ModelRetrySettings(max_retries=1, policy=agents.retry_policies.http_status([503]))\n"
+    head += "settings = ModelSettings(temperature=0.5, tool_choice='look', extra_headers={'x-a': '1'}, retry=retry)\n"
+    head += "desk = Agent(name='desk', tools=[look], output_type=Paid, model_settings=settings)\n"
+    Path("desk.py").write_text(head + OWN_MODELS[kind], encoding="utf-8")
+    replies = (LOOK, {"text": '{"cents": 3, "to": "Kim"}'})
+
+    server.replies(*replies)
+    desk = load_python_file(Path("desk.py").resolve())
+    asyncio.run(sdk.Runner.run(desk.desk, "hello", run_config=getattr(desk, "run", None)))
+    expected = list(server.bodies)
+
+    load_python_file.cache_clear()  # for a client of another event loop
+    server.replies(*replies)
+    options = ("--run-config", "desk.py:run") if kind == "a provider" else ()
+    got = convo("chat", "--agent", "desk.py:desk", *options, "hello")
+
+    assert (got.exit, json.loads(got.out)) == (0, {"cents": 3, "to": "Kim"}), got.err
+    own = server.bodies[len(expected) :]
+    assert [normalize_own(body) for body in own] == [normalize_own(body) for body in expected]
+    assert len(own) == len(replies)
+
+
+def normalize_own(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Normalize a request without the choice of a stream, which convo always reads."""
+    return {name: value for name, value in body.items() if name not in ("stream", "stream_options", "input")}
+
+
+def test_settings_for_all_agents_that_have_no_effect_are_said_to_be_ignored(convo: Convo, home: Path) -> None:
+    script = "import agents, agents.tracing\n"
+    agent = "desk = agents.Agent(name='desk', tools=[fail], model_settings=settings)\n"
     tool = "@agents.function_tool\ndef fail() -> str:\n    raise ValueError('no')\n"
     flags = ("--agent", "desk.py:desk", *scripted_flags({"call": {"name": "fail", "call_id": "c1"}}, {"text": "Hi."}))
     try:
-        for name in ("client", "key"):
-            Path("desk.py").write_text(f"{script}shared.set_default_openai_{name}('x')\n{tool}{agent}")
-            refused = convo("chat", *flags, "hello")
-            assert (refused.exit, f"does not support set_default_openai_{name}" in refused.err) == (1, True), (
-                refused.err
-            )
-            getattr(shared, f"set_default_openai_{name}")(None)
-            load_python_file.cache_clear()
         text = f"{script}agents.set_default_openai_api('chat_completions')\nagents.set_trace_processors([object()])\n"
+        text += "settings = agents.ModelSettings(retry=agents.ModelRetrySettings(max_retries=1))\n"
         Path("desk.py").write_text(text + tool + agent)
         got = convo("chat", *flags, "hello")
         assert (got.exit, got.out) == (0, "Hi.\n"), got.err
         assert "set_default_openai_api is ignored" in got.err
+        assert "the model setting retry is ignored" in got.err
         assert "trace processors are not called" in got.err
         assert "active span" not in got.err
     finally:

@@ -83,7 +83,7 @@ def test_a_parameter_sends_the_same_requests_or_is_refused_by_name(
     table: str, name: str, convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = TABLES[table][0][name]
-    if name in ("starting_agent", "mcp_servers"):
+    if name in ("starting_agent", "mcp_servers", "model_provider"):
         pytest.skip(row.note)
     monkeypatch.chdir(tmp_path)
     server.replies(*build_case(table, name).replies)

@@ -43,8 +43,7 @@ after a kill. A session that changes its items, such as one of the Conversations
 compacts, receives new items only.
 
 These fields of a request follow the rules of convo: `stream`; `store: false` for a history that the
-client stores, with `reasoning.encrypted_content` in `include`; no empty `tools`; and to GPT-5.6 and
-later `prompt_cache_options.comparison_response_id` (off with `cache_diagnostics = false`).
+client stores, with `reasoning.encrypted_content` in `include`; and no empty `tools`.
 """
 
 
