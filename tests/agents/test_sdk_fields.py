@@ -18,10 +18,12 @@ from agents.tool import Tool as SdkTool
 
 from convo.agents import sdk as foreign_fields
 from convo.agents.agent import Agent
-from convo.agents.sdk import IGNORED_SETTINGS, REQUEST_FIELDS, SETTING_CONVERTERS, UNSUPPORTED_SETTINGS, from_object
+from convo.agents.sdk import HTTP_SETTINGS, IGNORED_SETTINGS, REQUEST_FIELDS, SETTING_CONVERTERS, from_object
 from convo.agents.sdk_run import RUN_ARGUMENTS, RUN_CONFIG_FIELDS
 from convo.errors import Unsupported
 from convo.tools.tool import Tool
+
+REFUSED_SETTINGS = {*HTTP_SETTINGS, "timeout"}
 
 
 def public(kind: type) -> set[str]:
@@ -45,7 +47,7 @@ def test_the_tables_name_every_field_of_the_installed_sdk_and_no_other() -> None
         *REQUEST_FIELDS,
         *SETTING_CONVERTERS,
         *IGNORED_SETTINGS,
-        *UNSUPPORTED_SETTINGS,
+        *REFUSED_SETTINGS,
         "tool_choice",
     }
     kinds = {kind.__name__: kind for kind in tool_kinds()}
@@ -156,7 +158,7 @@ def test_model_settings_become_fields_of_a_request(
     assert foreign_fields.convert_model_settings(settings, include, tool_choice) == fields
 
 
-@pytest.mark.parametrize("name", sorted(UNSUPPORTED_SETTINGS))
+@pytest.mark.parametrize("name", sorted(REFUSED_SETTINGS))
 def test_a_setting_of_the_http_request_is_refused_by_name(name: str) -> None:
     settings = sdk.ModelSettings()
     object.__setattr__(settings, name, {"a": "b"})
