@@ -34,7 +34,7 @@ from convo.inspect.run_timeline import RunTimeline
 from convo.inspect.view import ConversationView
 from convo.prompt_cache import Grouping
 from convo.prompt_cache.compare import find_separate_instructions
-from convo.prompt_cache.why import Miss, find_misses
+from convo.prompt_cache.why import Miss, find_misses, has_cache_figures
 from convo.report import Count
 from convo.usage.cost import TOKENS_PER_PRICE, Usage
 from convo.usage.counting import ITEM_OVERHEAD_TOKENS, count_item_tokens, count_tokens
@@ -61,6 +61,7 @@ class BillRow(NamedTuple):
     missed_usd:  cost of the cache misses that a change of it caused; the costs of the rows include it
     response_id: of the response that produced an item, or of the first one that had it as input; null for other rows
     hit_rate:    the cached part of the input tokens of an agent, a model or a day, from 0 to 1; null for other rows
+                 and where no endpoint reports cached tokens
     """
 
     name: str
@@ -113,11 +114,12 @@ def build_bill(
         "model": lambda link: link.model,
         "day": lambda link: str(datetime.fromtimestamp(link.created_at, UTC).date()),
     }
+    counted = _find_counted_names(view, name_of[by]) if by in name_of else set[str]()
     parts = _charge_requests(view, name_of[by]) if by in name_of else _group_parts(_Ledger(view).sum_charges(), by)
     sums: dict[tuple[str, ...], tuple[_Part, _Charges]] = {}
     for part, charges in parts:
         _add(sums.setdefault(part[:3], (part, _no_charges()))[1], charges)
-    rows = [_build_row(part, charges, has_hit_rate=by in name_of) for part, charges in sums.values()]
+    rows = [_build_row(part, charges, has_hit_rate=part.name in counted) for part, charges in sums.values()]
     rows.sort(key=lambda row: (row.cost_usd + row.missed_usd, sum(each.tokens for each in row[3:7])), reverse=True)
     shown, others = rows[:max_rows], rows[len(rows[:max_rows]) :]
     if by == "day":
@@ -126,7 +128,8 @@ def build_bill(
         rest = _no_charges()
         for row in others:
             _add(rest, [*row.first, *row.cached, *row.uncached, *row.output, row.missed_usd])
-        shown.append(_build_row(_Part(f"{len(others):,} others", "others"), rest, has_hit_rate=by in name_of))
+        has_hit_rate = any(row.hit_rate is not None for row in others)
+        shown.append(_build_row(_Part(f"{len(others):,} others", "others"), rest, has_hit_rate=has_hit_rate))
     return shown
 
 
@@ -161,6 +164,13 @@ def _group_parts(parts: Iterable[tuple[_Part, _Charges]], by: Grouping) -> Itera
         else:
             for name, share in (*part.files, ("no file", 1 - sum(share for _, share in part.files))):
                 yield _Part(name), [share * charge for charge in charges]
+
+
+def _find_counted_names(view: ConversationView, name: Callable[[Link], str]) -> set[str]:
+    """Return the names of the rows with a request whose endpoint counts cached tokens."""
+    usages = ((link.model, Usage.from_json(link.usage)) for link in view.links)
+    cached_models = {model for model, usage in usages if usage and usage.cached_tokens}
+    return {name(link) for link in view.links if has_cache_figures(link, cached_models)}
 
 
 def _charge_requests(view: ConversationView, name_of: Callable[[Link], str]) -> Iterator[tuple[_Part, _Charges]]:

@@ -222,7 +222,7 @@ def find_listed_misses(requests: Iterable[tuple[Link, Usage | None]]) -> set[str
         for link, usage, earlier in used
         if earlier is not None
         and usage.cached_tokens * 2 < usage.input_tokens  # no other can be a miss, and the rules take time
-        and _has_figures(link, cached_models)
+        and has_cache_figures(link, cached_models)
         and CacheUse(_limit_reusable_tokens(earlier, link, usage), usage.cached_tokens).outcome == "miss"
     }
 
@@ -257,7 +257,7 @@ def _measure_cache_use(view: ConversationView, earlier_requests: Mapping[str, Li
     uses = {}
     for link in view.links:
         earlier, usage = earlier_requests.get(link.id), usages.get(link.id)
-        if earlier is None or usage is None or earlier.id not in usages or not _has_figures(link, cached_models):
+        if earlier is None or usage is None or earlier.id not in usages or not has_cache_figures(link, cached_models):
             continue
         reusable = _count_reusable_tokens(earlier, usages[earlier.id], link, usage, view.path_index)
         # More may be read than is known here: another conversation may have sent the same prompt.
@@ -265,7 +265,7 @@ def _measure_cache_use(view: ConversationView, earlier_requests: Mapping[str, Li
     return uses
 
 
-def _has_figures(link: Link, cached_models: set[str]) -> bool:
+def has_cache_figures(link: Link, cached_models: set[str]) -> bool:
     """Return whether the endpoint of a request counts cached tokens: those of other vendors may always report 0."""
     details = (link.usage or {}).get("input_tokens_details")
     is_counted = isinstance(details, Mapping) and type(details.get("cached_tokens")) is int

@@ -85,6 +85,12 @@ def test_a_changed_setting_has_the_cost_of_the_cache_miss_that_it_caused(convo: 
     assert "hit rate" not in convo("cost", "mine").out
 
 
+def test_a_model_whose_endpoint_reports_no_cached_tokens_has_no_hit_rate(convo: Convo) -> None:
+    assert convo("chat", *priced_flags(convo, {"text": "yes"}), "-n", "mine", "is it?").exit == 0
+    assert [row["hit_rate"] for row in read_rows(convo, "mine", "model").values()] == [None]
+    assert "hit rate" not in convo("cost", "mine", "--by", "model").out
+
+
 def test_two_reasoning_items_of_one_response_are_numbered(convo: Convo, home: Path) -> None:
     reasoning: list[Item] = [
         {"type": "reasoning", "summary": [], "encrypted_content": text} for text in ("first", "the second")
