@@ -77,7 +77,7 @@ RECORDINGS = os.environ.get("CONVO_TEST_RECORDINGS", "")
 """The archive of recorded answers, which is not part of the project."""
 
 PARTS = {
-    "mcp": module("mcp", "the mcp package", "pip install 'convo-state[mcp]'"),
+    "mcp": module("mcp", "the mcp package", "pip install '.[mcp]'"),
     "mcp servers": Part(
         "MCP servers of the registries",
         lambda: all(

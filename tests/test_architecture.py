@@ -29,7 +29,7 @@ LAYERS = (
     ("models", "stores", "agents", "compaction"),
     ("tools", "usage", "strategies"),
     ("history", "config"),
-    ("errors", "runtime", "report", "secrets"),
+    ("errors", "installation", "runtime", "report", "secrets"),
 )
 """From top to bottom. A package may import itself and packages of lower layers."""
 

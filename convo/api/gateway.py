@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, MutableMapping
 from contextlib import AsyncExitStack
 from functools import partial
-from importlib.util import find_spec
 from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import Settings, make_model_name_expander
 from convo.config.storage import get_store_url
 from convo.errors import ConvoError, InvalidUsage, StoreFull
+from convo.installation import list_missing_packages, make_install_command
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import DamagedRowObserver, Store, warn_of_damaged_row
 from convo.stores.factory import open_store
@@ -30,13 +30,11 @@ if TYPE_CHECKING:
     from convo.server.app import Gateway, LogExchange, ReportStoreFault
     from convo.server.auth import KeysFile
 
-REQUIRED_MODULES = ("starlette", "uvicorn", "httptools", "prometheus_client", "python_multipart", "websockets")
-
 
 def check_modules_installed(subject: str) -> None:
     """Raise InvalidUsage if the extra `serve` is not installed."""
-    if missing := [name for name in REQUIRED_MODULES if find_spec(name) is None]:
-        raise InvalidUsage(f"{subject} needs {', '.join(missing)}", hint="pip install 'convo-state[serve]'")
+    if missing := list_missing_packages("serve"):
+        raise InvalidUsage(f"{subject} needs {', '.join(missing)}", hint=make_install_command("serve"))
 
 
 def load_keys(settings: Settings) -> "KeysFile | None":

@@ -674,7 +674,9 @@ def _list_library_names() -> frozenset[str]:
     """Return the modules of the installed packages that convo requires, directly or not."""
     from importlib.metadata import PackageNotFoundError, distribution
 
-    pending = [("convo-state", "keyring,mcp,postgres,serve,tokens")]
+    from convo.installation import DISTRIBUTION, PACKAGES_BY_EXTRA
+
+    pending = [(DISTRIBUTION, ",".join(PACKAGES_BY_EXTRA))]
     visited, names = set[tuple[str, str]](), set[str]()
     while pending:
         package, extras = pending.pop()

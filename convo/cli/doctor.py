@@ -10,7 +10,6 @@ import platform
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 from time import monotonic
@@ -41,6 +40,7 @@ from convo.config.values import (
     suggest_fraction_command,
 )
 from convo.errors import ConvoError, EndpointFault, InvalidSettings, InvalidUsage, ModelMissing, StoreUnavailable
+from convo.installation import PACKAGES_BY_EXTRA, list_missing_packages, make_install_command
 from convo.runtime import SystemClock, random_id
 from convo.secrets import is_variable_name, read_secret, redact_secrets
 from convo.stores.base import FileHealth, ServerHealth, StoreHealth
@@ -64,19 +64,6 @@ Result = TypeVar("Result")
 
 CHECK_TIMEOUT_S = 15.0
 """Seconds for each check."""
-
-PACKAGES_BY_EXTRA: Mapping[str, tuple[str, ...]] = {
-    "keyring": ("keyring",),
-    "mcp": ("mcp",),
-    "postgres": ("psycopg", "psycopg_pool"),
-    "serve": (
-        *("aiohttp", "brotli", "cryptography", "httptools", "prometheus_client", "python_multipart", "starlette"),
-        *("uvicorn", "websockets"),
-    ),
-    "tokens": ("toktok",),
-    "yaml": ("yaml",),
-}
-"""The packages of each extra of pyproject.toml."""
 
 SUPABASE_POOLER_PORT = 6543
 """The port of Supabase's transaction pooler."""
@@ -194,7 +181,7 @@ def check_terminal(context: DoctorContext) -> CheckResult:
 
 
 def check_extras(context: DoctorContext) -> CheckResult:
-    missing = [extra for extra, packages in PACKAGES_BY_EXTRA.items() if _find_missing(packages)]
+    missing = [extra for extra in PACKAGES_BY_EXTRA if list_missing_packages(extra)]
     installed = [extra for extra in PACKAGES_BY_EXTRA if extra not in missing]
     brief = f"{len(installed)} installed"
     message = f"installed: {', '.join(installed) or 'none'}"
@@ -202,13 +189,9 @@ def check_extras(context: DoctorContext) -> CheckResult:
         return make_ok_result(message, brief=brief)
     return make_ok_result(
         f"{message}; not installed: {', '.join(missing)}",
-        f"pip install 'convo-state[{','.join(missing)}]'",
+        make_install_command(*missing),
         brief=f"{brief}, {len(missing)} not installed",
     )
-
-
-def _find_missing(packages: Sequence[str]) -> list[str]:
-    return [name for name in packages if find_spec(name) is None]
 
 
 # -- the store ------------------------------------------------------------------------------------
@@ -393,10 +376,8 @@ def check_serve(context: DoctorContext) -> CheckResult:
         return make_error_result(
             f"{settings.keys_file} has no keys: every request is rejected", "convo serve --new-key NAME"
         )
-    if missing := _find_missing(PACKAGES_BY_EXTRA["serve"]):
-        return make_ok_result(
-            f"not installed: convo serve needs {', '.join(missing)}", "pip install 'convo-state[serve]'"
-        )
+    if missing := list_missing_packages("serve"):
+        return make_ok_result(f"not installed: convo serve needs {', '.join(missing)}", make_install_command("serve"))
     access = format_count(key_count, "key") if key_count else "this machine only, no key needed"
     return make_ok_result(f"{address}; {access}")
 
@@ -434,7 +415,6 @@ def check_encryption_key(context: DoctorContext) -> CheckResult:
 
 # -- models ---------------------------------------------------------------------------------------
 
-LOCAL_ENGINE_PACKAGE = "xllamacpp"
 ALIAS_SOURCE = "an alias"
 
 SERVER_TIMEOUT_S = 5.0
@@ -490,11 +470,6 @@ def check_model(context: DoctorContext) -> CheckResult:
     key, token = load_provider_key(provider, context.environ), load_provider_token(provider, context.environ)
     if provider.api == "local":
         find_weights(choice.name.model, models)
-        if find_spec(LOCAL_ENGINE_PACKAGE) is None:
-            raise ModelMissing(
-                f"the engine of local models, {LOCAL_ENGINE_PACKAGE}, is not installed",
-                hint=f"pip install {LOCAL_ENGINE_PACKAGE}",
-            )
     if provider.api in STATEFUL_APIS:
         make_openai_options(provider, key=key, token=token)
     else:
@@ -526,15 +501,10 @@ def check_local_model(context: DoctorContext) -> CheckResult:
     """Look for the built-in model. Raises InvalidSettings without a home folder."""
     from convo.models.factory import find_built_in_weights
 
-    if find_spec(LOCAL_ENGINE_PACKAGE) is None:
-        return make_warning_result(
-            f"the engine of local models, {LOCAL_ENGINE_PACKAGE}, is not installed",
-            f"pip install {LOCAL_ENGINE_PACKAGE}",
-        )
     try:
         weights = find_built_in_weights(AppPaths.from_environ(context.environ).weights)
-    except ModelMissing:
-        return make_warning_result("the weights of the built-in model are not installed", "convo models pull")
+    except ModelMissing as error:
+        return make_ok_result(error.message, error.hint, brief="not installed")
     return make_ok_result(f"{weights}; needs no key and no network", brief="installed")
 
 

@@ -156,11 +156,12 @@ def _describe_missing_models(entry: ProviderStatus) -> str | None:
 
 
 def _find_built_in_model(weights_dir: Path) -> BuiltInModel:
+    path, command = None, ""
     try:
         path = find_built_in_weights(weights_dir)
-    except ModelMissing:
-        path = None
-    return BuiltInModel(BUILT_IN_MODEL, get_built_in_weights().size_bytes, path)
+    except ModelMissing as error:
+        command = error.hint
+    return BuiltInModel(BUILT_IN_MODEL, get_built_in_weights().size_bytes, path, command)
 
 
 # -- JSON -----------------------------------------------------------------------------------

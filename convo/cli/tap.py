@@ -13,11 +13,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
+from convo.api.gateway import check_modules_installed
 from convo.cli.deps import open_configured_store
 from convo.cli.output import print_debug_traceback, print_line, print_notice, to_failure
 from convo.cli.serve import SIGNAL_EXIT_OFFSET, format_recording_ttl, print_shutdown_delay, stop_event_on_signals
@@ -31,12 +31,6 @@ from convo.runtime import SystemClock, collect_garbage_often, random_id
 if TYPE_CHECKING:
     from convo.server.relay import Relay, Upstream
     from convo.server.relay_recording import RelayRecording
-
-
-REQUIRED_MODULES = (
-    *("aiohttp", "brotli", "httptools", "prometheus_client", "starlette", "uvicorn", "websockets"),
-    *(("backports.zstd",) if sys.version_info < (3, 14) else ()),
-)
 
 LOOPBACK = "127.0.0.1"
 
@@ -66,22 +60,13 @@ def run_tap(config: Path | None, flags: SettingFlags, target: TapTarget, command
     """
     if target.provider is not None and target.upstream is not None:
         raise InvalidUsage("--provider and --upstream cannot be used together", hint="convo tap --help")
-    missing = [name for name in REQUIRED_MODULES if not _is_installed(name)]
-    if missing:
-        raise InvalidUsage(f"convo tap needs {', '.join(missing)}", hint="pip install 'convo-state[serve]'")
+    check_modules_installed("convo tap")
     if command and shutil.which(command[0]) is None:
         raise InvalidUsage(f"no program {command[0]!r}", hint="convo tap -- PROGRAM ARGUMENTS")
     has_other_store = flags.store is not None or config is not None
     return asyncio.run(
         _relay_until_done(load_settings(config, flags), target, command, has_other_store=has_other_store)
     )
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # its parent package is missing
-        return False
 
 
 async def _relay_until_done(

@@ -164,7 +164,9 @@ def _open_keyring() -> Iterator[ModuleType]:
         import keyring
         from keyring.errors import KeyringError, NoKeyringError
     except ImportError as error:
-        raise InvalidSettings("keyring is not installed", hint="pip install 'convo-state[keyring]'") from error
+        from convo.installation import make_install_command
+
+        raise InvalidSettings("keyring is not installed", hint=make_install_command("keyring")) from error
     try:
         yield keyring
     except NoKeyringError as error:

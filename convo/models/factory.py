@@ -197,10 +197,8 @@ def get_built_in_weights() -> "Weights":
 
 
 def find_built_in_weights(weights_folder: Path) -> Path:
-    """Return the path of the built-in weights. Raises ModelMissing."""
-    from convo.models import weights
-
-    return weights.locate_built_in_weights(weights_folder)
+    """Return the path of the built-in weights. Raises ModelMissing without them or their engine."""
+    return find_weights(get_built_in_weights().name, weights_folder)
 
 
 def find_weights(model: str, weights_folder: Path) -> Path:

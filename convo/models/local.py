@@ -21,7 +21,6 @@ import threading
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,6 @@ from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.errors import (
     REPEAT_HINT,
     ModelFault,
-    ModelMissing,
     StreamBroken,
     Unreachable,
     Unreadable,
@@ -217,8 +215,6 @@ class LocalEngine:
         if self._starting is not None and self._starting.done() and self._needs_restart(self._starting):
             await self.stop()
         if self._starting is None:
-            if find_spec("xllamacpp") is None:
-                raise ModelMissing("the local engine xllamacpp is not installed", hint="pip install xllamacpp")
             self.process = EngineProcess(self.name, self._weights, loopback=self._loopback)
             self._starting = asyncio.create_task(self._start(self.process))
             self._starting.add_done_callback(_retrieve_exception)

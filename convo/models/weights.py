@@ -66,16 +66,27 @@ def locate_weights(model: str, weights_folder: Path) -> tuple[str, Path]:
 
     weights_folder:  the folder of the downloaded weights
 
-    Raises ModelMissing if the built-in weights are not present or the name is unknown, Unreadable for a file that is
-    missing, not readable or not GGUF.
+    Raises ModelMissing if the engine or the built-in weights are not installed or the name is unknown, Unreadable for a
+    file that is missing, not readable or not GGUF.
     """
     if model.casefold() == BUILT_IN_WEIGHTS.name:
+        _check_engine_installed(model, then=f", then {PULL_COMMAND}")
         return BUILT_IN_WEIGHTS.name, locate_built_in_weights(weights_folder)
     if "/" not in model and not model.endswith(".gguf"):
         raise ModelMissing(f"no local model {model!r}", hint="use local (the built-in model) or local/PATH.gguf")
     path = Path(os.path.abspath(os.path.expanduser(model)))
     check_gguf(path)
+    _check_engine_installed(model)
     return path.stem, path
+
+
+def _check_engine_installed(model: str, then: str = "") -> None:
+    if find_spec("xllamacpp") is None:
+        from convo.installation import make_install_command
+
+        raise ModelMissing(
+            f"local/{model} needs the extra [local], which is not installed", hint=make_install_command("local") + then
+        )
 
 
 def locate_built_in_weights(weights_folder: Path, weights: Weights = BUILT_IN_WEIGHTS) -> Path:

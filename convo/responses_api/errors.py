@@ -237,10 +237,12 @@ def trigger_not_last_error() -> RequestRefused:
 
 
 def missing_cryptography_error() -> RequestRefused:
+    from convo.installation import make_install_command
+
     return RequestRefused(
         "Compaction needs the package cryptography, which is not installed here",
         code="unsupported_parameter",
-        hint="pip install 'convo-state[serve]'",
+        hint=make_install_command("serve"),
     )
 
 

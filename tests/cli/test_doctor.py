@@ -27,6 +27,7 @@ from convo.cli.doctor import (
     run_doctor_checks,
     select_doctor_checks,
 )
+from convo.installation import make_install_command
 from convo.terminal.report_views import CheckResult, make_error_result, make_ok_result
 from tests.cli.doctor_checks import run_check
 from tests.command_runner import Convo, Launch, write_project_file
@@ -321,7 +322,7 @@ def test_a_missing_serve_extra_is_reported_with_its_install_command(
 
     assert (check["found"], check["next"]) == (
         "not installed: convo serve needs uvicorn",
-        "pip install 'convo-state[serve]'",
+        make_install_command("serve"),
     )
 
 

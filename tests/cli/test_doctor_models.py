@@ -2,17 +2,17 @@
 
 import json
 import sys
-import tomllib
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 
-from convo.cli.doctor import PACKAGES_BY_EXTRA, DoctorContext, run_doctor_checks
+from convo.cli.doctor import DoctorContext, run_doctor_checks
+from convo.installation import make_install_command
 from convo.models.weights import BUILT_IN_WEIGHTS
 from convo.terminal.report_views import CheckLevel, CheckResult, make_warning_result
 from tests.cli.doctor_checks import check_levels, run_check
-from tests.command_runner import ROOT, Convo, write_project_file
+from tests.command_runner import Convo, write_project_file
 from tests.config.settings_inputs import make_settings
 from tests.loopback_server import LoopbackServer
 from tests.models.chat_server import ChatServer, run_chat_server
@@ -68,20 +68,19 @@ def test_an_extra_that_is_not_installed_is_named_with_its_installation(
 ) -> None:
     monkeypatch.setitem(sys.modules, "toktok", None)
     check = run_check(convo, "extras")
-    assert (check["level"], check["next"]) == ("ok", "pip install 'convo-state[tokens]'")
+    assert (check["level"], check["next"]) == ("ok", make_install_command("tokens"))
 
 
-def test_without_its_engine_the_built_in_model_is_a_warning(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "xllamacpp", None)
-
-    check = run_check(convo, "local")
-    assert (check["level"], check["next"]) == ("warning", "pip install xllamacpp")
-
-
-def test_missing_weights_of_the_built_in_model_are_a_warning(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_missing_parts_of_the_built_in_model_are_named_with_their_installation(
+    convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, BUILT_IN_WEIGHTS.package, None)
     check = run_check(convo, "local")
-    assert (check["level"], check["next"]) == ("warning", "convo models pull")
+    assert (check["level"], check["next"]) == ("ok", "convo models pull")
+
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    check = run_check(convo, "local")
+    assert (check["level"], check["next"]) == ("ok", f"{make_install_command('local')}, then convo models pull")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +88,11 @@ def test_missing_weights_of_the_built_in_model_are_a_warning(convo: Convo, monke
     [
         ("local/no-such.gguf", "{path}/no-such.gguf cannot be read: No such file or directory", None),
         ("local/words.gguf", "{path}/words.gguf is not a GGUF file", None),
-        ("local/my.gguf", "the engine of local models, xllamacpp, is not installed", "pip install xllamacpp"),
+        (
+            "local/my.gguf",
+            "local/my.gguf needs the extra [local], which is not installed",
+            make_install_command("local"),
+        ),
         (
             "openai/gpt-5",
             "openai needs a key",
@@ -164,13 +167,6 @@ def test_an_alias_that_cannot_be_resolved_does_not_hide_the_next_one(
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:1")
     write_project_file('[aliases]\na = "nope/x"\nb = "ollama/llama3.2"\n')
     assert run_check(convo, "ollama")["found"].startswith("cannot reach ollama at http://127.0.0.1:1/v1")
-
-
-def test_every_optional_dependency_is_checked() -> None:
-    with open(ROOT / "pyproject.toml", "rb") as file:
-        extras = set(tomllib.load(file)["project"]["optional-dependencies"])
-
-    assert set(PACKAGES_BY_EXTRA) == extras - {"dev"}
 
 
 def test_ollama_is_not_contacted_when_it_is_not_used(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 from convo.cli.doctor import BACKUP_HINT, diagnose_store
 from convo.config.storage import Storage
 from convo.config.values import BUILT_IN_SOURCE, Layer, SettingSource
+from convo.installation import make_install_command
 from convo.secrets import Secret
 from convo.stores.base import FileHealth, ServerHealth
 from convo.stores.postgres import connection
@@ -77,7 +78,7 @@ def test_a_missing_database_driver_is_reported_with_its_install_command(
     monkeypatch.setitem(sys.modules, "psycopg", None)
     check = run_check(convo, "store", "--store", "postgresql://me:hush@host/db")
 
-    assert (check["level"], check["next"]) == ("fault", "pip install 'convo-state[postgres]'")
+    assert (check["level"], check["next"]) == ("fault", make_install_command("postgres"))
 
 
 @pytest.mark.needs("postgresql")

@@ -14,6 +14,7 @@ import pytest
 
 from convo.cli.serve import StoreFaultPrinter, print_internal_error
 from convo.errors import StoreUnavailable
+from convo.installation import make_install_command
 from tests.cli.serve_process import ServeProcess, config_flags, run_serve
 from tests.cli.test_streamed_text import response_events
 from tests.command_runner import Convo, Start
@@ -268,7 +269,7 @@ sys.exit(main())
 def test_without_the_serve_extra_the_install_command_is_printed() -> None:
     got = subprocess.run([sys.executable, "-c", WITHOUT_UVICORN], capture_output=True, encoding="utf-8", check=False)
     assert got.returncode == 2
-    assert got.stderr == "convo: convo serve needs uvicorn\n  try: pip install 'convo-state[serve]'\n"
+    assert got.stderr == f"convo: convo serve needs uvicorn\n  try: {make_install_command('serve')}\n"
 
 
 # -- logs and errors ------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from convo.config.credentials import (
 )
 from convo.config.settings import BUILT_IN_MODEL
 from convo.errors import InvalidSettings
+from convo.installation import make_install_command
 from convo.secrets import Secret
 from tests.config.keyrings import MemoryKeyring, memory_keyring, no_keyring
 from tests.config.settings_inputs import USER, make_settings
@@ -145,4 +146,4 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.Monke
     assert not has_keyring()
     with pytest.raises(InvalidSettings, match=r"^keyring is not installed$") as caught:
         read_keyring("NAME")
-    assert caught.value.hint == "pip install 'convo-state[keyring]'"
+    assert caught.value.hint == make_install_command("keyring")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from convo.installation import make_install_command
 from tests.command_runner import Convo
 
 SERVED = """
@@ -211,7 +212,7 @@ def test_a_missing_package_is_named_with_its_extra(
 
     assert got.exit == 2
     assert "PyYAML is not installed" in got.err
-    assert "pip install 'convo-state[yaml]'" in got.err
+    assert make_install_command("yaml") in got.err
 
 
 def test_a_listener_that_other_machines_reach_needs_keys(convo: Convo, plano_config: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from convo.errors import ConvoError
+from convo.installation import make_install_command
 from convo.responses_api import errors
 
 REFUSED = "invalid_request_error"
@@ -134,7 +135,7 @@ ERRORS: list[tuple[ConvoError, str, str, int, str | None, str]] = [
         "unsupported_parameter",
         400,
         None,
-        "pip install 'convo-state[serve]'",
+        make_install_command("serve"),
     ),
     (
         errors.trigger_not_last_error(),

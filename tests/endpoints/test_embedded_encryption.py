@@ -7,6 +7,7 @@ import pytest
 from convo.compaction.window import CompactionContent
 from convo.errors import RequestRefused
 from convo.history.items import Item
+from convo.installation import make_install_command
 from convo.responses_api.encryption import ENCRYPTED_PREFIX, CompactionCipher
 from convo.secrets import Secret
 from convo.stores.base import Store
@@ -101,4 +102,4 @@ async def test_without_the_cryptography_package_the_error_names_its_installation
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(RequestRefused) as caught:
         await CompactionCipher(store).encrypt(CONTENT)
-    assert caught.value.hint == "pip install 'convo-state[serve]'"
+    assert caught.value.hint == make_install_command("serve")

@@ -11,6 +11,7 @@ import pytest
 
 from convo.errors import ModelFault, ModelMissing, Unreadable, Unsupported
 from convo.history.items import Item, user_message
+from convo.installation import make_install_command
 from convo.models import local as engine
 from convo.models.base import ModelRequest
 from convo.models.local import (
@@ -105,10 +106,10 @@ async def test_without_the_engine_the_error_names_its_installation(
     (tmp_path / "mine.gguf").write_bytes(b"GGUF")
     model = LocalModel(tmp_path, counting_ids())
 
-    with pytest.raises(ModelMissing, match=r"^the local engine xllamacpp is not installed$") as error:
+    with pytest.raises(ModelMissing, match=r"mine\.gguf needs the extra \[local\], which is not installed$") as error:
         await model.warm(str(tmp_path / "mine.gguf"))
 
-    assert error.value.hint == "pip install xllamacpp"
+    assert error.value.hint == make_install_command("local")
     await model.aclose()
 
 

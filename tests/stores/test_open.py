@@ -11,6 +11,7 @@ from pathlib import Path as File
 import pytest
 
 from convo.errors import InvalidUsage
+from convo.installation import make_install_command
 from convo.stores.base import Transaction
 from convo.stores.factory import (
     backup_store,
@@ -172,4 +173,4 @@ def test_a_missing_driver_for_postgresql_is_named_with_its_extra(
         with pytest.raises(InvalidUsage) as caught:
             call()
         assert caught.value.message == "the driver for PostgreSQL is not installed"
-        assert caught.value.hint == "pip install 'convo-state[postgres]'"
+        assert caught.value.hint == make_install_command("postgres")

@@ -25,19 +25,19 @@ ENTRIES = [
 NOW = 1_795_824_000.0
 """28 November 2026."""
 
-MISSING = BuiltInModel("local/tiny", 98_362_432, None)
+MISSING = BuiltInModel("local/tiny", 98_362_432, None, "convo models pull")
 
 SCREEN = """\
   default   local/smollm2-135m-instruct (built in; no key found)
   window    4,096 tokens
-  built in  local/tiny, not installed; convo models pull downloads it (98 MB)
+  built in  local/tiny, not installed; to install it: convo models pull
   settings  /home/me/.config/convo/config.toml (no settings yet)
 
-provider  api    endpoint  set up      key                   base URL
-groq      chat   embedded  no key      GROQ_API_KEY not set  https://api.groq.example/openai/v1
-local     local  embedded  no weights  none needed           -
-ollama    chat   embedded  yes         none needed           http://127.0.0.1:11434/v1
-vllm      chat   embedded  yes         none needed           http://gpu/v1
+provider  api    endpoint  set up         key                   base URL
+groq      chat   embedded  no key         GROQ_API_KEY not set  https://api.groq.example/openai/v1
+local     local  embedded  not installed  none needed           -
+ollama    chat   embedded  yes            none needed           http://127.0.0.1:11434/v1
+vllm      chat   embedded  yes            none needed           http://gpu/v1
 
 ollama/a:1b
 ollama/b"""

@@ -21,6 +21,7 @@ from convo.errors import (
 )
 from convo.history.items import user_message
 from convo.history.tree import Path, root_key
+from convo.installation import make_install_command
 from convo.stores.base import AppendItems, Transaction
 from convo.stores.factory import open_store
 from convo.stores.postgres.connection import PostgresDatabase
@@ -300,7 +301,7 @@ def test_without_the_driver_the_error_names_the_package_to_install(monkeypatch: 
     with pytest.raises(InvalidUsage, match=r"^the driver for PostgreSQL is not installed$") as caught:
         open_store("postgresql://host/db")
     assert caught.value.message == "the driver for PostgreSQL is not installed"
-    assert caught.value.hint == "pip install 'convo-state[postgres]'"
+    assert caught.value.hint == make_install_command("postgres")
 
 
 LOGS = """

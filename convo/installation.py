@@ -1,0 +1,96 @@
+"""The extras of convo, and the command that adds one to this installation."""
+
+import sys
+from collections.abc import Collection, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+DISTRIBUTION = "convo-state"
+
+PACKAGES_BY_EXTRA: Mapping[str, tuple[str, ...]] = {
+    "keyring": ("keyring",),
+    "local": ("xllamacpp",),
+    "mcp": ("mcp",),
+    "postgres": ("psycopg", "psycopg_pool"),
+    "serve": (
+        *("aiohttp", "brotli", "cryptography", "httptools", "prometheus_client", "python_multipart", "starlette"),
+        *("uvicorn", "websockets"),
+        *(("backports.zstd",) if sys.version_info < (3, 14) else ()),
+    ),
+    "tokens": ("toktok",),
+    "yaml": ("yaml",),
+}
+"""The packages of each extra of pyproject.toml."""
+
+UV_RECEIPT, PIPX_METADATA = "uv-receipt.toml", "pipx_metadata.json"
+"""The files that `uv tool` and pipx write into an environment."""
+
+
+def list_missing_packages(extra: str) -> list[str]:
+    return [name for name in PACKAGES_BY_EXTRA[extra] if not _is_installed(name)]
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # its parent package is missing
+        return False
+
+
+def make_install_command(*extras: str) -> str:
+    """Return the command that adds `extras` to this installation."""
+    import json  # not needed by the commands that succeed
+    import tomllib
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    prefix = Path(sys.prefix)
+    try:
+        installed = distribution(DISTRIBUTION)
+        installer, origin = (installed.read_text(name) or "" for name in ("INSTALLER", "direct_url.json"))
+    except PackageNotFoundError:  # a source folder on the path of Python
+        folder = Path(__file__).parents[1]
+        installer, origin = "", json.dumps({"url": folder.as_uri(), "dir_info": {"editable": True}})
+    receipt = prefix / UV_RECEIPT
+    if receipt.exists():  # the command replaces the extras that were installed before
+        requirements = tomllib.loads(receipt.read_text(encoding="utf-8"))["tool"]["requirements"]
+        extras = (*(extra for entry in requirements for extra in entry.get("extras", ())), *extras)
+    names = {name for name in (UV_RECEIPT, PIPX_METADATA) if (prefix / name).exists()}
+    return format_install_command(extras, prefix, names, installer.strip(), json.loads(origin or "{}"))
+
+
+def format_install_command(
+    extras: Collection[str], prefix: Path, prefix_files: Collection[str], installer: str, origin: Mapping[str, Any]
+) -> str:
+    """Return the command that adds `extras` to an installation.
+
+    prefix:        the folder of its environment
+    prefix_files:  the names of files in that folder
+    installer:     the program that installed it, as its file INSTALLER says
+    origin:        its direct_url.json; empty if it came from a package index
+    """
+    from shlex import quote
+
+    url, names, vcs = origin.get("url", ""), ",".join(dict.fromkeys(extras)), origin.get("vcs_info")
+    folder = unquote(urlsplit(url).path) if "dir_info" in origin else None
+    if folder:
+        requirement = quote(f"{folder}[{names}]")
+    elif url:
+        requirement = quote(
+            f"{DISTRIBUTION}[{names}] @ {vcs['vcs']}+{url}" if vcs else f"{DISTRIBUTION}[{names}] @ {url}"
+        )
+    else:
+        requirement = quote(f"{DISTRIBUTION}[{names}]")
+    editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
+    if UV_RECEIPT in prefix_files:
+        return f"uv tool install {editable}{requirement}"
+    if PIPX_METADATA in prefix_files:
+        return f"pipx inject {DISTRIBUTION} {requirement}"
+    if "archive-v0" in prefix.parts:  # the cache of uv
+        return f"uvx --from {requirement} convo"
+    if installer != "uv":
+        return f"pip install {editable}{requirement}"
+    if folder and prefix == Path(folder, ".venv"):  # that of `uv run` in a clone, which has all extras
+        return f"uv sync --project {quote(folder)}"
+    return f"uv pip install --python {quote(str(prefix))} {editable}{requirement}"

@@ -1,0 +1,54 @@
+"""The command that adds an extra, for each way in which convo can be installed."""
+
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from convo.installation import (
+    PACKAGES_BY_EXTRA,
+    PIPX_METADATA,
+    UV_RECEIPT,
+    format_install_command,
+    make_install_command,
+)
+from tests.command_runner import ROOT
+
+CLONE = {"url": "file:///home/me/my%20clone", "dir_info": {}}
+EDITABLE = {**CLONE, "dir_info": {"editable": True}}
+GIT = {"url": "https://git.example/me/convo", "vcs_info": {"vcs": "git", "commit_id": "1f0c9a7e"}}
+WHEEL = {"url": "file:///tmp/convo_state-1.whl", "archive_info": {}}
+
+
+@pytest.mark.parametrize(
+    ("prefix", "files", "installer", "origin", "command"),
+    [
+        ("/t", [UV_RECEIPT], "uv", CLONE, "uv tool install '/home/me/my clone[local]'"),
+        ("/t", [UV_RECEIPT], "uv", EDITABLE, "uv tool install -e '/home/me/my clone[local]'"),
+        ("/t", [UV_RECEIPT], "uv", GIT, "uv tool install 'convo-state[local] @ git+https://git.example/me/convo'"),
+        ("/t", [PIPX_METADATA], "pip", CLONE, "pipx inject convo-state '/home/me/my clone[local]'"),
+        ("/c/archive-v0/x", [], "uv", CLONE, "uvx --from '/home/me/my clone[local]' convo"),
+        ("/home/me/my clone/.venv", [], "uv", EDITABLE, "uv sync --project '/home/me/my clone'"),
+        ("/v", [], "uv", EDITABLE, "uv pip install --python /v -e '/home/me/my clone[local]'"),
+        ("/v", [], "pip", CLONE, "pip install '/home/me/my clone[local]'"),
+        ("/v", [], "pip", WHEEL, "pip install 'convo-state[local] @ file:///tmp/convo_state-1.whl'"),
+        ("/v", [], "pip", {}, "pip install 'convo-state[local]'"),
+    ],
+)
+def test_the_command_is_that_of_the_installation(
+    prefix: str, files: list[str], installer: str, origin: dict[str, object], command: str
+) -> None:
+    assert format_install_command(["local"], Path(prefix), files, installer, origin) == command
+
+
+def test_the_command_for_a_tool_keeps_its_extras(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / UV_RECEIPT).write_text('[tool]\nrequirements = [{ name = "convo-state", extras = ["yaml"] }]\n')
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert make_install_command("serve", "local").endswith("[yaml,serve,local]'")
+
+
+def test_every_extra_has_its_packages() -> None:
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        extras = set(tomllib.load(file)["project"]["optional-dependencies"])
+    assert set(PACKAGES_BY_EXTRA) == extras - {"dev"}
