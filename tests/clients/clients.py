@@ -270,12 +270,12 @@ RESPONSES, CHAT, MESSAGES = "Responses", "chat completions", "Messages"
 
 CLIENTS = (
     Client(
-        "Codex", "@openai/codex@0.169.0", RESPONSES, run_codex, codex_steps,
+        "Codex", "@openai/codex@0.171.0", RESPONSES, run_codex, codex_steps,
         ("toml", f"# ~/.codex/config.toml\n{CODEX_SETTINGS}"), "codex",
         {"built-in": "does not support tools"},
     ),
     Client(
-        "Claude Code", "@anthropic-ai/claude-code@2.1.330", MESSAGES, run_claude_code, claude_code_steps,
+        "Claude Code", "@anthropic-ai/claude-code@2.1.332", MESSAGES, run_claude_code, claude_code_steps,
         ("sh", "\n".join([*shell_variables(CLAUDE_ENVIRON), "claude --model MODEL"])), "claude", ONLY_CLAUDE,
     ),
     Client(
@@ -284,7 +284,7 @@ CLIENTS = (
         {"built-in": "does not support tools"},
     ),
     Client(
-        "openai-node", "openai@7.57.0", RESPONSES, node_runner("openai_task.mjs"), library_steps,
+        "openai-node", "openai@7.59.0", RESPONSES, node_runner("openai_task.mjs"), library_steps,
         ("js", script_line("openai_task.mjs", "const client")), "node clients", by_default="claude",
     ),
     Client(
@@ -296,7 +296,7 @@ CLIENTS = (
         ("js", script_line("agents_task.mjs", "setDefaultOpenAIClient")), "node clients", by_default="native",
     ),
     Client(
-        "langchain-openai", "langchain-openai==1.7.3", RESPONSES, python_runner("langchain_openai_client.py"),
+        "langchain-openai", "langchain-openai==1.7.4", RESPONSES, python_runner("langchain_openai_client.py"),
         library_steps, ("python", script_line("langchain_openai_client.py", "chat =")), "uv",
     ),
     Client(
@@ -314,11 +314,11 @@ CLIENTS = (
         "uv", ONLY_CHAT,
     ),
     Client(
-        "LiteLLM (responses)", "litellm==1.106.2", RESPONSES, python_runner("litellm_client.py"), library_steps,
+        "LiteLLM (responses)", "litellm==1.110.2", RESPONSES, python_runner("litellm_client.py"), library_steps,
         ("python", script_line("litellm_client.py", "common =")), "uv",
     ),
     Client(
-        "LiteLLM (completion)", "litellm==1.106.2", CHAT, python_runner("litellm_client.py", "chat"), library_steps,
+        "LiteLLM (completion)", "litellm==1.110.2", CHAT, python_runner("litellm_client.py", "chat"), library_steps,
         ("python", script_line("litellm_client.py", "common =")), "uv", ONLY_CHAT,
     ),
 )  # fmt: skip

@@ -1,6 +1,6 @@
 # /// script
 # requires-python = ">=3.11"
-# dependencies = ["langchain-openai==1.7.3"]
+# dependencies = ["langchain-openai==1.7.4"]
 # ///
 """langchain-openai over the Responses API, stateless: a loop of model calls and tool messages."""
 

@@ -1,6 +1,6 @@
 # /// script
 # requires-python = ">=3.11"
-# dependencies = ["litellm==1.106.2", "mcp==2.3.0"]
+# dependencies = ["litellm==1.110.2", "mcp==2.3.0"]
 # ///
 """LiteLLM over the Responses API or chat completions: a loop of calls and outputs, the history in this process."""
 
