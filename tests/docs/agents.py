@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from tests.cli.sdk_parameters import TABLES, Row
 from tests.command_runner import ROOT
+from tests.docs.prose import wrap_prose
 
 PAGE = ROOT / ".github" / "AGENTS.md"
 
@@ -49,7 +50,7 @@ client stores, with `reasoning.encrypted_content` in `include`; and no empty `to
 
 def page() -> str:
     """Return the page."""
-    return "\n".join([HEAD, *lines()]) + "\n"
+    return wrap_prose("\n".join([HEAD, *lines()]) + "\n")
 
 
 def lines() -> Iterator[str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from tests.clients.clients import CLIENTS, GATEWAY_SETTINGS, UPSTREAMS
 from tests.command_runner import ROOT
+from tests.docs.prose import wrap_prose
 from tests.recordings import TABLE
 
 PAGE = ROOT / ".github" / "CLIENTS.md"
@@ -119,7 +120,7 @@ def count_lines(counts: dict[str, int]) -> str:
 
 
 def page() -> str:
-    return "".join(sections())
+    return wrap_prose("".join(sections()))
 
 
 if __name__ == "__main__":

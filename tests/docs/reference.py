@@ -17,6 +17,7 @@ from convo.cli.app import PlainHelpGroup, make_root_group
 from convo.errors import ConvoError
 from tests.command_runner import ROOT
 from tests.docs.errors import error_classes
+from tests.docs.prose import wrap_prose
 
 REFERENCE = ROOT / ".github" / "REFERENCE.md"
 
@@ -44,7 +45,7 @@ def reference() -> str:
         pages = [*pages_of(make_root_group(), None, "convo")]
     links = [f"* [`{name}`](#{name.replace(' ', '-')})" for name, _ in pages] + ["* [errors](#errors)"]
     helps = [f"\n## {name}\n\n```text\n{help_}\n```" for name, help_ in pages]
-    return "\n".join([HEAD, *links, *helps, ERRORS, *map(row, error_classes()[1:])]) + "\n"
+    return wrap_prose("\n".join([HEAD, *links, *helps, ERRORS, *map(row, error_classes()[1:])]) + "\n")
 
 
 def row(error: type[ConvoError]) -> str:

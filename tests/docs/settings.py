@@ -46,6 +46,7 @@ from convo.config.values import (
     parse_durations,
 )
 from tests.command_runner import ROOT
+from tests.docs.prose import wrap_prose
 
 PAGE = ROOT / ".github" / "SETTINGS.md"
 
@@ -63,9 +64,9 @@ spaces or brackets needs single quotes around it.
 Of several sources the first one counts: flags, environment variables, the session's record, the
 profile, the project's `.convo.toml`, your own settings file, the default.
 
-The `.convo.toml` of a project is searched from the working folder up to the root of the repository,
-or up to your home folder. Until you trust it, it may set only {allowed}, and `model` only to a model
-of openai, anthropic, azure or deepseek; one line on stderr names the settings that are ignored.
+The `.convo.toml` of a project is searched from the working folder up to the root of the repository
+or your home folder. Until you trust it, only these of its settings apply: {allowed}; and `model`
+only for a model of openai, anthropic, azure or deepseek. One line on stderr names the others.
 `convo config trust` shows the file and trusts its present content, so a changed file has to be
 trusted again. `trusted = ["~/work"]` in your own settings trusts every file below a folder. A file of
 another user, or one that everyone may write, is never read.
@@ -185,7 +186,7 @@ def page() -> str:
         if table == "providers":
             parts.append(providers_table())
     parts.append(profiles_section())
-    return "\n".join(parts)
+    return wrap_prose("\n".join(parts))
 
 
 def anchor(title: str) -> str:

@@ -13,6 +13,8 @@ from tests.lint.lint_views import CHAIN, OPENAI, answer, call, make_lint_view, o
 
 PAGES = {rule.code: f"# {rule.code}" for rule in LINT_RULES}
 
+RULE_CODES = [*PAGES]
+
 TEXT = '[\n {"role": "user", "content": "hi"},\n\n {"type": "message", "role": "user"}, {"id": 1}\n]'
 
 MESSAGE = {"text": str}
@@ -122,7 +124,7 @@ def test_a_log_has_the_version_the_rules_and_what_was_not_checked() -> None:
                 "results": [
                     {
                         "ruleId": "call-without-output",
-                        "ruleIndex": 12,
+                        "ruleIndex": RULE_CODES.index("call-without-output"),
                         "level": "error",
                         "message": {"text": "function call c1 has no output"},
                         "locations": [
@@ -134,7 +136,7 @@ def test_a_log_has_the_version_the_rules_and_what_was_not_checked() -> None:
                     },
                     {
                         "ruleId": "reasoning-without-follower",
-                        "ruleIndex": 13,
+                        "ruleIndex": RULE_CODES.index("reasoning-without-follower"),
                         "level": "error",
                         "message": {"text": "reasoning rs_1 is not followed by an item of the model"},
                         "locations": [
