@@ -70,3 +70,8 @@ def test_every_block_of_a_cookbook_page_is_run() -> None:
     for page in cookbook_pages():
         for block in blocks(page.read_text(encoding="utf-8")):
             assert block.name or block.language in ("console", "python")
+
+
+def test_a_page_shows_the_status_of_each_command_that_fails() -> None:
+    for page in (*cookbook_pages(), *getting_started(), API, README):
+        assert "(and this failed with" not in page.read_text(encoding="utf-8"), page
