@@ -1,17 +1,17 @@
-"""The form of the Markdown documents, and the files that they name."""
+"""The form of the Markdown documents, and the files and headings that they name."""
 
 import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.command_runner import ROOT
 from tests.docs.prose import WIDTH
 
 DATA = ("tests/terminal/markdown/corpus/", "tests/behaviours/")
 """Folders with Markdown that is the input of tests."""
-
-UNWRAPPED = {"CHANGELOG.md", ".github/API.md", ".github/GATEWAY.md", ".github/SIZING.md"}
 
 CODE = re.compile(r"^```.*?^```$|^<!--.*?-->$", re.DOTALL | re.MULTILINE)
 
@@ -28,7 +28,7 @@ def long_lines(text: str) -> Iterator[str]:
 
 def test_lines_of_documents_have_at_most_100_columns() -> None:
     files = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True)
-    documents = [name for name in files.stdout.splitlines() if not name.startswith(DATA) and name not in UNWRAPPED]
+    documents = [name for name in files.stdout.splitlines() if not name.startswith(DATA)]
     assert "README.md" in documents
     assert [(name, line) for name in documents for line in long_lines((ROOT / name).read_text(encoding="utf-8"))] == []
 
@@ -46,3 +46,26 @@ def test_the_files_that_the_guide_for_contributors_names_exist() -> None:
     assert [
         name for name in files if not any((Path(folder) / name).is_file() for folder in (ROOT, ROOT / "convo"))
     ] == []
+
+
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / ".github").rglob("*.md"))]
+
+
+def read_prose(document: Path) -> str:
+    """Return the text without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(document: Path) -> set[str]:
+    """Return the anchors that GitHub gives to the headings."""
+    headings = re.findall(r"^#+ (.*)$", read_prose(document), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
+def test_every_link_to_a_document_leads_to_its_heading(document: Path) -> None:
+    for target in re.findall(r"\]\(((?!https?:)[^)]+)\)", read_prose(document)):
+        name, _, anchor = target.partition("#")
+        linked = document.parent / name if name else document
+        assert linked.exists(), target
+        assert not anchor or anchor in anchors(linked), target
