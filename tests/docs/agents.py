@@ -38,6 +38,13 @@ A session remembers `--run-config`, `--sdk-session` and `--context` with its age
 `none` removes it. In a paused run the values of the context that its state saved take precedence;
 `--context` given to `convo resume` replaces them.
 
+A state has the context as the SDK stores it, in plain text: a mapping, the fields of a dataclass or
+a Pydantic model, nothing of another object. `context_serializer` and `context_deserializer` in the
+file of the context replace this, and so does a function of the saved values as `--context`.
+`convo inspect` and `convo lint` name the secrets in a state.
+
+A run that the SDK finished from its state stays paused here; `convo resume RUN --abort` closes it.
+
 The session of `--sdk-session` receives the input when a run begins and the other items when it is
 done, after convo has stored them. Each time it also receives what it lacks of the conversation, as
 after a kill. A session that changes its items, such as one of the Conversations API or one that
