@@ -14,8 +14,6 @@ from convo.agents.sdk_run import SDK_PACKAGE, UNSUPPORTED_HINT, SdkRun
 from convo.errors import Unsupported
 from convo.history.items import Json
 
-HANDOFF_ATTRIBUTES = ("tool_name", "input_json_schema", "on_invoke_handoff")
-
 
 def has_default_client() -> bool:
     """Return whether the application set a client or a key for all agents."""
@@ -43,8 +41,7 @@ def list_ignored_settings(agents: Iterable[Any], run: SdkRun) -> list[str]:
 
 def get_handoff_agent(handoff: Any) -> Any:
     """Return the target of a handoff, to which it has only a weak reference; None without one."""
-    is_handoff = all(hasattr(handoff, name) for name in HANDOFF_ATTRIBUTES)
-    reference = getattr(handoff, "_agent_ref", None) if is_handoff else None
+    reference = getattr(handoff, "_agent_ref", None)
     return reference() if callable(reference) else None
 
 

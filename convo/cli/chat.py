@@ -14,7 +14,7 @@ from convo.chat.conversation import Chat
 from convo.chat.files import load_attachment
 from convo.chat.open import check_no_open_run
 from convo.cli.context import ChatContext, ChatOptions, ChatOutput, get_turn_link, open_prompt_reader
-from convo.cli.deps import open_configured_store
+from convo.cli.deps import load_agents, open_configured_store
 from convo.cli.output import print_event, print_json
 from convo.cli.run_options import choose_input
 from convo.config.loader import AGENT_MODEL_SOURCE, SettingFlags, load_settings
@@ -51,7 +51,12 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
     needs_message = message is None and (output.as_json or output.as_jsonl)
     if needs_message and options.run_flags.run_config is None:
         raise InvalidUsage(JSON_NEEDS_MESSAGE, hint=JSON_MESSAGE_HINT)
-    setup = await _load_agents(options)
+    if options.run_flags.state is not None:
+        from convo.chat.state_file import check_state_path
+
+        # Otherwise a chat would reach its pause before it reports a missing folder.
+        check_state_path(options.run_flags.state)
+    setup = await load_agents(options.run_flags)
     items = choose_input(message, setup.input_items if setup else ())
     if needs_message and not items:
         raise InvalidUsage(JSON_NEEDS_MESSAGE, hint=JSON_MESSAGE_HINT)
@@ -71,7 +76,7 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
             run_flags.validate(instructions=options.instructions, schema_file=options.schema_file)
             if run_flags != options.run_flags:
                 options = options._replace(model=stored_model, run_flags=run_flags)
-                setup = await _load_agents(options)
+                setup = await load_agents(run_flags)
                 model = setup.model if setup and options.model is None else options.model
                 context = ChatContext(
                     load_settings(options.config, _make_setting_flags(options, model)),
@@ -144,19 +149,6 @@ def _make_setting_flags(options: ChatOptions, model: str | None) -> SettingFlags
         strict_prefix=options.strict_prefix,
         keep_prefix=options.keep_prefix,
     )
-
-
-async def _load_agents(options: ChatOptions) -> "AgentSetup | None":
-    """Load the agents or tools that the options name; None for none. Raises the errors of `load_agent_setup`."""
-    if not options.agent_source:
-        return None
-    from convo.chat.state_file import check_state_path
-    from convo.cli.agent_options import load_agent_setup
-
-    # Otherwise a chat would reach its pause before it reports a missing folder.
-    if options.run_flags.state is not None:
-        check_state_path(options.run_flags.state)
-    return await load_agent_setup(options.run_flags)
 
 
 async def open_run_presenter(

@@ -35,7 +35,7 @@ from convo.cli.deps import (
     open_chosen_endpoint,
 )
 from convo.cli.output import print_notice
-from convo.cli.run_options import AgentSource, RunFlags
+from convo.cli.run_options import RunFlags
 from convo.config.loader import ACTIVE_PROFILE, AGENT_MODEL_SOURCE, choose_model
 from convo.config.settings import EDITING_PLAIN, ModelChoice, Settings
 from convo.config.storage import EPHEMERAL_STORE_TYPES
@@ -171,11 +171,6 @@ class ChatOptions(NamedTuple):
         """Whether an existing conversation is continued or forked."""
         return bool(self.handle or self.continue_last or self.fork)
 
-    @property
-    def agent_source(self) -> AgentSource | None:
-        """The agents or tools that the options name; None for none."""
-        return self.run_flags.source
-
 
 @dataclass(frozen=True, slots=True)
 class ChatOutput:
@@ -282,7 +277,7 @@ class ChatContext:
         try:
             await self.acquire_lease(chat)
         except Busy as busy:
-            if not session or options.agent_source or not await confirm_fork_of_busy_session(busy, session):
+            if not session or options.run_flags.source or not await confirm_fork_of_busy_session(busy, session):
                 raise
             chat = await fork_session(session, request_options, deps)
             await self.acquire_lease(chat)
@@ -420,7 +415,7 @@ class ChatContext:
         is_stored = not self.is_store_ephemeral and await self._store.session(session.id)
         handle = session.name if is_stored else session.handle
         prefix = f"{get_command_prefix()} --config {quote(str(config))}" if config else get_command_prefix()
-        source = self.options.agent_source
+        source = self.options.run_flags.source
         agent_option = f" {source.options}" if source else ""
         return f"{prefix} chat --from {quote(handle)}{agent_option}" if handle and chat.turn else ""
 
@@ -507,7 +502,7 @@ class ChatContext:
         newest = await self._store.agent_runs(session_id=session.id, limit=1) if session else ()
         if not newest or newest[0].status not in ("running", "paused"):
             return ""
-        source, model = self.options.agent_source, self.options.model
+        source, model = self.options.run_flags.source, self.options.model
         agent_options = f" {source.options}" if source else ""
         return f"{get_command_prefix()} resume {quote(name)}{agent_options}{f' -m {quote(model)}' if model else ''}"
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from convo.chat.files import load_attachment
 from convo.chat.lookup import find_session_by_handle, load_sent_body
@@ -35,6 +34,7 @@ from convo.cli.deps import (
     can_count_locally,
     choose_session_model,
     endpoint_session,
+    load_agents,
     make_request_options,
     open_configured_store,
     print_ignored_settings,
@@ -69,10 +69,6 @@ from convo.strategies.selection import owner_of_handle
 from convo.strategies.strategy import STRATEGIES
 from convo.terminal.inspect_view import render_next_request
 from convo.terminal.terminal import detect_display
-
-if TYPE_CHECKING:
-    from convo.cli.agent_options import AgentSetup
-
 
 SERVED_NOTICE = "this request goes to convo's own endpoint; start it with convo serve"
 
@@ -123,7 +119,7 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
     """
     attachment_parts = [load_attachment(path) for path in options.attachments]
     message = user_message(options.prompt, *attachment_parts) if options.prompt or attachment_parts else None
-    setup = await _load_agents(options.run_flags)
+    setup = await load_agents(options.run_flags)
     items = choose_input(message, setup.input_items if setup else ())
     if options.forecast:  # the setting refuses a request, not its forecast
         options = replace(options, strict_prefix=bool(options.strict_prefix))
@@ -151,7 +147,7 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
 async def _build_request(
     store: Store, exit_stack: AsyncExitStack, view: ConversationView, items: Sequence[Item], options: NextOptions
 ) -> tuple[NextRequest, Settings]:
-    setup = await _load_agents(options.run_flags)
+    setup = await load_agents(options.run_flags)
     model = setup.model if setup and options.model is None else options.model
     settings = _load_settings(options, model)
     settings, choice = _choose_settings_and_model(settings, view, model)
@@ -228,15 +224,6 @@ async def _add_stored_options(
         options = replace(options, model=model, run_flags=flags)
     options.run_flags.validate(instructions=options.instructions, schema_file=options.schema_file)
     return options
-
-
-async def _load_agents(flags: RunFlags) -> "AgentSetup | None":
-    """Load the agents or tools that the options name; None for none. Raises the errors of `load_agent_setup`."""
-    if flags.source is None:
-        return None
-    from convo.cli.agent_options import load_agent_setup
-
-    return await load_agent_setup(flags)
 
 
 async def _load_continued_view(store: Store, options: NextOptions, settings: Settings) -> ConversationView:

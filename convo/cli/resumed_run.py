@@ -59,8 +59,9 @@ ENDED_STATUSES = ("done", "failed", "stopped")
 class ResumeRequest:
     """The run to resume, and its options.
 
-    state:   the document; None: `handle` names a run in the store
-    handle:  as it was typed
+    state:    the document; None: `handle` names a run in the store
+    handle:   as it was typed
+    context:  the value of --context; that in `run_flags` may be the stored one
     """
 
     handle: str
@@ -70,12 +71,13 @@ class ResumeRequest:
     model: str | None = None
     config: Path | None = None
     flags: SettingFlags = field(default_factory=SettingFlags)
+    context: str | None = None
 
 
 async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
     """Resume a run until it ends or pauses, and return the exit code."""
     request.run_flags.validate(is_continued=True)
-    context_option, run_config = request.run_flags.context, request.run_flags.run_config
+    run_config = request.run_flags.run_config
     request = await _add_stored_options(request, out)
     setup = await load_agent_setup(request.run_flags, with_context=False)
     if run_config and setup.input_items:
@@ -86,7 +88,7 @@ async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
     settings = load_settings(request.config, flags)
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
         setup = setup.without_agent_models() if request.model else setup
-        opener = ResumedRunOpener(request, context_option, settings, store, exit_stack, out)
+        opener = ResumedRunOpener(request, settings, store, exit_stack, out)
         return await _decide_and_resume(await opener.open(setup), request, out, settings.editing)
 
 
@@ -107,23 +109,16 @@ async def _add_stored_options(request: ResumeRequest, out: ChatOutput) -> Resume
             hint=f"convo resume {request.handle} --agent FILE.py:NAME;"
             " or --decide-only -o decided.json, to resume with the Agents SDK",
         )
-    return replace(request, model=model, run_flags=flags)
+    return replace(request, model=model, run_flags=flags, context=request.run_flags.context)
 
 
 class ResumedRunOpener:
     """Opens the run to resume."""
 
     def __init__(
-        self,
-        request: ResumeRequest,
-        context_option: str | None,
-        settings: Settings,
-        store: Store,
-        exit_stack: AsyncExitStack,
-        out: ChatOutput,
+        self, request: ResumeRequest, settings: Settings, store: Store, exit_stack: AsyncExitStack, out: ChatOutput
     ) -> None:
-        """Open it with the stored options of the run; `context_option` is the --context of this command."""
-        self._request, self._context_option, self._settings, self._store = request, context_option, settings, store
+        self._request, self._settings, self._store = request, settings, store
         self._exit_stack, self._out = exit_stack, out
 
     async def open(self, setup: AgentSetup) -> RunPresenter:
@@ -161,7 +156,7 @@ class ResumedRunOpener:
         setup = setup if self._request.model else setup.with_route(context.make_route)
         setup = with_run_context(
             setup,
-            self._context_option,
+            self._request.context,
             self._request.state or load_saved_state(row, context.paused_runs_folder),
             row,
         )
@@ -173,7 +168,7 @@ class ResumedRunOpener:
 
     async def _adopt_state(self, state: RunState, setup: AgentSetup) -> RunPresenter:
         """Import a state as a run of this store, after its decision flags were checked."""
-        setup = with_run_context(setup, self._context_option, state)
+        setup = with_run_context(setup, self._request.context, state)
         setup = await setup.connect(self._settings, self._exit_stack)
         imported = import_run_state(state, setup.graph, setup.run_config.values)
         if imported.run.phase in TERMINAL_PHASES:

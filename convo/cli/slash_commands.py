@@ -300,7 +300,7 @@ async def _open_existing(repl: Repl, handle: str) -> Chat:
         check_replay_file_exists(selection.replay_file)
     if session:
         await check_no_open_run(store, session)
-        if not context.options.agent_source and await store.agent_runs(session_id=session.id, limit=1):
+        if not context.options.run_flags.source and await store.agent_runs(session_id=session.id, limit=1):
             command = f"{get_command_prefix()} chat --from {quote(session.name)}"
             context.output.note(f"{session.name} used agents, and this chat does not; to use them: {command}")
     deps, options = await context.connect(session)

@@ -49,13 +49,6 @@ def open_run_mark(run: "OpenRun") -> StatusMark:
     return WARNING if run.is_orphaned else IN_PROGRESS
 
 
-def open_run_word(run: "OpenRun") -> str:
-    """Return the status of an agent run that is open in a session: paused, interrupted or in progress."""
-    if run.is_paused:
-        return "paused"
-    return "interrupted" if run.is_orphaned else "in progress"
-
-
 class Status(NamedTuple):
     """A status as a word or a few; without a mark it is plain text on a terminal too."""
 

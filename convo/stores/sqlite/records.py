@@ -111,12 +111,6 @@ def select_session(t: TenantConnection, name_or_id: str) -> Session | None:
     return decode_session(rows[0]) if rows else None
 
 
-def select_session_by_rowid(t: TenantConnection, rowid: int) -> Session:
-    """Return the session in this row. Raises DamagedRow."""
-    (row,) = t.fetch_records(SELECT_SESSIONS + "AND sessions.n = ?", rowid)
-    return decode_session(row)
-
-
 def select_sessions(t: TenantConnection, limit: int | None) -> ReadRows[Session]:
     newest_first = "AND sessions.tenant = ? ORDER BY used DESC NULLS FIRST, used_at DESC, sessions.n DESC LIMIT ?"
     row_count = -1 if limit is None else limit
