@@ -120,7 +120,7 @@ def validate_run_config(
     if is_server_side and (config.session_limit is not None or config.session_input_callback is not None):
         raise _make_wrong_owner("a session limit or session input callback", strategy, own_history_hint)
     if config.sdk_session is not None and strategy is not Strategy.SESSION:
-        raise _make_wrong_owner("a session of the Agents SDK", strategy, "use --session")
+        raise _make_wrong_owner("a session of the Agents SDK", strategy, "use --session, or --sdk-session none")
     for tool in options.parameters.get("tools") or ():
         if _is_client_tool(tool):
             raise Unsupported(

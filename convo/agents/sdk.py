@@ -47,6 +47,9 @@ FUNCTION_TOOL_TYPES = ("function", "namespace")
 """Types of function tools in the `tools` of a request."""
 
 
+FieldSupport: TypeAlias = Mapping[str, str | None]
+
+
 class Enclosing(NamedTuple):
     """The agents and the run that contain a graph.
 
@@ -169,11 +172,11 @@ def _convert_agent(agent: Any, identities: Mapping[int, str], enclosing: Enclosi
         handoffs=handoffs,
         output=_convert_output(agent),
         input_guardrails=tuple(
-            _convert_input_guardrail(guardrail, agent)
+            _convert_guardrail(guardrail, agent, SDK_INPUT_GUARDRAIL_FIELDS, to_guardrail_input)
             for guardrail in (*agent.input_guardrails, *(run.get("input_guardrails") or ()))
         ),
         output_guardrails=tuple(
-            _convert_output_guardrail(guardrail, agent)
+            _convert_guardrail(guardrail, agent, SDK_OUTPUT_GUARDRAIL_FIELDS)
             for guardrail in (*agent.output_guardrails, *(run.get("output_guardrails") or ()))
         ),
         after_tools=_convert_after_tools(agent, tools),
@@ -560,26 +563,17 @@ def _serialize_tool_output(output: Any) -> Json:
     return import_module(SDK_PACKAGE).ItemHelpers.tool_call_output_item(call, output)["output"]
 
 
-def _convert_input_guardrail(guardrail: Any, agent: Any) -> Guardrail:
+def _convert_guardrail(
+    guardrail: Any, agent: Any, field_support: FieldSupport, convert: Callable[[Any], Any] = lambda output: output
+) -> Guardrail:
     name = guardrail.get_name()
-    check_sdk_fields(f"guardrail {name!r}", guardrail, SDK_INPUT_GUARDRAIL_FIELDS)
+    check_sdk_fields(f"guardrail {name!r}", guardrail, field_support)
 
-    def check(context: Context, items: Json) -> str | Awaitable[str | None] | None:
-        result = guardrail.guardrail_function(make_run_context(context), agent, to_guardrail_input(items))
+    def check(context: Context, value: Json) -> str | Awaitable[str | None] | None:
+        result = guardrail.guardrail_function(make_run_context(context), agent, convert(value))
         return _await_tripwire_reason(result) if inspect.isawaitable(result) else _tripwire_reason(result)
 
     return Guardrail(name, check, getattr(guardrail, "run_in_parallel", True))
-
-
-def _convert_output_guardrail(guardrail: Any, agent: Any) -> Guardrail:
-    name = guardrail.get_name()
-    check_sdk_fields(f"guardrail {name!r}", guardrail, SDK_OUTPUT_GUARDRAIL_FIELDS)
-
-    def check(context: Context, output: Json) -> str | Awaitable[str | None] | None:
-        result = guardrail.guardrail_function(make_run_context(context), agent, output)
-        return _await_tripwire_reason(result) if inspect.isawaitable(result) else _tripwire_reason(result)
-
-    return Guardrail(name, check)
 
 
 async def _await_tripwire_reason(pending_result: Awaitable[Any]) -> str | None:
@@ -768,8 +762,6 @@ def _make_request_usage(usage: Mapping[str, Json]) -> Any:
 def _read_token_details(details: Json, fields: tuple[str, ...]) -> dict[str, int]:
     return {name: (details or {}).get(name) or 0 for name in fields}
 
-
-FieldSupport: TypeAlias = Mapping[str, str | None]
 
 SDK_AGENT_FIELDS: FieldSupport = {
     "name": None,

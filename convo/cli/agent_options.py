@@ -135,14 +135,11 @@ class AgentSetup:
 
         The context is left out if it is restored from the values that a state saved.
         """
-        config, source, model_option = self.run_config, self.source, ""
-        if source.context and (
-            isinstance(config.values, Mapping) or (config.agents_source and restores_context(source.context))
-        ):
+        config, source = self.run_config, self.source
+        is_remembered = config.agents_source and source.context and restores_context(source.context)
+        if isinstance(config.values, Mapping) or is_remembered:
             source = source._replace(context=None)
-        if self.ignores_agent_models:
-            model_option = f" -m {quote(model)}"
-        return f"{source.options}{model_option}"
+        return source.options + (f" -m {quote(model)}" if self.ignores_agent_models else "")
 
 
 def _has_agent_models(graph: Graph) -> bool:

@@ -35,7 +35,7 @@ from convo.cli.deps import (
     open_chosen_endpoint,
 )
 from convo.cli.output import print_notice
-from convo.cli.run_options import RunFlags
+from convo.cli.run_options import NONE, RunFlags
 from convo.config.loader import ACTIVE_PROFILE, AGENT_MODEL_SOURCE, choose_model
 from convo.config.settings import EDITING_PLAIN, ModelChoice, Settings
 from convo.config.storage import EPHEMERAL_STORE_TYPES
@@ -455,13 +455,15 @@ class ChatContext:
             return options.run_flags, options.model
         from convo.cli.agent_options import add_stored_options  # a chat without agents does not need the import
 
-        data_folder = self._given_settings.paths.data
-        flags, model = add_stored_options(options.run_flags, options.model, rows[0], data_folder, self.output.note)
+        flags, data_folder = options.run_flags, self._given_settings.paths.data
+        if options.fork and flags.sdk_session is None:  # it belongs to the conversation that is forked
+            flags = replace(flags, sdk_session=NONE)
+        flags, model = add_stored_options(flags, options.model, rows[0], data_folder, self.output.note)
         if not flags.has_source_option:
             self.output.note(
                 "the agents of this session are not stored; continuing without agents (use --agent to name them)"
             )
-        return flags, model
+        return (flags if flags.source else options.run_flags), model
 
     # -- conversation -----------------------------------------------------------------------
 

@@ -262,3 +262,6 @@ def test_a_session_of_the_sdk_receives_what_a_killed_process_did_not_give_it(
     assert read_session() == ["user", "assistant"]
     assert convo("chat", "-c", "--sdk-session", "bot.py:session", "again").exit == 0
     assert read_session() == ["user", "assistant"] * 3
+    server.replies(DONE)
+    assert convo("chat", "--fork", "@last", "another way").exit == 0
+    assert read_session() == ["user", "assistant"] * 3
