@@ -113,11 +113,11 @@ def print_state_calls(handle: str, *, as_json: bool) -> None:
     state, display = load_state(handle), detect_display(sys.stdout, os.environ)
     if state.pending:
         print_line(display.translate_box_chars(render_pending_calls(state, display)))
-    if ids := [call.id for call in state.list_undecided()]:
-        decide = f"convo resume {quote(handle)} --decide-only -o decided.json --approve {quote(ids[0])}"
-        _write_stderr_line(f"to decide: {decide}")
-    else:
-        _write_stderr_line("no undecided calls" if state.pending else "no pending calls")
+    note = "no undecided calls"
+    if undecided := state.list_undecided():
+        id_ = quote(undecided[0].id)
+        note = f"to decide: convo resume {quote(handle)} --decide-only -o decided.json --approve {id_}"
+    _write_stderr_line(note)
 
 
 def _render_paused_and_decided_runs(paused_runs: Sequence[tuple[AgentRun, PausedRun]], display: DisplayOptions) -> str:

@@ -54,9 +54,6 @@ MAX_REPORT_BYTES = 64 * 1024
 CLOSE_TIMEOUT_S = 5.0
 PROTOCOL_ERROR_CODE = -32000
 
-CLOSED_MESSAGE = "Connection closed"
-"""The message of `mcp` for a call on a connection that was closed."""
-
 
 @dataclass(frozen=True, slots=True)
 class McpTarget:
@@ -249,10 +246,10 @@ class McpConnection:
                 try:
                     result = await job(session)
                 except (MCPError, EndpointFault) as error:
-                    # Servers have errors of this code, too.
-                    if isinstance(error, MCPError) and (error.code, str(error)) == (CONNECTION_CLOSED, CLOSED_MESSAGE):
-                        raise  # ends the connection: then its process's exit code is known
-                    if not future.done():
+                    # Servers have errors of this code, too, so the text of the package is compared.
+                    if (getattr(error, "code", None), str(error)) == (CONNECTION_CLOSED, "Connection closed"):
+                        serving.cancel()  # then the exit code of the program is known
+                    elif not future.done():
                         fault = error if isinstance(error, EndpointFault) else self._unavailable(_cut_error(str(error)))
                         future.set_exception(fault)
                 else:
@@ -361,8 +358,6 @@ def _describe_failure(error: BaseException | None) -> str:
         return "it closed the connection"
     if isinstance(error, ConvoError):
         return error.message
-    if str(error) == CLOSED_MESSAGE:
-        return "it closed the connection"
     response = getattr(error, "response", None)
     status = getattr(response, "status_code", None)
     return f"it responded with status {status}" if status else f"the connection failed ({type(error).__name__})"

@@ -16,7 +16,7 @@ from typing import Any
 from convo.errors import InvalidRunState, InvalidUsage, JavaScriptRunState
 from convo.history.canonical import refuse_json_constant
 from convo.history.items import MCP_APPROVAL_REQUEST, Json
-from convo.runstate.document import PathSteps, format_path, get_path, parse_document
+from convo.runstate.document import PathSteps, format_path, get_path, iter_path_matches, parse_document
 from convo.runstate.format import (
     ApprovalVerdict,
     LocatedRecord,
@@ -401,14 +401,11 @@ def _translate_state(source: Json) -> Json:
     label = "1.0" if source["$schemaVersion"] == OLDEST else "1.11"  # the same nested states and turn limits
     translated = {"$schemaVersion": label, **_translate({**source, "currentStep": step})}
     runs = _parse_nested_runs(source)
-    functions = get_path(translated, ("last_processed_response", "functions"))
-    for action in functions if isinstance(functions, list) else ():
-        call = get_path(action, ("tool_call",))
-        if isinstance(call, dict):
-            names = (write_compact_json(make_lookup_key(call.get("name"), call.get("namespace"))), call.get("name"))
-            keys = [key for name in names if (key := f"{name}:{call.get('call_id')}") in runs]
-            if keys:
-                action["agent_run_state"] = _translate_state(runs.pop(keys[0]))
+    for _, action in iter_path_matches(translated, ("last_processed_response", "functions", "[]")):
+        name, namespace, id_ = (get_path(action, ("tool_call", field)) for field in ("name", "namespace", "call_id"))
+        for tool in (write_compact_json(make_lookup_key(name, namespace)), name):
+            if f"{tool}:{id_}" in runs and isinstance(action, dict):
+                action["agent_run_state"] = _translate_state(runs.pop(f"{tool}:{id_}"))
     if runs:
         raise InvalidRunState("$.pendingAgentToolRuns", "contains a run of no call in lastProcessedResponse")
     return translated
