@@ -10,16 +10,14 @@ from agents.mcp import MCPServerStdio
 from agents.models.openai_responses import Converter
 from agents.run import DEFAULT_MAX_TURNS
 from agents.tool import default_tool_error_function
-from openai.types.shared import Reasoning
 from pydantic import BaseModel
 
 from convo.agents.agent import Agent
 from convo.agents.graph import AgentTool
 from convo.agents.sdk import from_object
 from convo.errors import ConvoError, InputFault, Unsupported
-from convo.history.items import user_message
 from convo.tools.schema import Mismatch
-from convo.tools.tool import Context, Tool, tool_definitions
+from convo.tools.tool import Context, tool_definitions
 
 CONTEXT = Context("a", "add", "call_1", {"user": "kim"})
 
@@ -61,66 +59,10 @@ def test_a_graph_with_a_cycle_and_two_agents_of_one_name_is_converted() -> None:
     assert found["desk#2"].instructions == "second"
 
 
-def test_tools_are_sent_as_the_agents_sdk_sends_them() -> None:
-    (grouped,) = sdk.tool_namespace(name="crm", description="customers", tools=[slow])
-    tools: list[sdk.Tool] = [
-        add,
-        grouped,
-        sdk.WebSearchTool(),
-        sdk.FileSearchTool(vector_store_ids=["v"], max_num_results=3),
-        sdk.HostedMCPTool(tool_config={"type": "mcp", "server_label": "x", "server_url": "https://x.org"}),
-        sdk.CodeInterpreterTool(tool_config={"type": "code_interpreter", "container": {"type": "auto"}}),
-    ]
-    sdk_definitions = Converter.convert_tools(tools, []).tools
-    convo_definitions = tool_definitions(convert_agent(tools=tools).tools)
-    assert [without_empty_values(one) for one in convo_definitions] == [
-        without_empty_values(one) for one in sdk_definitions
-    ]
-
-
 def without_empty_values(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: without_empty_values(below) for key, below in value.items() if below is not None}
     return [without_empty_values(below) for below in value] if isinstance(value, list) else value
-
-
-async def test_a_function_tool_gets_the_arguments_unchanged() -> None:
-    (tool,) = convert_agent(tools=[add]).tools
-    assert isinstance(tool, Tool)
-    assert await normalized(tool.run(CONTEXT, '{"a": 1, "b": 2}')) == 3
-
-
-def test_approval_and_timeout_are_converted() -> None:
-    (tool,) = convert_agent(tools=[slow]).tools
-    assert isinstance(tool, Tool)
-    assert (tool.needs_approval, tool.timeout_s, tool.on_timeout) == (True, 2.0, "tell")
-
-
-def test_a_disabled_tool_is_omitted() -> None:
-    assert convert_agent(tools=[sdk.function_tool(lambda: 1, name_override="off", is_enabled=False)]).tools == ()
-
-
-async def test_instructions_and_guardrails_get_the_context_that_they_expect() -> None:
-    @sdk.input_guardrail(run_in_parallel=False)
-    async def polite(context: Any, agent: Any, value: Any) -> sdk.GuardrailFunctionOutput:
-        return sdk.GuardrailFunctionOutput(output_info=value, tripwire_triggered=context.context["user"] == "kim")
-
-    @sdk.output_guardrail
-    def short(context: Any, agent: Any, value: Any) -> sdk.GuardrailFunctionOutput:
-        return sdk.GuardrailFunctionOutput(output_info=None, tripwire_triggered=len(value) > 3)
-
-    found = convert_agent(
-        instructions=lambda context, agent: f"{agent.name} for {context.context['user']}",
-        input_guardrails=[polite],
-        output_guardrails=[short],
-    )
-    assert callable(found.instructions)
-    assert await normalized(found.instructions(CONTEXT)) == "a for kim"
-    (before,), (after,) = found.input_guardrails, found.output_guardrails
-    assert (before.name, before.parallel) == ("polite", False)
-    assert await normalized(before.check(CONTEXT, [user_message("bad words")])) == "bad words"
-    assert await normalized(after.check(CONTEXT, "ok")) is None
-    assert await normalized(after.check(CONTEXT, "much too long")) == "no reason was given"
 
 
 def test_an_output_type_parses_as_in_the_agents_sdk() -> None:
@@ -136,25 +78,6 @@ def test_an_output_type_parses_as_in_the_agents_sdk() -> None:
     assert strict.value('{"response": [1]}') == [1]
     with pytest.raises(Mismatch, match="ModelBehaviorError"):
         strict.value('{"response": "x"}')
-
-
-def test_settings_become_fields_of_a_request() -> None:
-    settings = sdk.ModelSettings(
-        temperature=0.5,
-        max_tokens=9,
-        tool_choice="add",
-        verbosity="low",
-        reasoning=Reasoning(effort="low"),
-        extra_body={"text": {"x": 1}, "service_tier": "flex"},
-    )
-    assert convert_agent(model_settings=settings).settings == {
-        "temperature": 0.5,
-        "max_output_tokens": 9,
-        "tool_choice": {"type": "function", "name": "add"},
-        "text": {"verbosity": "low", "x": 1},
-        "reasoning": {"effort": "low"},
-        "service_tier": "flex",
-    }
 
 
 def test_tool_use_behavior_is_converted() -> None:

@@ -5,7 +5,7 @@ The tables of `convo.agents.sdk` list every field, and for each unsupported one 
 
 import dataclasses
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, cast
 
 import agents as sdk
@@ -54,35 +54,6 @@ def test_the_tables_name_every_field_of_the_installed_sdk_and_no_other() -> None
     assert set(kinds) == {*foreign_fields.SDK_TOOL_FIELDS, *foreign_fields.UNSUPPORTED_TOOLS}
     for name, fields in foreign_fields.SDK_TOOL_FIELDS.items():
         assert public(kinds[name]) == set(fields)
-
-
-def test_the_text_about_each_unsupported_field_and_tool() -> None:
-    tools = foreign_fields.SDK_TOOL_FIELDS
-    assert unsupported_fields(foreign_fields.SDK_AGENT_FIELDS) == [
-        ("prompt", "a stored prompt: v1/prompts is shut down on 30 November 2026"),
-    ]
-    assert unsupported_fields(foreign_fields.SDK_HANDOFF_FIELDS) == []
-    assert {kind: unsupported_fields(fields) for kind, fields in tools.items() if unsupported_fields(fields)} == {
-        "FunctionTool": [
-            ("custom_data_extractor", "custom data"),
-            ("allowed_callers", "callers other than the model"),
-            ("output_json_schema", "an output schema"),
-        ],
-        "HostedMCPTool": [("on_approval_request", "an approval function")],
-        "ShellTool": [
-            ("executor", "a local shell"),
-            ("needs_approval", "an approval rule"),
-            ("on_approval", "an approval function"),
-            ("allowed_callers", "callers other than the model"),
-        ],
-    }
-    assert foreign_fields.UNSUPPORTED_TOOLS == {
-        "ComputerTool": "computer use",
-        "LocalShellTool": "a local shell",
-        "ApplyPatchTool": "file patches",
-        "CustomTool": "a custom tool with plain text input",
-        "ProgrammaticToolCallingTool": "programmatic tool calls",
-    }
 
 
 @pytest.mark.parametrize(
@@ -158,16 +129,6 @@ def test_model_settings_become_fields_of_a_request(
     assert foreign_fields.convert_model_settings(settings, include, tool_choice) == fields
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED_SETTINGS))
-def test_a_setting_of_the_http_request_is_refused_by_name(name: str) -> None:
-    settings = sdk.ModelSettings()
-    object.__setattr__(settings, name, {"a": "b"})
-    with pytest.raises(Unsupported) as raised:
-        foreign_fields.convert_model_settings(settings)
-    assert raised.value.message == f"convo does not support the model setting {name}"
-    assert (raised.value.param, raised.value.hint) == (name, "remove it, or run it with the Agents SDK")
-
-
 def test_an_agent_without_settings_has_those_of_the_requested_model() -> None:
     agent = from_object(sdk.Agent(name="a", tools=[sdk.FileSearchTool(["v"], include_search_results=True)]))["a"]
     include = ["file_search_call.results"]
@@ -212,62 +173,6 @@ def test_the_agents_of_the_sdk_are_known_by_their_identity() -> None:
     assert foreign_fields.foreign_agents(first) == {"desk": first, "desk#2": second}
     assert foreign_fields.foreign_agents(Agent("desk")) == {}
     assert foreign_fields.foreign_agents(add) == {}
-
-
-class Odd:
-    """A value that no field has by default."""
-
-    def __call__(self, *arguments: object) -> bool:
-        return True
-
-
-def unsupported_fields(fields: Mapping[str, str | None]) -> list[tuple[str, str]]:
-    return [(name, text) for name, text in fields.items() if text]
-
-
-@pytest.mark.parametrize(("field", "text"), unsupported_fields(foreign_fields.SDK_AGENT_FIELDS))
-def test_an_unsupported_field_of_an_agent_is_refused_by_name(field: str, text: str) -> None:
-    agent = sdk.Agent(name="a")
-    object.__setattr__(agent, field, Odd())
-    with pytest.raises(Unsupported, match=f"{text} .*agent 'a'") as error:
-        from_object(agent)
-    assert (error.value.param, bool(error.value.hint)) == (field, True)
-
-
-@pytest.mark.parametrize(("field", "text"), unsupported_fields(foreign_fields.SDK_TOOL_FIELDS["FunctionTool"]))
-def test_an_unsupported_field_of_a_function_tool_is_refused_by_name(field: str, text: str) -> None:
-    with pytest.raises(Unsupported, match=f"{text} .*tool 'add'"):
-        from_object(sdk.Agent(name="a", tools=[change_field(add, field)]))
-
-
-def change_field(tool: sdk.FunctionTool, field: str) -> sdk.FunctionTool:
-    copy = dataclasses.replace(tool)
-    setattr(copy, field, Odd())
-    return copy
-
-
-@pytest.mark.parametrize(
-    "tool",
-    [
-        sdk.LocalShellTool(executor=lambda request: ""),
-        sdk.ShellTool(executor=cast(Any, lambda request: "")),
-        sdk.ApplyPatchTool(editor=cast(Any, object())),
-        sdk.ComputerTool(computer=cast(Any, object())),
-        sdk.CustomTool(name="c", description="", on_invoke_tool=cast(Any, lambda context, value: "")),
-        sdk.ProgrammaticToolCallingTool(),
-        sdk.HostedMCPTool(
-            tool_config={"type": "mcp", "server_label": "x", "server_url": "https://x.org"},
-            on_approval_request=lambda request: {"approve": True},
-        ),
-        sdk.ToolSearchTool(execution="client"),
-    ],
-    ids=lambda tool: type(tool).__name__,
-)
-def test_a_tool_whose_calls_cannot_be_run_is_refused_by_name(tool: Any) -> None:
-    with pytest.raises(Unsupported) as error:
-        from_object(sdk.Agent(name="a", tools=[tool]))
-    assert error.value.hint
-    assert type(tool).__name__ in error.value.message or tool.name in error.value.message
 
 
 @dataclasses.dataclass

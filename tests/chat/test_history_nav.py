@@ -10,7 +10,7 @@ from convo.chat.conversation import Chat
 from convo.chat.history_nav import UndoStack, get_last_user_items, make_session_at_turn
 from convo.chat.open import fork_session
 from convo.chat.turn import RequestOptions
-from convo.errors import InvalidUsage, NotFound, RequestRefused, StoreFull, WrongOwner
+from convo.errors import InvalidUsage, NotFound, RequestRefused, StoreFull
 from convo.history.items import item_text
 from convo.history.records import Scope, Session, Strategy
 from tests.chat.conftest import ChatHarness, send
@@ -31,20 +31,6 @@ async def start_chat(harness: ChatHarness, strategy: Strategy, *texts: str) -> C
 
 def item_texts(chat: Chat) -> list[str]:
     return [item_text(item) for item in chat.state.path.items]
-
-
-@pytest.mark.parametrize("strategy", MOVABLE_STRATEGIES)
-async def test_redo_restores_an_undone_turn(harness: ChatHarness, strategy: Strategy) -> None:
-    chat, undo_stack = await start_chat(harness, strategy, "one", "two", "three"), UndoStack()
-    before_move, last = chat.state, chat.record.last_link
-    await undo_stack.undo(chat)
-    await undo_stack.undo(chat)
-    assert item_texts(chat) == ["one", "one"]
-    await undo_stack.redo(chat)
-    await undo_stack.redo(chat)
-    assert (chat.state, chat.record.last_link) == (before_move, last)
-    await send(chat, "four")
-    assert item_texts(chat)[-3:] == ["three", "four", "four"]
 
 
 @pytest.mark.parametrize("strategy", MOVABLE_STRATEGIES)
@@ -84,21 +70,6 @@ async def test_the_next_turn_continues_from_the_turn_that_undo_returned_to(
 
 
 @pytest.mark.parametrize("strategy", MOVABLE_STRATEGIES)
-async def test_undone_items_stay_in_the_store(harness: ChatHarness, strategy: Strategy) -> None:
-    chat = await start_chat(harness, strategy, "one", "two")
-    undone_link = chat.record.last_link
-    await UndoStack().undo(chat, 1)
-    await send(chat, "other")
-    assert undone_link
-    assert [item_text(item) for item in (await harness.store.path(undone_link.head)).items] == [
-        "one",
-        "one",
-        "two",
-        "two",
-    ]
-
-
-@pytest.mark.parametrize("strategy", MOVABLE_STRATEGIES)
 async def test_another_process_finds_the_head_that_undo_set(harness: ChatHarness, strategy: Strategy) -> None:
     chat = await start_chat(harness, strategy, "one", "two", "three")
     await UndoStack().undo(chat, 1)
@@ -107,24 +78,6 @@ async def test_another_process_finds_the_head_that_undo_set(harness: ChatHarness
     assert reopened.state == chat.state
     if strategy is Strategy.REPLAY:
         assert len(json.loads((harness.folder / "talk.json").read_text())) == 2
-
-
-async def test_in_a_conversation_only_unconfirmed_items_are_undone(harness: ChatHarness) -> None:
-    chat, undo_stack = await start_chat(harness, Strategy.CONVERSATION, "one"), UndoStack()
-    harness.endpoint.faults.append(EndpointFault(RequestRefused("No.")))
-    with pytest.raises(RequestRefused):
-        await send(chat, "two")
-    await undo_stack.undo(chat)
-    assert item_texts(chat) == ["one", "one"]
-    await undo_stack.redo(chat)
-    assert item_texts(chat) == ["one", "one", "two"]
-    await undo_stack.undo(chat)
-    for number in (None, 0):
-        with pytest.raises(WrongOwner) as caught:
-            await undo_stack.undo(chat, number)
-        assert "convo convert" in caught.value.hint
-    with pytest.raises(WrongOwner):
-        await fork_session(chat.session, chat.options, harness.deps)
 
 
 @pytest.mark.parametrize("strategy", Strategy)

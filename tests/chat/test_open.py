@@ -8,10 +8,8 @@ from convo.chat.conversation import Chat
 from convo.chat.open import find_free_file, find_selected_session, fork_session, open_chat
 from convo.chat.session_record import ChatDeps
 from convo.chat.turn import RequestOptions
-from convo.errors import AmbiguousHandle, NotFound, WrongOwner
-from convo.history.items import user_message
+from convo.errors import WrongOwner
 from convo.history.records import Scope, Strategy
-from convo.stores.base import Store
 from convo.strategies.selection import OwnerSelection
 from tests.chat.conftest import ChatHarness, send
 from tests.chat.recording_endpoint import RecordingEndpoint
@@ -37,35 +35,10 @@ async def test_every_handle_of_a_session_continues_it(harness: ChatHarness, stra
         assert await find_selected_session(harness.store, OwnerSelection(implied, handle)) == session
 
 
-async def test_the_last_used_session_continues_and_not_the_newest(harness: ChatHarness) -> None:
-    chats = await open_each_strategy(harness)
-    harness.clock.advance(60)
-    await send(chats[Strategy.REPLAY], "two")
-    assert (
-        await find_selected_session(harness.store, OwnerSelection(None, use_last_session=True))
-        == chats[Strategy.REPLAY].session
-    )
-
-
 async def test_without_a_handle_a_new_conversation_starts(harness: ChatHarness) -> None:
     await open_each_strategy(harness)
     assert await find_selected_session(harness.store, OwnerSelection(None)) is None
     assert await find_selected_session(harness.store, OwnerSelection(Strategy.CHAIN)) is None
-
-
-@pytest.mark.parametrize("handle", ["nope", "by-nobody", "@last"])
-async def test_an_unknown_handle_is_not_found(store: Store, handle: str) -> None:
-    with pytest.raises(NotFound):
-        await find_selected_session(store, OwnerSelection(None, handle))
-
-
-async def test_a_prefix_of_several_sessions_is_refused_with_their_names(harness: ChatHarness) -> None:
-    await open_each_strategy(harness)
-    with pytest.raises(AmbiguousHandle) as caught:
-        await find_selected_session(harness.store, OwnerSelection(None, "by-"))
-    assert {description for _, description in caught.value.candidates} == {
-        f"session  by-{strategy}" for strategy in Strategy
-    }
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -122,58 +95,6 @@ async def test_a_response_of_another_endpoint_is_refused_with_both_endpoints(har
 
 
 # -- forks -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("strategy", [Strategy.REPLAY, Strategy.SESSION, Strategy.CHAIN])
-async def test_a_fork_continues_from_the_head_of_its_source_and_does_not_change_it(
-    harness: ChatHarness, strategy: Strategy
-) -> None:
-    chat = await harness.open(strategy, name="mine")
-    await send(chat, "one")
-    before = chat.session
-
-    fork = await fork_session(before, OPTIONS, harness.deps)
-    await send(fork, "two")
-
-    source_lines = ["user: one", "assistant: one", "user: two"]
-    assert message_lines(harness.bodies[-1]["input"]) == (["user: two"] if strategy is Strategy.CHAIN else source_lines)
-    assert state_fields(harness.bodies[-1]) == (
-        {"previous_response_id": before.handle} if strategy is Strategy.CHAIN else {"store": False}
-    )
-    assert await harness.store.session("mine") == before
-    assert (fork.session.name, fork.session.strategy) == ("mine-2", strategy)
-    assert message_lines(fork.state.path.items) == [*source_lines, "assistant: two"]
-
-
-async def test_a_fork_starts_after_the_confirmed_items(harness: ChatHarness) -> None:
-    chat = await harness.open(Strategy.SESSION, name="mine")
-    await send(chat, "one")
-    events = chat.send([user_message("two")])
-    await anext(events)
-    await events.aclose()
-    fork = await fork_session(chat.session, OPTIONS, harness.deps)
-    assert message_lines(chat.state.path.items)[2:] == ["user: two"]
-    assert message_lines(fork.state.path.items) == ["user: one", "assistant: one"]
-
-
-async def test_a_fork_of_a_replay_file_is_another_file_beside_it(harness: ChatHarness, tmp_path: Path) -> None:
-    chat = await harness.open(Strategy.REPLAY, name="mine")
-    await send(chat, "one")
-    before = (tmp_path / "talk.json").read_bytes()
-
-    fork = await fork_session(chat.session, OPTIONS, harness.deps)
-    await send(fork, "two")
-
-    assert fork.session.handle == str(tmp_path / "talk-2.json")
-    assert (tmp_path / "talk.json").read_bytes() == before
-    assert b"two" in (tmp_path / "talk-2.json").read_bytes()
-
-
-async def test_a_conversation_cannot_be_forked(harness: ChatHarness) -> None:
-    chat = await harness.open(Strategy.CONVERSATION)
-    await send(chat, "one")
-    with pytest.raises(WrongOwner, match="cannot be forked: its endpoint stores it as one list"):
-        await fork_session(chat.session, OPTIONS, harness.deps)
 
 
 async def test_a_fork_has_the_requested_name(harness: ChatHarness) -> None:

@@ -9,7 +9,6 @@ from convo.chat.session_record import acquire_session_lease
 from convo.errors import Busy
 from convo.history.records import Session, Strategy
 from convo.history.tree import Key, root_key
-from convo.runtime import process_identity
 from convo.stores.base import Store
 
 START: Key = root_key("local")
@@ -36,12 +35,6 @@ async def leased_store(store: Store, tmp_path: Path) -> Store:
     return store
 
 
-async def test_the_second_writer_learns_the_first_and_is_offered_a_fork(leased_store: Store) -> None:
-    busy = await busy_error(leased_store, session())
-    assert busy.message == "'mine' is open in another process (process 42 on desk)"
-    assert (busy.hint, busy.exit) == ("convo chat --fork mine", 1)
-
-
 async def test_a_name_with_a_space_is_quoted_in_the_fork_command(leased_store: Store) -> None:
     assert (await busy_error(leased_store, session(name="two words"))).hint == "convo chat --fork 'two words'"
 
@@ -49,14 +42,6 @@ async def test_a_name_with_a_space_is_quoted_in_the_fork_command(leased_store: S
 async def test_a_fork_is_offered_for_a_chain_but_not_for_a_conversation(leased_store: Store) -> None:
     assert (await busy_error(leased_store, session(Strategy.CHAIN, "resp_1"))).hint == "convo chat --fork mine"
     assert (await busy_error(leased_store, session(Strategy.CONVERSATION, "conv_1"))).hint == "close that chat first"
-
-
-async def test_a_replay_file_has_one_writer_across_all_sessions(leased_store: Store, tmp_path: Path) -> None:
-    (tmp_path / "link.json").symlink_to("talk.json")
-    for path in (tmp_path / "talk.json", tmp_path / "link.json"):
-        busy = await busy_error(leased_store, session(Strategy.REPLAY, str(path), name="another"))
-        assert busy.message == f"{str(path)!r} is open in another process (process 42 on desk)"
-        assert busy.hint == f"convo chat --fork {path}"
 
 
 async def test_different_files_and_sessions_have_different_leases(store: Store) -> None:
@@ -76,12 +61,6 @@ async def test_different_files_and_sessions_have_different_leases(store: Store) 
 async def test_a_released_lease_can_be_acquired_again(store: Store) -> None:
     for _ in range(2):
         await (await acquire_session_lease(store, session())).release()
-
-
-async def test_the_lease_of_a_killed_local_process_is_taken_over_at_once(store: Store) -> None:
-    machine = process_identity().partition(":")[0]
-    await store.acquire_lease("session ses_mine", f"{machine}:4194305:1", 3600)
-    await (await acquire_session_lease(store, session())).release()
 
 
 async def test_a_renamed_session_keeps_its_lease(leased_store: Store) -> None:

@@ -55,14 +55,6 @@ def test_a_generated_name_is_a_handle_of_its_session(prompt: str, name: str, con
     assert len(stored_messages(home, name)) == 4
 
 
-@pytest.mark.parametrize("name", ["resp_1", "conv_1", "@last", "a/b", "talk.json", "-x", "ses_1", "", " ", "a\x1bb"])
-def test_a_name_that_looks_like_another_handle_is_refused(name: str, convo: Convo, home: Path) -> None:
-    got = convo("chat", *ECHO, f"--name={name}", "hello")
-    assert (got.exit, got.out) == (2, "")
-    assert got.err.endswith("try: use words with dashes, such as monads-in-haskell\n")
-    assert not home.exists() or stored_sessions(home) == []
-
-
 def test_a_name_that_is_taken_is_refused_before_anything_is_sent(convo: Convo, home: Path) -> None:
     convo("chat", *ECHO, "-n", "mine", "one")
     got = convo("chat", *ECHO, "-n", "mine", "two")
@@ -216,15 +208,6 @@ def test_a_second_replay_gets_the_next_free_file_name(convo: Convo, tmp_path: Pa
 
 
 # -- forks -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN, Strategy.REPLAY])
-def test_a_fork_is_a_second_session_with_the_same_history(strategy: Strategy, convo: Convo, home: Path) -> None:
-    write_chats(home, chat_of("mine", strategy, "one"))
-    got = convo("chat", "--fork", "mine", "two")
-    assert (got.exit, got.out) == (0, "two\n")
-    assert stored_messages(home, "mine") == ["user: one", "assistant: one"]
-    assert stored_messages(home, "mine-2") == ["user: one", "assistant: one", "user: two", "assistant: two"]
 
 
 def test_a_fork_of_a_replay_file_has_a_file_of_its_own(convo: Convo, home: Path, tmp_path: Path) -> None:

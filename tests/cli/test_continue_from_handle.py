@@ -195,26 +195,3 @@ def test_a_response_sent_with_store_false_cannot_be_continued(server: LoopbackSe
         "  try: convo chat --fork mine\n"
     )
     assert len(server.requests) == request_count
-
-
-def test_a_conversation_cannot_be_forked(server: LoopbackServer, convo: Convo) -> None:
-    conversation_id = start_session(convo, Strategy.CONVERSATION)
-    for handle in (conversation_id, "mine"):
-        got = convo("chat", "--fork", handle, "two")
-        assert (got.exit, got.out) == (2, "")
-        assert got.err == (
-            f"convo: {conversation_id} cannot be forked: its endpoint stores it as one list\n"
-            f"  try: convo convert {conversation_id} --to session\n"
-        )
-    assert len(server.bodies) == 1
-
-
-def test_two_owners_or_a_handle_of_another_owner_are_refused_with_the_right_owner(convo: Convo, home: Path) -> None:
-    two_owners = convo("chat", "--chain", "--conversation", "--from", "conv_1", "hello")
-    wrong_owner = convo("chat", "--chain", "--from", "conv_1", "hello")
-    ownership = "'conv_1' belongs to the endpoint's Conversations API (--conversation)"
-    hint = "  try: --conversation --from HANDLE\n"
-    conflict = "--chain and --conversation cannot be used together: a conversation has one owner"
-    assert (two_owners.exit, two_owners.err) == (2, f"convo: {conflict}; {ownership}\n{hint}")
-    assert (wrong_owner.exit, wrong_owner.err) == (2, f"convo: --chain expects resp_...; {ownership}\n{hint}")
-    assert not home.exists()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.combinations import rotated_combinations
 from tests.command_runner import Convo
 from tests.terminal.plain_repl import run_repl
 from tests.vendor_rules import anthropic_server, openai_server
@@ -91,8 +92,9 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("owner", ["--session", "--chain", "--replay"])
-@pytest.mark.parametrize("model", [GPT_6_1, GPT_6_2])
+@pytest.mark.parametrize(
+    ("owner", "model"), rotated_combinations(["--session", "--chain", "--replay"], [GPT_6_1, GPT_6_2])
+)
 @pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 15), marks=pytest.mark.full, id="14 sessions")])
 def test_random_changes_lose_no_reasoning_and_no_cache(
     convo: Convo, servers: dict[str, RulesServer], seeds: range, model: str, owner: str

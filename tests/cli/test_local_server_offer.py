@@ -100,7 +100,7 @@ def test_no_is_remembered(keys: str, home: Path) -> None:
         assert QUESTION not in terminal.output
 
 
-@pytest.mark.parametrize("keys", ["\x03", "\x04", "hello\r"])
+@pytest.mark.parametrize("keys", ["hello\r", *(pytest.param(key, marks=pytest.mark.full) for key in "\x03\x04")])
 @pytest.mark.needs("weights")
 def test_other_keys_start_the_chat_with_the_built_in_model_and_keep_nothing(keys: str, home: Path) -> None:
     with chat_beside_server("chat") as terminal:
@@ -119,10 +119,10 @@ def test_other_keys_start_the_chat_with_the_built_in_model_and_keep_nothing(keys
         (["-m", "local"], {}),
         (["-q"], {}),
         (["--json"], {}),
-        (["--jsonl"], {}),
+        pytest.param(["--jsonl"], {}, marks=pytest.mark.full),
         (["--from", "mine"], {}),
-        (["-c"], {}),
-        ([], {"CONVO_MODEL": "local"}),
+        pytest.param(["-c"], {}, marks=pytest.mark.full),
+        pytest.param([], {"CONVO_MODEL": "local"}, marks=pytest.mark.full),
         ([], {"OPENAI_API_KEY": "test-key"}),
     ],
 )

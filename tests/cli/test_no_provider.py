@@ -8,6 +8,7 @@ import pytest
 
 from convo.history.records import Strategy
 from tests.cli.bad_input import BadInput, CommandEnvironment, check_bad_input, environment
+from tests.combinations import rotated_combinations
 from tests.command_runner import Convo, Launch
 from tests.loopback_server import KEY, WRONG_KEY, error_response
 
@@ -102,8 +103,10 @@ UNAVAILABLE_MODELS = [
 ]
 
 
-@pytest.mark.parametrize("target", ["", "--from mine ", "--replay --from talk.json ", "--replay --from new.json -q "])
-@pytest.mark.parametrize("row", UNAVAILABLE_MODELS, ids=lambda row: row.name)
+TARGETS = ["", "--from mine ", "--replay --from talk.json ", "--replay --from new.json -q "]
+
+
+@pytest.mark.parametrize(("row", "target"), rotated_combinations(UNAVAILABLE_MODELS, TARGETS))
 def test_without_a_model_an_error_of_two_lines_is_printed_and_nothing_changes(
     row: BadInput,
     target: str,

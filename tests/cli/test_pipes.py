@@ -71,20 +71,6 @@ def test_with_json_or_jsonl_a_call_that_needs_approval_pauses_without_a_prompt(f
     assert "\x1b" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("argv", [[], ["-"]])
-def test_an_empty_message_is_an_error_and_not_a_prompt(argv: list[str], convo: Convo) -> None:
-    got = convo("chat", *ECHO, "--json", *argv)
-    assert (got.exit, got.err) == (2, "")
-    assert got.json()["error"]["code"] == "usage"
-
-
-def test_jsonl_prints_one_event_per_line_and_ends_with_the_response(convo: Convo) -> None:
-    lines = [json.loads(line) for line in convo("chat", *ECHO, "--jsonl", "hello there").out.splitlines()]
-    assert lines[0]["type"] == "response.created"
-    assert lines[-1]["type"] == "response.completed"
-    assert "".join(one["delta"] for one in lines if one["type"] == "response.output_text.delta") == "hello there"
-
-
 # -- piped input -----------------------------------------------------------------------------------
 
 WAIT_NOTE = "waiting for piped input to end; to run without it, add </dev/null\n"
@@ -216,11 +202,3 @@ def test_input_follows_the_first_turn_of_a_race_or_is_the_only_turn(convo: Convo
     assert turns("-f", "script.txt", stdin="") == ["first", "second"]
     assert len(turns(stdin="")) == 4
     assert convo("race", *ECHO, "-", stdin="").exit == 2
-
-
-def test_an_error_in_json_for_a_reader_that_is_gone_ends_without_a_traceback() -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    process = ConvoProcess(["inspect", "nope", "--json"], stdout=writing, stderr=subprocess.PIPE)
-    os.close(writing)
-    assert (process.communicate()[1], process.returncode) == ("", 5)

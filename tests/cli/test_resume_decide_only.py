@@ -80,20 +80,6 @@ def test_all_and_tool_names_never_change_an_earlier_decision(
     assert json.loads((tmp_path / "out.json").read_text()) == json.loads(snapshot(MIXED))
 
 
-def test_the_id_of_a_decided_call_changes_its_decision_and_the_output_reports_both(
-    convo: Convo, decided_state: Path
-) -> None:
-    flags = ("--decide-only", "-o", "out.json", "--approve", SECOND, "--reject", f"{FIRST}=too much")
-    got = convo("resume", "state.json", *flags)
-    assert (got.exit, got.out) == (0, "")
-    assert got.err.splitlines() == [
-        f"rejected charge_order5 ({FIRST}), was approved",
-        f"approved restart_order ({SECOND}), was rejected",
-    ]
-    decisions = read_decisions(convo, "./out.json")
-    assert decisions == {FIRST: ("reject", False, "too much"), SECOND: ("approve", False, None)}
-
-
 def test_all_does_not_change_a_sticky_decision(convo: Convo, state: Path) -> None:
     resume(convo, "--reject", f"{FIRST}=never", "--always", "--approve", SECOND, out="state.json")
     decisions = resume(convo, "--approve", "all")
@@ -251,16 +237,6 @@ def test_a_dash_reads_stdin_and_writes_stdout(convo: Convo) -> None:
     assert [one["decision"] for one in again["decisions"]] == ["approve"]
 
 
-def test_with_undecided_calls_the_exit_code_is_3_and_json_lists_them(convo: Convo, tmp_path: Path) -> None:
-    (tmp_path / "state.json").write_bytes(snapshot(SINGLE))
-    got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--json")
-    result = got.json()
-    assert (got.exit, result["state_file"], result["schema_version"], result["losses"]) == (3, "out.json", "1.21", [])
-    assert [sorted(one) for one in result["pending"]] == [["agent", "arguments", "call_id", "tool_name"]]
-    plain = convo("resume", "state.json", "--decide-only", "-o", "out.json")
-    assert (plain.exit, plain.err) == (3, f"1 call still undecided: {result['pending'][0]['call_id']}\n")
-
-
 def test_a_finished_run_has_no_pending_calls_and_is_written_unchanged(convo: Convo, tmp_path: Path) -> None:
     document = snapshot("0.24.0__schema1.21__run_again_cancelled.json")
     (tmp_path / "state.json").write_bytes(document)
@@ -270,15 +246,6 @@ def test_a_finished_run_has_no_pending_calls_and_is_written_unchanged(convo: Con
 
 
 # -- other schema versions, and signatures -------------------------------------------------------------
-
-
-def test_another_schema_version_reports_the_lost_fields(convo: Convo, state: Path, tmp_path: Path) -> None:
-    got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--approve", "all", "--schema", "1.13")
-    assert got.exit == 0
-    assert "lost: $.context.tool_invocations (2 bound calls): labels before 1.15 approve a call by its id" in got.err
-    assert json.loads((tmp_path / "out.json").read_text())["$schemaVersion"] == "1.13"
-    result = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--schema", "1.13", "--json").json()
-    assert "$.context.tool_invocations" in [one["path"] for one in result["losses"]]
 
 
 def test_an_unreleased_schema_version_is_refused(convo: Convo, state: Path) -> None:

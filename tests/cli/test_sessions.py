@@ -1,6 +1,5 @@
 """`convo sessions`, with conversations that the engine wrote to a real store."""
 
-import asyncio
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -8,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from convo.chat.session_record import acquire_session_lease
 from convo.history.records import Scope, Strategy
 from convo.stores.base import Transaction
 from tests.cli.chat_commands import ECHO
 from tests.cli.stored_chats import DATABASE, ChatWriter, chat_of, write_chats
 from tests.cli.test_app import HEAVY, imported_modules
-from tests.command_runner import Convo, Launch
+from tests.command_runner import Convo
 from tests.utc_timezone import utc_timezone
 
 __all__ = ["utc_timezone"]
@@ -302,20 +300,6 @@ def test_a_removed_name_removes_no_longer_one(convo: Convo, home: Path) -> None:
         assert convo("chat", *ECHO, "-n", name, "hi").exit == 0
     assert [convo("sessions", "rm", "solo", "--yes").exit for _ in range(2)] == [0, 5]
     assert [session["name"] for session in convo("sessions", "--json").json()] == ["solo-2"]
-
-
-@pytest.mark.parametrize("argv", [["rm", "tea", "--yes"], ["rename", "tea", "milk"]])
-def test_a_session_that_is_open_in_another_process_is_not_removed(argv: list[str], launch: Launch, home: Path) -> None:
-    async def script(writer: ChatWriter) -> None:
-        chat = await writer.chat(Strategy.SESSION, "tea", "hi")
-        lease = await acquire_session_lease(writer.store, chat.session)
-        got = await asyncio.to_thread(launch, "sessions", *argv)
-        await lease.release()
-        assert (got.exit, got.out) == (1, "")
-        assert got.err.startswith("convo: 'tea' is open in another process (")
-        assert got.err.endswith("\n  try: close that chat first\n")
-
-    write_chats(home, script)
 
 
 # -- the store ------------------------------------------------------------------------------------

@@ -98,17 +98,6 @@ FAULTS = {
         {"tenant"},
         [],
     ),
-    "a wrong conversation length": ("UPDATE conversations SET length = length + 1", {"conversation"}, []),
-    "an item without an id in its conversation": ("DELETE FROM members", {"conversation"}, []),
-    "a search index that lacks an item": (
-        "INSERT INTO words (words, rowid, terms) VALUES ('delete', 1, 'what is a monad')",
-        {"search"},
-        [],
-    ),
-    "an id without a target": ("DELETE FROM names", {"index"}, []),
-    "a missing hash": ("DELETE FROM hashes WHERE item = 1", {"item"}, ["monads"]),
-    "a record that is not JSON": ("UPDATE sessions SET record = '[' WHERE name = 'tea'", {"record", "row"}, []),
-    "a route with another hash": ("UPDATE repeated SET hash = randomblob(32)", {"record"}, []),
 }
 
 
@@ -150,29 +139,6 @@ def test_the_suggested_recovery_command_names_the_checked_store(convo: Convo, ho
     assert got.err.splitlines()[-1].startswith(
         f"  try: convo store recover NEW.db --store 'sqlite:{tmp_path / 'bad one.db'}', "
     )
-
-
-def test_a_recovery_prints_the_result_for_each_session(convo: Convo, home: Path) -> None:
-    write_chats(home, write_three_chats)
-    change_database(
-        home,
-        "DELETE FROM sessions WHERE name = 'tea'",
-        "DELETE FROM items WHERE n = (SELECT nodes.item FROM nodes, sessions WHERE nodes.n = head AND name = 'café')",
-    )
-    got = convo("store", "recover", "new.db")
-
-    assert got.exit == 1
-    assert got.out.splitlines() == [
-        "complete   monads",
-        "truncated  café: 1 item recovered",
-        "recreated  recovered-2: its session record is lost",
-    ]
-    assert got.err.splitlines() == [
-        f"sqlite:{home / DATABASE}: copied to new.db (9 items, 11 nodes, 3 sessions, 5 links, 1 conversation); "
-        "the old file is unchanged",
-        "check it with convo store check --store sqlite:new.db",
-        "to use it, move away the damaged file with its -wal and -shm, and move this file to its place",
-    ]
 
 
 def test_no_migration_is_suggested_for_a_file_that_is_not_a_database(convo: Convo, tmp_path: Path) -> None:

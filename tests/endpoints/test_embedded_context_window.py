@@ -76,11 +76,6 @@ async def test_an_input_that_does_not_fit_is_refused_before_the_model_is_called(
     assert summarizer.requests == []
 
 
-async def test_truncation_is_disabled_by_default(endpoint: EmbeddedEndpoint) -> None:
-    error = await refusal(endpoint, HISTORY, model="small", truncation="disabled")
-    assert error_fields(error)[0] == "context_length_exceeded"
-
-
 async def test_instructions_and_tools_count_towards_the_context_window(endpoint: EmbeddedEndpoint) -> None:
     assert (
         error_fields(await refusal(endpoint, "Hi", model="small", instructions=LONG * 3))[0]
@@ -90,22 +85,6 @@ async def test_instructions_and_tools_count_towards_the_context_window(endpoint:
     assert error_fields(await refusal(endpoint, "Hi", model="small", tools=tools))[0] == "context_length_exceeded"
 
 
-async def test_an_estimated_count_refuses_no_input_that_may_fit(
-    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
-) -> None:
-    """The model's tokenizer may count a third fewer tokens; its server counts exactly and refuses the input itself."""
-    await ask(endpoint, LONG * 3, model="foreign")
-    assert len(summarizer.requests) == 1
-    assert error_fields(await refusal(endpoint, LONG * 5, model="foreign"))[0] == "context_length_exceeded"
-
-
-async def test_a_model_with_an_unknown_context_window_is_called(
-    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
-) -> None:
-    await ask(endpoint, LONG * 100, model="unknown")
-    assert len(summarizer.requests) == 1
-
-
 async def test_auto_sends_the_last_complete_turns_and_all_instructions(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
@@ -113,27 +92,10 @@ async def test_auto_sends_the_last_complete_turns_and_all_instructions(
     assert summarizer.last_input() == ["Be kind.", f"Question 2. {LONG}", "Answer 2.", "Now?"]
 
 
-async def test_auto_sends_a_history_that_fits_completely(
-    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
-) -> None:
-    await ask(endpoint, HISTORY[-3:], model="small", truncation="auto")
-    assert len(summarizer.last_input()) == 3
-
-
 async def test_auto_separates_no_call_from_its_output(endpoint: EmbeddedEndpoint, summarizer: SummarizingModel) -> None:
     history = [user_item(LONG), CALL, output_for(CALL, LONG), answer("Seen."), user_item("Now?")]
     await ask(endpoint, history, model="small", truncation="auto")
     assert summarizer.last_input() == ["Now?"]
-
-
-async def test_auto_refuses_a_last_turn_that_does_not_fit(
-    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
-) -> None:
-    error = await refusal(
-        endpoint, [user_item("Hi."), answer("Hello."), user_item(LONG * 3)], model="small", truncation="auto"
-    )
-    assert error_fields(error)[0] == "context_length_exceeded"
-    assert summarizer.requests == []
 
 
 async def test_a_truncated_item_stays_in_the_stored_history(
@@ -146,16 +108,6 @@ async def test_a_truncated_item_stays_in_the_stored_history(
     assert texts(listed) == texts(HISTORY)
 
 
-async def test_the_requested_output_tokens_are_reserved(
-    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
-) -> None:
-    turns = [user_item("Question 1. " + " ".join(["word"] * 60)), answer("Answer 1."), user_item("Now?")]
-    await ask(endpoint, turns, model="small", truncation="auto", max_output_tokens=5)
-    assert len(summarizer.last_input()) == 3
-    await ask(endpoint, turns, model="small", truncation="auto", max_output_tokens=90)
-    assert summarizer.last_input() == ["Now?"]
-
-
 async def test_auto_shortens_the_input_for_a_model_that_refuses_its_length(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
@@ -163,16 +115,6 @@ async def test_auto_shortens_the_input_for_a_model_that_refuses_its_length(
     summarizer.window = 60
     await ask(endpoint, HISTORY, model="unknown", truncation="auto")
     assert summarizer.last_input() == ["Be kind.", f"Question 2. {LONG}", "Answer 2.", "Now?"]
-
-
-async def test_if_the_last_turn_does_not_fit_the_error_of_the_model_is_raised(
-    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
-) -> None:
-    summarizer.window = 3
-    error = await refusal(
-        endpoint, [user_item("Hi."), answer("Hello."), user_item(LONG)], model="unknown", truncation="auto"
-    )
-    assert error_fields(error)[0] == "context_length_exceeded"
 
 
 async def test_without_truncation_the_error_of_the_model_is_raised(

@@ -72,10 +72,10 @@ def test_the_four_forms_of_an_answer_have_four_hashes() -> None:
     assert len({item_hash(form) for form in FOUR_FORMS.values()}) == 4
 
 
-@pytest.mark.parametrize(("one", "other"), list(combinations(DIFFERENT, 2)))
-def test_items_with_different_meanings_have_different_digests(one: Item, other: Item) -> None:
-    assert item_hash(one) != item_hash(other)
-    assert digest(one) != digest(other)
+def test_items_with_different_meanings_have_different_digests() -> None:
+    for one, other in list(combinations(DIFFERENT, 2)):
+        assert item_hash(one) != item_hash(other)
+        assert digest(one) != digest(other)
 
 
 @given(ITEMS, st.randoms(use_true_random=False))

@@ -19,11 +19,9 @@ from convo.stores.memory import MemoryStore
 from convo.strategies.strategy import ConversationState
 from tests.clock import FixedClock
 from tests.embedded_endpoint import make_embedded_endpoint
-from tests.lint.corpus import CORPUS, BrokenHistory
+from tests.lint.corpus import CORPUS
 
 MODEL = "scripted/echo"
-
-ALL = pytest.mark.parametrize("broken", CORPUS, ids=lambda broken: broken.title)
 
 
 async def send_next_message(view: LintView) -> str:
@@ -64,42 +62,44 @@ async def build_next_request(view: LintView, store: Store) -> tuple[tuple[Item, 
     return tuple(turn.items), dict(turn.state_fields)
 
 
-@ALL
-def test_a_broken_history_is_found_with_exactly_these_codes(broken: BrokenHistory) -> None:
-    assert tuple((one.code, one.issue.item_index) for one in lint_history(broken.view)) == broken.found
+def test_a_broken_history_is_found_with_exactly_these_codes() -> None:
+    for broken in CORPUS:
+        assert tuple((one.code, one.issue.item_index) for one in lint_history(broken.view)) == broken.found, (
+            broken.title
+        )
 
 
-@ALL
-async def test_the_corpus_marks_histories_that_a_strict_server_refuses(broken: BrokenHistory) -> None:
-    if broken.refused:
-        with pytest.raises(RequestRefused):
-            await send_next_message(broken.view)
-    else:
-        assert await send_next_message(broken.view) == "response.completed"
+async def test_the_corpus_marks_histories_that_a_strict_server_refuses() -> None:
+    for broken in CORPUS:
+        if broken.refused:
+            with pytest.raises(RequestRefused):
+                await send_next_message(broken.view)
+        else:
+            assert await send_next_message(broken.view) == "response.completed"
 
 
-@ALL
-async def test_a_repaired_history_is_clean_and_a_strict_server_accepts_it(broken: BrokenHistory) -> None:
-    before = broken.view.items
-    repaired = repair_for_session(broken.view)
-    assert lint_history(repaired.view) == ()
-    assert await send_next_message(repaired.view) == "response.completed"
-    assert broken.view.items == before
-    assert {one.code for one in repaired.changes} - {""} <= {code for code, _ in broken.found} | CAUSED_BY_REPAIR
+async def test_a_repaired_history_is_clean_and_a_strict_server_accepts_it() -> None:
+    for broken in CORPUS:
+        before = broken.view.items
+        repaired = repair_for_session(broken.view)
+        assert lint_history(repaired.view) == ()
+        assert await send_next_message(repaired.view) == "response.completed"
+        assert broken.view.items == before
+        assert {one.code for one in repaired.changes} - {""} <= {code for code, _ in broken.found} | CAUSED_BY_REPAIR
 
 
-@ALL
-async def test_a_history_repaired_into_a_file_can_be_sent_to_any_server(broken: BrokenHistory) -> None:
-    repaired = repair_for_file(broken.view)
-    assert lint_history(repaired.view) == ()
-    assert repaired.view.strategy is Strategy.REPLAY
-    assert await send_next_message(repaired.view) == "response.completed"
+async def test_a_history_repaired_into_a_file_can_be_sent_to_any_server() -> None:
+    for broken in CORPUS:
+        repaired = repair_for_file(broken.view)
+        assert lint_history(repaired.view) == ()
+        assert repaired.view.strategy is Strategy.REPLAY
+        assert await send_next_message(repaired.view) == "response.completed"
 
 
-@ALL
-def test_repairing_twice_gives_the_same(broken: BrokenHistory) -> None:
-    assert repair_for_session(broken.view) == repair_for_session(broken.view)
-    assert repair_for_file(broken.view) == repair_for_file(broken.view)
+def test_repairing_twice_gives_the_same() -> None:
+    for broken in CORPUS:
+        assert repair_for_session(broken.view) == repair_for_session(broken.view)
+        assert repair_for_file(broken.view) == repair_for_file(broken.view)
 
 
 def test_every_rule_is_in_the_corpus() -> None:

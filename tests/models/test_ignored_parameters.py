@@ -73,12 +73,12 @@ def build_requests(name: str) -> tuple[ModelRequest, ModelRequest]:
     return plain, ModelRequest(plain.model, plain.input, parameters={**parameters, name: FIELD_VALUES[name]})
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS.values(), ids=ADAPTERS)
-@pytest.mark.parametrize("name", sorted(MODEL_FIELDS))
-def test_a_parameter_is_sent_refused_or_reported_and_never_dropped_silently(name: str, adapter: Adapter) -> None:
-    without, request = build_requests(name)
-    is_reported = name in {one.partition(".")[0] for one in adapter.ignored_fields(request)}
-    assert parameter_outcome(adapter, request, without) == name or is_reported
+def test_a_parameter_is_sent_refused_or_reported_and_never_dropped_silently() -> None:
+    for adapter in ADAPTERS.values():
+        for name in sorted(MODEL_FIELDS):
+            without, request = build_requests(name)
+            is_reported = name in {one.partition(".")[0] for one in adapter.ignored_fields(request)}
+            assert parameter_outcome(adapter, request, without) == name or is_reported
 
 
 def parameter_outcome(adapter: Adapter, request: ModelRequest, without: ModelRequest) -> str | None:

@@ -260,20 +260,6 @@ async def test_an_error_event_within_the_answer_breaks_the_stream(server: ChatSe
         await read_events(model, HI)
 
 
-@pytest.mark.parametrize(
-    ("status", "error"), [(401, KeyRefused), (429, TryLater), (503, TryLater), (400, RequestRefused)]
-)
-async def test_an_error_status_becomes_an_error_of_this_package(
-    server: ChatServer, model: ResponsesModel, status: int, error: type[Exception]
-) -> None:
-    server.refuse(status, {"error": {"message": "No.", "code": "c", "type": "t", "param": "input"}})
-
-    with pytest.raises(error):
-        await read_events(model, HI)
-
-    assert len(server.requests) == 1
-
-
 async def test_a_compaction_of_another_model_is_refused_before_a_request_is_sent(
     server: ChatServer, model: ResponsesModel
 ) -> None:

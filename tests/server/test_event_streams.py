@@ -113,6 +113,19 @@ async def test_a_stream_starts_with_its_first_event_and_ends_with_done() -> None
     assert recorder.metrics == [("first", "/v1/responses", 0.5), ("response", "resp_1")]
 
 
+async def test_a_quiet_stream_gets_a_comment_and_a_busy_one_does_not() -> None:
+    recorder = Recorder()
+    await recorder.writer.write_keepalive()
+    assert recorder.body == b": still here\n\n"
+    await recorder.writer.write_event(CREATED)
+    await recorder.writer.write_keepalive()
+    assert recorder.body.count(b": still here") == 1
+    await recorder.writer.write_keepalive()
+    assert recorder.body.count(b": still here") == 2
+    assert [message["type"] for message in recorder.sent].count("http.response.start") == 1
+    assert recorder.metrics == [("first", "/v1/responses", 0.0)]
+
+
 async def test_a_client_that_disconnects_before_its_response_is_logged_as_gone() -> None:
     recorder = Recorder()
 

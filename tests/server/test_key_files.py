@@ -6,7 +6,7 @@ import pytest
 
 from convo.errors import InvalidSettings, KeyRefused, StoreFault
 from convo.server import auth
-from convo.server.auth import KeysFile, SingleTenant, create_api_key
+from convo.server.auth import KeysFile, SingleTenant, create_api_key, strip_port
 from tests.server.api_keys import key_hash
 
 
@@ -107,3 +107,18 @@ def test_a_new_key_is_long_and_its_file_is_private(file: Path) -> None:
         create_api_key(file.parent, "alice")
     assert str(caught.value) == f"{file.parent} cannot be written: Is a directory"
     assert caught.value.hint == "name another file with --keys"
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("localhost:8788", "localhost"),
+        ("localhost", "localhost"),
+        ("[::1]:8788", "[::1]"),
+        ("[::1]", "[::1]"),
+        ("localhost:", "localhost:"),
+        ("localhost:http", "localhost:http"),
+    ],
+)
+def test_a_port_is_stripped_from_a_host(host: str, name: str) -> None:
+    assert strip_port(host) == name

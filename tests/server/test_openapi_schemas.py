@@ -95,12 +95,6 @@ def mutations(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[An
                 yield inner_path, {**rest, name: changed}
 
 
-NOT_REQUIRED = {"id", "role", "content"}
-"""Optional members of an item."""
-
-UNCHECKED = {("ResponseResource", "conversation"), ("ResponseResource", "service_tier")}
-
-
 @pytest.mark.parametrize("name", sorted(VALID_VALUES))
 def test_a_value_fits_its_schema_and_no_value_fits_that_lacks_a_member_or_has_a_wrong_one(name: str) -> None:
     for value in VALID_VALUES[name]:
@@ -204,66 +198,6 @@ def test_the_document_names_its_version_its_server_and_its_keys() -> None:
 
 def _plain(path: str) -> str:
     return path.replace("{model:path}", "{model}")
-
-
-JSON_ROUTES: dict[tuple[str, str], tuple[str | None, bool, str, bool]] = {
-    ("POST", "/v1/responses"): ("CreateResponseBody", True, "ResponseResource", True),
-    ("POST", "/v1/responses/compact"): ("CompactResponseBody", True, "CompactResource", False),
-    ("POST", "/v1/responses/input_tokens"): ("CountTokensBody", True, "InputTokens", False),
-    ("GET", "/v1/responses/{response_id}"): (None, False, "ResponseResource", True),
-    ("DELETE", "/v1/responses/{response_id}"): (None, False, "Deleted", False),
-    ("POST", "/v1/responses/{response_id}/cancel"): ("Empty", False, "ResponseResource", False),
-    ("GET", "/v1/responses/{response_id}/input_items"): (None, False, "ItemList", False),
-    ("POST", "/v1/conversations"): ("CreateConversationBody", False, "Conversation", False),
-    ("GET", "/v1/conversations/{conversation_id}"): (None, False, "Conversation", False),
-    ("POST", "/v1/conversations/{conversation_id}"): ("UpdateConversationBody", True, "Conversation", False),
-    ("DELETE", "/v1/conversations/{conversation_id}"): (None, False, "Deleted", False),
-    ("POST", "/v1/conversations/{conversation_id}/items"): ("AddItemsBody", True, "ItemList", False),
-    ("GET", "/v1/conversations/{conversation_id}/items"): (None, False, "ItemList", False),
-    ("GET", "/v1/conversations/{conversation_id}/items/{item_id}"): (None, False, "Item", False),
-    ("DELETE", "/v1/conversations/{conversation_id}/items/{item_id}"): (None, False, "Conversation", False),
-    ("POST", "/v1/chat/completions"): ("ChatCompletionBody", True, "ProviderResponse", True),
-    ("POST", "/v1/embeddings"): ("EmbeddingsBody", True, "ProviderResponse", False),
-    ("POST", "/v1/messages"): ("MessagesBody", True, "ProviderResponse", True),
-    ("POST", "/v1/messages/count_tokens"): ("MessagesBody", True, "ProviderResponse", False),
-    ("GET", "/v1/models"): (None, False, "ModelList", False),
-    ("GET", "/v1/models/{model}"): (None, False, "Model", False),
-    ("GET", "/inspect/api/approvals"): (None, False, "Approval", False),
-    ("POST", "/inspect/api/approvals"): ("DecisionBody", True, "DecisionResult", False),
-    ("GET", "/inspect/api/decisions"): (None, False, "DecisionList", False),
-    ("GET", "/inspect/api/compare"): (None, False, "PageData", False),
-    ("GET", "/inspect/api/list"): (None, False, "PageData", False),
-    ("GET", "/inspect/api/requests"): (None, False, "PageData", False),
-    ("GET", "/inspect/api/requests/{id}"): (None, False, "PageData", False),
-    ("GET", "/inspect/api/charts"): (None, False, "PageData", False),
-    ("GET", "/inspect/api/conversations/{handle}"): (None, False, "PageData", False),
-    ("GET", "/inspect/api/conversations/{handle}/compaction"): (None, False, "PageData", False),
-    ("GET", "/inspect/api/conversations/{handle}/runs"): (None, False, "PageData", False),
-    ("POST", "/inspect/api/markdown"): ("MarkdownBody", True, "PageData", False),
-    ("GET", "/healthz"): (None, False, "Status", False),
-    ("GET", "/readyz"): (None, False, "Status", False),
-    ("GET", "/openapi.json"): (None, False, "Document", False),
-}
-
-
-@pytest.mark.parametrize(("route", "described"), JSON_ROUTES.items(), ids=str)
-def test_an_operation_has_the_schemas_of_its_body_and_response(
-    route: tuple[str, str], described: tuple[str | None, bool, str, bool]
-) -> None:
-    request, required, response, streams = described
-    spec = operation(*route)
-    if request is None:
-        assert "requestBody" not in spec
-    else:
-        body = {"application/json": {"schema": {"$ref": f"#/components/schemas/{request}"}}}
-        assert spec["requestBody"] == {"required": required, "content": body}
-    content = spec["responses"]["200"]["content"]
-    assert content["application/json"] == {"schema": {"$ref": f"#/components/schemas/{response}"}}
-    assert ("text/event-stream" in content) is streams
-    assert spec["responses"]["200"]["description"] == spec["summary"]
-    prefix = "Message" if request == "MessagesBody" else ""
-    assert spec["responses"]["4XX"] == {"$ref": f"#/components/responses/{prefix}Refused"}
-    assert spec["responses"]["5XX"] == {"$ref": f"#/components/responses/{prefix}Failed"}
 
 
 def test_the_page_gets_code_files_and_a_feed_in_their_own_media_types() -> None:

@@ -66,33 +66,29 @@ async def test_a_new_run_without_a_stored_document_has_an_empty_one(store: Store
     assert await store.agent_run("run_1") == RUN._replace(document={})
 
 
-@pytest.mark.parametrize("name", ["run_2", "", "ses_1", "\ud800"])
-async def test_an_unknown_run_is_none_and_has_no_calls(store: Store, name: str) -> None:
+async def test_an_unknown_run_is_none_and_has_no_calls(store: Store) -> None:
     await store_runs(store)
+    for name in ["run_2", "", "ses_1", "\ud800"]:
+        assert await store.agent_run(name) is None
+        assert list(await store.agent_calls(name)) == []
 
-    assert await store.agent_run(name) is None
-    assert list(await store.agent_calls(name)) == []
 
-
-@pytest.mark.parametrize("revision", [0, 1, 3, -1])
-async def test_a_revision_that_does_not_follow_the_stored_one_is_a_conflict_and_changes_nothing(
-    store: Store, revision: int
-) -> None:
+async def test_a_revision_that_does_not_follow_the_stored_one_is_a_conflict_and_changes_nothing(store: Store) -> None:
     await store_runs(store)
-
-    with pytest.raises(Conflict):
-        await store.commit(
-            Transaction(
-                (AppendItems(root_key("local"), (user_message("hi"),)),),
-                session=session(id="ses_2", name="two"),
-                agent_run=RUN._replace(revision=revision, status="failed"),
-                agent_calls=(CALL,),
+    for revision in [0, 1, 3, -1]:
+        with pytest.raises(Conflict):
+            await store.commit(
+                Transaction(
+                    (AppendItems(root_key("local"), (user_message("hi"),)),),
+                    session=session(id="ses_2", name="two"),
+                    agent_run=RUN._replace(revision=revision, status="failed"),
+                    agent_calls=(CALL,),
+                )
             )
-        )
 
-    assert await store.agent_run("run_1") == RUN
-    assert list(await store.agent_calls("run_1")) == []
-    assert await store.session("two") is None
+        assert await store.agent_run("run_1") == RUN
+        assert list(await store.agent_calls("run_1")) == []
+        assert await store.session("two") is None
 
 
 @pytest.mark.parametrize("revision", [0, 2])
@@ -284,9 +280,9 @@ RUNS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
+async def test_runs_are_found_by_session_state_and_status_changed_last_first(store: Store) -> None:
+    await store_runs(store, *RUNS)
+    for filters, expected in [
         ({}, ["run_2", "run_3", "run_1"]),
         ({"limit": 2}, ["run_2", "run_3"]),
         ({"session_id": "ses_1"}, ["run_2", "run_1"]),
@@ -295,17 +291,11 @@ RUNS = (
         ({"status": "paused", "session_id": "ses_2", "source_state_hash": "s1"}, ["run_3"]),
         ({"status": "done"}, []),
         ({"session_id": "\ud800"}, []),
-    ],
-)
-async def test_runs_are_found_by_session_state_and_status_changed_last_first(
-    store: Store, filters: dict[str, str], expected: list[str]
-) -> None:
-    await store_runs(store, *RUNS)
+    ]:
+        runs = await store.agent_runs(**filters)  # type: ignore[arg-type]
 
-    runs = await store.agent_runs(**filters)  # type: ignore[arg-type]
-
-    assert [run.id for run in runs] == expected
-    assert all(run in RUNS for run in runs)
+        assert [run.id for run in runs] == expected
+        assert all(run in RUNS for run in runs)
 
 
 async def test_a_run_is_found_by_a_prefix_of_its_id(store: Store) -> None:

@@ -100,9 +100,8 @@ async def test_a_chat_whose_process_was_killed_during_an_answer_is_interrupted(s
     assert sorted(names(page)) == ["first", "second"]
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
+async def test_the_list_is_filtered_and_searched(filled: Store) -> None:
+    for query, expected in [
         (ConversationQuery(is_own=True), ["old", "broken"]),
         (ConversationQuery(since=NOW + 20, until=NOW + 30), ["resp_right"]),
         (ConversationQuery(model="other"), ["resp_right"]),
@@ -116,30 +115,27 @@ async def test_a_chat_whose_process_was_killed_during_an_answer_is_interrupted(s
         (ConversationQuery("monads", since=NOW + 1), []),
         (ConversationQuery("nothing"), []),
         (ConversationQuery("..."), []),
-    ],
-)
-async def test_the_list_is_filtered_and_searched(filled: Store, query: ConversationQuery, expected: list[str]) -> None:
-    page = await list_conversations(filled, query)
-    assert names(page) == expected
-    assert page.searched.startswith("searched the names and messages of all" if query.words else "")
+    ]:
+        page = await list_conversations(filled, query)
+        assert names(page) == expected
+        assert page.searched.startswith("searched the names and messages of all" if query.words else "")
 
 
-@pytest.mark.parametrize("sort", ["used", "created", "name", "model", "turns", "status"])
-@pytest.mark.parametrize("is_descending", [True, False])
-async def test_pages_by_cursor_have_every_row_of_the_list_once(
-    filled: Store, sort: ConversationSort, is_descending: bool
-) -> None:
-    query = ConversationQuery(sort=sort, is_descending=is_descending, prices=PRICES)
-    whole = await list_conversations(filled, query)
-    pages = [await list_conversations(filled, query._replace(limit=2))]
-    while pages[-1].next_cursor:
-        pages.append(await list_conversations(filled, query._replace(limit=2, after=pages[-1].next_cursor)))
-    assert [name for page in pages for name in names(page)] == names(whole)
-    assert len(pages) == 3
-    if sort == "turns":
-        assert names(whole)[0 if is_descending else -1] == "resp_right"
-    costs = {row.session.name: row.cost_usd for row in whole.rows}
-    assert (costs["old"], costs["resp_right"], costs["conv_1"]) == (2.0, None, None)
+async def test_pages_by_cursor_have_every_row_of_the_list_once(filled: Store) -> None:
+    sorts: list[ConversationSort] = ["used", "created", "name", "model", "turns", "status"]
+    for sort in sorts:
+        for is_descending in [True, False]:
+            query = ConversationQuery(sort=sort, is_descending=is_descending, prices=PRICES)
+            whole = await list_conversations(filled, query)
+            pages = [await list_conversations(filled, query._replace(limit=2))]
+            while pages[-1].next_cursor:
+                pages.append(await list_conversations(filled, query._replace(limit=2, after=pages[-1].next_cursor)))
+            assert [name for page in pages for name in names(page)] == names(whole)
+            assert len(pages) == 3
+            if sort == "turns":
+                assert names(whole)[0 if is_descending else -1] == "resp_right"
+            costs = {row.session.name: row.cost_usd for row in whole.rows}
+            assert (costs["old"], costs["resp_right"], costs["conv_1"]) == (2.0, None, None)
 
 
 async def test_more_chains_and_sessions_than_the_first_read_are_listed(store: Store) -> None:

@@ -64,9 +64,9 @@ async def test_the_figures_of_all_requests(store: Store) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
+async def test_the_filters_are_those_of_the_list(store: Store) -> None:
+    await store_requests(store)
+    cases: list[tuple[dict[str, Any], list[int]]] = [
         ({"status": "completed"}, [1, 1, 1]),
         ({"status": "queued"}, []),
         ({"model": "b/two"}, [1, 1]),
@@ -77,14 +77,12 @@ async def test_the_figures_of_all_requests(store: Store) -> None:
         ({"text": "rain"}, [1]),
         ({"text": "weather", "model": "b/two", "status": "completed", "sort": "input", "limit": 1}, [1]),
         ({"text": "?!"}, []),
-    ],
-)
-async def test_the_filters_are_those_of_the_list(store: Store, filters: dict[str, Any], expected: list[int]) -> None:
-    await store_requests(store)
-    charts = await chart(store, **filters)
-    assert [bucket.requests for bucket in charts.buckets] == expected
-    listed = (await store.list_requests(RequestQuery(**filters | {"limit": 50}))).requests
-    assert sum(expected) == len(listed)
+    ]
+    for filters, expected in cases:
+        charts = await chart(store, **filters)
+        assert [bucket.requests for bucket in charts.buckets] == expected
+        listed = (await store.list_requests(RequestQuery(**filters | {"limit": 50}))).requests
+        assert sum(expected) == len(listed)
 
 
 async def test_requests_without_a_price_are_counted(store: Store) -> None:

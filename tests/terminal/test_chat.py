@@ -134,22 +134,6 @@ def test_without_a_terminal_on_stderr_no_control_sequences_are_written(home: Pat
 # -- commands --------------------------------------------------------------------------------------
 
 
-def test_help_lists_every_command() -> None:
-    with at_terminal("chat", *ECHO) as terminal:
-        terminal.wait_for_prompt()
-        output = terminal.send_line("/help")
-        for command in ("/help", "/status", "/next", "/inspect", "/model", "/retry", "/undo", "/exit", "//text"):
-            assert re.search(rf"^  {command} .*[a-z]", output, re.MULTILINE), command
-        assert re.search(r"^  /cost +show the cost of the session$", output, re.MULTILINE)
-
-
-def test_exit_ends_the_chat() -> None:
-    with at_terminal("chat", *ECHO) as terminal:
-        terminal.wait_for_prompt()
-        terminal.type_keys("/exit\r")
-        assert terminal.wait_for_exit() == 0
-
-
 UNKNOWN = {
     "/stat": "/status, or //stat to send it as a message",
     "/xyzzy and more": "/help, or //xyzzy to send it as a message",
@@ -171,14 +155,6 @@ def test_an_unknown_command_is_never_sent(home: Path) -> None:
         terminal.send_line("hello")
         assert terminal.end_session() == 0
     assert stored_messages(home, "mine") == ["user: hello", "assistant: hello"]
-
-
-def test_two_slashes_start_a_message_with_one(home: Path) -> None:
-    with at_terminal("chat", *ECHO, "-n", "mine") as terminal:
-        terminal.wait_for_prompt()
-        assert "\n● /x y\n" in terminal.send_line("//x y")
-        assert terminal.end_session() == 0
-    assert stored_messages(home, "mine") == ["user: /x y", "assistant: /x y"]
 
 
 def test_status_and_next_and_inspect_show_the_state(home: Path) -> None:
@@ -342,16 +318,4 @@ def test_turns_of_a_conversation_cannot_be_undone() -> None:
         terminal.send_line("hello")
         for command in ("/undo", "/rewind 0", "/fork", "/edit other"):
             assert "convo convert conv_" in terminal.send_line(command), command
-        assert terminal.end_session() == 0
-
-
-def test_context_shows_the_use_of_the_window_by_part(home: Path) -> None:
-    with at_terminal("chat", *ECHO, "--chain", "-n", "mine", "-s", "Be brief.") as terminal:
-        terminal.wait_for_prompt()
-        assert "instructions" in terminal.send_line("/context")
-        terminal.send_line("one two three")
-        output = terminal.send_line("/context")
-        parts = [line.split()[0] for line in output.splitlines() if line.endswith("%")]
-        assert parts == ["instructions", "your", "answers"]
-        assert "8 tokens, counted by the endpoint" in output
         assert terminal.end_session() == 0

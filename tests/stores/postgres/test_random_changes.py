@@ -81,7 +81,7 @@ class PostgresComparison(StoreComparison):
 
 
 TestPostgresComparison = PostgresComparison.TestCase
-TestPostgresComparison.settings = settings(max_examples=4, stateful_step_count=20)
+TestPostgresComparison.settings = settings(max_examples=2, stateful_step_count=20)
 
 
 @pytest.mark.full

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from convo.errors import InvalidUsage, NotFound, StoreFault, StoreUnavailable
+from convo.errors import InvalidUsage, StoreFault, StoreUnavailable
 from convo.stores.sqlite.backup import backup_database, new_database
 from convo.stores.sqlite.connection import migrate_schema
 from tests.config.permissions import NOBODY
@@ -30,38 +30,6 @@ def build_store(file: Path, *, page_size: int = 4096) -> Path:
 def tenants(file: Path) -> list[str]:
     with closing(sqlite3.connect(file)) as db:
         return [name for (name,) in db.execute("SELECT name FROM tenants ORDER BY n")]
-
-
-def test_a_backup_of_no_database_suggests_creating_one(tmp_path: Path) -> None:
-    with pytest.raises(NotFound) as caught:
-        backup_database(tmp_path / "none.db", tmp_path / "copy.db", lambda *_: None)
-    assert caught.value.hint == 'convo chat "hello" creates one'
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_backup_is_one_snapshot_although_another_process_writes(tmp_path: Path) -> None:
-    """SQLite would start the copy again after each write. The progress counts up to the last page."""
-    file, target = build_store(tmp_path / "convo.db", page_size=512), tmp_path / "copy.db"
-    with closing(sqlite3.connect(file, isolation_level=None)) as db:
-        db.execute("INSERT INTO tenants (name) VALUES (?)", (LARGE_TEXT * 2,))
-        (pages,) = db.execute("PRAGMA page_count").fetchone()
-    before = tenants(file)
-    steps: list[tuple[str, int, int]] = []
-
-    def write_meanwhile(name: str, done: int, total: int) -> None:
-        steps.append((name, done, total))
-        with closing(sqlite3.connect(file, isolation_level=None)) as db:
-            db.execute("INSERT INTO tenants (name) VALUES (?)", (f"written at {done}",))
-
-    size = backup_database(file, target, write_meanwhile)
-
-    assert 1000 < pages < 2000
-    assert steps == [("pages", 1000, pages), ("pages", pages, pages)]
-    assert tenants(target) == before
-    assert len(tenants(file)) == len(before) + 2
-    assert size == target.stat().st_size == pages * 512
-    assert target.stat().st_mode & 0o777 == 0o600
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["convo.db", "copy.db"]
 
 
 def refuse(*arguments: object) -> int:
@@ -169,32 +137,6 @@ def test_the_copy_and_then_its_folder_are_synced_to_the_disk(tmp_path: Path, mon
     assert synced == [("file", False), ("folder", True)]
 
 
-@pytest.mark.parametrize("folder", ["missing", "file"])
-def test_a_folder_that_does_not_exist_is_reported(folder: str, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    target = tmp_path / folder / "copy.db"
-    with pytest.raises(StoreUnavailable) as caught:
-        backup_database(build_store(tmp_path / "convo.db"), target, lambda *_: None)
-    reason = {"missing": "No such file or directory", "file": "Not a directory"}[folder]
-    assert caught.value.message == f"{target} cannot be opened: {reason}"
-    assert caught.value.hint == "name a file in a folder that exists"
-
-
-def test_a_damaged_database_is_refused_with_the_command_that_recovers_and_no_copy_is_left(tmp_path: Path) -> None:
-    file = build_store(tmp_path / "convo.db")
-    with closing(sqlite3.connect(file)) as db:
-        (page,) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'nodes_by_parent'").fetchone()
-    with file.open("r+b") as handle:
-        handle.seek((page - 1) * 4096)
-        handle.write(bytes(4096))
-    with pytest.raises(StoreUnavailable) as caught:
-        backup_database(file, tmp_path / "copy.db", lambda *_: None)
-    assert caught.value.message.startswith(f"{file} is damaged: *** in database main ***\n")
-    assert f"Page {page}: " in caught.value.message
-    assert caught.value.hint == f"convo store recover NEW.db --store sqlite:{file}"
-    assert [path.name for path in tmp_path.iterdir()] == ["convo.db"]
-
-
 def test_a_database_of_another_program_is_not_backed_up(tmp_path: Path) -> None:
     file = tmp_path / "other.db"
     with closing(sqlite3.connect(file)) as db:
@@ -230,19 +172,6 @@ def test_a_database_in_a_folder_without_write_access_is_backed_up() -> None:
             backup_database(file, writable / "copy.db", lambda *_: None)
             assert tenants(writable / "copy.db") == ["a", LARGE_TEXT]
         assert [path.name for path in folder.iterdir()] == ["convo.db"]
-
-
-@pytest.mark.parametrize("is_created_early", [True, False], ids=["before the copy", "during the copy"])
-def test_a_target_that_exists_is_not_overwritten(is_created_early: bool, tmp_path: Path) -> None:
-    target = tmp_path / "copy.db"
-    if is_created_early:
-        target.write_text("kept")
-    with pytest.raises(InvalidUsage) as caught, new_database(target):
-        target.write_text("kept")
-    assert caught.value.message == f"{target} already exists and is not overwritten"
-    assert caught.value.hint == "name a file that does not exist"
-    assert list(tmp_path.iterdir()) == [target]
-    assert target.read_text() == "kept"
 
 
 def test_a_link_to_a_missing_file_counts_as_an_existing_target(tmp_path: Path) -> None:

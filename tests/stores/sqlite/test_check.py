@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from convo.errors import NotFound, StoreReadOnly, StoreTooNew, StoreUnavailable
+from convo.errors import StoreReadOnly, StoreTooNew, StoreUnavailable
 from convo.history.items import user_message
 from convo.history.tree import Path as History
 from convo.history.tree import root_key
@@ -99,14 +99,6 @@ def test_the_quick_check_returns_the_first_problem_or_nothing_after_its_time(fil
         handle.seek((page - 1) * 4096)
         handle.write(bytes(4096))
     assert "btreeInitPage() returns error code 11" in (quick_check(file, 60) or "")
-
-
-def test_a_check_does_not_migrate_an_older_schema(file: Path) -> None:
-    before = set_schema_version(file, SCHEMA_VERSION - 1)
-    health = probe(file)
-
-    assert (health.schema_version, health.latest_schema_version) == (SCHEMA_VERSION - 1, SCHEMA_VERSION)
-    assert file.read_bytes() == before
 
 
 def test_a_newer_schema_is_refused(file: Path) -> None:
@@ -646,23 +638,6 @@ def test_a_database_of_another_program_without_the_tables_is_refused(larger_file
     with pytest.raises(StoreUnavailable) as caught:
         check_database(file, lambda *_: None)
     assert caught.value.message == f"{file} is a database of another program"
-
-
-def test_no_row_of_a_file_that_is_not_a_database_is_checked(tmp_path: Path) -> None:
-    file = tmp_path / "convo.db"
-    file.write_text("not a database at all " * 100)
-    report = check_database(file, lambda *_: None)
-    assert report.problems == [StoreProblem("unreadable", 1, "the file cannot be opened: file is not a database")]
-    assert (report.row_counts, report.damaged_sessions) == ({}, ())
-    assert report.skipped_reason == "no row could be checked"
-
-
-def test_a_file_without_a_database_is_not_checked(tmp_path: Path) -> None:
-    with pytest.raises(NotFound) as caught:
-        check_database(tmp_path / "none.db", lambda *_: None)
-    assert caught.value.message == f"no database {str(tmp_path / 'none.db')!r}"
-    assert caught.value.hint == 'convo chat "hello" creates one'
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_check_counts_the_rows_and_reports_its_steps(larger_file: Path) -> None:

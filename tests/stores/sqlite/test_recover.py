@@ -117,7 +117,7 @@ def recovery(intact: Callable[[int], Path], tmp_path_factory: pytest.TempPathFac
 # -- random damage --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [*range(20), *(pytest.param(n, marks=pytest.mark.full) for n in range(20, 120))])
+@pytest.mark.parametrize("number", [*range(6), *(pytest.param(n, marks=pytest.mark.full) for n in range(6, 120))])
 def test_intact_histories_are_unchanged_and_damaged_ones_are_cut_at_the_first_gap(
     number: int, recovery: Callable[[int], Recovery]
 ) -> None:
@@ -150,7 +150,7 @@ def is_part(part: Sequence[Item], items: Sequence[Item]) -> bool:
 
 
 @pytest.mark.needs("sqlite3")
-@pytest.mark.parametrize("number", range(20))
+@pytest.mark.parametrize("number", range(6))
 def test_no_fewer_rows_are_recovered_than_by_the_sqlite_shell(
     number: int, recovery: Callable[[int], Recovery], tmp_path: Path
 ) -> None:
