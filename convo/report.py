@@ -2,7 +2,7 @@
 
 A report is a NamedTuple or a frozen dataclass, or a TypedDict where the data is JSON already. Its fields are the keys
 of a JSON object, unless a mark in `Annotated` says otherwise. `to_json` writes a report, and
-`convo.tools.report_schema` describes its type; the docstring of the type describes the fields.
+`tests.cli.report_schema` describes its type; the docstring of the type describes the fields.
 
 A report has neither secrets nor a layout: no widths, no colors, no "5 min ago".
 """

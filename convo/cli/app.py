@@ -47,85 +47,45 @@ class CommandEntry(NamedTuple):
     """A row of the command table.
 
     group:    its heading in the help
-    module:   has an `App` named `app`
     summary:  the command's line in the help
+    module:   has an `App` named `app`; None: convo.cli.commands.NAME
     """
 
     group: CommandGroup
-    module: str
     summary: str
+    module: str | None = None
 
 
 CommandTable = Mapping[str, CommandEntry]
 
 COMMANDS: CommandTable = MappingProxyType(
     {
-        "chat": CommandEntry(
-            "Talk", "convo.cli.commands.chat", "Chat with a model. Choose where the conversation state lives."
-        ),
-        "sessions": CommandEntry(
-            "Talk", "convo.cli.commands.sessions", "List, search, rename and remove conversations."
-        ),
-        "templates": CommandEntry(
-            "Talk", "convo.cli.commands.templates", "List and show the templates for convo chat -t."
-        ),
-        "inspect": CommandEntry(
-            "Look", "convo.cli.commands.inspect", "Inspect a conversation: its owner, requests, items, tokens and cost."
-        ),
-        "next": CommandEntry(
-            "Look", "convo.cli.commands.next", "Show the exact next request, and the context that the server prepends."
-        ),
-        "diff": CommandEntry("Look", "convo.cli.commands.diff", "Find where two histories or two requests diverge."),
-        "why": CommandEntry(
-            "Look", "convo.cli.commands.why", "Explain why the prompt cache missed: the cause, its cost and a fix."
-        ),
-        "cost": CommandEntry(
-            "Look",
-            "convo.cli.commands.cost",
-            "Show what each item, tool and file of a conversation cost, over all requests.",
-        ),
-        "race": CommandEntry(
-            "Look",
-            "convo.cli.commands.race",
-            "Run the same turns with all four strategies; compare tokens, cost and time.",
-        ),
-        "lint": CommandEntry(
-            "Look", "convo.cli.commands.lint", "Find state that an API would reject, before it is sent."
-        ),
-        "convert": CommandEntry("Change", "convo.cli.commands.convert", "Convert a conversation to another strategy."),
-        "compact": CommandEntry(
-            "Change", "convo.cli.commands.compact", "Compact a conversation to fit a smaller context."
-        ),
-        "export": CommandEntry("Change", "convo.cli.commands.export", "Export a conversation to a file."),
-        "import": CommandEntry("Change", "convo.cli.commands.import_", "Import conversations from files."),
-        "repair": CommandEntry("Change", "convo.cli.commands.repair", "Write a repaired copy of an invalid history."),
-        "resume": CommandEntry(
-            "Agents", "convo.cli.commands.resume", "Approve or reject the pending calls of a paused run, and resume it."
-        ),
-        "approvals": CommandEntry(
-            "Agents", "convo.cli.commands.approvals", "List pending approvals, and approve or reject them."
-        ),
-        "serve": CommandEntry(
-            "Serve and record", "convo.cli.commands.serve", "Serve the Responses API over HTTP, in front of any model."
-        ),
+        "chat": CommandEntry("Talk", "Chat with a model. Choose where the conversation state lives."),
+        "sessions": CommandEntry("Talk", "List, search, rename and remove conversations."),
+        "templates": CommandEntry("Talk", "List and show the templates for convo chat -t."),
+        "inspect": CommandEntry("Look", "Inspect a conversation: its owner, requests, items, tokens and cost."),
+        "next": CommandEntry("Look", "Show the exact next request, and the context that the server prepends."),
+        "diff": CommandEntry("Look", "Find where two histories or two requests diverge."),
+        "why": CommandEntry("Look", "Explain why the prompt cache missed: the cause, its cost and a fix."),
+        "cost": CommandEntry("Look", "Show what each item, tool and file of a conversation cost, over all requests."),
+        "race": CommandEntry("Look", "Run the same turns with all four strategies; compare tokens, cost and time."),
+        "lint": CommandEntry("Look", "Find state that an API would reject, before it is sent."),
+        "convert": CommandEntry("Change", "Convert a conversation to another strategy."),
+        "compact": CommandEntry("Change", "Compact a conversation to fit a smaller context."),
+        "export": CommandEntry("Change", "Export a conversation to a file."),
+        "import": CommandEntry("Change", "Import conversations from files.", "convo.cli.commands.import_"),
+        "repair": CommandEntry("Change", "Write a repaired copy of an invalid history."),
+        "resume": CommandEntry("Agents", "Approve or reject the pending calls of a paused run, and resume it."),
+        "approvals": CommandEntry("Agents", "List pending approvals, and approve or reject them."),
+        "serve": CommandEntry("Serve and record", "Serve the Responses API over HTTP, in front of any model."),
         "tap": CommandEntry(
-            "Serve and record",
-            "convo.cli.commands.tap",
-            "Record what another program sends to a model, with a relay on this machine.",
+            "Serve and record", "Record what another program sends to a model, with a relay on this machine."
         ),
-        "models": CommandEntry(
-            "Set up", "convo.cli.commands.models", "List providers and models, and download the built-in model."
-        ),
-        "config": CommandEntry(
-            "Set up", "convo.cli.commands.config", "Show settings with their sources, and change them."
-        ),
-        "store": CommandEntry(
-            "Set up", "convo.cli.commands.store", "Check, back up, recover, migrate, measure and prune the database."
-        ),
-        "doctor": CommandEntry("Set up", "convo.cli.commands.doctor", "Diagnose problems and suggest fixes."),
-        "schema": CommandEntry(
-            "Set up", "convo.cli.commands.schema", "Print the JSON Schema of a command's JSON output."
-        ),
+        "models": CommandEntry("Set up", "List providers and models, and download the built-in model."),
+        "config": CommandEntry("Set up", "Show settings with their sources, and change them."),
+        "store": CommandEntry("Set up", "Check, back up, recover, migrate, measure and prune the database."),
+        "doctor": CommandEntry("Set up", "Diagnose problems and suggest fixes."),
+        "schema": CommandEntry("Set up", "Print the JSON Schema of a command's JSON output."),
     }
 )
 
@@ -411,7 +371,7 @@ class RootGroup(PlainHelpGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         entry = self.entries.get(cmd_name)
-        return get_command(import_module(entry.module).app) if entry else None
+        return get_command(import_module(entry.module or f"convo.cli.commands.{cmd_name}").app) if entry else None
 
     def collect_command_sections(self, ctx: Any) -> dict[str, list[HelpRecord]]:
         """Return the commands of each group."""

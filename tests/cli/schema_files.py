@@ -35,7 +35,7 @@ from convo.stores.base import TenantStats
 from convo.stores.unstored_requests import UnstoredRequest
 from convo.terminal.report_views import DoctorReport
 from convo.terminal.settings_views import KeyLocation, KnownModelsReport, SettingReport
-from convo.tools.report_schema import report_schema
+from tests.cli.report_schema import report_schema
 from tests.command_runner import ROOT
 
 ApiEvent = Annotated[

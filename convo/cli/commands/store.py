@@ -24,6 +24,11 @@ Examples:
 """
 
 
+NewFileArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", help="File to create; it must not exist.", show_default=False)
+]
+
+
 @app.callback(epilog=EXAMPLES)
 def store_command() -> None:
     """Check, back up, recover, migrate, measure and prune the database."""
@@ -84,9 +89,7 @@ def store_check_command(ctx: typer.Context, store: StoreOption = None, as_json: 
 @app.command("backup")
 def store_backup_command(
     ctx: typer.Context,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="File to create; it must not exist.", show_default=False)
-    ],
+    file: NewFileArgument,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -99,9 +102,7 @@ def store_backup_command(
 @app.command("recover")
 def store_recover_command(
     ctx: typer.Context,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="File to create; it must not exist.", show_default=False)
-    ],
+    file: NewFileArgument,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -6,8 +6,8 @@ from convo.cli.app import CommandEntry, CommandTable
 
 SAMPLES: CommandTable = MappingProxyType(
     {
-        "greet": CommandEntry("Talk", "tests.cli.sample.greet", "Say good day to somebody."),
-        "box": CommandEntry("Talk", "tests.cli.sample.box", "Keep things in a box."),
-        "stumble": CommandEntry("Talk", "tests.cli.sample.stumble", "End in one of many ways."),
+        "greet": CommandEntry("Talk", "Say good day to somebody.", "tests.cli.sample.greet"),
+        "box": CommandEntry("Talk", "Keep things in a box.", "tests.cli.sample.box"),
+        "stumble": CommandEntry("Talk", "End in one of many ways.", "tests.cli.sample.stumble"),
     }
 )
