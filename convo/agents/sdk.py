@@ -29,6 +29,7 @@ from convo.agents.graph import AgentTool, Graph, agent_tool, assign_identities, 
 from convo.agents.handoff_history import HandoffTranscript, to_sdk_form
 from convo.agents.handoffs import format_handoff_output
 from convo.agents.sdk_internals import (
+    find_executor,
     get_handoff_agent,
     get_mcp_binding,
     get_namespace,
@@ -38,7 +39,7 @@ from convo.agents.sdk_internals import (
 from convo.agents.sdk_model import convert_model
 from convo.agents.sdk_run import SDK_PACKAGE, UNSUPPORTED_HINT, SdkRun, is_unset
 from convo.errors import InputFault, RunFailed, Unsupported, UnsupportedParameter
-from convo.history.items import Item, Json, is_user_message
+from convo.history.items import MCP_APPROVAL_RESPONSE, Item, Json, is_user_message
 from convo.secrets import redact_server_address
 from convo.tools.schema import Mismatch
 from convo.tools.tool import NO_VALUES, NOT_APPROVED, Context, Hosted, Namespace, ServerTool, Tool
@@ -157,7 +158,7 @@ def _convert_agent(agent: Any, identities: Mapping[int, str], enclosing: Enclosi
     tools = tuple(
         _convert_function_tool(tool, agent, enclosing)
         if class_names[id(tool)] == "FunctionTool"
-        else next(hosted_tools)
+        else _convert_other_tool(tool, next(hosted_tools), agent, run)
         for tool in enabled_tools
     )
     return Agent(
@@ -286,6 +287,53 @@ def _convert_function_tool(tool: Any, agent: Any, enclosing: Enclosing) -> Tool:
         failure=None,
         enabled=_convert_enabled(tool, agent),
         serialize=_serialize_tool_output,
+    )
+
+
+def _convert_other_tool(tool: Any, definition: Hosted, agent: Any, sdk_run: SdkRun) -> Tool | Hosted:
+    """Convert a tool that is no function: a hosted one to its definition, one with code of the agent to a Tool.
+
+    Raises Unsupported for an approval rule that is a function.
+    """
+    sdk, executor = import_module(SDK_PACKAGE), find_executor(tool)
+    approves = getattr(tool, "on_approval", None) is not None
+    needs_approval = getattr(tool, "needs_approval", False)
+    decide = getattr(tool, "on_approval_request", None)
+    if decide is None and executor is None:
+        return definition
+    if callable(needs_approval) and not approves:
+        raise Unsupported("convo", f"an approval rule (tool {tool.name!r})", hint="use True, or on_approval")
+
+    async def run(context: Context, arguments: str) -> Json:
+        sdk_context, call = make_run_context(context), _parse_output_item(context.call or {})
+        if decide is not None:
+            result = decide(sdk.MCPToolApprovalRequest(ctx_wrapper=sdk_context, data=call))
+            result = await result if inspect.isawaitable(result) else result
+            reason = {"reason": result["reason"]} if not result["approve"] and "reason" in result else {}
+            response = {"type": MCP_APPROVAL_RESPONSE, "approval_request_id": context.call_id}
+            return {**response, "approve": result["approve"], **reason}
+        del sdk_context.approve_tool, sdk_context.reject_tool  # the tool's own approval function decides on this call
+        assert executor
+        approved = tool if approves or not needs_approval else dataclasses.replace(tool, needs_approval=False)
+        with sdk.trace("convo", disabled=True):
+            item = await executor.action.execute(
+                agent=agent,
+                call=executor.make_call(call, approved),
+                hooks=sdk_run.hooks or sdk.RunHooks(),
+                context_wrapper=sdk_context,
+                config=sdk_run.config or sdk.RunConfig(tracing_disabled=True),
+            )
+        return _to_json(item.to_input_item())
+
+    return Tool(
+        name=tool.name if decide is None else f"mcp_{definition['server_label']}",
+        description=getattr(tool, "description", ""),
+        parameters=definition,
+        run=run,
+        needs_approval=bool(needs_approval) and not approves,
+        failure=None,
+        serialize=_to_json,
+        definition=definition,
     )
 
 
@@ -833,16 +881,24 @@ SDK_TOOL_FIELDS: Mapping[str, FieldSupport] = {
         "search_content_types": None,
         "image_settings": None,
     },
-    "HostedMCPTool": {"tool_config": None, "on_approval_request": "an approval function"},
+    "HostedMCPTool": {"tool_config": None, "on_approval_request": None},
     "CodeInterpreterTool": {"tool_config": None},
     "ImageGenerationTool": {"tool_config": None},
     "ToolSearchTool": {"description": None, "execution": None, "parameters": None},
     "ShellTool": {
-        "executor": "a local shell",
-        "name": None,
-        "needs_approval": "an approval rule",
-        "on_approval": "an approval function",
-        "environment": None,
+        **dict.fromkeys(("executor", "name", "needs_approval", "on_approval", "environment"), None),
+        "allowed_callers": OTHER_CALLERS,
+    },
+    "LocalShellTool": {"executor": None},
+    "ApplyPatchTool": {
+        **dict.fromkeys(("editor", "name", "needs_approval", "on_approval"), None),
+        "custom_data_extractor": "custom data",
+        "allowed_callers": OTHER_CALLERS,
+    },
+    "CustomTool": {
+        **dict.fromkeys(("name", "description", "on_invoke_tool", "format", "needs_approval", "on_approval"), None),
+        "defer_loading": "a custom tool that the model searches for",
+        "custom_data_extractor": "custom data",
         "allowed_callers": OTHER_CALLERS,
     },
 }
@@ -850,9 +906,6 @@ SDK_TOOL_FIELDS: Mapping[str, FieldSupport] = {
 
 UNSUPPORTED_TOOLS: Mapping[str, str] = {
     "ComputerTool": "computer use",
-    "LocalShellTool": "a local shell",
-    "ApplyPatchTool": "file patches",
-    "CustomTool": "a custom tool with plain text input",
     "ProgrammaticToolCallingTool": "programmatic tool calls",
 }
 """Tools whose calls convo cannot perform, so they are not offered."""

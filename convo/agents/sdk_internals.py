@@ -1,8 +1,9 @@
 """What the Agents SDK keeps in private names and has no public API for.
 
 Each name is read here alone, and only where a run would otherwise differ without a word: settings for all agents, the
-target of a handoff, the settings of an agent tool, which are in the closure of its function, and the namespace or the
-MCP server of a tool. An object without the name counts as one without the value.
+target of a handoff, the settings of an agent tool, which are in the closure of its function, the namespace or the MCP
+server of a tool, and the classes that perform the calls of tools that are no functions. An object without the name
+counts as one without the value.
 """
 
 import inspect
@@ -58,6 +59,40 @@ def get_mcp_binding(tool: Any) -> Any:
 def is_agent_tool(tool: Any) -> bool:
     """Return whether `Agent.as_tool` made a tool."""
     return bool(getattr(tool, "_is_agent_tool", False))
+
+
+EXECUTORS = {
+    "ShellTool": ("ShellAction", "ToolRunShellCall"),
+    "LocalShellTool": ("LocalShellAction", "ToolRunLocalShellCall"),
+    "ApplyPatchTool": ("ApplyPatchAction", "ToolRunApplyPatchCall"),
+    "CustomTool": ("CustomToolAction", "ToolRunCustom"),
+}
+"""Tools that are no functions -> the SDK's classes that perform a call of them."""
+
+
+class Executor(NamedTuple):
+    """The classes that perform a call with the executor that the agent brings."""
+
+    action: Any
+    make_call: Callable[[Any, Any], Any]
+
+
+def find_executor(tool: Any) -> Executor | None:
+    """Return the classes that perform the calls of a tool; None for a function and a hosted tool.
+
+    Raises Unsupported if the installed SDK does not have them.
+    """
+    class_name = type(tool).__name__
+    if class_name not in EXECUTORS or getattr(tool, "executor", tool) is None:
+        return None
+    action, call = EXECUTORS[class_name]
+    try:
+        actions = import_module(f"{SDK_PACKAGE}.run_internal.tool_actions")
+        steps = import_module(f"{SDK_PACKAGE}.run_internal.run_steps")
+        return Executor(getattr(actions, action), getattr(steps, call))
+    except (ImportError, AttributeError) as error:
+        hint = "run it with the Agents SDK, or install another version of it"
+        raise Unsupported("convo", f"{class_name} of this version of the Agents SDK", hint=hint) from error
 
 
 AGENT_TOOL_SETTINGS = {

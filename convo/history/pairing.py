@@ -182,8 +182,11 @@ def open_client_calls(items: Iterable[Item]) -> list[Item]:
 _OUTPUT_BY_ANSWERED: Mapping[str, str] = {**OUTPUT_BY_CLIENT_CALL, **RESPONSE_BY_APPROVAL_REQUEST}
 
 
-def build_text_output(call: Item, text: str) -> dict[str, Json]:
-    """Return the output of a client's call that has no other result than this text, or the rejection of a request."""
+def build_text_output(call: Item, text: str, *, exit_code: int = 130) -> dict[str, Json]:
+    """Return the output of a client's call that has no other result than this text, or the rejection of a request.
+
+    exit_code:  of a shell call; 130 is what a shell reports for a program that was stopped
+    """
     kind, call_id = item_type(call), pair_id(call)
     output_fields: dict[str, Json] = {"call_id": call_id, "output": text}
     match kind:
@@ -193,8 +196,7 @@ def build_text_output(call: Item, text: str) -> dict[str, Json]:
             # The API wants the output of a local shell as JSON text.
             output_fields = {"id": call_id, "output": json.dumps({"output": text})}
         case "shell_call":
-            # 130: what a shell reports for a program that was stopped.
-            result = {"stdout": "", "stderr": text, "outcome": {"type": "exit", "exit_code": 130}}
+            result = {"stdout": "", "stderr": text, "outcome": {"type": "exit", "exit_code": exit_code}}
             output_fields["output"] = [result]
         case "apply_patch_call":
             output_fields["status"] = "failed"

@@ -5,6 +5,7 @@ IllegalTransition and changes nothing. All functions are pure. Outputs are appen
 all at once, after the last call of a response completed. A call of a tool that was not offered fails the run.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -16,7 +17,6 @@ from convo.history.items import (
     MCP_APPROVAL_RESPONSE,
     Item,
     Json,
-    get_call_id,
     is_assistant_message,
     is_client_call,
     item_text,
@@ -143,7 +143,8 @@ def _on_approval_decided(run: Run, event: ApprovalDecided) -> StepResult:
     call = run.find_call(event.call_id)
     if call is None or not call.is_decided:
         call = _require_call(run, event.call_id, PENDING_STAGES, event)
-    if event.arguments is not None and (not event.approve or event.always or call.tool is None):
+    is_function = call.tool is not None and call.tool.definition is None
+    if event.arguments is not None and (not event.approve or event.always or not is_function):
         raise InputFault(
             "arguments can be changed only for one approved function call", hint="approve the call without --always"
         )
@@ -373,6 +374,8 @@ def _can_resume(run: Run) -> bool:
 
 def _is_final_output(run: Run, call: ToolCall) -> bool:
     after_tools = run.current_agent.after_tools
+    if call.tool is not None and call.tool.definition is not None:
+        return False
     is_listed = (
         isinstance(after_tools, frozenset) and call.tool is not None and {call.tool.name, call.tool.title} & after_tools
     )
@@ -506,15 +509,22 @@ def extract_refusal(response: ModelResponded) -> str:
 def iter_used_tool_names(response: ModelResponded) -> Iterator[str]:
     """Iterate over the names of the tools that a response used, with hosted tools and handoffs."""
     for item in response.output:
-        if item_type(item) == "function_call":
-            tool = response.tools.find(item)
-            yield tool.title if tool else str(item.get("name"))
+        if tool := response.tools.find(item):
+            yield tool.title
+        elif item_type(item) == "function_call":
+            yield str(item.get("name"))
         elif item_type(item).endswith("_call") and item_type(item) != "tool_search_call":
             yield item_type(item).removesuffix("_call")
 
 
 def build_function_call_output(call: ToolCall, output: Json) -> Item:
-    """Build the output item of a function call. If a program made the call, the output names the same `caller`."""
+    """Build the output item of a call. If a program made the call, the output names the same `caller`.
+
+    output:  of a tool that is no function, the item itself, or a text in its place
+    """
+    if item_type(call.item) != "function_call":
+        # Exit code 1: as the Agents SDK rejects a shell call.
+        return output if isinstance(output, dict) else build_text_output(call.item, str(output), exit_code=1)
     caller = {"caller": call.item["caller"]} if call.item.get("caller") else {}
     return {"type": "function_call_output", "call_id": call.id, "output": output, **caller}
 
@@ -535,24 +545,30 @@ def build_mcp_approval_response(call: ToolCall, approve: bool, reason: str | Non
 
 
 def _parse_tool_call(run: Run, response: ModelResponded, item: Item) -> ToolCall | RunFailure:
-    if item_type(item) == MCP_APPROVAL_REQUEST:
+    tool, call_id = response.tools.find(item), pair_id(item)
+    if item_type(item) == MCP_APPROVAL_REQUEST and tool is None:
         return _parse_mcp_request(run, item)
-    call_id = get_call_id(item)
     if call_id is None:
         return RunFailure(MODEL_BEHAVIOR, "A call has no id")
     if item_type(item) != "function_call":
-        return RunFailure("unsupported", f"Calls of type {item_type(item)} are not supported")
+        if tool is None:
+            return RunFailure("unsupported", f"Calls of type {item_type(item)} are not supported")
+        shown = json.dumps({field: item[field] for field in EFFECT_FIELDS if item.get(field) is not None})
+        return classify_call(run, ToolCall(item, call_id, Stage.READY, tool_lookup(tool), tool, arguments=shown))
     name, arguments = str(item.get("name")), str(item.get("arguments") or "")
     if not item.get("namespace") and name in response.handoffs:
         target = response.handoffs[name]
         run.graph[target]  # raises NotFound for an unknown agent
         return ToolCall(item, call_id, Stage.HANDOFF, ("handoff", name), target=target, arguments=arguments)
-    tool = response.tools.find(item)
     if tool is None:
         return RunFailure(
             MODEL_BEHAVIOR, f"Tool {_qualified_tool_name(item)} not found in agent {run.current_agent.name}"
         )
     return classify_call(run, ToolCall(item, call_id, Stage.READY, tool_lookup(tool), tool, arguments=arguments))
+
+
+EFFECT_FIELDS = ("name", "action", "operation", "input", "arguments")
+"""The fields that say what the call of a tool that is no function does, for a person who approves it."""
 
 
 def classify_call(run: Run, call: ToolCall) -> ToolCall:

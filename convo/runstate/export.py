@@ -12,7 +12,15 @@ from typing import Any
 
 from convo.errors import InputFault, InvalidRunState, InvalidUsage, StateFault
 from convo.history.canonical import digest
-from convo.history.items import Item, Json, get_call_id, is_client_output, is_user_message
+from convo.history.items import (
+    MCP_APPROVAL_REQUEST,
+    Item,
+    Json,
+    get_call_id,
+    is_client_output,
+    is_user_message,
+    item_type,
+)
 from convo.history.records import Strategy
 from convo.runs.machine import complete_call
 from convo.runs.state import PENDING_STAGES, NestedRun, Phase, Run, Stage, ToolCall
@@ -340,11 +348,6 @@ def _build_owner(transcript: RunTranscript, base: Mapping[str, Json]) -> dict[st
     }
 
 
-UNSUPPORTED_ACTION_LISTS = (
-    *("computer_actions", "custom_tool_actions", "local_shell_actions", "shell_actions", "apply_patch_actions"),
-)
-
-
 def is_interruption(call: ToolCall) -> bool:
     """Return whether the state lists this call as pending; a rejected call is listed too, with its decision."""
     return call.stage not in (Stage.HANDOFF, Stage.NESTED_RUN_PAUSED) and not call.has_run
@@ -390,11 +393,22 @@ def build_processed_response(
         "new_items": list(run_items.build_response_items(GraphAgent(run.graph, run.agent), output)),
         "tools_used": [call.tool.title if call.tool else call.lookup[-1] for call in run.calls],
         "functions": _build_function_actions(
-            run, (run_items.build_function_action(call) for call in run.calls if call.tool), nested_states
+            run,
+            (run_items.build_function_action(call) for call in run.calls if call.tool and not call.tool.definition),
+            nested_states,
         ),
-        **{key: [] for key in UNSUPPORTED_ACTION_LISTS},
+        **{
+            f"{kind}_actions": [
+                {"tool_call": dict(call.item), kind: run_items.describe_tool(call.tool)}
+                for call in run.calls
+                if call.tool and item_type(call.item) == f"{kind}_call"
+            ]
+            for kind in ("computer", "custom_tool", "local_shell", "shell", "apply_patch")
+        },
         "handoffs": [{"tool_call": dict(call.item), "handoff": {"tool_name": call.lookup[-1]}} for call in handoffs],
-        "mcp_approval_requests": [run_items.build_mcp_request(call) for call in run.calls if call.lookup[0] == "mcp"],
+        "mcp_approval_requests": [
+            run_items.build_mcp_request(call) for call in run.calls if item_type(call.item) == MCP_APPROVAL_REQUEST
+        ],
         "interruptions": approval_items,
         "mcp_tool_bindings": {call.id: list(call.tool.origin) for call in run.calls if call.tool and call.tool.origin},
     }

@@ -183,7 +183,7 @@ def build_followup_items(agent: GraphAgent, output: Iterable[Item], after: Itera
 def build_approval_item(agent: GraphAgent, call: ToolCall) -> dict[str, Json]:
     """Build the approval item of a call."""
     item = _build_run_item(APPROVAL_ITEM, agent, call.item)
-    if call.tool is None:
+    if call.tool is None or call.tool.definition is not None:
         return {**item, "tool_name": call.lookup[-1]}
     namespace = {"tool_namespace": call.tool.namespace.name} if call.tool.namespace else {}
     fields = {"tool_lookup_key": lookup_to_json(call.lookup), "tool_origin": _build_tool_origin(call.tool)}
@@ -204,9 +204,14 @@ def build_function_action(call: ToolCall) -> dict[str, Json]:
     return {"tool_call": dict(call.item), "tool": tool_json}
 
 
+def describe_tool(tool: Tool) -> dict[str, Json]:
+    """Return the tool of a call of another kind."""
+    return {"name": tool.name, "description": tool.description} if tool.description else {"name": tool.name}
+
+
 def build_mcp_request(call: ToolCall) -> dict[str, Json]:
     """Build the action of an MCP approval request, without the secrets that the tool's definition can contain."""
-    tool = {"name": "hosted_mcp", "tool_config": {"type": "mcp", "server_label": call.lookup[1]}}
+    tool = {"name": "hosted_mcp", "tool_config": {"type": "mcp", "server_label": call.item.get("server_label")}}
     return {"request_item": {"raw_item": dict(call.item)}, "mcp_tool": tool}
 
 
@@ -257,9 +262,9 @@ def _build_run_item(kind: str, agent: GraphAgent, raw: Item) -> dict[str, Json]:
 
 def _build_tool_fields(agent: GraphAgent, item: Item) -> dict[str, Json]:
     """Return the fields of a call's tool; only its name if the agent no longer has the tool."""
-    if item_type(item) != "function_call":
-        return {}
     tool = agent.find_tool(item)
+    if item_type(item) != "function_call":
+        return {} if tool is None else {"tool_name": tool.name}
     if tool is None:
         return {"tool_name": str(item.get("name"))}
     key = tool_lookup(tool)

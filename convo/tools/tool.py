@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_type_hints, o
 
 from convo.errors import InputFault
 from convo.history.canonical import refuse_json_constant
-from convo.history.items import Item, Json
+from convo.history.items import MCP_APPROVAL_REQUEST, Item, Json, item_type
 from convo.tools.schema import Field, Mismatch, ObjectSchema, parse_docstring, type_schema
 
 NO_VALUES: Final[Mapping[str, Json]] = MappingProxyType({})
@@ -52,6 +52,9 @@ class Namespace:
     description: str
 
 
+Hosted: TypeAlias = Mapping[str, Json]
+"""A tool that the provider runs, as in a request: {"type": "web_search"}."""
+
 Approval: TypeAlias = bool | Callable[[Context, Mapping[str, object]], bool | Awaitable[bool]]
 """Whether a call needs approval: always, never, or as a function of the context and the arguments decides."""
 
@@ -79,6 +82,8 @@ class Tool:
     enabled:      whether the model is offered the tool; a function is called before every turn
     serialize:    converts the return value to the `output` of the item; None: `output_text`
     origin:       the tool of an MCP server that this is, whose definition may change; None for a function
+    definition:   of a tool that is no function, its entry in a request: {"type": "shell"}; `run` returns the item that
+                  answers `Context.call`
     """
 
     name: str
@@ -97,6 +102,7 @@ class Tool:
     enabled: bool | Callable[[Context], bool | Awaitable[bool]] = True
     serialize: Callable[[Any], Json] | None = None
     origin: ServerTool | None = None
+    definition: Hosted | None = None
 
     @property
     def title(self) -> str:
@@ -204,9 +210,6 @@ def _make_default_factory(value: object) -> Callable[[], object]:
 Lookup: TypeAlias = tuple[str, ...]
 """("bare", name), ("namespaced", space, name) or ("deferred_top_level", name)."""
 
-Hosted: TypeAlias = Mapping[str, Json]
-"""A tool that the provider runs, as in a request: {"type": "web_search"}."""
-
 
 def tool_lookup(tool: Tool) -> Lookup:
     """Return the lookup of a tool."""
@@ -230,7 +233,21 @@ class Toolbox:
 
     def find(self, call: Item) -> Tool | None:
         """Return the tool of a call; None if the agent has no such tool."""
-        return self.tools.get(_lookup_of_call(call))
+        if call.get("type", "function_call") == "function_call":
+            tool = self.tools.get(_lookup_of_call(call))
+            return None if tool is None or tool.definition else tool
+        return next((tool for tool in self.tools.values() if tool.definition and _answers(tool.definition, call)), None)
+
+
+def _answers(definition: Hosted, call: Item) -> bool:
+    """Return whether a call is one of the tool with this definition, which is no function."""
+    match definition["type"]:
+        case "custom":
+            return item_type(call) == "custom_tool_call" and call.get("name") == definition["name"]
+        case "mcp":
+            is_request = item_type(call) == MCP_APPROVAL_REQUEST
+            return is_request and call.get("server_label") == definition["server_label"]
+    return item_type(call) == f"{definition['type']}_call"
 
 
 def toolbox(tools: Iterable[Tool]) -> Toolbox:
@@ -266,6 +283,8 @@ def tool_definitions(tools: Sequence[Tool | Hosted]) -> list[dict[str, Json]]:
     for tool in tools:
         if not isinstance(tool, Tool):
             entries.append(dict(tool))
+        elif tool.definition is not None:
+            entries.append(dict(tool.definition))
         elif tool.namespace is None:
             entries.append(_build_function_definition(tool))
         else:

@@ -175,6 +175,24 @@ def test_the_agents_of_the_sdk_are_known_by_their_identity() -> None:
     assert foreign_fields.foreign_agents(add) == {}
 
 
+@pytest.mark.parametrize(
+    "tool",
+    [
+        sdk.ShellTool(executor=cast(Any, lambda request: ""), needs_approval=lambda *arguments: True),
+        sdk.ApplyPatchTool(editor=cast(Any, object()), needs_approval=lambda *arguments: True),
+        sdk.ComputerTool(computer=cast(Any, object())),
+        sdk.ProgrammaticToolCallingTool(),
+        sdk.ToolSearchTool(execution="client"),
+    ],
+    ids=lambda tool: type(tool).__name__,
+)
+def test_a_tool_whose_calls_cannot_be_run_is_refused_by_name(tool: Any) -> None:
+    with pytest.raises(Unsupported) as error:
+        from_object(sdk.Agent(name="a", tools=[tool]))
+    assert error.value.hint
+    assert type(tool).__name__ in error.value.message or tool.name in error.value.message
+
+
 @dataclasses.dataclass
 class Newer(sdk.FunctionTool):
     """A function tool of a future release."""

@@ -55,9 +55,19 @@ client stores, with `reasoning.encrypted_content` in `include`; and no empty `to
 """
 
 
+TOOLS = """\
+## Tools that are no functions
+
+The executor that the agent brings performs the calls of `ShellTool`, `LocalShellTool`, `ApplyPatchTool` and
+`CustomTool`, with the approvals, the record and the guarantees of other calls; `on_approval` and
+`on_approval_request` decide as in the SDK. Refused: `needs_approval` as a function,
+`ComputerTool`, `ProgrammaticToolCallingTool`.
+"""
+
+
 def page() -> str:
     """Return the page."""
-    return wrap_prose("\n".join([HEAD, *lines()]) + "\n")
+    return wrap_prose("\n".join([HEAD, *lines(), TOOLS]))
 
 
 def lines() -> Iterator[str]:
