@@ -13,7 +13,6 @@ import shutil
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from functools import cache, partial
-from itertools import pairwise
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, cast
@@ -158,15 +157,6 @@ def open_mcp_servers(references: Sequence[str], settings: Settings) -> "ToolServ
     return McpToolServers(targets)
 
 
-def _has_secret_option(command: str) -> bool:
-    """Return whether a word of a command, such as --password, has a secret as the next word."""
-    words = command.split()
-    return any(
-        word.startswith("-") and is_secret_name(word.lstrip("-")) and not value.startswith("-")
-        for word, value in pairwise(words)
-    )
-
-
 def _parse_mcp_reference(reference: str, settings: Settings) -> "tuple[str, McpTarget]":
     """Return the name and the server of NAME, COMMAND or URL; the last two may begin with `NAME=`."""
     from convo.responses_api.mcp_client import McpTarget
@@ -174,7 +164,8 @@ def _parse_mcp_reference(reference: str, settings: Settings) -> "tuple[str, McpT
     if reference in settings.mcp:
         return reference, _make_mcp_target(reference, settings.mcp[reference])
     name, address = split_mcp_reference(reference)
-    if redact_server_address(address) != address or _has_secret_option(address):
+    options_with_value = re.findall(r"(?<!\S)-+(\S+)\s+[^-\s]", address)
+    if redact_server_address(address) != address or any(map(is_secret_name, options_with_value)):
         hint = "add the server under [mcp.NAME], with key_env, env or headers: a conversation stores only the name"
         raise InvalidUsage("--mcp has a key in it, and would store it with the conversation", hint=hint)
     try:

@@ -711,12 +711,8 @@ def translate_user_code_errors(file: Path) -> Iterator[None]:
 
 def _suggest_file_fix(error: BaseException) -> str:
     """Format a hint: to rename a module of the user if another one of that name was imported."""
-    if isinstance(error, ImportError):
-        module_name = error.name
-    elif isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
-        module_name = error.obj.__name__
-    else:
-        return FIX_FILE_HINT
+    module = getattr(error, "obj", None)  # of an AttributeError
+    module_name = module.__name__ if isinstance(module, ModuleType) else isinstance(error, ImportError) and error.name
     name = (module_name or "").partition(".")[0]
     own = _LIBRARY_FINDER.find_user_module(name) if name else None
     if own is None or own.origin is None:

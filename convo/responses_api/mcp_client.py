@@ -13,7 +13,6 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -243,6 +242,9 @@ class McpConnection:
             await session.initialize()
 
             async def run(job: SessionJob, future: asyncio.Future[Any]) -> None:
+                call = asyncio.current_task()
+                assert call
+                future.add_done_callback(lambda _: call.cancel())  # an abandoned call: the server is told
                 try:
                     result = await job(session)
                 except (MCPError, EndpointFault) as error:
@@ -258,9 +260,7 @@ class McpConnection:
 
             async with asyncio.TaskGroup() as tasks:
                 while True:
-                    job, future = await self._jobs.get()
-                    task = tasks.create_task(run(job, future))
-                    future.add_done_callback(partial(_cancel_with, task))
+                    tasks.create_task(run(*await self._jobs.get()))
 
     async def _open_transport(self, exit_stack: AsyncExitStack) -> tuple[Any, Any]:
         target = self._target
@@ -308,12 +308,6 @@ class McpConnection:
             param="tools",
             hint="check the MCP server, then retry",
         )
-
-
-def _cancel_with(task: asyncio.Task[None], future: asyncio.Future[Any]) -> None:
-    """Cancel the task of an abandoned call, and tell the server."""
-    if future.cancelled():
-        task.cancel()
 
 
 def _cut_error(message: str) -> str:

@@ -94,7 +94,7 @@ class JavaScriptState(RunState):
         context = {**context, **deepcopy({key: context[key] for key in CONTEXT_SHAPE if key in context})}
         for call in calls:
             self._check_decidable(call, verdict)
-            item = _get_source_item(self.source, call)
+            item = get_path(self.source, _to_source_path(call.item_path))
             key = _tool_key(item, call.call, self.label)
             for records in _open_records(context, item, call, self.label, is_sticky=verdict.always):
                 record = _rename_fields(records.get(key, {}), RECORD_FIELDS)
@@ -105,8 +105,7 @@ class JavaScriptState(RunState):
                         f" @openai/agents {RELEASES[self.label]} that overrides a decision on {call.id}",
                         hint="decide it with --always",
                     )
-                decided = add_verdict(record, [call.id], verdict, None)
-                records[key] = _rename_fields(decided, JAVASCRIPT_RECORD_FIELDS)
+                records[key] = _rename_fields(add_verdict(record, [call.id], verdict, None), JAVASCRIPT_RECORD_FIELDS)
         return parse_javascript_state({**self.source, "context": context})
 
     def _check_decidable(self, call: PendingCall, verdict: ApprovalVerdict) -> None:
@@ -150,13 +149,8 @@ def parse_javascript_state(document: Json) -> JavaScriptState:
         raise InvalidRunState(_to_camel_case(error.path), problem, hint=error.hint) from error
     state = JavaScriptState(translated.document, translated.version, document)
     for call in state.pending:
-        _check_pending_call(_get_source_item(document, call), call, document)
+        _check_pending_call(get_path(document, _to_source_path(call.item_path)), call, document)
     return state
-
-
-def _get_source_item(source: Json, call: PendingCall) -> Json:
-    """Return the approval item of a call in the document as it was read."""
-    return get_path(source, _to_source_path(call.item_path))
 
 
 def _check_pending_call(item: Json, pending: PendingCall, source: Json) -> None:
@@ -264,9 +258,8 @@ def _iter_records(context: Json, label: str) -> Iterator[LocatedRecord]:
             if label != BOUND and sticky is not None:
                 # It overrides decisions on single calls up to 1.18, and an approval a rejection.
                 record = {**record, "approved": sticky, "rejected": [] if sticky else True}
-            is_hosted = steps[0] == "hostedMcpApprovals"
-            name = key if steps[0] in ("approvals", "legacyFunctionApprovals") else _name_of_key(key)
-            yield LocatedRecord((*steps, key), name, _rename_fields(record, RECORD_FIELDS), agent, is_hosted)
+            record = _rename_fields(record, RECORD_FIELDS)
+            yield LocatedRecord((*steps, key), _name_of_key(key), record, agent, steps[0] == "hostedMcpApprovals")
 
 
 def _open_records(
@@ -350,8 +343,8 @@ def _parse_number(token: str) -> _Number:
     significant = (integer + fraction).lstrip("0")
     digits = significant.rstrip("0")
     power = int(exponent or 0) - len(fraction) + len(significant) - len(digits)
-    value = f"{digits}e{power}" if digits else "0"
-    return _Number(f"{MARK}number:{'-' if mantissa.startswith('-') else ''}{value}")
+    sign = "-" if mantissa.startswith("-") else ""
+    return _Number(f"{MARK}number:{sign}{digits}e{power}" if digits else f"{MARK}number:{sign}0")
 
 
 _ARGUMENT_DECODER = json.JSONDecoder(
