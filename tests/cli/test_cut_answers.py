@@ -14,6 +14,7 @@ import pytest
 from convo.history.items import Json, item_type
 from convo.strategies.requests import NOT_RUN_MESSAGE
 from tests.cli.chat_commands import stored_conversation
+from tests.combinations import rotated_combinations
 from tests.command_runner import Convo
 from tests.hostile_server import run_hostile_server
 from tests.sequences.strict_server import Answer, StrictServer
@@ -126,8 +127,7 @@ def test_the_error_for_half_a_pair_names_the_command_that_repairs_it(
     assert (got.exit, got.out, server.refusals) == (0, "Fine.\n", []), got.err
 
 
-@pytest.mark.parametrize("owner", OWNERS)
-@pytest.mark.parametrize("server", APIS, indirect=True)
+@pytest.mark.parametrize(("owner", "server"), rotated_combinations(OWNERS, APIS), indirect=["server"])
 def test_a_call_that_no_tool_can_answer_is_answered_before_the_next_message(
     server: StrictServer, owner: str, convo: Convo, home: Path
 ) -> None:

@@ -14,6 +14,7 @@ from convo.history.items import developer_message, user_message
 from convo.strategies.instructions import ENDED_INSTRUCTIONS
 from tests.cli.chat_commands import LONG
 from tests.cli.serve_process import run_serve
+from tests.combinations import rotated_combinations
 from tests.command_runner import Convo
 from tests.loopback_server import Fault, LoopbackServer
 from tests.terminal.plain_repl import run_repl
@@ -104,8 +105,7 @@ def test_the_bill_and_the_page_have_the_instructions_as_they_were_sent(
     assert [request.get("instructions") for request in requests] == sent == [None, None, "Be brief."]
 
 
-@pytest.mark.parametrize("owner", OWNERS)
-@pytest.mark.parametrize("model", [NEW, OLD])
+@pytest.mark.parametrize(("owner", "model"), rotated_combinations(OWNERS, [NEW, OLD]))
 def test_next_is_the_request_and_names_its_instructions(
     convo: Convo, server: LoopbackServer, owner: str, model: str, tmp_path: Path
 ) -> None:
@@ -158,8 +158,7 @@ def test_a_window_without_the_message_gets_it_back(convo: Convo, server: Loopbac
     assert "instructions" not in planned["body"]
 
 
-@pytest.mark.parametrize("owner", OWNERS)
-@pytest.mark.parametrize("model", [NEW, OLD])
+@pytest.mark.parametrize(("owner", "model"), rotated_combinations(OWNERS, [NEW, OLD]))
 def test_removed_instructions_are_said_to_have_ended(
     convo: Convo, server: LoopbackServer, owner: str, model: str
 ) -> None:
@@ -213,8 +212,7 @@ def test_a_tool_loop_sends_the_message_and_agents_keep_the_field_with_a_warning(
         assert warnings == 1
 
 
-@pytest.mark.parametrize("owner", OWNERS)
-@pytest.mark.parametrize("is_elsewhere", [False, True], ids=["here", "on another machine"])
+@pytest.mark.parametrize(("owner", "is_elsewhere"), rotated_combinations(OWNERS, [False, True]))
 def test_a_run_state_has_no_message_with_instructions(
     convo: Convo,
     server: LoopbackServer,

@@ -32,6 +32,12 @@ from tests.request_items import message_lines, partial_answer, state_fields, use
 pytestmark = pytest.mark.usefixtures("server")
 
 REMOTE = [Strategy.CONVERSATION, Strategy.CHAIN]
+ONE_AND_MORE = [
+    Strategy.CHAIN,
+    *(pytest.param(one, marks=pytest.mark.full) for one in Strategy if one != Strategy.CHAIN),
+]
+"""One strategy by default, for what does not depend on it."""
+
 LONG = "a message that is long enough to come in several pieces"
 KEY = "sk-visible-nowhere-0123456789"
 
@@ -208,7 +214,7 @@ def test_a_stream_without_a_terminal_event_is_an_error_and_its_input_is_kept(
     assert message_lines(server.bodies[2]["input"]) == expected_messages(strategy, "user: two", "user: three")
 
 
-@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("strategy", ONE_AND_MORE)
 def test_organization_and_project_are_sent_with_every_request(
     server: LoopbackServer, convo: Convo, strategy: Strategy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,7 +229,7 @@ def test_organization_and_project_are_sent_with_every_request(
     assert sent == {("org-1", "proj-1")}
 
 
-@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("strategy", ONE_AND_MORE)
 def test_the_key_is_sent_to_the_server_and_printed_nowhere(
     server: LoopbackServer, launch: Launch, strategy: Strategy, tmp_path: Path
 ) -> None:

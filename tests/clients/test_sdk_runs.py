@@ -34,7 +34,9 @@ from tests.clients.sdk_comparison import (
 from tests.clients.upstream import Upstream
 
 
-@pytest.fixture(params=OWNERS)
+@pytest.fixture(
+    params=[one if one in ("session", "chain") else pytest.param(one, marks=pytest.mark.full) for one in OWNERS]
+)
 async def comparison(
     request: pytest.FixtureRequest, client: AsyncOpenAI, base_url: str, upstream: Upstream, tmp_path: Path
 ) -> AsyncIterator[SdkComparison]:

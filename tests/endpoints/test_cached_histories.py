@@ -219,8 +219,15 @@ class Upstreams:
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
-@pytest.mark.parametrize("max_bytes", [history.MAX_CACHED_BYTES, 20_000], ids=["enough memory", "little memory"])
-@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))])
+@pytest.mark.parametrize(
+    ("kind", "max_bytes"),
+    [
+        pytest.param("sqlite", 20_000),
+        pytest.param("postgresql", history.MAX_CACHED_BYTES, marks=pytest.mark.needs("postgresql")),
+        pytest.param("sqlite", history.MAX_CACHED_BYTES, marks=pytest.mark.full),
+        pytest.param("postgresql", 20_000, marks=[pytest.mark.needs("postgresql"), pytest.mark.full]),
+    ],
+)
 async def test_replicas_that_keep_histories_answer_and_ask_as_those_that_read_them(
     kind: str, max_bytes: int, seeds: Iterable[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,8 +7,7 @@ import pytest
 from convo.endpoints.base import Endpoint, ResponsesConnection
 from convo.errors import ConvoError, NotFound, RequestRefused
 from convo.history.items import StreamEvent
-from tests.endpoints.endpoint_calls import MODEL, ask, error_fields, events, refusal, texts, user_item
-from tests.loopback_server import LoopbackModels
+from tests.endpoints.endpoint_calls import MODEL, ask, error_fields, events, texts, user_item
 
 
 async def follow(endpoint: Endpoint, response_id: str, after: int | None = None) -> list[StreamEvent]:
@@ -76,21 +75,6 @@ async def test_input_items_can_be_limited_by_before_and_after(endpoint: Endpoint
 # -- connections ----------------------------------------------------------------------------------
 
 
-async def test_a_connection_continues_an_unstored_response(endpoint: Endpoint, script: LoopbackModels) -> None:
-    script.replies({"text": "one"}, {"text": "two"}, {"text": "three"})
-    connection = endpoint.connect()
-    first = await send(connection, "a", store=False)
-    second = await send(connection, "b", store=False, previous_response_id=first["id"])
-    await send(connection, "c", store=False, previous_response_id=second["id"])
-
-    assert texts(script.requests[-1].input) == ["a", "one", "b", "two", "c"]
-    assert (second["previous_response_id"], second["store"]) == (first["id"], False)
-    with pytest.raises(NotFound):
-        await endpoint.retrieve(str(first["id"]))
-    elsewhere = await refusal(endpoint, "d", previous_response_id=second["id"])
-    assert elsewhere.code == "previous_response_not_found"
-
-
 async def test_a_connection_keeps_its_last_response_only(endpoint: Endpoint) -> None:
     connection = endpoint.connect()
     first = await send(connection, "a", store=False)
@@ -110,11 +94,3 @@ async def test_a_failed_continuation_drops_the_previous_response(endpoint: Endpo
     with pytest.raises(RequestRefused) as not_found:
         await send(connection, "b", previous_response_id=first["id"])
     assert not_found.value.code == "previous_response_not_found"
-
-
-async def test_two_connections_cannot_continue_responses_of_each_other(endpoint: Endpoint) -> None:
-    connection, other_connection = endpoint.connect(), endpoint.connect()
-    first = await send(connection, "a", store=False)
-    with pytest.raises(RequestRefused):
-        await send(other_connection, "b", previous_response_id=first["id"])
-    assert (await send(connection, "b", previous_response_id=first["id"]))["status"] == "completed"

@@ -80,36 +80,6 @@ def test_accumulating_a_very_long_answer_takes_linear_time() -> None:
     assert len(gather_items(*[piece] * 100_000)[0]["content"][0]["text"]) == 1_600_000
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        {},
-        {"type": 7},
-        {"type": "response.created"},
-        {"type": "response.created", "response": None},
-        {"type": "response.created", "response": {"id": 7}},
-        {"type": "response.output_item.added", "item": {}},
-        {"type": "response.output_item.added", "output_index": "0", "item": {}},
-        {"type": "response.output_item.added", "output_index": 0, "item": "x"},
-        {"type": "response.output_item.done", "output_index": 0, "item": {"type": ["message"]}},
-        {"type": "response.content_part.added", "output_index": 0, "part": None},
-        {"type": "response.output_text.delta", "output_index": 0},
-        {"type": "response.output_text.delta", "output_index": 0, "delta": 7},
-        {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": None},
-        {"type": "response.completed"},
-        {"type": "response.completed", "response": {"output": "x"}},
-        {"type": "response.completed", "response": {"output": ["x"]}},
-        {"type": "response.completed", "response": {"status": 7}},
-        {"type": "response.completed", "response": {"usage": "many"}},
-        {"type": "response.completed", "response": {"usage": {"input_tokens": "3"}}},
-        {"type": "response.failed", "response": {"error": "boom"}},
-    ],
-)
-def test_an_invalid_event_ends_the_answer_with_an_error(event: StreamEvent) -> None:
-    with pytest.raises(StreamBroken, match=r"^the endpoint"):
-        validate_stream_event(event)
-
-
 def test_an_unknown_event_may_contain_anything() -> None:
     event = {"type": "response.something.new", "item": {"deep": [1]}, "output_index": "odd"}
     assert validate_stream_event(event) == event

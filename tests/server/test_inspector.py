@@ -587,26 +587,6 @@ def test_a_paused_run_names_the_calls_that_need_approval(
 # -- hostile text ---------------------------------------------------------------------------------
 
 
-def test_hostile_text_stays_text_on_a_server(browser: Browser, gateway: RunningGateway) -> None:
-    tool = {"type": "function", "name": "f", "description": HOSTILE_TEXT, "parameters": {}}
-    request = {
-        "model": "echo",
-        "input": HOSTILE_TEXT,
-        "instructions": HOSTILE_TEXT,
-        "tools": [tool],
-        "metadata": {"a": MARKUP},
-    }
-    response_id = gateway.create_response(request).json()["id"]
-    with open_page(browser) as page:
-        page.goto(f"{gateway.root}/#/{response_id}/{response_id}")
-        expect(page.locator("#link-title")).to_be_focused()
-        assert page.locator("main").inner_text().count("<img src=x onerror=planted.push(1)>") >= 5
-        page.locator("#open-ses_2").click()
-        expect(page.get_by_role("heading", name="</script>")).to_be_visible()
-        page.goto(f"{gateway.root}/#/{MARKUP}/{MARKUP}")
-        expect(page.get_by_role("status")).to_contain_text("<img src=x")
-
-
 def hostile_inspector_data() -> dict[str, Any]:
     """Return inspector data in which every text is hostile."""
     client = ConversationBuilder(Strategy.CHAIN)

@@ -8,7 +8,7 @@ import pytest
 
 from convo.errors import ConvoError, KeyRefused, LimitReached, RequestRefused, TryLater
 from convo.server import errors, http
-from convo.server.http import ClientConnection, HttpExchange, parse_json_object, parse_strict_json
+from convo.server.http import ClientConnection, ClientDisconnected, HttpExchange, parse_json_object, parse_strict_json
 from tests.clock import FixedClock
 from tests.config.settings_inputs import make_settings
 from tests.endpoints.endpoint_calls import error_fields
@@ -212,6 +212,11 @@ async def test_a_large_body_is_read_as_a_small_one() -> None:
     document = {"a": "x" * 300_000}
     wire = Wire(json.dumps(document).encode(), headers=JSON_HEADERS)
     assert (await wire.exchange.read_json_body(SERVE, optional=False))[1] == document
+
+
+async def test_a_client_that_disconnects_before_its_body_is_complete_gets_no_response() -> None:
+    with pytest.raises(ClientDisconnected):
+        await Wire(b"{", None, headers=JSON_HEADERS).exchange.read_json_body(SERVE, optional=False)
 
 
 async def test_a_response_has_its_id_its_duration_and_its_length() -> None:

@@ -134,6 +134,13 @@ def test_without_a_terminal_on_stderr_no_control_sequences_are_written(home: Pat
 # -- commands --------------------------------------------------------------------------------------
 
 
+def test_exit_ends_the_chat() -> None:
+    with at_terminal("chat", *ECHO) as terminal:
+        terminal.wait_for_prompt()
+        terminal.type_keys("/exit\r")
+        assert terminal.wait_for_exit() == 0
+
+
 UNKNOWN = {
     "/stat": "/status, or //stat to send it as a message",
     "/xyzzy and more": "/help, or //xyzzy to send it as a message",

@@ -1,7 +1,6 @@
 """A function becomes a tool: its types the schema, its docstring the descriptions, its defaults the defaults."""
 
 import dataclasses
-import enum
 from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
@@ -9,23 +8,6 @@ from agents import function_tool
 
 from convo.errors import InputFault
 from convo.tools.tool import Context, InvalidArguments, Namespace, Tool, read_arguments, tool
-
-
-class Unit(enum.Enum):
-    C = "celsius"
-    F = "fahrenheit"
-
-
-@dataclasses.dataclass
-class Place:
-    """Where it is.
-
-    Attributes:
-        city: the town's name
-    """
-
-    city: str
-    country: str = "GB"
 
 
 class Stop(TypedDict):
@@ -125,44 +107,6 @@ def test_text_in_an_annotation_is_the_description_of_the_field() -> None:
         return q
 
     assert schema(find)["properties"]["q"] == {"type": "string", "description": "what to look for"}
-
-
-def test_every_supported_type_has_a_schema_and_is_parsed() -> None:
-    def take(
-        a: float,
-        b: bool,
-        c: str | None,
-        d: list[int],
-        e: Literal["x", "y"],
-        f: Unit,
-        g: Place,
-        h: Stop,
-        i: tuple[str, ...],
-        j: set[int],
-    ) -> None: ...
-
-    definition = tool(take)
-    arguments = (
-        '{"a": 1, "b": true, "c": null, "d": [1, 2.0], "e": "y", "f": "celsius",'
-        ' "g": {"city": "Bath", "country": "GB"}, "h": {"city": "Rye", "days": 2}, "i": ["p"], "j": [3, 3]}'
-    )
-    assert read_arguments(definition, arguments) == {
-        "a": 1,
-        "b": True,
-        "c": None,
-        "d": [1, 2],
-        "e": "y",
-        "f": Unit.C,
-        "g": Place("Bath", "GB"),
-        "h": {"city": "Rye", "days": 2},
-        "i": ("p",),
-        "j": {3},
-    }
-    properties = definition.parameters["properties"]
-    assert properties["c"] == {"anyOf": [{"type": "string"}, {"type": "null"}]}
-    assert properties["f"] == {"type": "string", "enum": ["celsius", "fahrenheit"]}
-    assert properties["g"]["properties"]["city"] == {"type": "string", "description": "the town's name"}
-    assert properties["h"]["required"] == ["city", "days"]
 
 
 def test_a_schema_equals_that_of_the_agents_sdk_except_for_titles() -> None:
