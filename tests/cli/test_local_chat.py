@@ -68,6 +68,7 @@ def test_the_next_request_of_the_built_in_model_says_that_it_does_not_fit(launch
     assert "does not fit" not in launch(*command, "hi").out
 
 
+@pytest.mark.full(every_commit=True)
 @pytest.mark.needs("weights")
 def test_a_message_that_does_not_fit_is_refused_and_not_stored(launch: Launch, home: Path) -> None:
     got = launch("chat", "-m", "local", "--name", "mine", TOO_LONG)

@@ -66,6 +66,7 @@ def endpoint(local: Local) -> EmbeddedEndpoint:
     return EmbeddedEndpoint(MemoryStore(), local, SystemClock(), random_id)
 
 
+@pytest.mark.full(every_commit=True)
 async def test_the_bundled_model_compacts_a_history_and_answers_from_it(
     local: Local, endpoint: EmbeddedEndpoint
 ) -> None:

@@ -36,7 +36,7 @@ def response_id(gateway: RunningGateway) -> str:
     return str(gateway.create_response(request).json()["id"])
 
 
-@pytest.mark.parametrize("address", ["?request={0}", "#/{0}/{0}"])
+@pytest.mark.parametrize("address", ["?request={0}", pytest.param("#/{0}/{0}", marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     ("name", "language"),
     [
