@@ -12,6 +12,7 @@ from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
+from convo.cli.agent_options import UNUSED_STANDARD_MODULES
 from tests.source_modules import Import, Module, modules, walk_statements
 
 LAYERS = (
@@ -306,3 +307,8 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert find_circle(modules()) == []
     circle = [Module("convo.a", "import convo.b"), Module("convo.b", "def f():\n    from convo.a import g")]
     assert set(find_circle(circle)) == {"convo.a", "convo.b"}
+
+
+def test_convo_imports_no_module_whose_name_a_users_module_may_have() -> None:
+    imports = (imported for module in modules() for imported in module.imports)
+    assert not [str(one) for one in imports if one.target.partition(".")[0] in UNUSED_STANDARD_MODULES]

@@ -16,7 +16,6 @@ from convo.agents.handoff_history import HistoryMapper, HistoryMarkers
 from convo.agents.handoffs import HandoffDefaults
 from convo.chat.view_loader import AGENTS_SOURCE_KEY
 from convo.cli.agent_options import (
-    UNUSED_STANDARD_MODULES,
     AgentSetup,
     StoredAgents,
     is_python_reference,
@@ -33,7 +32,6 @@ from convo.history.items import Json
 from convo.history.records import AgentRun
 from convo.runs.state import RunLimits
 from tests.command_runner import Convo, Launch
-from tests.source_modules import modules
 
 SUPPORT = """
 from convo.agents import Agent
@@ -350,11 +348,6 @@ def test_a_module_may_have_the_name_of_an_unused_module_of_the_standard_library(
     command = [sys.executable, "-c", "import sys\n" + LOAD_AND_PRINT.format("CUSTOMER"), str(folder / "desk.py")]
     got = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     assert (got.stdout, got.stderr) == ("A1\n", "")
-
-
-def test_convo_imports_no_module_whose_name_a_users_module_may_have() -> None:
-    imports = (imported for module in modules() for imported in module.imports)
-    assert not [str(one) for one in imports if one.target.partition(".")[0] in UNUSED_STANDARD_MODULES]
 
 
 LOAD_AND_PRINT = """
