@@ -33,7 +33,7 @@ CALL_CLERK = tool_calls(("c1", "ask_clerk", {"input": "How much?"}))
 def make_run_config(harness: ChatHarness) -> RunConfig:
     return RunConfig(
         open_scratch_store=lambda: open_store("memory"),
-        resolve_model=lambda model: ModelRoute(RequestOptions(model, model), harness.endpoint),
+        resolve_model=lambda model: ModelRoute(RequestOptions(str(model), str(model)), harness.endpoint),
     )
 
 

@@ -225,7 +225,7 @@ def test_no_agent_may_leave_the_endpoint_that_stores_the_history(
     endpoint: Endpoint, strategy: Strategy, is_elsewhere: bool
 ) -> None:
     other: Any = OtherScopeEndpoint(endpoint) if is_elsewhere else RecordingEndpoint(endpoint)
-    config = RunConfig(resolve_model=lambda model: ModelRoute(RequestOptions(model, model), other))
+    config = RunConfig(resolve_model=lambda model: ModelRoute(RequestOptions(str(model), str(model)), other))
     agents = graph(Agent("desk", model="openai/gpt-4"))
     if not is_elsewhere or strategy in (Strategy.REPLAY, Strategy.SESSION):
         validate_run_config(agents, config, strategy, OPTIONS, endpoint)

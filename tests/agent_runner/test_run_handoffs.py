@@ -44,7 +44,7 @@ def make_run_config(harness: ChatHarness, **defaults: Any) -> RunConfig:
     """A configuration with these handoff defaults, in which every agent may have its own model."""
     return RunConfig(
         handoff_defaults=HandoffDefaults(**defaults),
-        resolve_model=lambda model: ModelRoute(RequestOptions(model, model), harness.endpoint),
+        resolve_model=lambda model: ModelRoute(RequestOptions(str(model), str(model)), harness.endpoint),
     )
 
 

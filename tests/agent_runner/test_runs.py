@@ -143,7 +143,7 @@ async def test_an_agent_with_another_model_does_not_get_encrypted_reasoning_of_t
     )
     billing = Agent("billing", model=scripted_model(harness.folder, {"text": "Here."}, name="billing.json"))
     agent = Agent("desk", tools=(tool_log.tool("look"),), handoffs=(billing,))
-    route = RunConfig(resolve_model=lambda model: ModelRoute(RequestOptions(model, model), harness.endpoint))
+    route = RunConfig(resolve_model=lambda model: ModelRoute(RequestOptions(str(model), str(model)), harness.endpoint))
     await send_message(await open_runner(harness, agent, route), "hello")
 
     second, third = request_inputs(harness)[1:]
@@ -166,7 +166,9 @@ async def test_every_request_of_an_agent_run_has_the_same_prompt_cache_key(
     official = Official(harness.endpoint)
     agent = Agent("desk", model=model, tools=(tool_log.tool("look"),), follows_sdk=True)
     one = await open_runner(
-        harness, agent, RunConfig(resolve_model=lambda model: ModelRoute(RequestOptions(model, model), official))
+        harness,
+        agent,
+        RunConfig(resolve_model=lambda model: ModelRoute(RequestOptions(str(model), str(model)), official)),
     )
     await send_message(one, "hello")
 

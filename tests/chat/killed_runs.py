@@ -138,7 +138,7 @@ class RunProcess:
         chat = await open_chat(selection, session, RequestOptions(model, model), deps, name=NAME)
         config = RunConfig(
             RunLimits(max_parallel_calls=2),
-            resolve_model=lambda model: ModelRoute(RequestOptions(model, model), endpoint),
+            resolve_model=lambda model: ModelRoute(RequestOptions(str(model), str(model)), endpoint),
             open_scratch_store=lambda: open_store("memory"),
             test_hook=self.countdown,
         )
