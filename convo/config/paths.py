@@ -7,6 +7,7 @@
 import errno
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -106,7 +107,11 @@ def check_folder_writable(folder: Path) -> Path:
 
     existing = folder
     try:
-        existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+        for parent in (folder, *folder.parents):
+            with suppress(FileNotFoundError, NotADirectoryError):  # `exists` hides a missing permission since 3.14
+                parent.stat()
+                existing = parent
+                break
         with tempfile.TemporaryFile(dir=existing) as file:
             file.write(bytes(_PROBE_BYTES))
     except OSError as error:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from os.path import commonprefix
 from pathlib import Path as FilePath
 
 from convo.chat.files import format_os_error, read_whole_stream
@@ -317,6 +316,11 @@ def imported_session_name(document: ConversationDocument) -> str:
     return make_session_name(*document.items[:MAX_TITLE_ITEMS])
 
 
+def _find_common_prefix(first: str, last: str) -> str:
+    """Return the prefix of two ids, which all ids that sort between them have, too."""
+    return first[: next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))]
+
+
 async def _missing_links(
     document: ConversationDocument, keys: Mapping[int, Key], session_id: str, writer: SessionWriter
 ) -> tuple[list[Link], Mapping[str, str]]:
@@ -331,7 +335,7 @@ async def _missing_links(
         raise Unreadable(error.message) from error
     ids = {link.id: link.id for link in links}
     # Usually the store has none of them, which one query shows; asked one by one, 3,000 took 8.5 s of CPU.
-    common = commonprefix([*ids])  # noqa: RUF071  ids are compared character by character
+    common = _find_common_prefix(min(ids, default=""), max(ids, default=""))
     if not links or not await writer.store.find_handles(common, limit=1):
         return links, ids
     stored = {link.id: found for link in links if (found := await writer.store.link(link.id))}
