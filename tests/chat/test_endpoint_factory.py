@@ -1,6 +1,7 @@
 """The models that a server offers to its clients, the lists of models, and endpoints that are made on first use."""
 
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -291,8 +292,8 @@ async def test_a_provider_is_asked_for_its_models_where_it_has_a_server(
 
 def test_the_built_in_model_is_listed_where_its_weights_are(paths: AppPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     local = make_settings().providers["local"]
-    monkeypatch.setattr("convo.models.weights.find_spec", lambda name: None)
-    with pytest.raises(ModelMissing):
+    monkeypatch.setattr("convo.models.weights.find_spec", lambda name: find_spec(name) if name == "xllamacpp" else None)
+    with pytest.raises(ModelMissing, match="weights"):
         open_catalogue(local, paths.weights)
     write_built_in_weights(paths)
     open_catalogue(local, paths.weights)
