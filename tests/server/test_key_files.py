@@ -65,6 +65,18 @@ def test_an_admin_key_is_marked_in_its_line(file: Path) -> None:
     assert auth.read_admin_hashes(file.with_name("none")) == frozenset()
 
 
+def test_an_admin_mark_is_read_again_with_the_file(file: Path) -> None:
+    file.write_text(f"alice {key_hash('a')} admin\n", encoding="utf-8")
+    keys = KeysFile(file)
+    assert keys.is_admin("Bearer a")
+    file.write_text(f"alicia {key_hash('a')}\n", encoding="utf-8")
+    assert (keys.authenticate("Bearer a"), keys.is_admin("Bearer a")) == ("alicia", False)
+    file.unlink()
+    with pytest.raises(KeyRefused):
+        keys.authenticate("Bearer a")
+    assert not keys.is_admin("Bearer a")
+
+
 def test_a_file_that_cannot_be_used_says_what_to_do(file: Path) -> None:
     with pytest.raises(InvalidSettings) as missing:
         KeysFile(file)
