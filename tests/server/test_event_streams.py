@@ -8,7 +8,7 @@ import pytest
 
 from convo.history.items import StreamEvent
 from convo.server import http, sse
-from convo.server.http import HttpExchange
+from convo.server.http import ClientDisconnected, HttpExchange
 from convo.server.sse import EventsResult, SSEWriter, relay_events
 from tests.clock import FixedClock
 
@@ -124,6 +124,27 @@ async def test_a_quiet_stream_gets_a_comment_and_a_busy_one_does_not() -> None:
     assert recorder.body.count(b": still here") == 2
     assert [message["type"] for message in recorder.sent].count("http.response.start") == 1
     assert recorder.metrics == [("first", "/v1/responses", 0.0)]
+
+
+async def test_a_client_that_is_gone_gets_no_further_event() -> None:
+    recorder = Recorder()
+    await recorder.writer.write_event(CREATED)
+    recorder.exchange.connection.close()
+    with pytest.raises(ClientDisconnected):
+        await recorder.writer.write_event(COMPLETED)
+    assert recorder.body == sse.encode_sse_event(CREATED)
+
+
+async def test_keepalives_end_with_the_block() -> None:
+    sent = asyncio.Event()
+
+    async def send_keepalive() -> None:
+        sent.set()
+
+    async with sse.CancelOnDisconnect(Recorder().exchange, send_keepalive, 0.001), asyncio.timeout(60):
+        await sent.wait()
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_a_client_that_disconnects_before_its_response_is_logged_as_gone() -> None:

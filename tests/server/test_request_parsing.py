@@ -137,6 +137,11 @@ def test_anything_else_is_no_integer_of_a_query(text: str) -> None:
     )
 
 
+def test_a_boolean_of_a_query_is_true_or_false() -> None:
+    with pytest.raises(RequestRefused, match="Invalid type for 'stream': expected a boolean"):
+        http.parse_query(b"stream=True", (http.STREAM_PARAMETER,))
+
+
 # -- one exchange ---------------------------------------------------------------------------------
 
 
@@ -200,11 +205,27 @@ async def test_a_body_is_json_in_utf_8(content_type: str) -> None:
     assert (await wire.exchange.read_json_body(SERVE, optional=False))[1] == {"a": 1}
 
 
+async def test_a_body_in_another_encoding_is_refused() -> None:
+    content_type = "application/json; charset=latin-1"
+    error = await body_error(Wire(b"{}", headers={"content-type": content_type}))
+    assert error.message.startswith(f"Unsupported content type: '{content_type}'")
+
+
 async def test_an_optional_body_may_be_empty_and_needs_no_type_then() -> None:
     assert (await Wire(b"").exchange.read_json_body(SERVE, optional=True))[1] == {}
     with pytest.raises(RequestRefused):
         await Wire(b"{}").exchange.read_json_body(SERVE, optional=True)
     assert (await body_error(Wire(b"", headers=JSON_HEADERS))).message.endswith("Expecting value at line 1, column 1")
+
+
+async def test_a_body_is_limited_by_its_announced_and_by_its_real_size() -> None:
+    for headers in ({"content-length": "8"}, {"content-length": "x"}, {}):
+        wire = Wire(b'{"a"', b": 1}", headers={**JSON_HEADERS, **headers})
+        assert (await wire.exchange.read_json_body(SERVE._replace(max_body_bytes=8), optional=False))[1] == {"a": 1}
+    for announced in ("9", "9" * 5000):
+        wire = Wire(b"{}", headers={**JSON_HEADERS, "content-length": announced})
+        assert (await body_error(wire, max_body_bytes=8)).status == 413
+    assert (await body_error(Wire(b'{"a":', b" 1} ", headers=JSON_HEADERS), max_body_bytes=8)).status == 413
 
 
 async def test_a_large_body_is_read_as_a_small_one() -> None:
