@@ -20,15 +20,6 @@ def test_no_limit_is_no_limit() -> None:
         limits.acquire("alice")
 
 
-def test_concurrent_requests_are_counted_for_each_key() -> None:
-    limits = RateLimits(ServeLimits(concurrent=1), FixedClock().monotonic)
-    limits.acquire("alice")
-    limits.acquire("bob")
-    limits.release("alice")
-    acquire_error(limits, "bob")
-    limits.acquire("alice")
-
-
 def test_a_minute_is_the_last_sixty_seconds() -> None:
     clock = FixedClock()
     limits = RateLimits(ServeLimits(per_minute=2), clock.monotonic)

@@ -301,6 +301,7 @@ def test_the_last_event_tells_the_log_why_a_response_ended() -> None:
         (TryLater("busy"), []),
         (KeyRefused("no"), [(b"www-authenticate", b"Bearer")]),
         (LimitReached("answer_s", 5), [(b"x-convo-limit", b"limits.answer_s")]),
+        (errors.not_ready_error(), [(b"retry-after", b"1"), (b"retry-after-ms", b"1000")]),
         (errors.request_timeout_error(1), [(b"connection", b"close")]),
         (errors.body_too_large_error(1), [(b"connection", b"close")]),
         (errors.headers_too_large_error(1), [(b"connection", b"close")]),

@@ -15,6 +15,11 @@ from tests.endpoints.endpoint_calls import error_fields
 STREAM_ID_ERROR = "The 'stream_id' field must be a string of 1 to 256 letters, digits, underscores, hyphens and periods"
 
 
+@pytest.mark.parametrize("stream_id", [None, "a", "A-z_0.9", "x" * 256])
+def test_a_stream_id_is_a_short_name(stream_id: str | None) -> None:
+    assert parse_stream_id({"stream_id": stream_id}) == stream_id
+
+
 @pytest.mark.parametrize("stream_id", ["", "x" * 257, "a b", "a\n", "ü", 7, True, [], {}], ids=ascii)
 def test_any_other_stream_id_is_refused(stream_id: Any) -> None:
     with pytest.raises(RequestRefused) as caught:

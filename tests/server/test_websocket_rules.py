@@ -24,6 +24,8 @@ def event_types(events: list[dict[str, Any]]) -> list[str]:
 def test_a_turn_is_a_message_with_the_body_of_post_and_a_type(shared_gateway: RunningGateway) -> None:
     with connect_client(shared_gateway) as client:
         result = client.turn({"type": "response.create", "model": "echo", "input": "hi", "metadata": {"a": "b"}})
+        assert client.socket.response
+        assert client.socket.response.headers["x-request-id"].startswith("req_")
 
     assert (response_text(result), result["metadata"]) == ("hi", {"a": "b"})
     assert shared_gateway.http.get(f"/v1/responses/{result['id']}").json() == result
@@ -254,3 +256,4 @@ def test_the_number_of_stream_ids_of_a_connection_is_limited(serve: Serve) -> No
     assert [result.get("error", None) and result["error"]["code"] for result in results] == [
         None, None, "websocket_stream_limit_reached", None,
     ]  # fmt: skip
+    assert (results[2]["error"]["param"], results[2]["stream_id"]) == ("stream_id", "c")
