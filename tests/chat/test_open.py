@@ -9,6 +9,7 @@ from convo.chat.open import find_free_file, find_selected_session, fork_session,
 from convo.chat.session_record import ChatDeps
 from convo.chat.turn import RequestOptions
 from convo.errors import WrongOwner
+from convo.history.items import user_message
 from convo.history.records import Scope, Strategy
 from convo.strategies.selection import OwnerSelection
 from tests.chat.conftest import ChatHarness, send
@@ -95,6 +96,17 @@ async def test_a_response_of_another_endpoint_is_refused_with_both_endpoints(har
 
 
 # -- forks -----------------------------------------------------------------------------------------
+
+
+async def test_a_fork_starts_after_the_confirmed_items(harness: ChatHarness) -> None:
+    chat = await harness.open(Strategy.SESSION, name="mine")
+    await send(chat, "one")
+    events = chat.send([user_message("two")])
+    await anext(events)
+    await events.aclose()
+    fork = await fork_session(chat.session, OPTIONS, harness.deps)
+    assert message_lines(chat.state.path.items)[2:] == ["user: two"]
+    assert message_lines(fork.state.path.items) == ["user: one", "assistant: one"]
 
 
 async def test_a_fork_has_the_requested_name(harness: ChatHarness) -> None:
