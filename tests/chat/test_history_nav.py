@@ -34,6 +34,20 @@ def item_texts(chat: Chat) -> list[str]:
 
 
 @pytest.mark.parametrize("strategy", MOVABLE_STRATEGIES)
+async def test_redo_restores_an_undone_turn(harness: ChatHarness, strategy: Strategy) -> None:
+    chat, undo_stack = await start_chat(harness, strategy, "one", "two", "three"), UndoStack()
+    before_move, last = chat.state, chat.record.last_link
+    await undo_stack.undo(chat)
+    await undo_stack.undo(chat)
+    assert item_texts(chat) == ["one", "one"]
+    await undo_stack.redo(chat)
+    await undo_stack.redo(chat)
+    assert (chat.state, chat.record.last_link) == (before_move, last)
+    await send(chat, "four")
+    assert item_texts(chat)[-3:] == ["three", "four", "four"]
+
+
+@pytest.mark.parametrize("strategy", MOVABLE_STRATEGIES)
 async def test_after_a_new_message_there_is_nothing_to_redo(harness: ChatHarness, strategy: Strategy) -> None:
     chat, undo_stack = await start_chat(harness, strategy, "one", "two"), UndoStack()
     await undo_stack.undo(chat)
