@@ -78,31 +78,33 @@ async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
     """Resume a run until it ends or pauses, and return the exit code."""
     request.run_flags.validate(is_continued=True)
     run_config = request.run_flags.run_config
-    request = await _add_stored_options(request, out)
-    setup = await load_agent_setup(request.run_flags, with_context=False)
-    if run_config and setup.input_items:
-        raise InvalidUsage("--run-config has input, and a paused run takes none", hint="leave the input out")
-    flags = request.flags._replace(model=request.model)
-    if request.model is None:
-        flags = flags._replace(model=setup.model, model_source=AGENT_MODEL_SOURCE)
-    settings = load_settings(request.config, flags)
+    settings = load_settings(request.config, request.flags)
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
+        request = await _add_stored_options(request, store, settings.paths.data, out)
+        setup = await load_agent_setup(request.run_flags, with_context=False)
+        if run_config and setup.input_items:
+            raise InvalidUsage("--run-config has input, and a paused run takes none", hint="leave the input out")
+        flags = request.flags._replace(model=request.model)
+        if request.model is None:
+            flags = flags._replace(model=setup.model, model_source=AGENT_MODEL_SOURCE)
+        settings = load_settings(request.config, flags)
         setup = setup.without_agent_models() if request.model else setup
         opener = ResumedRunOpener(request, settings, store, exit_stack, out)
         return await _decide_and_resume(await opener.open(setup), request, out, settings.editing)
 
 
-async def _add_stored_options(request: ResumeRequest, out: ChatOutput) -> ResumeRequest:
+async def _add_stored_options(
+    request: ResumeRequest, store: Store, data_folder: Path, out: ChatOutput
+) -> ResumeRequest:
     """Return `request` with the options, and -m, that the run had in this store.
 
     Raises NotFound or AmbiguousHandle for an unknown run, InvalidUsage for agents that were not recorded or were
     recorded elsewhere, and Unreadable for a missing file.
     """
-    settings, flags, model = load_settings(request.config), request.run_flags, request.model
-    async with open_configured_store(settings) as store:
-        row = await (_find_stored_run(store, request.state) if request.state else load_run_row(store, request.handle))
+    flags, model = request.run_flags, request.model
+    row = await (_find_stored_run(store, request.state) if request.state else load_run_row(store, request.handle))
     if row:
-        flags, model = add_stored_options(flags, model, row, settings.paths.data, out.note, "run")
+        flags, model = add_stored_options(flags, model, row, data_folder, out.note, "run")
     if flags.source is None:
         raise InvalidUsage(
             "resuming a run needs its agents, and none were given",

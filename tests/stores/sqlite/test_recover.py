@@ -20,6 +20,7 @@ import pytest
 
 from convo.errors import ConvoError
 from convo.history.items import Item, user_message
+from convo.runtime import TEMPORARY_FILE_PREFIX, open_temporary_file
 from convo.stores.base import RecoveryReport
 from convo.stores.codec import encode_json
 from convo.stores.factory import open_store
@@ -426,7 +427,11 @@ recover_database(Path(sys.argv[1]), Path(sys.argv[2]), lambda *_: None)
 
 
 def kill_recovery(file: Path, target: Path, after_s: float) -> bool:
-    """Kill a recovery after this time. Returns whether it left a complete file; it may leave nothing else."""
+    """Kill a recovery after this time. Returns whether it left a complete file.
+
+    It leaves nothing else but the empty name of its copy, if it was killed in the microseconds in which SQLite opens
+    that; the next recovery removes the name.
+    """
     folder = target.parent
     with subprocess.Popen(
         [sys.executable, "-c", RECOVER_SCRIPT, str(file), str(target)], stdout=subprocess.PIPE
@@ -436,6 +441,11 @@ def kill_recovery(file: Path, target: Path, after_s: float) -> bool:
         with suppress(subprocess.TimeoutExpired):
             process.wait(after_s)
         process.kill()
+    for path in folder.glob(f"{TEMPORARY_FILE_PREFIX}*"):
+        assert path.stat().st_size == 0
+        descriptor, other = open_temporary_file(folder)
+        os.close(descriptor)
+        other.unlink()
     files = [path.name for path in folder.iterdir()]
     assert files in ([], [target.name])
     if files:
