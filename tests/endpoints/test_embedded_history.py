@@ -6,6 +6,7 @@ import pytest
 
 from convo.errors import RequestRefused
 from convo.responses_api.history import check_call_pairs, remove_incomplete_items
+from tests.endpoints.endpoint_calls import user_item
 
 
 def call(item_type: str = "function_call", **fields: Any) -> dict[str, Any]:
@@ -21,6 +22,12 @@ def test_a_local_shell_call_is_identified_by_its_item_id() -> None:
     check_call_pairs([call("local_shell_call"), shell_output])
     with pytest.raises(RequestRefused):
         check_call_pairs([{**shell_output, "id": "c2"}])
+
+
+def test_an_incomplete_call_needs_no_output_and_is_omitted() -> None:
+    incomplete = call(status="incomplete", arguments='{"ci')
+    check_call_pairs([incomplete, user_item("go on")])
+    assert remove_incomplete_items([incomplete, user_item("go on")]) == (user_item("go on"),)
 
 
 @pytest.mark.parametrize(
