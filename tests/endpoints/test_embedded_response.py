@@ -73,6 +73,12 @@ def test_every_field_of_a_response_is_known_to_the_package() -> None:
     }
 
 
+def test_a_cancelled_response_has_neither_an_error_nor_a_reason() -> None:
+    error = {"code": "max_output_tokens", "message": "too long"}
+    cancelled = build_response(replace(LINK, status="cancelled", error=error), ())
+    assert (cancelled["error"], cancelled["incomplete_details"]) == (None, None)
+
+
 def test_a_failed_response_has_a_code_that_typed_clients_accept() -> None:
     known = get_args(ResponseError.model_fields["code"].annotation)
     assert set(known) <= RESPONSE_ERROR_CODES
