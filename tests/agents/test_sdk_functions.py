@@ -314,6 +314,13 @@ async def test_guardrails_of_plain_and_async_functions_get_the_agent_and_the_val
     assert received == values
 
 
+async def test_a_guardrail_that_trips_without_information_has_a_reason() -> None:
+    result = sdk.GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
+    guardrail = sdk.OutputGuardrail(lambda context, agent, value: result, "last")
+    (converted,) = convert_agent(output_guardrails=[guardrail]).output_guardrails
+    assert await normalized(converted.check(CONTEXT, "no")) == "no reason was given"
+
+
 # -- input filters --------------------------------------------------------------------------------
 
 
