@@ -72,6 +72,11 @@ def test_an_output_that_names_its_tool_needs_no_call() -> None:
     assert parse_error(input=[{**output, "call_id": 3}]).param == "input[0].call_id"
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_nan_and_infinity_are_out_of_every_range(number: float) -> None:
+    assert parse_error(temperature=number).param == "temperature"
+
+
 def test_a_request_to_count_tokens_has_no_generation_parameters() -> None:
     with pytest.raises(RequestRefused) as caught:
         parse_count_request(body(temperature=1))
