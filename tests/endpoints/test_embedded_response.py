@@ -85,3 +85,5 @@ def test_a_failed_response_has_a_code_that_typed_clients_accept() -> None:
     for code in known:
         failed = build_response(replace(LINK, status="failed", error={"code": code, "message": "no"}), ())
         assert failed["error"] == {"code": code, "message": "no"}
+    failed = build_response(replace(LINK, status="failed", error={"code": "overloaded", "message": "no"}), ())
+    assert failed["error"] == {"code": "server_error", "message": "no"}
