@@ -99,6 +99,11 @@ def test_a_message_may_start_with_content_that_is_no_list(content: Json) -> None
     assert message["content"][-1] == {"type": "output_text", "text": "Hello"}
 
 
+def test_an_output_item_needs_a_type() -> None:
+    with pytest.raises(StreamBroken, match="has an output item without a type"):
+        validate_stream_event({"type": "response.output_item.done", "output_index": 0, "item": {}})
+
+
 def test_a_cancelled_response_must_be_an_object() -> None:
     with pytest.raises(StreamBroken, match=r"has no valid 'response'"):
         validate_stream_event({"type": "response.cancelled", "response": ["odd"]})
