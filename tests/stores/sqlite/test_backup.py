@@ -32,6 +32,22 @@ def tenants(file: Path) -> list[str]:
         return [name for (name,) in db.execute("SELECT name FROM tenants ORDER BY n")]
 
 
+def test_a_backup_is_one_snapshot_although_another_process_writes(tmp_path: Path) -> None:
+    """SQLite would start the copy again after each write."""
+    file, target = build_store(tmp_path / "convo.db", page_size=512), tmp_path / "copy.db"
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.execute("INSERT INTO tenants (name) VALUES (?)", (LARGE_TEXT * 2,))
+    before = tenants(file)
+
+    def write_meanwhile(name: str, done: int, total: int) -> None:
+        with closing(sqlite3.connect(file, isolation_level=None)) as db:
+            db.execute("INSERT INTO tenants (name) VALUES (?)", (f"written at {done}",))
+
+    backup_database(file, target, write_meanwhile)
+    assert tenants(target) == before
+    assert len(tenants(file)) == len(before) + 2
+
+
 def refuse(*arguments: object) -> int:
     raise OSError(95, "Operation not supported")
 
