@@ -117,3 +117,12 @@ def test_problems_are_counted_by_code_with_the_first_as_the_example() -> None:
 
 def test_the_lease_of_a_run_has_its_name() -> None:
     assert base.run_lease_name("resp_1") == "running resp_1"
+
+
+def test_the_id_of_an_item_is_a_string() -> None:
+    assert [base.own_item_id(item) for item in ({"id": "a"}, {"id": 7}, {"id": None}, {})] == ["a", "", "", ""]
+
+
+def test_a_queued_link_is_replaced() -> None:
+    new = link("resp_1", TWO, THREE, status="failed")
+    assert base.merge_link(link("resp_1", ONE, TWO, status="queued"), new) == new
