@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from convo.cli.output import print_notice
-from convo.cli.run_options import RunFlags
 from convo.config.loader import RecordedEndpoint, choose_model, use_recorded_model
 from convo.config.sections import APIS_WITHOUT_URL
 from convo.config.settings import ModelChoice, Settings
@@ -23,6 +22,7 @@ from convo.strategies.strategy import STRATEGIES
 if TYPE_CHECKING:
     from convo.chat.turn import RequestOptions
     from convo.cli.agent_options import AgentSetup
+    from convo.cli.run_options import RunFlags
     from convo.endpoints.base import Endpoint
 
 
@@ -65,7 +65,7 @@ def format_damaged_rows(damaged: Sequence[DamagedRow]) -> str:
     return f"{count} ({', '.join(names)}); {damaged[0].hint}"
 
 
-async def load_agents(flags: RunFlags) -> "AgentSetup | None":
+async def load_agents(flags: "RunFlags") -> "AgentSetup | None":
     """Load the agents or tools that the options name; None for none. Raises the errors of `load_agent_setup`."""
     if flags.source is None:
         return None
