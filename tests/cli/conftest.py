@@ -1,5 +1,6 @@
 """Fixtures for tests of the command line: a loopback endpoint, a store URL, a folder for temporary files."""
 
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,19 @@ import pytest
 from tests import databases
 from tests.cli.stored_chats import DATABASE
 from tests.loopback_server import LoopbackServer
+
+
+@pytest.fixture(autouse=True)
+def user_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Remove the modules that a test imports from its folder: those of another test have the same names."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    modules_before = set(sys.modules)
+    yield
+    for name in sorted(sys.modules.keys() - modules_before, reverse=True):  # a submodule before its package
+        module = sys.modules[name]
+        file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "")
+        if str(file).startswith(str(tmp_path)):
+            del sys.modules[name]
 
 
 @pytest.fixture

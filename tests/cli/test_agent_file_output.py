@@ -95,5 +95,5 @@ def test_in_another_process_printed_output_is_not_part_of_the_answer_either(laun
 
 
 def test_printed_output_is_not_part_of_an_error_object(convo: Convo, home: Path) -> None:
-    got = convo("resume", "nobody", *agent_flags(text=PRINTING_AGENTS), "--json")
+    got = convo("chat", "--from", "nobody", *agent_flags(text=PRINTING_AGENTS), "--json", "hi")
     assert (got.exit, got.json()["error"]["code"], got.err) == (5, "not_found", "imported\n")

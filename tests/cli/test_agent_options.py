@@ -79,7 +79,6 @@ def folder(tmp_path: Path) -> Path:
     (path / "support.py").write_text(SUPPORT)
     (path / "desk.py").write_text("PRICES = {'A1': 5}\n")
     (path / "agents.toml").write_text(TABLES)
-    sys.modules.pop("desk", None)
     return path
 
 
@@ -215,7 +214,6 @@ async def test_an_error_in_the_file_is_one_sentence_with_file_and_line(
 ) -> None:
     (tmp_path / "helper.py").write_text("\n1 / 0\n")
     (tmp_path / "bad.py").write_text(text)
-    sys.modules.pop("helper", None)
     modules = set(sys.modules)
     with pytest.raises(InputFault) as excinfo:
         await load_agent_graph("bad.py:triage")
