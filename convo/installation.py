@@ -27,6 +27,8 @@ PACKAGES_BY_EXTRA: Mapping[str, tuple[str, ...]] = {
 UV_RECEIPT, PIPX_METADATA = "uv-receipt.toml", "pipx_metadata.json"
 """The files that `uv tool` and pipx write into an environment."""
 
+ANY_COMMAND = "convo ..."
+
 
 def list_missing_packages(extra: str) -> list[str]:
     return [name for name in PACKAGES_BY_EXTRA[extra] if not _is_installed(name)]
@@ -39,8 +41,11 @@ def _is_installed(package: str) -> bool:
         return False
 
 
-def make_install_command(*extras: str) -> str:
-    """Return the command that adds `extras` to this installation."""
+def make_install_command(*extras: str, then: str = "") -> str:
+    """Return the command that adds `extras` to this installation.
+
+    then:  a command of convo to run with them
+    """
     import json  # not needed by the commands that succeed
     import tomllib
     from importlib.metadata import PackageNotFoundError, distribution
@@ -57,7 +62,10 @@ def make_install_command(*extras: str) -> str:
         requirements = tomllib.loads(receipt.read_text(encoding="utf-8"))["tool"]["requirements"]
         extras = (*(extra for entry in requirements for extra in entry.get("extras", ())), *extras)
     names = {name for name in (UV_RECEIPT, PIPX_METADATA) if (prefix / name).exists()}
-    return format_install_command(extras, prefix, names, installer.strip(), json.loads(origin or "{}"))
+    command = format_install_command(extras, prefix, names, installer.strip(), json.loads(origin or "{}"))
+    if then and command.endswith(ANY_COMMAND):  # uvx installs for one command
+        return command.removesuffix(ANY_COMMAND) + then
+    return f"{command}, then {then}" if then else command
 
 
 def format_install_command(
@@ -88,7 +96,7 @@ def format_install_command(
     if PIPX_METADATA in prefix_files:
         return f"pipx inject {DISTRIBUTION} {requirement}"
     if "archive-v0" in prefix.parts:  # the cache of uv
-        return f"uvx --from {requirement} convo"
+        return f"uvx --from {requirement} {ANY_COMMAND}"
     if installer != "uv":
         return f"pip install {editable}{requirement}"
     if folder and prefix == Path(folder, ".venv"):  # that of `uv run` in a clone, which has all extras

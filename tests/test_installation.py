@@ -1,5 +1,6 @@
 """The command that adds an extra, for each way in which convo can be installed."""
 
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -28,7 +29,7 @@ WHEEL = {"url": "file:///tmp/convo_state-1.whl", "archive_info": {}}
         ("/t", [UV_RECEIPT], "uv", EDITABLE, "uv tool install -e '/home/me/my clone[local]'"),
         ("/t", [UV_RECEIPT], "uv", GIT, "uv tool install 'convo-state[local] @ git+https://git.example/me/convo'"),
         ("/t", [PIPX_METADATA], "pip", CLONE, "pipx inject convo-state '/home/me/my clone[local]'"),
-        ("/c/archive-v0/x", [], "uv", CLONE, "uvx --from '/home/me/my clone[local]' convo"),
+        ("/c/archive-v0/x", [], "uv", CLONE, "uvx --from '/home/me/my clone[local]' convo ..."),
         ("/home/me/my clone/.venv", [], "uv", EDITABLE, "uv sync --project '/home/me/my clone'"),
         ("/v", [], "uv", EDITABLE, "uv pip install --python /v -e '/home/me/my clone[local]'"),
         ("/v", [], "pip", CLONE, "pip install '/home/me/my clone[local]'"),
@@ -40,6 +41,16 @@ def test_the_command_is_that_of_the_installation(
     prefix: str, files: list[str], installer: str, origin: dict[str, object], command: str
 ) -> None:
     assert format_install_command(["local"], Path(prefix), files, installer, origin) == command
+
+
+def test_a_command_of_convo_follows_the_installation_and_is_part_of_that_of_uvx(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = make_install_command("local")
+    assert make_install_command("local", then="convo models pull") == f"{command}, then convo models pull"
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "archive-v0"))
+    command = make_install_command("local", then="convo models pull")
+    assert re.fullmatch(r"uvx --from \S+\[local\]\S* convo models pull", command)
 
 
 def test_the_command_for_a_tool_keeps_its_extras(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ async def _make_unknown_handle_error(store: Store, handle: str) -> NotFound:
         return NotFound("session or file", handle, hint="check the path")
     noun = "request" if handle.startswith("req_") else STRATEGIES[owner_of_handle(handle)].id_noun
     if base_handle.startswith("@"):
-        closest = find_closest_word(base_handle, (LAST_HANDLE, RECORDED_HANDLE))
+        closest = find_closest_word(base_handle, (LAST_HANDLE, RECORDED_HANDLE)) or LAST_HANDLE
     else:
         closest = None if noun else await _find_closest_session_name(store, base_handle)
     return NotFound(noun or "session", handle, note=f"; did you mean {closest!r}?" if closest else "")

@@ -171,7 +171,7 @@ def build_first_message(prompt: str | None, attachment_parts: Sequence[Json]) ->
     if prompt is None:
         return None
     if not prompt.strip() and not attachment_parts:
-        raise InvalidUsage("the message is empty", hint='convo chat "..."')
+        raise InvalidUsage("the message is empty", hint="repeat the command with a message in quotes")
     return user_message(prompt, *attachment_parts)
 
 

@@ -592,8 +592,8 @@ class ChatContext:
 
             try:
                 find_built_in_weights(self.settings.paths.weights)
-            except ModelMissing as error:
-                self.output.note(f"No API key found. Install the built-in model first: {error.hint}")
+            except ModelMissing:  # the error of the request says how to install it
+                self.output.note("No API key found, and the built-in model is not installed.")
             else:
                 self.output.note("No API key found. Using the bundled SmolLM2-135M (demo quality).")
 

@@ -749,7 +749,7 @@ def parse_slash_command(line: str) -> tuple[str, str]:
     typed_name, arguments = (*line[1:].split(maxsplit=1), "", "")[:2]
     name = SLASH_COMMAND_ALIASES.get(typed_name.lower(), typed_name.lower())
     if name not in SLASH_COMMANDS:
-        closest = find_closest_word(name, [*SLASH_COMMANDS, *SLASH_COMMAND_ALIASES])
+        closest = find_closest_word(name, [*SLASH_COMMANDS, *SLASH_COMMAND_ALIASES], cutoff=0.65)
         suggestion = f"/{closest}" if closest else "/help"
         raise InvalidUsage(
             f"unknown command '/{typed_name}'; nothing was sent",

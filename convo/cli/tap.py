@@ -185,7 +185,7 @@ def format_unused_relay_hint(variables: Mapping[str, str], root: str) -> str:
     """Return why no request arrived, and the base URLs for the program's own settings."""
     base_urls = {name: value for name, value in variables.items() if value.startswith(root)}
     return (
-        f"no request arrived: the program sent none, or does not read {', '.join(base_urls)}\n"
+        f"no request arrived: the program sent none, has no key, or does not read {', '.join(base_urls)}\n"
         f"  try: set {' or '.join(dict.fromkeys(base_urls.values()))} as the base URL in its own settings, with a "
         "fixed --port (convo tap --help)"
     )

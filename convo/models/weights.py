@@ -70,7 +70,7 @@ def locate_weights(model: str, weights_folder: Path) -> tuple[str, Path]:
     file that is missing, not readable or not GGUF.
     """
     if model.casefold() == BUILT_IN_WEIGHTS.name:
-        _check_engine_installed(model, then=f", then {PULL_COMMAND}")
+        _check_engine_installed(model, then=PULL_COMMAND)
         return BUILT_IN_WEIGHTS.name, locate_built_in_weights(weights_folder)
     if "/" not in model and not model.endswith(".gguf"):
         raise ModelMissing(f"no local model {model!r}", hint="use local (the built-in model) or local/PATH.gguf")
@@ -84,9 +84,8 @@ def _check_engine_installed(model: str, then: str = "") -> None:
     if find_spec("xllamacpp") is None:
         from convo.installation import make_install_command
 
-        raise ModelMissing(
-            f"local/{model} needs the extra [local], which is not installed", hint=make_install_command("local") + then
-        )
+        hint = make_install_command("local", then=then)
+        raise ModelMissing(f"local/{model} needs the extra [local], which is not installed", hint=hint)
 
 
 def locate_built_in_weights(weights_folder: Path, weights: Weights = BUILT_IN_WEIGHTS) -> Path:

@@ -96,7 +96,7 @@ class AutoCompaction:
         except Interrupted:
             raise
         except ConvoError as error:
-            notify(f"not compacted: {error.message}")
+            notify(f"not compacted: {error.message}" + (f"; try: {error.hint}" if error.hint else ""))
             return None
 
 

@@ -89,7 +89,7 @@ def test_a_file_that_a_one_shot_message_only_mentions_is_reported(convo: Convo) 
 def test_an_empty_message_is_a_usage_error(argv: list[str], stdin: str, convo: Convo, home: Path) -> None:
     got = convo("chat", *ECHO, *argv, stdin=stdin)
     assert (got.exit, got.out) == (2, "")
-    assert got.err == 'convo: the message is empty\n  try: convo chat "..."\n'
+    assert got.err == "convo: the message is empty\n  try: repeat the command with a message in quotes\n"
     assert not home.exists()
 
 

@@ -42,6 +42,7 @@ def test_a_command_gets_its_arguments(line: str, expected: tuple[str, str]) -> N
         ("/hlep", "/help, or //hlep to send it as a message"),
         ("/Retri", "/retry, or //Retri to send it as a message"),
         ("/xyzzy", "/help, or //xyzzy to send it as a message"),
+        ("/keys", "/help, or //keys to send it as a message"),
         ("/help\x1b", "/help, or //help\x1b to send it as a message"),
         ("/", "/help, or // to send it as a message"),
     ],

@@ -76,7 +76,7 @@ def test_a_program_that_ignores_the_variables_gets_a_hint(launch: Launch, upstre
     assert result.exit == 0, result.err
     summary, hint = "\nconvo tap: 0 requests relayed, 0 recorded\n", result.err.split("0 recorded\n")[-1]
     assert summary in result.err
-    assert hint.startswith("no request arrived: the program sent none, or does not read OPENAI_BASE_URL")
+    assert hint.startswith("no request arrived: the program sent none, has no key, or does not read OPENAI_BASE_URL")
     assert "  try: set http://127.0.0.1:" in hint
 
 

@@ -366,6 +366,7 @@ def test_an_option_of_all_commands_belongs_before_the_command(convo: Convo) -> N
     ("argv", "message"),
     [
         ("inspect @lsat --full", "no session '@lsat'; did you mean '@last'?"),
+        ("inspect @", "no session '@'; did you mean '@last'?"),
         ("inspect olso --items", "no session 'olso'; did you mean 'oslo'?"),
         ("chat --fork=olso@1 -q 'a b'", "no session 'olso'; did you mean 'oslo'?"),
         ("lint --explain invalid-argument", "no rule 'invalid-argument'; did you mean 'invalid-arguments'?"),

@@ -77,7 +77,7 @@ class StrategyFlags:
         "--from", "HANDLE", "Continue from a file, a session, conv_... or resp_....", panel=CONVERSATION_PANEL
     )
     continue_last: bool = flag_option(
-        "-c --continue", "Continue the most recent session that has a response.", panel=CONVERSATION_PANEL
+        "-c --continue", "Continue the chat that was used last.", panel=CONVERSATION_PANEL
     )
     pick: bool = flag_option("--pick", "Choose the conversation to continue from a list.", panel=CONVERSATION_PANEL)
     fork: OptionalText = value_option(
