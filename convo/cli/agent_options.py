@@ -47,7 +47,7 @@ from convo.agents.sdk import (
     make_rejection_formatter,
 )
 from convo.agents.sdk_internals import list_ignored_settings
-from convo.agents.sdk_run import SdkRun, read_sdk_run
+from convo.agents.sdk_run import SDK_PACKAGE, SdkRun, read_sdk_run
 from convo.agents.toml import from_tables
 from convo.chat.files import read_text_file
 from convo.chat.view_loader import AGENTS_SOURCE_KEY
@@ -115,7 +115,7 @@ class AgentSetup:
         """Return a copy in which every agent uses the chat's model, because the user named one."""
         return replace(
             self,
-            graph=_without_agent_models(self.graph),
+            graph=_replace_agent_models(self.graph, lambda _: None),
             model=None,
             ignores_agent_models=_has_agent_models(self.graph),
         )
@@ -149,19 +149,19 @@ def _has_agent_models(graph: Graph) -> bool:
     return any(agent.model for agent in agents) or any(map(_has_agent_models, nested_graphs))
 
 
-def _without_agent_models(graph: Graph) -> Graph:
-    """Return the graph without the models of its agents and of the agents that are their tools."""
+def _replace_agent_models(graph: Graph, choose: Callable[[Agent], str | OwnModel | None]) -> Graph:
+    """Return the graph with other models of its agents and of the agents that are their tools."""
+
+    def replace_nested(tool: Tool | Hosted) -> Tool | Hosted:
+        return replace(tool, graph=_replace_agent_models(tool.graph, choose)) if isinstance(tool, AgentTool) else tool
+
     return replace(
         graph,
         agents={
-            identity: replace(agent, model=None, tools=tuple(map(_without_nested_agent_models, agent.tools)))
+            identity: replace(agent, model=choose(agent), tools=tuple(map(replace_nested, agent.tools)))
             for identity, agent in graph.agents.items()
         },
     )
-
-
-def _without_nested_agent_models(tool: Tool | Hosted) -> Tool | Hosted:
-    return replace(tool, graph=_without_agent_models(tool.graph)) if isinstance(tool, AgentTool) else tool
 
 
 async def load_agent_setup(flags: RunFlags, *, with_context: bool = True) -> AgentSetup:
@@ -193,6 +193,10 @@ async def load_agent_setup(flags: RunFlags, *, with_context: bool = True) -> Age
     if flags.start_agent:
         run_config = replace(run_config, start_agent=_find_agent(flags.start_agent, source, graph))
     model = graph[graph.start].model
+    if sdk_agents and isinstance(model, str) and "/" not in model.removeprefix("openai/"):
+        # In the SDK the other agents do not inherit it. Those of another provider do: its users may have no OpenAI key.
+        default_model: str = import_module(f"{SDK_PACKAGE}.models").get_default_model()
+        graph = _replace_agent_models(graph, lambda agent: agent.model or default_model)
     setup = AgentSetup(graph, run_config, model if isinstance(model, str) else None, source, tuple(sdk_run.input))
     return setup.with_context(source.context, None) if source.context and with_context else setup
 

@@ -118,6 +118,8 @@ AGENT_EXPRESSIONS = {
     ' "container": {"type": "auto"}}), sdk.ImageGenerationTool(tool_config={"type": "image_generation"}),'
     ' ShellTool(environment={"type": "container_auto"})], model_settings=ModelSettings(tool_choice="shell"))',
     "own": 'Agent(name="a", model="gpt-5.4-pro", handoffs=[])',
+    "unnamed": 'Agent(name="a", model="gpt-5.1", handoffs=[Agent(name="b")], tools=[Agent(name="c").as_tool("ask",'
+    ' "Ask c.")])',
     "choice": 'Agent(name="a", model_settings=ModelSettings(tool_choice="shell"), tools=[function_tool(lambda: 1,'
     ' name_override="shell")])',
     "mcp": 'Agent(name="a", model_settings=ModelSettings(tool_choice=sdk.model_settings.MCPToolChoice("x", "y")))',
@@ -139,6 +141,12 @@ REPLIES: Mapping[str, list[dict[str, Any]]] = {
     "line": [{"text": '{"response": {"words": "hi"}}'}],
     "loose": [{"text": '{"a": 1}'}],
     "handoff": [{"call": {"name": "transfer_to_b", "call_id": "c1", "arguments": {}}}, {"text": "Paid."}],
+    "unnamed": [
+        {"call": {"name": "ask", "call_id": "c1", "arguments": {"input": "look"}}},
+        DONE,
+        {"call": {"name": "transfer_to_b", "call_id": "c2", "arguments": {}}},
+        {"text": "Paid."},
+    ],
     "choice": [{"call": {"name": "shell", "call_id": "c1", "arguments": {}}}, DONE],
     "as_tool": [{"call": {"name": "ask", "call_id": "c1", "arguments": {"input": "look"}}}, DONE],
 }
@@ -147,6 +155,7 @@ REPLIES: Mapping[str, list[dict[str, Any]]] = {
 MODELS = ("gpt-4o", "gpt-5.1", "gpt-5-mini", "gpt-5", "gpt-5.2-pro", "gpt-5.1-chat-latest")
 CASES: list[tuple[str, str | None]] = [
     *(("own", model) for model in (None, "gpt-4o")),
+    ("unnamed", None),
     *((name, "gpt-5.1") for name in AGENT_EXPRESSIONS),
     *(("plain", model) for model in MODELS if model != "gpt-5.1"),
 ]
