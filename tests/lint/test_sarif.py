@@ -116,7 +116,10 @@ def test_a_log_has_the_version_the_rules_and_what_was_not_checked() -> None:
                                     "text": "/x/a b.json: 1 encrypted item not checked: its origin or the next model "
                                     "is unknown"
                                 },
-                                "associatedRule": {"id": "sealed-elsewhere", "index": 7},
+                                "associatedRule": {
+                                    "id": "sealed-elsewhere",
+                                    "index": RULE_CODES.index("sealed-elsewhere"),
+                                },
                             }
                         ],
                     }

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from convo.terminal.picker import MIN_PREVIEW_COLUMNS
 from tests.cli.agent_files import LOOK_UP, PAID_BACK, REFUND, agent_flags
+from tests.conftest import LEAKS
 from tests.terminal.screen import TerminalScreen, open_screen
 
 WIDTHS = (40, 80, 120)
@@ -254,6 +255,8 @@ def screens_file(columns: int) -> Path:
 
 def main() -> None:
     """Write all screens again."""
+    for name in [name for name in os.environ if name.startswith(LEAKS)]:
+        del os.environ[name]  # UV_RUN_RECURSION_DEPTH puts "uv run convo" into the screens
     SCREENS.mkdir(exist_ok=True)
     cwd = os.getcwd()
     for columns in WIDTHS:
