@@ -1,9 +1,9 @@
 """The pages with commands, and the environment in which their commands run.
 
 A page that uses a model defines the model's answers in a comment, `<!-- replies: [...] -->`, in the form of
-`convo.models.scripted`. A server on loopback in place of OpenAI and another in place of Ollama send these
-answers. `<!-- keyless -->` omits the API key; `<!-- postgresql -->` creates a database for the page, with its
-URL in $DATABASE_URL. `<!-- sections -->` gives each section an environment of its own.
+`convo.models.scripted`; they apply until the next such comment. A server on loopback in place of OpenAI and another in
+place of Ollama send them. `<!-- keyless -->` omits the API key; `<!-- postgresql -->` creates a database for the page,
+with its URL in $DATABASE_URL. `<!-- sections -->` gives each section an environment of its own.
 
     python -m tests.docs.pages            update every page with the current output of its commands
 """
@@ -59,8 +59,6 @@ def run_page(
     (folder / "here").mkdir()
     with ExitStack() as open_:
         loopback = open_.enter_context(run_loopback_server(folder / "servers"))
-        if found := REPLIES.search(page):
-            loopback.replies(*json.loads(found[1]))
         programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         environ = {"CONVO_HOME": str(folder / "home"), "PATH": programs}
         replacements = {loopback.url: OPENAI}
@@ -75,7 +73,10 @@ def run_page(
             environ["DATABASE_URL"] = url = databases.new_database(schema=False)
             open_.callback(databases.drop, url)
             replacements[databases.database_name(url)] = "convo"
-        yield TranscriptRunner(folder / "here", in_processes, environ, replacements).run(page), loopback
+        runner = TranscriptRunner(
+            folder / "here", in_processes, environ, replacements, lambda text: loopback.replies(*json.loads(text))
+        )
+        yield runner.run(page), loopback
 
 
 def updated_page(page: str, outputs: list[CommandOutput]) -> str:

@@ -17,12 +17,13 @@ other settings and another store. The working folder stays the same, as if every
 `<!-- stop: servers -->` stops the servers of the page, so that everything that they record is written.
 """
 
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,8 +35,8 @@ from tests.command_runner import text_stream, written_text
 from tests.docs.tls_proxy import PUBLIC_URL, run_tls_proxy
 from tests.fork_server import ConvoProcess
 
-BLOCK = re.compile(r"^```(\w+)[ ]?(\S*)\n(.*?)^```$|^<!-- (machine|stop): (\w+) -->$", re.DOTALL | re.MULTILINE)
-MACHINE, STOP = "machine", "stop"
+BLOCK = re.compile(r"^```(\w+)[ ]?(\S*)\n(.*?)^```$|^<!-- (machine|stop|replies): (.*?) -->$", re.DOTALL | re.MULTILINE)
+MACHINE, STOP, REPLIES = "machine", "stop", "replies"
 PORT = re.compile(r"127\.0\.0\.1:(\d+)")
 SERVE, STATUS = "convo serve", "echo $?"
 SHELL = re.compile(r"[|<>$`;&*]")
@@ -103,12 +104,14 @@ class TranscriptRunner:
     in_processes:  run each command as a separate process, as in a shell
     environ:       additional environment variables
     shown:         replacements for values of this machine in the output
+    use_replies:   called with the JSON of a comment `<!-- replies: [...] -->` when it is reached
     """
 
     folder: Path
     in_processes: bool = False
     environ: dict[str, str] = field(default_factory=dict)
     shown: dict[str, str] = field(default_factory=dict)
+    use_replies: Callable[[str], object] = json.loads
     status: int = 0
     has_public_url: bool = False
     public_url: str = ""
@@ -125,6 +128,8 @@ class TranscriptRunner:
                     os.environ["CONVO_HOME"] = str(self.folder.parent / block.name)
                 elif block.language == STOP:
                     self.open.close()
+                elif block.language == REPLIES:
+                    self.use_replies(block.name)
                 elif block.name:
                     (self.folder / block.name).write_text(block.text, encoding="utf-8")
                 elif block.language == "python":
