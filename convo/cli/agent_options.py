@@ -55,7 +55,7 @@ from convo.cli.output import print_notice
 from convo.cli.run_options import NONE, REMEMBERED_FIELDS, AgentSource, RunFlags, format_option
 from convo.config.paths import make_private_folder
 from convo.config.sections import split_mcp_reference
-from convo.config.settings import Settings
+from convo.config.settings import OPENAI_PREFIXES, Settings
 from convo.config.values import find_closest_word
 from convo.errors import ConvoError, InputFault, InvalidSettings, InvalidUsage, NotFound, StoreFault, Unreadable
 from convo.history.canonical import describe_json_error
@@ -193,7 +193,7 @@ async def load_agent_setup(flags: RunFlags, *, with_context: bool = True) -> Age
     if flags.start_agent:
         run_config = replace(run_config, start_agent=_find_agent(flags.start_agent, source, graph))
     model = graph[graph.start].model
-    if sdk_agents and isinstance(model, str) and "/" not in model.removeprefix("openai/"):
+    if sdk_agents and isinstance(model, str) and model.removeprefix("openai/").startswith(OPENAI_PREFIXES):
         # In the SDK the other agents do not inherit it. Those of another provider do: its users may have no OpenAI key.
         default_model: str = import_module(f"{SDK_PACKAGE}.models").get_default_model()
         graph = _replace_agent_models(graph, lambda agent: agent.model or default_model)

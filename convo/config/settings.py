@@ -340,10 +340,12 @@ DEFAULT_MODELS = {
 CHEAP_MODEL = "openai/gpt-6-luna"
 """A tenth of the price of OpenAI's default model; `convo models` names it."""
 
+OPENAI_PREFIXES = ("gpt-6", "gpt-5", "gpt-4", "o1", "o3", "o4", "chatgpt-", "ft:")
+
 _PROVIDER_BY_PREFIX = {
     "claude-": "anthropic",
     "deepseek-": "deepseek",
-    **dict.fromkeys(("gpt-6", "gpt-5", "gpt-4", "o1", "o3", "o4", "chatgpt-", "ft:"), "openai"),
+    **dict.fromkeys(OPENAI_PREFIXES, "openai"),
 }
 """Providers by the prefix of their models' names."""
 
