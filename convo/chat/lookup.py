@@ -93,10 +93,11 @@ async def _make_unknown_handle_error(store: Store, handle: str) -> NotFound:
     if os.path.splitext(handle)[1] in FILE_SUFFIXES:
         return NotFound("session or file", handle, hint="check the path")
     noun = "request" if handle.startswith("req_") else STRATEGIES[owner_of_handle(handle)].id_noun
+    closest = None
     if base_handle.startswith("@"):
         closest = find_closest_word(base_handle, (LAST_HANDLE, RECORDED_HANDLE)) or LAST_HANDLE
-    else:
-        closest = None if noun else await _find_closest_session_name(store, base_handle)
+    elif not noun:
+        closest = await _find_closest_session_name(store, base_handle)
     return NotFound(noun or "session", handle, note=f"; did you mean {closest!r}?" if closest else "")
 
 
