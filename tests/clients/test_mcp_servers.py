@@ -1,6 +1,7 @@
 """MCP servers of the registries in a chat, over stdio and streamable HTTP: each call is approved, then run."""
 
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -28,6 +29,7 @@ def run_http_server(*command: str) -> Iterator[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
+        start_new_session=True,
     ) as server:
         try:
             assert server.stdout
@@ -35,7 +37,7 @@ def run_http_server(*command: str) -> Iterator[str]:
             threading.Thread(target=server.stdout.read, daemon=True).start()  # the bridge prints each message
             yield f"http://127.0.0.1:{port}/mcp"
         finally:
-            server.terminate()
+            os.killpg(server.pid, signal.SIGTERM)  # node may be a child of a script, and keeps stdout open
 
 
 @pytest.fixture(params=["stdio", "http"])
