@@ -33,6 +33,10 @@ writes this page.
 `--run-config FILE.py:NAME` names a `RunConfig`, or a dict of arguments of `Runner.run`, such as
 `{"hooks": LogHooks(), "run_config": RunConfig(...)}`. An option of the command takes precedence.
 
+An agent that brings a model object, or has the model of a `model_provider` or a default client,
+sends its requests through it. Another agent without a model uses the SDK's default model, if the
+first agent names a model of OpenAI, and else the model of the first agent.
+
 A session remembers `--run-config`, `--sdk-session` and `--context` with its agents, for
 `convo chat -c`, `convo next` and `convo resume`; a fork begins without `--sdk-session`. An option
 given again replaces its value, and `none` removes it. In a paused run the values of the context
