@@ -16,7 +16,7 @@ from convo.compaction.planning import (
     tokens_if_over_threshold,
 )
 from convo.config.sections import ContextLimits
-from convo.errors import ConvoError, Interrupted
+from convo.errors import REPEAT_HINT, ConvoError, Interrupted
 from convo.history.items import is_compaction
 from convo.history.records import EMBEDDED_SCOPE, Scope, is_compaction_link
 from convo.strategies.strategy import ConversationState
@@ -96,7 +96,8 @@ class AutoCompaction:
         except Interrupted:
             raise
         except ConvoError as error:
-            notify(f"not compacted: {error.message}" + (f"; try: {error.hint}" if error.hint else ""))
+            hint = "" if error.hint in ("", REPEAT_HINT) else f"; try: {error.hint}"  # the next turn repeats it
+            notify(f"not compacted: {error.message}{hint}")
             return None
 
 
