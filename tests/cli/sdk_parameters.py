@@ -226,7 +226,9 @@ MODEL_SETTINGS = {
     "extra_body": Row({"service_tier": "flex"}),
     "extra_headers": Row({"X-A": "1"}, "refused", OWN),
     "extra_args": Row({"service_tier": "flex"}),
-    "retry": Row(sdk.ModelRetrySettings(max_retries=1), note="but convo repeats failed requests by its own rules, and says so"),
+    "retry": Row(
+        sdk.ModelRetrySettings(max_retries=1), note="failed requests are repeated by the rules of convo, which says so"
+    ),
     "context_management": Row([{"type": "compaction", "compact_threshold": 9000}]),
     "prompt_cache_options": Row({"mode": "explicit"}),
     "preserve_raw_usage": Row(True, note="convo stores the usage unchanged"),
