@@ -7,6 +7,7 @@ import asyncio
 import dataclasses
 import json
 import re
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -210,12 +211,18 @@ def greet(context, agent):
 desk = Agent(name="desk", instructions=greet, tools=[add])
 other = Agent(name="other", instructions=greet)
 run = RunConfig(input_guardrails=[polite])
-session = SQLiteSession("one", "session.db")
+
+class Session(SQLiteSession):
+    def __del__(self):  # each load of this file makes another one, and Python 3.13 warns of those left open
+        self.close()
+
+session = Session("one", "session.db")
 """
 
 
 def read_session() -> list[str]:
-    items = asyncio.run(sdk.SQLiteSession("one", "session.db").get_items())
+    with closing(sdk.SQLiteSession("one", "session.db")) as session:
+        items = asyncio.run(session.get_items())
     return [str(item.get("role") or item.get("type")) for item in items]
 
 
