@@ -189,9 +189,8 @@ def _redact_url_password(line: str) -> str:
 
 
 def _hide_token(match: re.Match[str]) -> str:
-    return (
-        match["before"] + _HIDDEN_TEXT if _is_token(match["user"]) and not _is_plain_name(match["user"]) else match[0]
-    )
+    is_secret = _is_token(match["user"]) and not _is_plain_name(match["user"])
+    return match["before"] + _HIDDEN_TEXT if is_secret else match[0]
 
 
 def _is_plain_name(text: str) -> bool:
@@ -208,7 +207,7 @@ def _is_token(user: str) -> bool:
         return True
     has_long_run = re.search(r"[A-Za-z0-9]{20,}", user) is not None
     has_both_cases = user != user.lower() and user != user.upper()
-    return re.search(r"[0-9]", user) is not None and (has_long_run or has_both_cases) and not _is_plain_name(user)
+    return re.search(r"[0-9]", user) is not None and (has_long_run or has_both_cases)
 
 
 def is_secret_name(name: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from convo.agents.agent import Agent, OwnModel
+from convo.agents.agent import Agent, CustomModel
 from convo.agents.graph import AgentTool, Graph
 from convo.agents.handoffs import HandoffDefaults, build_handoff_tools, plan_handoff
 from convo.agents.sdk import ForeignInputFilter
@@ -92,7 +92,7 @@ class RunConfig:
     values: Any = field(default_factory=lambda: NO_VALUES)
     context_serializer: Callable[[Any], Any] | None = None
     start_agent: str | None = None
-    resolve_model: Callable[[str | OwnModel], ModelRoute] | None = None
+    resolve_model: Callable[[str | CustomModel], ModelRoute] | None = None
     open_scratch_store: Callable[[], Store] | None = None
     agents_source: Mapping[str, Json] | None = None
     test_hook: Callable[[str], None] = noop_test_hook

@@ -183,7 +183,7 @@ class ToolServers(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class OwnModel:
+class CustomModel:
     """A model that the definition of an agent brings, whose requests other code makes.
 
     name:    "provider/model", for the record
@@ -217,7 +217,7 @@ class Agent:
     name: str
     instructions: Instructions = None
     description: str = ""
-    model: str | OwnModel | None = None
+    model: str | CustomModel | None = None
     settings: Mapping[str, Json] = field(default_factory=dict)
     tools: tuple[Tool | Hosted, ...] = ()
     handoffs: "tuple[Handoff | Agent | str, ...]" = ()
@@ -270,7 +270,7 @@ class Agent:
 
 AGENT_FIELDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "instructions": ((str, Callable, NoneType), "use text, or a function that returns text"),  # type: ignore[dict-item]
-    "model": ((str, OwnModel, NoneType), 'model="provider/model"'),
+    "model": ((str, CustomModel, NoneType), 'model="provider/model"'),
     "settings": ((Mapping,), 'settings={"temperature": 0.2}'),
     "output": ((Output, NoneType), "create one with output(TYPE)"),
     "after_tools": ((str, frozenset), '"ask again", "first output", or frozenset({"a_tool"})'),

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 from convo.agents.agent import (
     AfterTools,
     Agent,
+    CustomModel,
     Guardrail,
     Handoff,
     HookEvent,
     Hooks,
     Output,
-    OwnModel,
     collect_tool_names,
 )
 from convo.agents.graph import AgentTool, Graph, agent_tool, assign_identities, graph
@@ -166,7 +166,7 @@ def _convert_agent(agent: Any, identities: Mapping[int, str], enclosing: Enclosi
         instructions=_convert_instructions(agent),
         description=getattr(agent, "handoff_description", None) or "",
         model=model,
-        settings=convert_model_settings(settings, include, tool_choice, is_own_model=isinstance(model, OwnModel)),
+        settings=convert_model_settings(settings, include, tool_choice, is_custom_model=isinstance(model, CustomModel)),
         model_defaults=convert_default_settings(agent, include, run.get("model_settings")),
         follows_sdk=True,
         tools=tools,
@@ -296,40 +296,45 @@ def _convert_other_tool(tool: Any, definition: Hosted, agent: Any, sdk_run: SdkR
     Raises Unsupported for an approval rule that is a function.
     """
     sdk, executor = import_module(SDK_PACKAGE), find_executor(tool)
+    decide: Any = getattr(tool, "on_approval_request", None)  # of a hosted MCP server
     approves = getattr(tool, "on_approval", None) is not None
     needs_approval = getattr(tool, "needs_approval", False)
-    decide = getattr(tool, "on_approval_request", None)
-    if decide is None and executor is None:
-        return definition
-    if callable(needs_approval) and not approves:
+    if callable(needs_approval) and executor and not approves:
         raise Unsupported("convo", f"an approval rule (tool {tool.name!r})", hint="use True, or on_approval")
 
-    async def run(context: Context, arguments: str) -> Json:
-        sdk_context, call = make_run_context(context), _parse_output_item(context.call or {})
-        if decide is not None:
-            result = decide(sdk.MCPToolApprovalRequest(ctx_wrapper=sdk_context, data=call))
-            result = await result if inspect.isawaitable(result) else result
-            reason = {"reason": result["reason"]} if not result["approve"] and "reason" in result else {}
-            response = {"type": MCP_APPROVAL_RESPONSE, "approval_request_id": context.call_id}
-            return {**response, "approve": result["approve"], **reason}
-        del sdk_context.approve_tool, sdk_context.reject_tool  # the tool's own approval function decides on this call
+    async def answer_request(context: Context, arguments: str) -> Json:
+        request = sdk.MCPToolApprovalRequest(ctx_wrapper=make_run_context(context), data=parse_call(context))
+        result = decide(request)
+        result = await result if inspect.isawaitable(result) else result
+        reason = {"reason": result["reason"]} if not result["approve"] and "reason" in result else {}
+        response = {"type": MCP_APPROVAL_RESPONSE, "approval_request_id": context.call_id}
+        return {**response, "approve": result["approve"], **reason}
+
+    async def execute(context: Context, arguments: str) -> Json:
         assert executor
+        sdk_context = make_run_context(context)
+        del sdk_context.approve_tool, sdk_context.reject_tool  # the tool's own approval function decides on this call
         approved = tool if approves or not needs_approval else dataclasses.replace(tool, needs_approval=False)
         with sdk.trace("convo", disabled=True):
             item = await executor.action.execute(
                 agent=agent,
-                call=executor.make_call(call, approved),
+                call=executor.make_call(parse_call(context), approved),
                 hooks=sdk_run.hooks or sdk.RunHooks(),
                 context_wrapper=sdk_context,
                 config=sdk_run.config or sdk.RunConfig(tracing_disabled=True),
             )
         return _to_json(item.to_input_item())
 
+    def parse_call(context: Context) -> Any:
+        return _parse_output_item(context.call or {})
+
+    if decide is None and executor is None:
+        return definition
     return Tool(
-        name=tool.name if decide is None else f"mcp_{definition['server_label']}",
+        name=tool.name if executor else f"mcp_{definition['server_label']}",
         description=getattr(tool, "description", ""),
         parameters=definition,
-        run=run,
+        run=execute if executor else answer_request,
         needs_approval=bool(needs_approval) and not approves,
         failure=None,
         serialize=_to_json,
@@ -655,13 +660,13 @@ LOGPROBS_INCLUDE = "message.output_text.logprobs"
 
 
 def convert_model_settings(
-    settings: Any, include: Iterable[str] = (), tool_choice: Json = None, *, is_own_model: bool = False
+    settings: Any, include: Iterable[str] = (), tool_choice: Json = None, *, is_custom_model: bool = False
 ) -> dict[str, Json]:
     """Convert model settings of the SDK to fields of a request, without settings that are None.
 
     include:      the `include` values that the agent's tools need
     tool_choice:  the `tool_choice` that the SDK builds from the one in `settings` and the agent's tools
-    is_own_model: the SDK makes the requests, so HTTP_SETTINGS apply
+    is_custom_model: the SDK makes the requests, so HTTP_SETTINGS apply
 
     Raises Unsupported for a setting without a field.
     """
@@ -674,7 +679,7 @@ def convert_model_settings(
             fields[name] = tool_choice
         elif name in SETTING_CONVERTERS:
             _merge_fields(fields, SETTING_CONVERTERS[name](value))
-        elif name not in (IGNORED_SETTINGS | HTTP_SETTINGS if is_own_model else IGNORED_SETTINGS):
+        elif name not in (IGNORED_SETTINGS | HTTP_SETTINGS if is_custom_model else IGNORED_SETTINGS):
             raise UnsupportedParameter("convo", f"the model setting {name}", param=name, hint=UNSUPPORTED_HINT)
     included = {
         *include,

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from convo.agents.agent import OwnModel
+from convo.agents.agent import CustomModel
 from convo.agents.handoff_history import to_sdk_form
 from convo.agents.sdk_internals import has_default_client
 from convo.agents.sdk_run import SDK_PACKAGE, SdkRun, is_unset
@@ -19,7 +19,7 @@ SDK_PREFIXES = ("litellm/", "any-llm/")
 """Prefixes of model names for which the SDK calls another package."""
 
 
-def convert_model(agent: Any, run: SdkRun) -> str | OwnModel | None:
+def convert_model(agent: Any, run: SdkRun) -> str | CustomModel | None:
     """Return the name of an agent's model for convo's providers, or the model that the SDK calls.
 
     Raises InputFault if the SDK cannot make it.
@@ -59,7 +59,7 @@ def convert_model(agent: Any, run: SdkRun) -> str | OwnModel | None:
         )
         return events
 
-    return OwnModel(name, stream)
+    return CustomModel(name, stream)
 
 
 async def _refuse_call(*_: object) -> None:

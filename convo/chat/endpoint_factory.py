@@ -55,8 +55,8 @@ from convo.models.errors import translate_server_key_errors
 from convo.models.factory import (
     find_built_in_weights,
     make_openai_options,
+    open_custom_model,
     open_model,
-    open_own_model,
     open_pass_through,
 )
 from convo.runtime import Clock, NewId, SystemClock, random_id
@@ -71,7 +71,7 @@ from convo.usage.model_info import (
 )
 
 if TYPE_CHECKING:
-    from convo.agents.agent import OwnModel, ToolServers
+    from convo.agents.agent import CustomModel, ToolServers
     from convo.endpoints.remote import RemoteEndpoint
     from convo.models.pass_through import PassThroughApi, PassThroughClient
     from convo.responses_api.endpoint import EmbeddedService
@@ -98,12 +98,12 @@ def _make_embedded(provider: Provider, settings: Settings, store: Store, clock: 
     return cast(Endpoint, LazyEndpoint(EMBEDDED_SCOPE, make))
 
 
-def open_own_endpoint(model: "OwnModel", settings: Settings, store: Store) -> Endpoint:
+def open_custom_endpoint(model: "CustomModel", settings: Settings, store: Store) -> Endpoint:
     """Return the endpoint of a model that the definition of an agent brings."""
     from convo.models.provider_model import ProviderModel
     from convo.responses_api.endpoint import EmbeddedEndpoint
 
-    adapter = ProviderModel(open_own_model(model.name, model.stream, random_id), settings.limits)
+    adapter = ProviderModel(open_custom_model(model.name, model.stream, random_id), settings.limits)
     return EmbeddedEndpoint(store, OneModel(adapter), SystemClock(), random_id, seal_key=_read_seal_key(settings))
 
 

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple, TextIO, cast
 from convo.agent_runner.config import ModelRoute, RunConfig
 from convo.agent_runner.prepare import open_tool_servers
 from convo.agent_runner.user_code import IN_USER_CODE, format_exception, user_code_scope
-from convo.agents.agent import TOOL_NAME_PATTERN, Agent, OwnModel
+from convo.agents.agent import TOOL_NAME_PATTERN, Agent, CustomModel
 from convo.agents.graph import AgentTool, Graph, graph
 from convo.agents.handoff_history import DEFAULT_HISTORY_MARKERS, HistoryMapper, HistoryMarkers
 from convo.agents.handoffs import HandoffDefaults
@@ -84,7 +84,7 @@ class AgentSetup:
     input_items: tuple[Item, ...] = ()
     ignores_agent_models: bool = False
 
-    def with_route(self, route: Callable[[str | OwnModel], ModelRoute]) -> "AgentSetup":
+    def with_route(self, route: Callable[[str | CustomModel], ModelRoute]) -> "AgentSetup":
         """Return a copy in which `route` resolves the models that agents name."""
         return replace(self, run_config=replace(self.run_config, resolve_model=route))
 
@@ -149,7 +149,7 @@ def _has_agent_models(graph: Graph) -> bool:
     return any(agent.model for agent in agents) or any(map(_has_agent_models, nested_graphs))
 
 
-def _replace_agent_models(graph: Graph, choose: Callable[[Agent], str | OwnModel | None]) -> Graph:
+def _replace_agent_models(graph: Graph, choose: Callable[[Agent], str | CustomModel | None]) -> Graph:
     """Return the graph with other models of its agents and of the agents that are their tools."""
 
     def replace_nested(tool: Tool | Hosted) -> Tool | Hosted:

@@ -69,7 +69,7 @@ from convo.usage.model_info import describe_appended_instructions, find_price, l
 
 if TYPE_CHECKING:
     from convo.agent_runner.config import ModelRoute
-    from convo.agents.agent import OwnModel
+    from convo.agents.agent import CustomModel
     from convo.cli.agent_options import AgentSetup
     from convo.endpoints.base import Endpoint
     from convo.terminal.prompt import PromptOptions, PromptReader
@@ -526,7 +526,7 @@ class ChatContext:
         self.choice = choice
         return ChatDeps(self._store, endpoint, SystemClock(), random_id), self.make_request_options(choice, session)
 
-    def make_route(self, model: "str | OwnModel") -> "ModelRoute":
+    def make_route(self, model: "str | CustomModel") -> "ModelRoute":
         """Return the route of an agent's own model; each endpoint is opened once.
 
         Raises InvalidSettings or InvalidUsage.
@@ -538,9 +538,9 @@ class ChatContext:
                 [f"{field} is ignored: the agent's own model makes the requests" for field in self.options.parameters]
             )
             if model.name not in self._endpoints:
-                from convo.chat.endpoint_factory import open_own_endpoint
+                from convo.chat.endpoint_factory import open_custom_endpoint
 
-                self._endpoints[model.name] = open_own_endpoint(model, self.settings, self._store)
+                self._endpoints[model.name] = open_custom_endpoint(model, self.settings, self._store)
                 self._exit_stack.push_async_callback(self._endpoints[model.name].aclose)
             return ModelRoute(RequestOptions(model.name, model.name), self._endpoints[model.name])
         choice = choose_model(self.settings, model, source=AGENT_MODEL_SOURCE)

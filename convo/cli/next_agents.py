@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from convo.agent_runner.config import ModelRoute
 from convo.agent_runner.prepare import PreparedRequest
 from convo.agent_runner.runner import AgentRunner
-from convo.agents.agent import OwnModel
+from convo.agents.agent import CustomModel
 from convo.chat.conversation import Chat
 from convo.chat.next_request import find_current_link
 from convo.chat.session_record import ChatDeps, SessionRecord, load_last_link
@@ -63,11 +63,11 @@ class AgentRequestPreview:
         )
         return await runner.preview_request(items)
 
-    def _open_route(self, model: str | OwnModel) -> ModelRoute:
+    def _open_route(self, model: str | CustomModel) -> ModelRoute:
         if not isinstance(model, str):
-            from convo.chat.endpoint_factory import open_own_endpoint
+            from convo.chat.endpoint_factory import open_custom_endpoint
 
-            endpoint = open_own_endpoint(model, self.settings, self.store)
+            endpoint = open_custom_endpoint(model, self.settings, self.store)
             self.exit_stack.push_async_callback(endpoint.aclose)
             return ModelRoute(RequestOptions(model.name, model.name), endpoint)
         choice = choose_model(self.settings, model, source=AGENT_MODEL_SOURCE)

@@ -139,7 +139,7 @@ class map_provider_errors:  # noqa: N801 - used like a function: `with map_provi
             raise fault from error
 
 
-class map_own_model_errors(map_provider_errors):  # noqa: N801 - as above
+class map_custom_model_errors(map_provider_errors):  # noqa: N801 - as above
     """Map any exception of a model that a user's agent brings; those of openai and litellm have the HTTP status."""
 
     def __exit__(

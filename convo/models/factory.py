@@ -162,11 +162,11 @@ def make_openai_options(
     )
 
 
-def open_own_model(name: str, stream: "EventStream", new_id: NewId) -> Model:
+def open_custom_model(name: str, stream: "EventStream", new_id: NewId) -> Model:
     """Open the model that the definition of an agent brings."""
-    from convo.models.responses import OwnModel
+    from convo.models.responses import CustomModelAdapter
 
-    return OwnModel(name, stream, new_id)
+    return CustomModelAdapter(name, stream, new_id)
 
 
 def require_base_url(provider: Provider) -> str:

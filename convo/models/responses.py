@@ -37,7 +37,7 @@ from convo.models.base import (
     tag_encrypted_content,
     untag_items,
 )
-from convo.models.errors import ErrorContext, fault_from_event, map_own_model_errors
+from convo.models.errors import ErrorContext, fault_from_event, map_custom_model_errors
 from convo.models.http import (
     OpenAIClientOptions,
     SSEClient,
@@ -168,7 +168,7 @@ They are models of pydantic, as those of the openai package. It may raise anythi
 """
 
 
-class OwnModel(Model):
+class CustomModelAdapter(Model):
     """A model that the definition of an agent brings: `stream` makes its requests."""
 
     hosted_tools: HostedToolsUse = "run"
@@ -180,7 +180,7 @@ class OwnModel(Model):
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         reader, context, is_streaming = ResponsesReader(self._new_id), ErrorContext(self._name), False
         items = untag_items(request.input, self._issuer, self._name)
-        with map_own_model_errors(context):
+        with map_custom_model_errors(context):
             async for value in self._stream(request.instructions, items, request.parameters):
                 for event in reader.read(value.model_dump(mode="json", exclude_none=True)):
                     if event["type"] == "error":

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from convo.agent_runner.config import ModelRoute, RunConfig
-from convo.agents.agent import Agent, OwnModel
+from convo.agents.agent import Agent, CustomModel
 from convo.agents.graph import AgentTool, Graph, graph
 from convo.agents.handoff_history import HistoryMapper, HistoryMarkers
 from convo.agents.handoffs import HandoffDefaults
@@ -678,7 +678,7 @@ async def test_a_model_of_the_user_replaces_those_of_all_agents(name: str, has_m
 async def test_a_setup_is_copied_with_a_route_and_values(folder: Path) -> None:
     setup = await load_agent_setup(RunFlags(agent="bot/support.py:triage", max_turns=3))
 
-    def route(model: str | OwnModel) -> ModelRoute:
+    def route(model: str | CustomModel) -> ModelRoute:
         raise NotImplementedError
 
     changed = setup.with_route(route).with_context(None, {"a": 1})
