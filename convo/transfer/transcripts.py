@@ -53,6 +53,9 @@ ANTHROPIC = "anthropic"
 SYNTHETIC = "<synthetic>"
 """The model of a message that Claude Code wrote without a request."""
 
+INTERRUPTED = {"code": "interrupted", "message": "the turn was interrupted"}
+"""The error of an answer that the user interrupted."""
+
 MAX_TIME_S = 221_845_392_000
 """The year 9000 in seconds since 1970: no later time is a date in every time zone."""
 
@@ -356,8 +359,7 @@ class CodexReader(TranscriptReader):
                 if self.output_start is not None:
                     self._end_response(None)
                 if self.links and self.links[-1]["usage"] is None:
-                    error = {"code": "interrupted", "message": "the turn was interrupted"}
-                    self.links[-1] |= {"status": "incomplete", "error": error}
+                    self.links[-1] |= {"status": "incomplete", "error": INTERRUPTED}
             case "thread_rolled_back":
                 for _ in range(payload["num_turns"]):
                     turn = next(
@@ -521,20 +523,26 @@ class ClaudeCodeReader(TranscriptReader):
         ended_at = _parse_time(record.get("timestamp")) or self.read_at
         if is_error:
             # Claude Code never sends it, so it is no item.
-            error = {"code": _read_text(record.get("error")) or "upstream_error", "message": item_text(items[0])}
+            failure = {"code": _read_text(record.get("error")) or "upstream_error", "message": item_text(items[0])}
             failed = self._add_message(parent, ())
-            failed.link = self._make_link(record, self.model or model, status="failed", error=error, ended_at=ended_at)
+            failed.link = self._make_link(
+                record, self.model or model, status="failed", error=failure, ended_at=ended_at
+            )
             return failed
         answer = self.answers.get(message["id"])
         if answer is None or (parent is not answer and parent is not answer.results):  # some servers use an id again
             answer = self.answers[message["id"]] = self._add_message(parent, ())
-        is_cut = message.get("stop_reason") == "max_tokens"
+        error: Record | None = None
+        if record.get("isAbortedMidStream"):
+            error = INTERRUPTED
+        elif message.get("stop_reason") == "max_tokens":
+            error = {"code": "max_output_tokens", "message": "the response is incomplete"}
         answer.link = {
             **(answer.link or self._make_link(record, model, reported={UPSTREAM_ID: message["id"]})),
             "ended_at": ended_at,
             "usage": read_messages_usage(message.get("usage") or {}),
-            "status": "incomplete" if is_cut else "completed",
-            "error": {"code": "max_output_tokens", "message": "the response is incomplete"} if is_cut else None,
+            "status": "incomplete" if error else "completed",
+            "error": error,
         }
         answer.items += items
         self.answers |= {item["call_id"]: answer for item in items if item["type"] == "function_call"}

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -48,7 +47,7 @@ class Answer:
     output:  items of the Responses API, or blocks of the Messages API
     counts:  the token counts that differ from the usual ones
     status:  HTTP status of an answer that is an error
-    is_cut:  the answer stops after its output, and the program is interrupted
+    is_cut:  the answer stops at the end of its output, and the program is interrupted
     """
 
     output: Sequence[Block] = ()
@@ -63,7 +62,6 @@ class ScriptedVendor:
 
     answers: list[Answer] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
-    cut: threading.Event = field(default_factory=threading.Event)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body, more = b"", True
@@ -94,7 +92,6 @@ class ScriptedVendor:
             await send_head(send, 200, "text/event-stream")
             *events, _ = build_events(answer)
             await send_piece(send, b"".join(events))
-            self.cut.set()
             await receive()  # until the client leaves
         else:
             await send_events(send, b"".join(build_events(answer)))
@@ -136,7 +133,7 @@ def message_events(answer: Answer) -> list[bytes]:
     blocks = [event for index, block in enumerate(answer.output) for event in block_events(index, block)]
     start = messages_events.start(CLAUDE_MODEL, cache_creation_input_tokens=0, **answer.counts)
     is_call = any(block["type"] == "tool_use" for block in answer.output)
-    end = messages_events.stop("tool_use" if is_call else "end_turn", output_tokens=50)
+    end = [] if answer.is_cut else messages_events.stop("tool_use" if is_call else "end_turn", output_tokens=50)
     return [start.replace(b"msg_01", f"msg_{uuid4().hex}".encode()), *blocks, *end]
 
 
@@ -201,7 +198,7 @@ class Turn:
 
     arguments:     "SESSION" stands for the id of the session, "MESSAGE" for that of its first answer
     answers:       to its requests
-    interrupt_at:  of a turn whose last answer is cut: the text in the transcript at which the program is interrupted
+    interrupt_at:  of a turn whose last answer is cut: the program is interrupted once it has printed or stored this
     """
 
     arguments: Sequence[str]
@@ -298,7 +295,7 @@ CLAUDE: Mapping[str, Sequence[Turn]] = {
     ],
     "claude-interrupted": [
         Turn(["Say a number."], [Answer([thinking(1, "Any."), text("Twelve.")])]),
-        Turn(["--resume", "SESSION", "Count to a thousand."], [Answer([text("One, two")], is_cut=True)], "thousand"),
+        Turn(["--resume", "SESSION", "Count to a thousand."], [Answer([text("One, two")], is_cut=True)], "One, two"),
         Turn(["--resume", "SESSION", "What went wrong?"], [Answer(status=400)]),
         Turn(["--resume", "SESSION", "Count to two."], [Answer([text("One, two.")])]),
     ],
@@ -337,15 +334,19 @@ def claude_command(url: str, turn: Turn, session: str, message_id: str) -> tuple
     arguments = [names.get(one, one) for one in turn.arguments]
     flags = ["--model", CLAUDE_MODEL, "--dangerously-skip-permissions", "--tools", "Bash,Read"]
     flags += ["--autocompact", "100000"]
+    flags += ["--output-format", "stream-json", "--verbose", "--include-partial-messages"]
     flags += ["--system-prompt", "You are a coding agent."]
     if "/compact" not in arguments:
         flags.append("--disable-slash-commands")  # without the texts of all skills
     return ["claude", *flags, "-p", *arguments], {**environ, "IS_SANDBOX": "1", "MAX_THINKING_TOKENS": "2000"}
 
 
+def find_transcripts(folder: Path) -> list[Path]:
+    return [*folder.glob("home/sessions/**/*.jsonl"), *folder.glob("home/.claude/projects/*/*.jsonl")]
+
+
 def find_transcript(folder: Path) -> Path | None:
-    files = [*folder.glob("home/sessions/**/*.jsonl"), *folder.glob("home/.claude/projects/*/*.jsonl")]
-    return max(files, key=lambda file: file.stat().st_mtime, default=None)
+    return max(find_transcripts(folder), key=lambda file: file.stat().st_mtime, default=None)
 
 
 def first_answer_id(file: Path) -> str:
@@ -375,7 +376,6 @@ def make_transcript(name: str, folder: Path, vendor: ScriptedVendor, url: str) -
             command, environ = claude_command(url, turn, session, first_answer_id(file) if file else "")
         place = [json.dumps(dict(item)).replace(HOME, str(folder)) for answer in turn.answers for item in answer.output]
         outputs = iter(map(json.loads, place))
-        vendor.cut.clear()
         vendor.answers[:] = [
             Answer([next(outputs) for _ in answer.output], answer.counts, answer.status, answer.is_cut)
             for answer in turn.answers
@@ -402,18 +402,20 @@ def run(command: list[str], work: Path, environ: Mapping[str, str], vendor: Scri
     program = shutil.which(command[0])
     assert program, f"{command[0]} is missing"
     inherited = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
-    with subprocess.Popen(
+    output = work.parent / "output.txt"
+    with output.open("w") as stdout, subprocess.Popen(
         [program, *command[1:]], cwd=work, env={**inherited, **environ}, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", process_group=0,
+        stdout=stdout, stderr=subprocess.STDOUT, process_group=0,
     ) as process:  # fmt: skip
         if turn.interrupt_at:
-            assert vendor.cut.wait(60)
-            while not (file := find_transcript(work.parent)) or turn.interrupt_at not in file.read_text("utf-8"):
+            while not any(
+                turn.interrupt_at in file.read_text("utf-8") for file in (output, *find_transcripts(work.parent))
+            ):
                 assert process.poll() is None
                 time.sleep(0.02)
             os.killpg(process.pid, signal.SIGINT)
-        output, _ = process.communicate(timeout=110)
-    assert len(vendor.answers) == 1, output  # the last one is kept for requests that are repeated
+        process.wait(timeout=110)
+    assert len(vendor.answers) == 1, output.read_text("utf-8")  # the last one is kept for requests that are repeated
 
 
 def main(file: str) -> None:

@@ -75,8 +75,8 @@ TABLE: dict[str, tuple[str, str, int, list[tuple[int, int] | None], int]] = {
     ),
     "claude-interrupted": (
         CLAUDE,
-        "user system*4 user reasoning assistant user system user assistant user system user system assistant",
-        0, [(12, 50), None, (12, 50)], 0,
+        "user system*4 user reasoning assistant user system assistant user assistant user system user system assistant",
+        0, [(12, 50), (12, 1), None, (12, 50)], 0,
     ),
 }  # fmt: skip
 
@@ -109,6 +109,12 @@ def test_a_transcript_is_imported_with_its_items_and_requests(
     assert convo("lint", "mine").exit == lint_exit
     assert [convo(command, "mine").exit for command in ("next", "why", "cost")] == [0, 0, 0]
     assert convo("import", str(tmp_path / "t.jsonl"), "--as", "mine").out.endswith("already imported\n")
+
+
+@pytest.mark.parametrize("name", ["codex-interrupted", "claude-interrupted"])
+def test_an_answer_that_the_user_interrupted_is_incomplete(name: str) -> None:
+    second = parse_conversation_document(TRANSCRIPTS[name]).links[1]
+    assert (second["status"], second["error"]["code"]) == ("incomplete", "interrupted")
 
 
 def test_thinking_is_sent_back_as_the_vendor_made_it() -> None:
