@@ -41,12 +41,12 @@ def answer(text: str = "hello", **more: Any) -> dict[str, Any]:
     return {"type": "message", "role": "assistant", "status": "completed", "content": [part], **more}
 
 
-def call(name: str = "c1", arguments: Any = '{"city": "Bonn"}', **more: Any) -> dict[str, Any]:
-    return {"type": "function_call", "call_id": name, "name": "weather", "arguments": arguments, **more}
+def call(call_id: str = "c1", arguments: Any = '{"city": "Bonn"}', **more: Any) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": call_id, "name": "weather", "arguments": arguments, **more}
 
 
-def output(name: str = "c1", **more: Any) -> dict[str, Any]:
-    return {"type": "function_call_output", "call_id": name, "output": "sunny", **more}
+def output(call_id: str = "c1", **more: Any) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": call_id, "output": "sunny", **more}
 
 
 def sealed_reasoning(number: int = 1, **more: Any) -> dict[str, Any]:
