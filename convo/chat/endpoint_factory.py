@@ -66,6 +66,7 @@ from convo.usage.model_info import (
     appends_instructions,
     describe_appended_instructions,
     describe_capabilities,
+    find_model_window,
     find_shutdown,
     load_known_models,
 )
@@ -91,7 +92,12 @@ def _make_embedded(provider: Provider, settings: Settings, store: Store, clock: 
         from convo.responses_api.endpoint import EmbeddedEndpoint
 
         return EmbeddedEndpoint(
-            store, ModelsByName(settings, clock, new_id), clock, new_id, seal_key=_read_seal_key(settings)
+            store,
+            ModelsByName(settings, clock, new_id),
+            clock,
+            new_id,
+            seal_key=_read_seal_key(settings),
+            find_window=partial(find_model_window, window_settings=settings.windows),
         )
 
     # Its thirty modules are needed for a request, not for a prompt.
@@ -445,6 +451,7 @@ def open_service(
         options=options,
         ttl_s=ttl_s,
         seal_key=_read_seal_key(settings),
+        find_window=partial(find_model_window, window_settings=settings.windows),
     )
 
 

@@ -374,6 +374,7 @@ class EmbeddedService:
     fetch_models:  fetches the models that can be requested by name; the list is cached for a minute
     ttl_s:         retention of each tenant's state, if it is limited
     seal_key:      encrypts compaction items; without one the database's own key does
+    find_window:   returns the context window of a model
     """
 
     def __init__(
@@ -387,10 +388,11 @@ class EmbeddedService:
         options: EndpointOptions,
         ttl_s: TimeToLive | None = None,
         seal_key: Secret | None = None,
+        find_window: WindowLookup = find_model_window,
     ) -> None:
         self._store, self._models, self._clock, self._new_id = store, models, clock, new_id
         self._fetch_models, self._options, self._ttl_s = fetch_models, options, ttl_s
-        self._seal_key = seal_key
+        self._seal_key, self._find_window = seal_key, find_window
         self._runs, self._histories = ActiveRuns(), HistoryCache()
         self._endpoints: dict[str, EmbeddedEndpoint] = {}
         self._pruned_at: dict[str, float] = {}
@@ -411,6 +413,7 @@ class EmbeddedService:
                 histories=self._histories,
                 options=self._options,
                 seal_key=self._seal_key,
+                find_window=self._find_window,
             )
         return self._endpoints[tenant]
 

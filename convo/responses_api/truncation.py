@@ -21,7 +21,7 @@ from convo.usage.model_info import ModelWindow
 from convo.usage.window import count_minimum_tokens
 
 WindowLookup: TypeAlias = Callable[[str], ModelWindow | None]
-"""Returns the context window of a model by its provider's own name; None if unknown."""
+"""Returns the context window of a model by provider/model, or its name without a provider; None if unknown."""
 
 WINDOW_EXCEEDED_CODE = WindowExceeded.code
 

@@ -65,6 +65,24 @@ def test_input_tokens_are_counted_when_a_native_server_has_no_such_route(
     assert [request.path for request in upstream.requests] == ["/v1/responses/input_tokens"]
 
 
+@pytest.mark.parametrize("model", ["chat/short", "brief"])
+def test_the_context_window_of_the_settings_is_that_of_a_request(
+    serve: Serve, upstream: ChatServer, model: str
+) -> None:
+    window = '[windows]\n"chat/short" = { context = 80 }\n'
+    gateway = serve(toml='brief = "chat/short"\n' + PROVIDERS.format(url=upstream.url) + window)
+    question, answer = {"role": "user", "content": "word " * 40}, {"role": "assistant", "content": "Well."}
+    turns = [question, answer, question, answer, question]
+
+    refused = gateway.create_response({"model": model, "input": turns})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "context_length_exceeded")
+
+    upstream.stream(delta(content="Well."), finish("stop"))
+    truncated = gateway.create_response({"model": model, "input": turns, "truncation": "auto"})
+    assert truncated.status_code == 200
+    assert len(upstream.requests[-1].json["messages"]) == 1
+
+
 def test_input_tokens_need_no_model(gateway: RunningGateway) -> None:
     instructed = count(gateway, input="one two three", instructions="Answer briefly, in English.")
 
