@@ -50,7 +50,7 @@ def serve_command(
     ),
     store: str | None = value_option("--store", "STORE", "Store to use: none, memory, sqlite:PATH or postgresql://..."),
     config: Path | None = value_option("--config", "FILE", "Settings file to use: TOML, or a configuration of Plano."),
-    strict: bool = flag_option("--strict", "Reject requests that OpenAI rejects, even if the model accepts them."),
+    strict: bool = flag_option("--strict", "Reject histories that OpenAI rejects, even if the model accepts them."),
     record: bool | None = flag_option(
         "--record/--no-record",
         "Also record requests that are not stored: store=false, chat completions, Anthropic Messages; "
