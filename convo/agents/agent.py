@@ -131,6 +131,8 @@ makes the first output of one of these tools the final output.
 class Guardrail:
     """A check of the input or the final output that can stop the run.
 
+    name:      for the error, and the record of the run
+    check:     called with the Context, and the input items or the final output; returns the reason to stop, or None
     parallel:  an input guardrail runs in parallel to the first model call instead of before it
     """
 
@@ -145,10 +147,13 @@ class Handoff:
 
     to:           the agent or its name; its identity in a graph
     tool_name:    None: `transfer_to_` and the agent's name
+    description:  of the tool, for the model; None: made of the agent's name and description
     parameters:   the schema of the arguments that the model gives; None: no arguments
     taken:        called at the handoff with the arguments as the model wrote them
     filter:       called with the HandoffTranscript, returns the one for the next agent
     nest:         whether the history becomes a summary; None: as the run is configured
+    strict:       `strict` of the tool: the server makes the arguments match `parameters`
+    enabled:      whether the model is offered it, or a function of the Context that is called before each model call
     """
 
     to: "str | Agent"
@@ -198,13 +203,20 @@ class CustomModel:
 class Agent:
     """The definition of an agent.
 
+    name:               for handoffs to it, the model and the record
+    instructions:       text, or a function of the Context that returns it for each model call; None: those of the chat
     description:        for the model of another agent that can hand off to this one
     model:              "provider/model" or an alias; a model of its own; None: the run's model
     settings:           further fields of its requests: temperature, tool_choice, reasoning, ...
     model_defaults:     returns the fields that replace `settings` if the agent has no model, by the name of the run's
                         model in the request
     tools:              our own tools, and hosted tools as in a request
+    handoffs:           the agents that can take over: an Agent, the name of one, or a Handoff with options
     output:             the schema of its final output; None: plain text
+    input_guardrails:   check the input of a run that begins with this agent
+    output_guardrails:  check the final output of a run that ends with this agent
+    after_tools:        "ask again" calls the model; "first output", or a frozenset of tool names, makes the first tool
+                        output, or the first of these tools, the final output
     follows_sdk:        it behaves as an agent of the Agents SDK: requests to api.openai.com have a `prompt_cache_key`
                         for their session, unless its settings or the chat's set one; penalties are sent to chat models
                         alone; a refusal fails the run
