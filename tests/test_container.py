@@ -15,6 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 import yaml
 
+from convo.config.settings import ServeSettings
 from tests.command_runner import ROOT
 from tests.databases import new_database
 
@@ -71,6 +72,7 @@ def test_the_paths_ports_and_volumes_of_the_container_files_agree() -> None:
     assert set(convo["depends_on"]) <= set(compose["services"])
     assert set(compose["volumes"]) == {volume.partition(":")[0] for s in (convo, database) for volume in s["volumes"]}
     user = database["environment"]
+    assert float(convo["stop_grace_period"].removesuffix("s")) > ServeSettings().grace_s
     assert convo["environment"]["CONVO_STORE"] == f"postgresql://{user['POSTGRES_USER']}@database/{user['POSTGRES_DB']}"
 
 
