@@ -22,8 +22,8 @@ this path: `convo chat -c` and `convo resume` load the agent again, and `--agent
 A call that needs approval pauses the run. Calls of MCP servers need it unless `[mcp.NAME]` says
 otherwise. `convo approvals`, `convo resume` and the inspector page decide. The paused run is a
 RunState of the SDK, so convo can resume a run that the SDK paused, and the SDK one of convo. A state
-of the JavaScript SDK can be inspected and decided here, and is finished there. If convo is killed, no
-call is run a second time.
+of the JavaScript SDK can be inspected and decided here; only the JavaScript SDK can resume it. If
+convo is killed, no call is run a second time.
 
 The tables list the public parameters of release 0.24. **same**: convo sends the requests that the SDK
 sends. **refused**: an error names the parameter before any request. `tests/cli/test_sdk_parameters.py`
@@ -34,8 +34,8 @@ writes this page.
 `{"hooks": LogHooks(), "run_config": RunConfig(...)}`. An option of the command takes precedence.
 
 An agent that brings a model object, or has the model of a `model_provider` or a default client,
-sends its requests through it. Another agent without a model uses the SDK's default model, if the
-first agent names a model of OpenAI, and else the model of the first agent.
+sends its requests through it. Another agent without a model uses the SDK's default model if the
+first agent names an OpenAI model, else the first agent's model.
 
 A session remembers `--run-config`, `--sdk-session` and `--context` with its agents, for
 `convo chat -c`, `convo next` and `convo resume`; a fork begins without `--sdk-session`. An option
