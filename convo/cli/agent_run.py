@@ -48,7 +48,12 @@ from convo.history.items import Item, Json, StreamEvent, item_text, item_type
 from convo.history.records import IGNORED_PARAMETER, AgentRun, Link, Strategy
 from convo.report import Wire
 from convo.runs.state import Run, RunLimits, Stage
-from convo.runstate.run_items import CONTEXT_HINT, read_context_description, read_context_values
+from convo.runstate.run_items import (
+    CONTEXT_HINT,
+    is_context_restorable,
+    read_context_description,
+    read_context_values,
+)
 from convo.runstate.run_state import RunState
 from convo.terminal.answer import consume_interruptibly
 from convo.terminal.run_printer import RunPrinter
@@ -86,7 +91,8 @@ def with_run_context(
 ) -> AgentSetup:
     """Return `setup` with the application's context of a run.
 
-    The values of its state take precedence over the stored option, which can restore an object from them.
+    The values of its state take precedence over the stored option, which can restore an object from them, or replaces
+    values that cannot be restored.
 
     option:  the --context of this command
     row:     the run, if it is stored
@@ -95,7 +101,7 @@ def with_run_context(
     """
     described = read_context_description(state.document) if state else None
     reference = setup.source.context
-    if option is not None:
+    if option is not None or (reference and state and not is_context_restorable(state.document)):
         if described and reference and not restores_context(reference):
             print_notice(f"--context {reference} replaces the context values that the run had")
         return setup.with_context(reference, described if reference else NO_VALUES)

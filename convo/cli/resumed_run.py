@@ -36,7 +36,7 @@ from convo.cli.run_options import AgentSource, RunFlags
 from convo.cli.state_input import STDIN_HANDLE
 from convo.config.loader import AGENT_MODEL_SOURCE, SettingFlags, load_settings
 from convo.config.settings import Settings
-from convo.errors import Busy, InvalidUsage, StateFault
+from convo.errors import Busy, ConvoError, InvalidUsage, StateFault
 from convo.history.canonical import item_hash
 from convo.history.items import Item, get_call_id, item_type
 from convo.history.pairing import output_index_by_call
@@ -156,12 +156,8 @@ class ResumedRunOpener:
         context = self._make_chat_context(handle=row.session_id)
         chat = await _open_chat(context)
         setup = setup if self._request.model else setup.with_route(context.make_route)
-        setup = with_run_context(
-            setup,
-            self._request.context,
-            self._request.state or load_saved_state(row, context.paused_runs_folder),
-            row,
-        )
+        state = self._request.state or load_saved_state(row, context.paused_runs_folder)
+        setup = self._with_context(setup, state, row)
         setup = await setup.connect(self._settings, self._exit_stack)
         setup = context.with_agents_record(chat, setup)
         limits = None if self._request.run_flags.max_turns is None else setup.run_config.limits
@@ -170,7 +166,7 @@ class ResumedRunOpener:
 
     async def _adopt_state(self, state: RunState, setup: AgentSetup) -> RunPresenter:
         """Import a state as a run of this store, after its decision flags were checked."""
-        setup = with_run_context(setup, self._request.context, state)
+        setup = self._with_context(setup, state)
         setup = await setup.connect(self._settings, self._exit_stack)
         imported = import_run_state(state, setup.graph, setup.run_config.values)
         if imported.run.phase in TERMINAL_PHASES:
@@ -198,6 +194,14 @@ class ResumedRunOpener:
         assert runner.run_row
         state_writer.save_base_state(runner.run_row.id, state)
         return RunPresenter(chat, runner, setup, state_writer, context, self._out)
+
+    def _with_context(self, setup: AgentSetup, state: RunState | None, row: AgentRun | None = None) -> AgentSetup:
+        try:
+            return with_run_context(setup, self._request.context, state, row)
+        except ConvoError:
+            if not self._request.decisions.abort:  # calls no tool
+                raise
+            return setup
 
     def _make_chat_context(self, strategy: Strategy | None = None, handle: str | None = None) -> ChatContext:
         options = ChatOptions(

@@ -87,14 +87,23 @@ def _serialize_context(context: Any, serializer: Callable[[Any], Any] | None) ->
 
 def read_context_values(document: Json) -> Mapping[str, Json]:
     """Return the application's context values, or NO_VALUES. Raises InputFault if the context is not a mapping."""
-    context, meta = read_context_description(document), get_path(document, ("context", "context_meta")) or {}
-    if meta.get("omitted") or meta.get("requires_deserializer") or not isinstance(context or {}, dict):
-        type_name = meta.get("class_path") or meta.get("original_type") or "not a mapping"
+    context = read_context_description(document)
+    if not is_context_restorable(document):
+        meta = get_path(document, ("context", "context_meta")) or {}
+        # A class path has the module, too; that of a file is convo's own name for it.
+        type_name = str(meta.get("class_path") or meta.get("original_type") or "not a mapping").rpartition(":")[2]
         raise InputFault(
             f"the context of this run was {type_name}, which cannot be restored from a state",
             hint=CONTEXT_HINT,
         )
     return NO_VALUES if context is None else dict(context)
+
+
+def is_context_restorable(document: Json) -> bool:
+    """Whether the application's context was a mapping."""
+    meta = get_path(document, ("context", "context_meta")) or {}
+    is_object = meta.get("omitted") or meta.get("requires_deserializer")
+    return not is_object and isinstance(read_context_description(document) or {}, dict)
 
 
 def read_context_description(document: Json) -> Json:

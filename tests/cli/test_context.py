@@ -86,7 +86,7 @@ def test_a_context_that_is_not_a_mapping_needs_a_function_that_creates_it(convo:
     )
     refused = convo("resume", "state.json", *flags)
     assert refused.exit == 2
-    assert "Customer, which cannot be restored from a state" in refused.err
+    assert "the context of this run was Customer, which cannot be restored from a state" in refused.err
     assert "try: pass it with --context FILE.json, or FILE.py:NAME" in refused.err
     got = convo("resume", "state.json", *flags, "--context", "bot.py:customer")
     assert (got.exit, "who returned ADA" in got.err) == (0, True), got.err

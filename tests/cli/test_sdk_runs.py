@@ -219,6 +219,7 @@ def shop(described):
     return Shop(**described) if described else Shop("north")
 
 clerk = Clerk("Ada")
+south = Shop("south")
 """
 
 SERIALIZERS = """
@@ -244,35 +245,31 @@ VISIT = {"call": {"name": "visit", "call_id": "v1"}}
 
 
 @pytest.mark.parametrize(
-    ("option", "text", "stored"),
+    ("option", "text", "stored", "is_restored"),
     [
-        ("context.py:shop", CONTEXTS, {"name": "north", "visits": 1}),
-        ("context.py:clerk", CONTEXTS + SERIALIZERS, {"name": "Ada", "visits": 1}),
-        ("context.py:clerk", CONTEXTS, {}),
+        ("context.py:shop", CONTEXTS, {"name": "north", "visits": 1}, True),
+        ("context.py:clerk", CONTEXTS + SERIALIZERS, {"name": "Ada", "visits": 1}, True),
+        ("context.py:clerk", CONTEXTS, {}, False),
+        ("context.py:south", CONTEXTS, {"name": "south", "visits": 1}, False),
     ],
 )
-def test_an_object_of_the_application_is_the_context_and_is_restored_by_its_file(
-    option: str, text: str, stored: dict[str, Any], convo: Convo, home: Path
+def test_an_object_of_the_application_is_the_context_and_is_restored_or_replaced_by_its_file(
+    option: str, text: str, stored: dict[str, Any], is_restored: bool, convo: Convo, home: Path
 ) -> None:
     Path("context.py").write_text(text)
     Path("bot.py").write_text(CONTEXT_AGENT + "desk.tool_use_behavior = 'run_llm_again'\n")
     model = scripted_flags(VISIT, {"call": {"name": "visit", "call_id": "v2"}}, {"text": "Bye."})
     flags = ("--agent", "bot.py:desk", *model)
     first = convo("chat", *flags, "--context", option, "-n", "mine", "hello")
-    is_restored = bool(stored)
     assert (f"--context {option}" in first.err) is not is_restored, first.err
     second = convo("resume", "mine", *flags, "--context", option, "--approve", "all", "-o", "state.json")
     assert "visit returned" in second.err, second.err
     assert json.loads(Path("state.json").read_text())["context"]["context"] == stored
-    if not is_restored:
-        for handle in ("mine", "state.json"):
-            refused = convo("resume", handle, *flags, "--approve", "all")
-            assert (refused.exit, "which cannot be restored from a state" in refused.err) == (2, True), refused.err
-            assert "pass it with --context" in refused.err
-    words = () if is_restored else ("--context", option)
-    last = convo("resume", "mine", *flags, *words, "--approve", "all")
-    kind, name = ("Shop", "north") if option.endswith("shop") else ("Clerk", "Ada")
+    last = convo("resume", "mine", *flags, "--approve", "all")
+    kind, name = ("Clerk", "Ada") if option.endswith("clerk") else ("Shop", stored["name"])
     assert f"visit returned {kind} {name} 2" in last.err
+    is_replaced = "replaces the context values that the run had" in last.err
+    assert is_replaced is (bool(stored) and not is_restored), last.err
 
 
 def test_a_run_whose_context_was_not_saved_is_not_resumed_without_it(convo: Convo, home: Path) -> None:
@@ -283,3 +280,5 @@ def test_a_run_whose_context_was_not_saved_is_not_resumed_without_it(convo: Conv
     assert "no state file was written: the context's 'lock' is not JSON" in paused.err
     refused = convo("resume", "mine", *flags, "--approve", "all")
     assert (refused.exit, "the context of this run, a dict, was not saved" in refused.err) == (2, True), refused.err
+    aborted = convo("resume", "mine", *flags, "--abort")
+    assert (aborted.exit, "the run is aborted" in aborted.err) == (0, True), aborted.err

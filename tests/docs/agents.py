@@ -39,8 +39,8 @@ first agent names an OpenAI model, else the first agent's model.
 
 A session remembers `--run-config`, `--sdk-session` and `--context` with its agents, for
 `convo chat -c`, `convo next` and `convo resume`; a fork begins without `--sdk-session`. An option
-given again replaces its value, and `none` removes it. In a paused run the values of the context
-that its state saved take precedence; `--context` given to `convo resume` replaces them.
+given again replaces its value, and `none` removes it. In a paused run the values of a mapping that
+its state saved take precedence; `--context` given to `convo resume` replaces them.
 
 A state has the context as the SDK stores it, in plain text: a mapping, the fields of a dataclass or
 a Pydantic model, nothing of another object. `context_serializer` and `context_deserializer` in the
