@@ -415,6 +415,7 @@ _ITEM_TYPES_WITH_PARTS = frozenset({"message", "function_call_output", "custom_t
 
 _PART_FIELDS = frozenset(
     {"type", "text", "refusal", "image_url", "detail", "filename", "file_data", "input_audio", "logprobs"}
+    | {"file_id", "file_url"}  # the content is sent inline, or the part is refused
 )
 
 

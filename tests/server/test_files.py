@@ -101,7 +101,9 @@ def test_a_chat_model_receives_the_content_of_files_also_on_a_later_turn(
     for _ in range(2):
         upstream.stream(delta(content="Seen."), finish("stop"))
 
-    first = gateway.create_response({"model": "chat/any", "input": file_message(*parts)}).json()
+    answer = gateway.create_response({"model": "chat/any", "input": file_message(*parts)})
+    assert "x-convo-ignored" not in answer.headers
+    first = answer.json()
     gateway.create_response({"model": "chat/any", "previous_response_id": first["id"], "input": "And?"})
 
     for request in upstream.requests:
@@ -119,9 +121,10 @@ def test_a_claude_model_receives_a_document_and_refuses_other_files_by_name(
     pdf, archive = (upload(gateway, PDF, name).json()["id"] for name in ("a.pdf", "a.zip"))
     upstream.stream(*message_events(text(0, "Seen.")), end=b"")
 
-    assert gateway.create_response(
+    answer = gateway.create_response(
         {"model": "claude/any", "input": file_message({"type": "input_file", "file_id": pdf})}
-    ).is_success
+    )
+    assert (answer.is_success, answer.headers.get("x-convo-ignored")) == (True, None)
     refused = gateway.create_response(
         {"model": "claude/any", "input": file_message({"type": "input_file", "file_id": archive})}
     )
