@@ -7,7 +7,7 @@ part that begins while a call is open until that call has ended.
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from io import StringIO
 from typing import Literal, NamedTuple, TypeAlias
@@ -151,6 +151,10 @@ class AnswerTranslator:
         else:
             yield from self._write_encrypted(self._encrypted_before("end", None))
             yield from self._writer.write_completed(usage)
+
+    def _report_left_out(self, part_types: Iterable[str]) -> None:
+        for name in sorted(part_types):
+            self._writer.report(f"a part of the answer was left out: {name}, which was not requested")
 
     def _encrypted_before(self, kind: PieceKind | Literal["end"], source: object) -> Iterator[str]:
         """Yield encrypted contents, each of a reasoning item before this part or the end of a complete answer."""

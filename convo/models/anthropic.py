@@ -224,8 +224,7 @@ class AnthropicEventTranslator(AnswerTranslator):
             raise StreamBroken("the response has no event of the Messages API", hint="check the provider's base_url")
         if left_out and len(left_out) == len({block.type for block in self.reader.blocks}):
             raise StreamBroken(f"the response contains {min(left_out)}, which was not requested")
-        for name in sorted(left_out):
-            self._writer.report(f"a part of the answer was left out: {name}, which was not requested")
+        self._report_left_out(left_out)
         self._report_fields(message)
         if message.get("stop_reason") == "refusal":
             details = message.get("stop_details")

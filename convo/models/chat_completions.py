@@ -220,6 +220,7 @@ class ChatChunkTranslator(AnswerTranslator):
             raise StreamBroken("the response has no chat completions event", hint=_BASE_URL_HINT)
         if self.reader.service_tier is not None:
             self._writer.reported[SERVICE_TIER] = self.reader.service_tier
+        self._report_left_out(self.reader.unknown_parts | (self.reader.fields.keys() & {"audio"}))
         yield from self.write_end(self.reader.ending(), self.reader.usage)
 
     def _encrypted_before(self, kind: PieceKind | Literal["end"], source: object) -> Iterator[str]:

@@ -32,6 +32,7 @@ class ChatReader:
     error:       the chunk or choice with an error; the answer ended with it
     has_choices, has_reasoning_content:  whether a choice came, and one with the field `reasoning_content`
     other_choices:  the choices that were left out
+    unknown_parts:  the types of the parts of the content that were left out
     """
 
     def __init__(self) -> None:
@@ -44,6 +45,7 @@ class ChatReader:
         self.service_tier: str | None = None
         self.error: Json = None
         self.other_choices: set[Json] = set()
+        self.unknown_parts: set[str] = set()
         self.has_choices = self.has_reasoning_content = False
         self._calls: dict[object, Call] = {}  # the last one by id, by index, and by both
         self._finish_reason: Json = None
@@ -149,6 +151,8 @@ class ChatReader:
             if content:
                 yield Piece("text", content)
         elif content:
+            parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+            self.unknown_parts |= {str(part.get("type")) for part in parts if not part.keys() & _PART_KINDS.keys()}
             for kind, text in read_parts(content, "text"):
                 yield Piece(kind, text)
         if isinstance(refusal := message.get("refusal"), str) and refusal:
