@@ -1,10 +1,10 @@
 """The extras of convo, and the command that adds one to this installation."""
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 DISTRIBUTION = "convo-state"
@@ -39,6 +39,17 @@ def _is_installed(package: str) -> bool:
         return find_spec(package) is not None
     except ModuleNotFoundError:  # its parent package is missing
         return False
+
+
+_Error = TypeVar("_Error", bound=Exception)
+
+
+def make_missing_extra_error(
+    error_type: Callable[..., _Error], subject: str, extra: str, *, then: str = "", **fields: str
+) -> _Error:
+    """Build the error of something that needs an extra; `then` as in `make_install_command`."""
+    message = f"{subject} needs the extra [{extra}], which is not installed"
+    return error_type(message, hint=make_install_command(extra, then=then), **fields)
 
 
 def make_install_command(*extras: str, then: str = "") -> str:

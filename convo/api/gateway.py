@@ -17,7 +17,7 @@ from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import Settings, make_model_name_expander
 from convo.config.storage import get_store_url
 from convo.errors import ConvoError, InvalidUsage, StoreFull
-from convo.installation import list_missing_packages, make_install_command
+from convo.installation import list_missing_packages, make_missing_extra_error
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import DamagedRowObserver, Store, warn_of_damaged_row
 from convo.stores.factory import open_store
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 def check_modules_installed(subject: str) -> None:
     """Raise InvalidUsage if the extra `serve` is not installed."""
-    if missing := list_missing_packages("serve"):
-        raise InvalidUsage(f"{subject} needs {', '.join(missing)}", hint=make_install_command("serve"))
+    if list_missing_packages("serve"):
+        raise make_missing_extra_error(InvalidUsage, subject, "serve")
 
 
 def load_keys(settings: Settings) -> "KeysFile | None":

@@ -40,7 +40,12 @@ from convo.config.values import (
     suggest_fraction_command,
 )
 from convo.errors import ConvoError, EndpointFault, InvalidSettings, InvalidUsage, ModelMissing, StoreUnavailable
-from convo.installation import PACKAGES_BY_EXTRA, list_missing_packages, make_install_command
+from convo.installation import (
+    PACKAGES_BY_EXTRA,
+    list_missing_packages,
+    make_install_command,
+    make_missing_extra_error,
+)
 from convo.runtime import SystemClock, random_id
 from convo.secrets import is_variable_name, read_secret, redact_secrets
 from convo.stores.base import FileHealth, ServerHealth, StoreHealth
@@ -376,8 +381,9 @@ def check_serve(context: DoctorContext) -> CheckResult:
         return make_error_result(
             f"{settings.keys_file} has no keys: every request is rejected", "convo serve --new-key NAME"
         )
-    if missing := list_missing_packages("serve"):
-        return make_ok_result(f"not installed: convo serve needs {', '.join(missing)}", make_install_command("serve"))
+    if list_missing_packages("serve"):
+        error = make_missing_extra_error(InvalidUsage, "convo serve", "serve")
+        return make_ok_result(error.message, error.hint)
     access = format_count(key_count, "key") if key_count else "this machine only, no key needed"
     return make_ok_result(f"{address}; {access}")
 

@@ -164,9 +164,9 @@ def _open_keyring() -> Iterator[ModuleType]:
         import keyring
         from keyring.errors import KeyringError, NoKeyringError
     except ImportError as error:
-        from convo.installation import make_install_command
+        from convo.installation import make_missing_extra_error
 
-        raise InvalidSettings("keyring is not installed", hint=make_install_command("keyring")) from error
+        raise make_missing_extra_error(InvalidSettings, "the keyring", "keyring") from error
     try:
         yield keyring
     except NoKeyringError as error:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from convo.config.sections import KNOWN_PROVIDERS, ProviderApi
 from convo.errors import InvalidSettings
-from convo.installation import make_install_command
+from convo.installation import make_missing_extra_error
 
 MAX_YAML_BYTES = 256 * 1024
 """Bytes that are parsed at most: the parser takes seconds for a megabyte."""
@@ -119,7 +119,7 @@ def _parse_yaml(raw: bytes, location: str) -> dict[Any, Any]:
     try:
         import yaml
     except ImportError as error:
-        raise InvalidSettings(f"{location}: PyYAML is not installed", hint=make_install_command("yaml")) from error
+        raise make_missing_extra_error(InvalidSettings, f"{location}: YAML", "yaml") from error
     if len(raw) > MAX_YAML_BYTES:
         raise InvalidSettings(f"{location}: is larger than {MAX_YAML_BYTES // 1024} KB, the limit of a YAML file")
     try:

@@ -82,10 +82,9 @@ def locate_weights(model: str, weights_folder: Path) -> tuple[str, Path]:
 
 def _check_engine_installed(model: str, then: str = "") -> None:
     if find_spec("xllamacpp") is None:
-        from convo.installation import make_install_command
+        from convo.installation import make_missing_extra_error
 
-        hint = make_install_command("local", then=then)
-        raise ModelMissing(f"local/{model} needs the extra [local], which is not installed", hint=hint)
+        raise make_missing_extra_error(ModelMissing, f"local/{model}", "local", then=then)
 
 
 def locate_built_in_weights(weights_folder: Path, weights: Weights = BUILT_IN_WEIGHTS) -> Path:

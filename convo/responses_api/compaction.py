@@ -116,6 +116,7 @@ async def compact_to_item(compaction: CompactionInput, threshold_tokens: int | N
         )
         if all(is_user_message(item) or item_type(item) == "compaction" for item in split.summarized_items):
             return None  # the remainder of an earlier compaction, without a response since
+    await compaction.deps.cipher.load_fernet()  # a result that cannot be encrypted would be paid for all the same
     provider_items = await _compact_by_provider(compaction, split.summarized_items)
     if provider_items is None:
         return await _compact_by_summary(compaction, split, keep_user_items=False)
@@ -137,6 +138,7 @@ async def _compact_by_summary(
     """Compact by summary; `keep_user_items` leaves the user messages outside the item."""
     if not split.summarized_items:
         return await _build_result(compaction, after=compaction.request.input)
+    await compaction.deps.cipher.load_fernet()  # before the request, as in `compact_to_item`
     summary, usage = await _summarize(compaction, split.summarized_items, MAX_SPLITS)
     input_tokens = sum(count_item_tokens(compaction.request.input))
     for user_messages in (split.user_messages, ()) if summary else ():

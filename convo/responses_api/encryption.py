@@ -49,7 +49,7 @@ class CompactionCipher:
 
     async def encrypt(self, content: CompactionContent) -> str:
         """Return `content` as `encrypted_content`. Raises RequestRefused and StoreFault if there is no key."""
-        return ENCRYPTED_PREFIX + (await self._load_fernet()).encrypt(encode_compaction(content)).decode("ascii")
+        return ENCRYPTED_PREFIX + (await self.load_fernet()).encrypt(encode_compaction(content)).decode("ascii")
 
     async def load_decryptor(self) -> Callable[[Item], CompactionContent | None]:
         """Return a decryptor of compaction items. Raises RequestRefused and StoreFault if there is no key.
@@ -57,10 +57,11 @@ class CompactionCipher:
         The decryptor returns None for an item that convo did not encrypt, and raises RequestRefused for one that it
         cannot decrypt.
         """
-        fernet = await self._load_fernet()
+        fernet = await self.load_fernet()
         return lambda item: _decrypt_item(item, fernet, self._store.tenant) if _is_encrypted_by_convo(item) else None
 
-    async def _load_fernet(self) -> "MultiFernet":
+    async def load_fernet(self) -> "MultiFernet":
+        """Return the keys, loaded once. Raises RequestRefused and StoreFault if there is no key."""
         if self._fernet is None:
             database_key = await self._store.admin.get_or_create_secret(
                 DATABASE_KEY_NAME, secrets.token_bytes(KEY_SIZE_BYTES)

@@ -237,13 +237,9 @@ def trigger_not_last_error() -> RequestRefused:
 
 
 def missing_cryptography_error() -> RequestRefused:
-    from convo.installation import make_install_command
+    from convo.installation import make_missing_extra_error
 
-    return RequestRefused(
-        "Compaction needs the package cryptography, which is not installed here",
-        code="unsupported_parameter",
-        hint=make_install_command("serve"),
-    )
+    return make_missing_extra_error(RequestRefused, "Compaction", "serve", code="unsupported_parameter")
 
 
 def _with_article(kind: str) -> str:

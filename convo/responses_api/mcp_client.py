@@ -331,13 +331,10 @@ async def _import_mcp() -> None:
     try:
         await asyncio.to_thread(import_module, "mcp")
     except ImportError as error:
-        from convo.installation import make_install_command
+        from convo.installation import make_missing_extra_error
 
-        raise RequestRefused(
-            "MCP tools cannot be used: the package mcp is not installed",
-            code="mcp_not_installed",
-            param="tools",
-            hint=make_install_command("mcp"),
+        raise make_missing_extra_error(
+            RequestRefused, "An MCP tool", "mcp", code="mcp_not_installed", param="tools"
         ) from error
     logger = logging.getLogger("mcp")  # errors are raised; without a handler Python prints them on stderr
     if not logger.handlers:

@@ -55,11 +55,9 @@ def _check_postgres_driver() -> None:
         import psycopg  # noqa: F401
         import psycopg_pool  # noqa: F401
     except ImportError as error:
-        from convo.installation import make_install_command
+        from convo.installation import make_missing_extra_error
 
-        raise InvalidUsage(
-            "the driver for PostgreSQL is not installed", hint=make_install_command("postgres")
-        ) from error
+        raise make_missing_extra_error(InvalidUsage, "PostgreSQL", "postgres") from error
 
 
 async def probe_store(url: str) -> StoreHealth | None:

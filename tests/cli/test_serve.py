@@ -269,7 +269,8 @@ sys.exit(main())
 def test_without_the_serve_extra_the_install_command_is_printed() -> None:
     got = subprocess.run([sys.executable, "-c", WITHOUT_UVICORN], capture_output=True, encoding="utf-8", check=False)
     assert got.returncode == 2
-    assert got.stderr == f"convo: convo serve needs uvicorn\n  try: {make_install_command('serve')}\n"
+    message = "convo: convo serve needs the extra [serve], which is not installed"
+    assert got.stderr == f"{message}\n  try: {make_install_command('serve')}\n"
 
 
 # -- logs and errors ------------------------------------------------------------------------------

@@ -144,6 +144,8 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.Monke
     for name in ("keyring", "keyring.errors", "keyring.backends.fail"):
         monkeypatch.setitem(sys.modules, name, None)
     assert not has_keyring()
-    with pytest.raises(InvalidSettings, match=r"^keyring is not installed$") as caught:
+    with pytest.raises(
+        InvalidSettings, match=r"^the keyring needs the extra \[keyring\], which is not installed$"
+    ) as caught:
         read_keyring("NAME")
     assert caught.value.hint == make_install_command("keyring")

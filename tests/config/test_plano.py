@@ -211,7 +211,7 @@ def test_a_missing_package_is_named_with_its_extra(
     got = convo("--config", str(plano_config), "config")
 
     assert got.exit == 2
-    assert "PyYAML is not installed" in got.err
+    assert "YAML needs the extra [yaml], which is not installed" in got.err.replace("\n  ", " ")
     assert make_install_command("yaml") in got.err
 
 

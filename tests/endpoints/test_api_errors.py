@@ -131,7 +131,7 @@ ERRORS: list[tuple[ConvoError, str, str, int, str | None, str]] = [
     ),
     (
         errors.missing_cryptography_error(),
-        "Compaction needs the package cryptography, which is not installed here",
+        "Compaction needs the extra [serve], which is not installed",
         "unsupported_parameter",
         400,
         None,

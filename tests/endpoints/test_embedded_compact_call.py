@@ -1,5 +1,6 @@
 """`POST /responses/compact` of the embedded endpoint: the compacted history that it returns."""
 
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from convo.errors import RequestRefused, StreamBroken
 from convo.history.items import StreamEvent
+from convo.installation import make_install_command
 from convo.models.base import ModelRequest
 from convo.responses_api.deps import EndpointOptions
 from convo.responses_api.endpoint import EmbeddedEndpoint
@@ -18,6 +20,7 @@ from tests.endpoints.summarizing_model import (
     CALL,
     LONG,
     SUMMARY_TEXT,
+    TRIGGER,
     SummarizingModel,
     create_chain,
     item_types,
@@ -183,6 +186,32 @@ async def test_the_summary_of_a_compaction_counts_as_input_tokens(endpoint: Embe
     window = await compact(endpoint, input=[user_item("One."), ANSWER])
     tokens = await endpoint.count_input_tokens({"model": "any", "input": window["output"]})
     assert tokens == len(f"One. {SUMMARY_TEXT}".split())
+
+
+@pytest.fixture
+def without_cryptography(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ["cryptography", *(name for name in sys.modules if name.startswith("cryptography."))]:
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.mark.usefixtures("without_cryptography")
+async def test_without_the_serve_extra_no_summary_is_requested(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
+    with pytest.raises(
+        RequestRefused, match=r"^Compaction needs the extra \[serve\], which is not installed$"
+    ) as caught:
+        await compact(endpoint, input=[user_item("One. " + LONG), ANSWER])
+    assert (caught.value.hint, summarizer.summaries) == (make_install_command("serve"), [])
+
+
+@pytest.mark.usefixtures("without_cryptography")
+async def test_without_the_serve_extra_the_provider_makes_no_compaction_for_an_item_of_convo(store: Store) -> None:
+    model = SummarizingModel(provider_compaction=[user_item("Short.")])
+    endpoint = EmbeddedEndpoint(store, model, SystemClock(), random_id)
+    error = await refusal(endpoint, [user_item("One. " + LONG), ANSWER, TRIGGER])
+    await endpoint.aclose()
+    assert (error.hint, model.compactions) == (make_install_command("serve"), [])
 
 
 class BrokenSummaries(SummarizingModel):

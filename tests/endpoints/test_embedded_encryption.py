@@ -1,13 +1,10 @@
 """Encryption of compaction items: keys, tenants, versions and errors."""
 
-import sys
-
 import pytest
 
 from convo.compaction.window import CompactionContent
 from convo.errors import RequestRefused
 from convo.history.items import Item
-from convo.installation import make_install_command
 from convo.responses_api.encryption import ENCRYPTED_PREFIX, CompactionCipher
 from convo.secrets import Secret
 from convo.stores.base import Store
@@ -93,13 +90,3 @@ async def test_the_tenant_within_the_encrypted_content_is_decisive(store: Store)
     item = await encrypt(CompactionCipher(store), CONTENT._replace(tenant="other"))
     assert await decryption_error(CompactionCipher(store), item) == "invalid_encrypted_content"
     assert await decrypt(CompactionCipher(store.for_tenant("other")), item) == CONTENT._replace(tenant="other")
-
-
-async def test_without_the_cryptography_package_the_error_names_its_installation(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] == "cryptography"]:
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(RequestRefused) as caught:
-        await CompactionCipher(store).encrypt(CONTENT)
-    assert caught.value.hint == make_install_command("serve")

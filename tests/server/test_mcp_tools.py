@@ -201,6 +201,15 @@ def test_a_process_gets_its_key_and_only_the_allowed_tools_are_offered(
     assert [item["output"] for item in called] == ["process-key", ""]  # other keys are not in its environment
 
 
+def test_without_the_mcp_extra_the_error_names_it(
+    gateway: RunningGateway, upstream: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    error = ask(gateway, MATH)["error"]
+    assert (error["code"], error["param"], upstream.requests) == ("mcp_not_installed", "tools", [])
+    assert error["message"].startswith("An MCP tool needs the extra [mcp], which is not installed")
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "kind", "part"),
     [

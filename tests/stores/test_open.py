@@ -172,5 +172,5 @@ def test_a_missing_driver_for_postgresql_is_named_with_its_extra(
     for call in calls:
         with pytest.raises(InvalidUsage) as caught:
             call()
-        assert caught.value.message == "the driver for PostgreSQL is not installed"
+        assert caught.value.message == "PostgreSQL needs the extra [postgres], which is not installed"
         assert caught.value.hint == make_install_command("postgres")
