@@ -364,8 +364,8 @@ class _RowRepair:
         if self._value("SELECT 1 FROM sessions WHERE tenant = ? AND name = ?", tenant, name):
             name = f"{name}-{head}"
         self._execute(
-            "INSERT INTO sessions (tenant, id, name, head, mark, used_at, record)"
-            " VALUES (?1, 'ses_' || lower(hex(randomblob(12))), ?2, ?3, ?3, 0, json_set(?4, '$[1]', ?5))",
+            "INSERT INTO sessions (tenant, id, name, head, mark, used_at, used, record)"
+            " VALUES (?1, 'ses_' || lower(hex(randomblob(12))), ?2, ?3, ?3, 0, 0, json_set(?4, '$[1]', ?5))",
             (tenant, name, head, UNKNOWN_RECORD, model),
         )
         return name

@@ -319,6 +319,8 @@ def test_a_session_is_cut_at_a_gap_and_the_items_after_it_become_another_session
     assert " ".join(map(str, late[1:])) == expected[0]
     items = [*restored["local", "late"], *(restored["local", late.rest_name] if late.rest_name else [])]
     assert items == [user_message(text) for text in expected[1]]
+    is_rest = [name.endswith("-rest") for _, name in restored]
+    assert is_rest == sorted(is_rest)  # at the end of the order of use: @last and -c mean another session
 
 
 def test_items_that_are_in_no_history_become_a_session(tmp_path: Path) -> None:
