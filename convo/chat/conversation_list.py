@@ -243,7 +243,7 @@ def _describe(query: ConversationQuery, is_limited: bool) -> str:
 async def load_session_row(store: Store, session: Session) -> ListedConversation:
     """Return the row of one session. Raises DamagedRow."""
     row = _session_row(session)
-    await _load_row(store, row, ConversationQuery(), {}, set())
+    await _load_row(store, row, ConversationQuery(), {})
     return row
 
 
@@ -409,17 +409,13 @@ async def _load_rows(
     """Load rows that were not loaded before; those that were removed meanwhile or are damaged are left out."""
     open_runs = [run for status in ("running", "paused") for run in await store.agent_runs(status=status)]
     runs = {run.session_id: run.status for run in open_runs}
-    held = set(await store.held_leases())
-    return [row for row in rows if await read_or_report(store, _load_row(store, row, query, runs, held))]
+    return [row for row in rows if await read_or_report(store, _load_row(store, row, query, runs))]
 
 
-async def _load_row(
-    store: Store, row: ListedConversation, query: ConversationQuery, runs: Mapping[str, str], held: set[str]
-) -> bool:
+async def _load_row(store: Store, row: ListedConversation, query: ConversationQuery, runs: Mapping[str, str]) -> bool:
     """Add the figures, the status and the title. Returns False if the conversation was removed. Raises DamagedRow.
 
     runs:  the status of the open agent run of sessions, by their ids
-    held:  the leases that processes hold
     """
     links, stats = row.links, None
     try:
@@ -449,9 +445,9 @@ async def _load_row(
     if run_status == "paused":
         row.status = "paused"
     elif run_status or (row.unconfirmed_count and _is_unanswered(row.session, links)):
-        from convo.chat.session_record import session_lease_name
+        from convo.chat.session_record import describe_session_writer
 
-        row.status = "running" if session_lease_name(row.session) in held else "interrupted"
+        row.status = "running" if await describe_session_writer(store, row.session) else "interrupted"
     elif links:
         row.status = STATUS_OF_LINK[links[0].status]
     return True

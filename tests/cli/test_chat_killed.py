@@ -117,6 +117,7 @@ def kill_while_streaming(times: int, strategy: Strategy, store_url: str, convo: 
             child.kill()
             child.communicate()
         assert child.returncode == -9
+        assert [row["status"] for row in convo("sessions", "-n", "1", "--json").json()] == ["interrupted"]
         _, items, _ = stored_sessions(store_url)[name]
         assert [item.get("status") for item in items] == [None, "incomplete"]
         assert LONG_ANSWER.startswith(item_text(items[1]))
