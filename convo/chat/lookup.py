@@ -91,7 +91,8 @@ async def _make_unknown_handle_error(store: Store, handle: str) -> NotFound:
             hint=f"convo chat --fork {quote(handle)} continues after that turn; omit @{number} for the whole session",
         )
     if os.path.splitext(handle)[1] in FILE_SUFFIXES:
-        return NotFound("session or file", handle, hint="check the path")
+        hint = quote(f"./{handle}") if is_session_handle(handle) and is_existing_path(handle) else "check the path"
+        return NotFound("session or file", handle, hint=hint)
     noun = "request" if handle.startswith("req_") else STRATEGIES[owner_of_handle(handle)].id_noun
     closest = None
     if base_handle.startswith("@"):
@@ -289,12 +290,12 @@ def to_absolute_path(path: str) -> str:
 async def split_turn_suffix(store: Store, handle: str) -> tuple[str, int | None]:
     """Split a handle from the turn number after its @. A session name or a file that ends so has no turn number."""
     base_handle, number = parse_turn_handle(handle)
-    if number is None or _is_existing_path(handle) or await store.session(handle):
+    if number is None or is_existing_path(handle) or await store.session(handle):
         return handle, None
     return base_handle, number
 
 
-def _is_existing_path(path: str) -> bool:
+def is_existing_path(path: str) -> bool:
     return os.path.lexists(to_absolute_path(path))
 
 

@@ -8,6 +8,7 @@ record is read once from its owner and mirrored. Nothing is committed before som
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, count
 from shlex import quote
@@ -15,7 +16,9 @@ from shlex import quote
 from convo.chat.conversation import Chat
 from convo.chat.lookup import (
     find_session_by_handle,
+    is_existing_path,
     load_last_used_session,
+    load_named_session,
     resolve_handle,
     to_absolute_path,
 )
@@ -49,7 +52,10 @@ async def find_selected_session(store: Store, selection: OwnerSelection) -> Sess
     elif selection.handle is None:
         return None
     elif selection.replay_file:
-        return await find_session_by_handle(store, to_absolute_path(selection.replay_file))
+        session = await find_session_by_handle(store, to_absolute_path(selection.replay_file))
+        if session is None and not is_existing_path(selection.replay_file):
+            with suppress(NotFound):  # the name of a session, not of a new file
+                session = await load_named_session(store, selection.replay_file)
     elif STRATEGIES[owner_of_handle(selection.handle)].is_server_side:
         return await find_session_by_handle(store, selection.handle)
     else:

@@ -169,6 +169,10 @@ def test_the_last_session_without_any_exits_5(convo: Convo, argv: tuple[str, ...
             "'mine' is owned by the local store (--session), not by the endpoint's Responses API",
         ),
         (
+            ["--replay", "--from", "mine"],
+            "'mine' is owned by the local store (--session), not by the application: a JSON file",
+        ),
+        (
             ["--conversation", "-c"],
             "'mine' is owned by the local store (--session), not by the endpoint's Conversations API",
         ),
