@@ -28,7 +28,7 @@ from convo.history.records import (
 )
 from convo.history.request_body import API_PATHS, SentBody, join_request_body
 from convo.stores.base import HandleMatch, Store
-from convo.strategies.selection import check_handle, owner_of_handle, parse_turn_handle
+from convo.strategies.selection import check_handle, is_session_handle, owner_of_handle, parse_turn_handle
 from convo.strategies.strategy import STRATEGIES
 
 Result = TypeVar("Result")

@@ -211,6 +211,12 @@ def test_a_second_replay_gets_the_next_free_file_name(convo: Convo, tmp_path: Pa
     assert "one" in (tmp_path / "conversation.json").read_text()
 
 
+def test_the_name_of_a_file_in_the_folder_is_answered_with_its_path(convo: Convo, tmp_path: Path) -> None:
+    (tmp_path / "talk.jsonl").touch()
+    got = convo("chat", *ECHO, "--from", "talk.jsonl", "two")
+    assert (got.exit, got.err) == (5, "convo: no session or file 'talk.jsonl'\n  try: ./talk.jsonl\n")
+
+
 # -- forks -----------------------------------------------------------------------------------------
 
 
