@@ -38,7 +38,11 @@ class FilterFlags:
     """Options of the list and of the search."""
 
     limit: int = value_option(
-        "-n --limit", "N", "Maximum number of conversations; 0 for all.", default=DEFAULT_LIMIT, min=0
+        "-n --limit",
+        "N",
+        "Maximum number of conversations; 0 for all, in a search those of the 200 best items.",
+        default=DEFAULT_LIMIT,
+        min=0,
     )
     since: str | None = value_option("--since", "TIME", "Only those used since TIME: a date, or 7d for seven days ago.")
     until: str | None = value_option("--until", "TIME", "Only those used before TIME.")
