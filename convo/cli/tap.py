@@ -139,6 +139,8 @@ async def _relay_until_done(
                     print_notice(f"to inspect the last one: convo inspect {quote(recorder.last_session)}")
                 if command and relay.counts == RelayCounts():
                     print_notice(format_unused_relay_hint(variables, root))
+                if target.upstream and 0 < relay.counts.relayed == relay.counts.not_found and not upstreams[0].path:
+                    print_notice(f"every response was 404 Not Found\n  try: --upstream {upstreams[0].base_url}/v1")
 
 
 class NoticeBuffer:
@@ -234,8 +236,8 @@ def build_client_variables(
 ) -> dict[str, str]:
     """Return the variables that make clients use the relay at `root`.
 
-    A client gets a placeholder for its key where the relay has the right one: always for --provider, because a key in
-    a variable belongs to another server, else if the variable is not set.
+    A client gets a placeholder for its key where the relay has the right one, or none is needed: always for
+    --provider, because a key in a variable belongs to another server, else if the variable is not set.
     """
     from convo.server.relay import PLACEHOLDER_KEY
 
@@ -244,11 +246,11 @@ def build_client_variables(
     for upstream in upstreams:
         local_url = root + upstream.local_path
         uses_any_api = upstream.name == UPSTREAM_NAME
-        key_names: tuple[str, ...] = ()
+        keys_by_api: list[tuple[str, ...]] = []
         if upstream.key_header == "authorization":
             variables |= {"OPENAI_BASE_URL": local_url, "OPENAI_API_BASE": local_url}
             base_urls |= {"openai": local_url, upstream.name: local_url}
-            key_names = ("OPENAI_API_KEY",)
+            keys_by_api.append(("OPENAI_API_KEY",))
         if upstream.key_header == "x-api-key" or uses_any_api:
             # Anthropic's packages add /v1 themselves, the provider of opencode does not.
             versionless = local_url.removesuffix("/v1")
@@ -256,16 +258,19 @@ def build_client_variables(
             variables |= {name: versionless for name in ("ANTHROPIC_API_BASE", "ANTHROPIC_API_URL") if name in environ}
             base_urls |= {"anthropic": f"{versionless}/v1"}
             has_token = "ANTHROPIC_AUTH_TOKEN" in environ or program == "claude"
-            key_names = ("ANTHROPIC_AUTH_TOKEN",) if has_token else ("ANTHROPIC_API_KEY",)
+            key_names: tuple[str, ...] = ("ANTHROPIC_AUTH_TOKEN",) if has_token else ("ANTHROPIC_API_KEY",)
             if has_token and "ANTHROPIC_API_KEY" in environ:
                 key_names = ("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY")
+            keys_by_api.append(key_names)
         if upstream.key_header == "api-key":
             variables |= {"AZURE_OPENAI_ENDPOINT": local_url, "AZURE_API_BASE": local_url}
-            key_names = ("AZURE_OPENAI_API_KEY",)
-        if target.provider is not None:
-            variables |= dict.fromkeys(key_names, PLACEHOLDER_KEY)
-        elif upstream.key is not None and program not in PROGRAMS_WITH_LOGIN and not environ.keys() & set(key_names):
-            variables |= {key_names[0]: PLACEHOLDER_KEY}
+            keys_by_api.append(("AZURE_OPENAI_API_KEY",))
+        gets_key = (uses_any_api or upstream.key is not None) and program not in PROGRAMS_WITH_LOGIN
+        for names in keys_by_api:
+            if target.provider is not None:
+                variables |= dict.fromkeys(names, PLACEHOLDER_KEY)
+            elif gets_key and not environ.keys() & set(names):
+                variables[names[0]] = PLACEHOLDER_KEY
     if base_urls and (not program or program == "opencode"):
         variables["OPENCODE_CONFIG_CONTENT"] = _build_opencode_config(
             base_urls, environ.get("OPENCODE_CONFIG_CONTENT", "")

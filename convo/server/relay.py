@@ -144,11 +144,13 @@ class RelayCounts:
 
     unrecorded:  to other paths than those that are recorded
     failed:      without a complete response from the upstream
+    not_found:   with the status 404
     """
 
     relayed: int = 0
     unrecorded: int = 0
     failed: int = 0
+    not_found: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +286,8 @@ class Relay:
         if upstream.key is None or any(is_real_credential(*pair) for pair in sent) or not (sent or target.needs_key):
             return headers
         self._report_once(
-            f"a client sends no key to {upstream.base_url}: the key of {upstream.name} in the settings is used"
+            f"a client sends no key, or a placeholder, to {upstream.base_url}: "
+            f"the key of {upstream.name} in the settings is used"
         )
         scheme = "Bearer " if upstream.key_header == "authorization" else ""
         kept = [(name, value) for name, value in headers if name not in CREDENTIAL_HEADERS]
@@ -348,6 +351,7 @@ class Relay:
         if aiohttp.hdrs.TRANSFER_ENCODING in response.headers:  # it overrides a length (RFC 9112, 6.3)
             headers = [pair for pair in headers if pair[0].lower() != b"content-length"]
         exchange.status = response.status
+        self.counts.not_found += response.status == 404
         fail_body_when_connection_closes(response)
         if copy:
             copy.is_encoded = aiohttp.hdrs.CONTENT_ENCODING in response.headers

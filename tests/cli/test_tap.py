@@ -39,6 +39,10 @@ def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, str]]]:
 
     async def record(scope: Any, receive: Any, send: Any) -> None:
         requests.append({name.decode(): value.decode() for name, value in scope["headers"]})
+        if not scope["path"].startswith("/v1/"):
+            await send({"type": "http.response.start", "status": 404, "headers": []})
+            await send({"type": "http.response.body"})
+            return
         await serve(scope, receive, send)
 
     listener, url = listen_on_free_port()
@@ -90,9 +94,22 @@ def test_a_key_in_a_file_is_used_for_a_program_without_one_and_never_for_another
     (tmp_path / "c.toml").write_text(settings, encoding="utf-8")
     result = launch("--config", "c.toml", "tap", "--provider", "mine", "--", sys.executable, "-c", CLIENT, "stream")
     assert result.exit == 7, result.err
-    assert "the key of mine in the settings is used" in result.err
+    assert "a client sends no key, or a placeholder, to" in result.err
     assert "sk-mine" not in result.err
     assert upstream[0]["authorization"] == "Bearer sk-mine-0123456789"
+
+
+def test_a_program_without_a_key_gets_a_placeholder_for_an_upstream_and_404s_get_a_hint(
+    launch: Launch, upstream: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    base_url = os.environ["OPENAI_BASE_URL"]
+    result = launch("tap", "--upstream", base_url, "--", sys.executable, "-c", CLIENT)
+    assert upstream[0]["authorization"] == "Bearer convo-tap"
+    assert "404" not in result.err
+    root = base_url.removesuffix("/v1")
+    result = launch("tap", "--upstream", root, "--", sys.executable, "-c", CLIENT)
+    assert result.err.endswith(f"every response was 404 Not Found\n  try: --upstream {root}/v1\n")
 
 
 def test_without_a_command_the_variables_are_printed_and_a_signal_ends_the_relay(
@@ -180,6 +197,16 @@ def test_the_variables_of_both_vendors() -> None:
     assert "ANTHROPIC_API_KEY" not in variables(ANTHROPIC, program="claude")
     proxied = variables(OPENAI, HTTPS_PROXY="http://p", HTTP_PROXY="http://p", NO_PROXY="corp")
     assert (proxied["NO_PROXY"], proxied["no_proxy"]) == ("corp,127.0.0.1", "127.0.0.1")
+
+
+def test_an_upstream_of_any_api_gets_a_placeholder_for_each_key_that_is_not_set() -> None:
+    server = Upstream("upstream", "http://h/v1")
+    got = variables(server)
+    assert (got["OPENAI_API_KEY"], got["ANTHROPIC_API_KEY"]) == ("convo-tap", "convo-tap")
+    assert not variables(server, OPENAI_API_KEY="own", ANTHROPIC_AUTH_TOKEN="own").keys() & {
+        "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN",
+    }  # fmt: skip
+    assert "OPENAI_API_KEY" not in variables(server, program="codex")
 
 
 def test_the_key_of_another_server_is_replaced_for_a_provider() -> None:
