@@ -1,5 +1,6 @@
-"""The extras of convo, and the command that adds one to this installation."""
+"""The extras of convo, the command that adds one to this installation, and the one that runs it."""
 
+import os
 import sys
 from collections.abc import Callable, Collection, Mapping
 from importlib.util import find_spec
@@ -27,6 +28,9 @@ PACKAGES_BY_EXTRA: Mapping[str, tuple[str, ...]] = {
 UV_RECEIPT, PIPX_METADATA = "uv-receipt.toml", "pipx_metadata.json"
 """The files that `uv tool` and pipx write into an environment."""
 
+UVX_CACHE = "archive-v0"
+"""The folder in uv's cache with the environments of uvx."""
+
 ANY_COMMAND = "convo ..."
 
 
@@ -39,6 +43,13 @@ def _is_installed(package: str) -> bool:
         return find_spec(package) is not None
     except ModuleNotFoundError:  # its parent package is missing
         return False
+
+
+def get_program() -> str:
+    """Return how this installation runs `convo`: the start of commands that can be pasted."""
+    if UVX_CACHE in Path(sys.prefix).parts:
+        return make_install_command(then="convo")
+    return "uv run convo" if "UV_RUN_RECURSION_DEPTH" in os.environ else "convo"
 
 
 _Error = TypeVar("_Error", bound=Exception)
@@ -72,6 +83,8 @@ def make_install_command(*extras: str, then: str = "") -> str:
     if receipt.exists():  # the command replaces the extras that were installed before
         requirements = tomllib.loads(receipt.read_text(encoding="utf-8"))["tool"]["requirements"]
         extras = (*(extra for entry in requirements for extra in entry.get("extras", ())), *extras)
+    elif UVX_CACHE in prefix.parts:  # nothing there records the extras
+        extras = (*(extra for extra in PACKAGES_BY_EXTRA if not list_missing_packages(extra)), *extras)
     names = {name for name in (UV_RECEIPT, PIPX_METADATA) if (prefix / name).exists()}
     command = format_install_command(extras, prefix, names, installer.strip(), json.loads(origin or "{}"))
     if then and command.endswith(ANY_COMMAND):  # uvx installs for one command
@@ -91,22 +104,21 @@ def format_install_command(
     """
     from shlex import quote
 
-    url, names, vcs = origin.get("url", ""), ",".join(dict.fromkeys(extras)), origin.get("vcs_info")
+    url, vcs = origin.get("url", ""), origin.get("vcs_info")
+    names = f"[{','.join(dict.fromkeys(extras))}]" if extras else ""
     folder = unquote(urlsplit(url).path) if "dir_info" in origin else None
     if folder:
-        requirement = quote(f"{folder}[{names}]")
+        requirement = quote(f"{folder}{names}")
     elif url:
-        requirement = quote(
-            f"{DISTRIBUTION}[{names}] @ {vcs['vcs']}+{url}" if vcs else f"{DISTRIBUTION}[{names}] @ {url}"
-        )
+        requirement = quote(f"{DISTRIBUTION}{names} @ {vcs['vcs']}+{url}" if vcs else f"{DISTRIBUTION}{names} @ {url}")
     else:
-        requirement = quote(f"{DISTRIBUTION}[{names}]")
+        requirement = quote(f"{DISTRIBUTION}{names}")
     editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
     if UV_RECEIPT in prefix_files:
         return f"uv tool install {editable}{requirement}"
     if PIPX_METADATA in prefix_files:
         return f"pipx inject {DISTRIBUTION} {requirement}"
-    if "archive-v0" in prefix.parts:  # the cache of uv
+    if UVX_CACHE in prefix.parts:
         return f"uvx --from {requirement} {ANY_COMMAND}"
     if installer != "uv":
         return f"pip install {editable}{requirement}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from convo import installation
 from convo.installation import (
     PACKAGES_BY_EXTRA,
     PIPX_METADATA,
@@ -14,7 +15,7 @@ from convo.installation import (
     format_install_command,
     make_install_command,
 )
-from tests.command_runner import ROOT
+from tests.command_runner import ROOT, Convo
 
 CLONE = {"url": "file:///home/me/my%20clone", "dir_info": {}}
 EDITABLE = {**CLONE, "dir_info": {"editable": True}}
@@ -49,8 +50,29 @@ def test_a_command_of_convo_follows_the_installation_and_is_part_of_that_of_uvx(
     command = make_install_command("local")
     assert make_install_command("local", then="convo models pull") == f"{command}, then convo models pull"
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "archive-v0"))
-    command = make_install_command("local", then="convo models pull")
-    assert re.fullmatch(r"uvx --from \S+\[local\]\S* convo models pull", command)
+    monkeypatch.setattr(
+        installation, "list_missing_packages", lambda extra: [] if extra in ("local", "yaml") else [extra]
+    )
+    command = make_install_command("keyring", then="convo models pull")
+    assert re.fullmatch(r"uvx --from \S+\[local,yaml,keyring\]\S* convo models pull", command)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "environ", "program"),
+    [
+        ("/v", {}, "convo"),
+        ("/v", {"UV_RUN_RECURSION_DEPTH": "1"}, "uv run convo"),
+        ("/c/archive-v0/x", {}, r"uvx --from \S+ convo"),
+    ],
+)
+def test_a_hint_runs_convo_as_it_was_run(
+    prefix: str, environ: dict[str, str], program: str, convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", prefix)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert re.search(rf"^  try: {program} sessions$", convo("inspect", "nope").err, re.MULTILINE)
+    assert convo("inspect", "nope", "--json").json()["error"]["hint"] == "convo sessions"
 
 
 def test_the_command_for_a_tool_keeps_its_extras(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

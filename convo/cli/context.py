@@ -43,6 +43,7 @@ from convo.config.values import Layer, describe_percent_as_tokens, suggest_fract
 from convo.errors import Busy, Conflict, ConvoError, InvalidUsage, ModelMissing, NotFound
 from convo.history.items import Item, Json, is_incomplete_item, is_user_message
 from convo.history.records import Link, Session, Strategy
+from convo.installation import get_program
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
 from convo.stores.lease import LeaseGuard
@@ -636,9 +637,8 @@ def check_replay_file_exists(file: str) -> None:
 
 def get_command_prefix() -> str:
     """Return the start of this process's command line, so that printed commands can be pasted."""
-    command = "uv run convo" if "UV_RUN_RECURSION_DEPTH" in os.environ else "convo"
     profile = ACTIVE_PROFILE.get()
-    return f"{command} --profile {quote(profile)}" if profile else command
+    return f"{get_program()} --profile {quote(profile)}" if profile else get_program()
 
 
 def get_turn_link(chat: Chat) -> Link | None:
