@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
+from convo.config.trust import is_loopback
 from convo.errors import (
     NO_CONNECTION,
     ConvoError,
@@ -363,8 +364,12 @@ def _connection_fault(error: BaseException, context: ErrorContext, *, is_streami
         )
     if isinstance(error, httpx2.ConnectError):
         reason = context.clean_message(format_connect_error(_find_system_error(error)))
+        start = "start it with ollama serve; " if context.provider == "ollama" else ""
+        is_local = is_loopback(urlsplit(context.url).hostname or "")
         return Unreachable(
-            f"cannot reach {context.provider} at {context.display_url}{_format_reason(reason)}", code=NO_CONNECTION
+            f"cannot reach {context.provider} at {context.display_url}{_format_reason(reason)}",
+            code=NO_CONNECTION,
+            hint=f"{start}convo models --local lists the servers on this machine" if is_local else None,
         )
     return Unreachable(f"the connection to {context.provider} at {context.display_url} broke before it responded")
 
