@@ -47,7 +47,7 @@ from convo.installation import get_program
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
 from convo.stores.lease import LeaseGuard
-from convo.strategies.selection import OwnerSelection, owner_of_handle, select_owner
+from convo.strategies.selection import OwnerSelection, is_file_handle, owner_of_handle, select_owner
 from convo.strategies.strategy import STRATEGIES
 from convo.terminal.answer import (
     ANSWERS_PLAIN,
@@ -495,7 +495,12 @@ class ChatContext:
             await check_session_name_free(self._store, name)
         except Conflict as conflict:
             if command := await self._make_resume_command(name):
-                conflict.replace_hint(f"{command}, to continue its run; or choose another name")
+                raise conflict.replace_hint(f"{command}, to continue its run; or choose another name") from None
+            hint = f"convo chat --from {quote(name)} continues it, or choose another name"
+            raise conflict.replace_hint(hint) from None
+        except InvalidUsage as error:
+            if Strategy.REPLAY in self.options.strategies and is_file_handle(name):
+                error.replace_hint(f"--replay --from {quote(name)}")
             raise
         return name
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 from convo.chat.lookup import load_sent_body
 from convo.cli.deps import open_configured_store
@@ -54,7 +55,12 @@ async def run_why(handle: str, config: Path | None, *, as_json: bool) -> None:
 
 def _list_links(view: ConversationView, *, is_turn: bool) -> Sequence[Link]:
     """Return the answered requests of the handle, oldest first: of a branch, of the last turn of a path, or one."""
-    links = [link for link in split_branch_links(view)[0] if link.status in ANSWERED_STATUSES]
+    branch = split_branch_links(view)[0]
+    links = [link for link in branch if link.status in ANSWERED_STATUSES]
+    if branch and not links:
+        reason = (branch[-1].error or {}).get("message")
+        note = f"; the last one failed: {reason}" if reason else ""
+        raise NotFound("completed request of", view.handle, note=note, hint=f"convo inspect {quote(view.handle)}")
     if not links:
         raise NotFound(
             "request", view.handle, hint="a file has no requests: convo import reads those of an exported conversation"

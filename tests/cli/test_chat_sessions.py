@@ -55,11 +55,19 @@ def test_a_generated_name_is_a_handle_of_its_session(prompt: str, name: str, con
     assert len(stored_messages(home, name)) == 4
 
 
+def test_the_name_of_a_new_file_gets_the_option_that_creates_it(convo: Convo) -> None:
+    got = convo("chat", *ECHO, "--replay", "--name", "talk.json", "one")
+    assert (got.exit, got.err.splitlines()[-1]) == (2, "  try: --replay --from talk.json")
+    assert convo("chat", *ECHO, "--replay", "--from", "talk.json", "one").exit == 0
+    assert Path("talk.json").exists()
+
+
 def test_a_name_that_is_taken_is_refused_before_anything_is_sent(convo: Convo, home: Path) -> None:
     convo("chat", *ECHO, "-n", "mine", "one")
     got = convo("chat", *ECHO, "-n", "mine", "two")
     assert (got.exit, got.out) == (1, "")
-    assert got.err == "convo: another session has the name 'mine'\n  try: choose another name\n"
+    hint = "convo chat --from mine continues it, or choose another name"
+    assert got.err == f"convo: another session has the name 'mine'\n  try: {hint}\n"
     assert stored_messages(home, "mine") == ["user: one", "assistant: one"]
     assert session_names(home) == ["mine"]
 

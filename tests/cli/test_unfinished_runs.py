@@ -119,7 +119,7 @@ def test_after_a_refused_attempt_both_errors_name_the_command_that_continues_its
     done = convo("chat", *agent_flags(), *model, "-n", "mine", "back")
     message, hint = done.err.splitlines()[-2:]
     assert message == "convo: another session has the name 'mine'"
-    assert hint == "  try: choose another name"
+    assert hint == "  try: convo chat --from mine continues it, or choose another name"
 
 
 def test_several_orphaned_runs_are_reported_in_one_line_after_the_pending_calls(convo: Convo, home: Path) -> None:

@@ -295,6 +295,14 @@ def test_inspect_marks_the_requests_that_missed(convo: Convo, home: Path) -> Non
     assert "! miss" in run_in_process("inspect", "trip", "--no-pager", is_terminal=True).out
 
 
+def test_without_a_completed_request_the_last_failure_is_named(convo: Convo, home: Path) -> None:
+    failed = FIRST._replace(fields={"status": "failed", "usage": None, "error": {"code": "c", "message": "no credit"}})
+    store_requests(home, [failed], OPENAI)
+    got = convo("why", "trip")
+    message = "no completed request of 'trip'; the last one failed: no credit"
+    assert (got.exit, got.err) == (5, f"convo: {message}\n  try: convo inspect trip\n")
+
+
 def test_a_failed_request_and_a_compaction_are_no_baseline(convo: Convo, home: Path) -> None:
     failed = NEXT._replace(fields={"status": "failed", "usage": None, "parent_id": "resp_1"}, parameters={})
     store_requests(home, [FIRST, failed, NEXT._replace(fields={"parent_id": "resp_2"})], OPENAI)
