@@ -36,7 +36,7 @@ from convo.cli.output import (
 from convo.cli.progress import forbid_progress
 from convo.errors import InvalidUsage
 from convo.runtime import redirect_notices
-from convo.terminal.terminal import DisplayOptions, detect_display
+from convo.terminal.terminal import DisplayOptions, detect_display, join_paragraphs
 from convo.terminal.theme import detect_color_system
 
 CommandGroup = Literal["Talk", "Look", "Change", "Agents", "Serve and record", "Set up"]
@@ -317,16 +317,16 @@ def write_help_sections(ctx: Any, formatter: Any, help_sections: Mapping[str, Se
 
 
 def write_help_examples(ctx: Any, formatter: Any, text: str | None) -> None:
-    """Write the examples, to be copied."""
+    """Write the examples, to be copied, and the paragraphs after them."""
     if not text:
         return
     formatter.write_paragraph()
-    for line in inspect.cleandoc(text).splitlines():
+    for line in join_paragraphs(inspect.cleandoc(text)).splitlines():
         formatter.write(format_example_line(ctx, line, formatter.width) + "\n")
 
 
 def format_example_line(ctx: Any, line: str, columns: int) -> str:
-    """Style a heading or a command; on a terminal, wrap a sentence, and the description of a command in its column."""
+    """Style a heading or a command, wrap a paragraph; on a terminal, wrap a description in its column."""
     from textwrap import fill  # Typer, too, loads it only for help
 
     is_terminal = ctx.max_content_width is not None
@@ -334,7 +334,7 @@ def format_example_line(ctx: Any, line: str, columns: int) -> str:
     if not example and line.endswith(":"):
         return style_help(ctx, line, "bold")
     if not example:
-        return fill(line, columns) if is_terminal else line
+        return fill(line, columns, break_on_hyphens=False)
     command, blanks, text = example[1] or "", example[2], example[3]
     start = len(command + blanks)
     if not command and start < MIN_DESCRIPTION_COLUMN:

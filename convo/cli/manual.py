@@ -5,6 +5,7 @@
 
 import inspect
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 from typer import Context
@@ -14,6 +15,7 @@ from convo import __version__
 from convo.cli.output import EXIT_CODES
 from convo.config.schema import VARIABLE_SETTINGS
 from convo.config.values import format_setting_key
+from convo.terminal.terminal import join_paragraphs
 
 DESCRIPTION = """
 convo talks to models through the Responses API, or to any other model through an adapter, and lets you choose where
@@ -59,7 +61,7 @@ def _page_lines(group: Any, ctx: Any) -> Iterator[str]:
     yield from (".SH ENVIRONMENT", *_term_lines(_describe_variables()))
     yield from (".SH FILES", *_term_lines(FILE_DESCRIPTIONS))
     yield from (".SH EXIT STATUS", *_term_lines({str(code): meaning for code, meaning in EXIT_CODES.items()}))
-    yield from (".SH EXAMPLES", *_verbatim_lines(group.epilog or ""))
+    yield from (".SH EXAMPLES", *_example_lines(group.epilog or ""))
 
 
 def _command_lines(command: Any, ctx: Any) -> Iterator[str]:
@@ -70,7 +72,7 @@ def _command_lines(command: Any, ctx: Any) -> Iterator[str]:
         _escape_roff(" ".join((command.help or "").split())),
     )
     yield from _option_lines(command, ctx)
-    yield from _verbatim_lines(command.epilog or "")
+    yield from _example_lines(command.epilog or "")
     if isinstance(command, TyperGroup):
         for name in command.list_commands(ctx):
             subcommand = command.get_command(ctx, name)
@@ -97,10 +99,12 @@ def _describe_variables() -> dict[str, str]:
     } | OTHER_VARIABLES
 
 
-def _verbatim_lines(text: str) -> Iterator[str]:
-    """Yield lines that are not filled, because they are copied."""
-    if text.strip():
-        yield from (".PP", ".nf", *map(_escape_roff, inspect.cleandoc(text).splitlines()), ".fi")
+def _example_lines(text: str) -> Iterator[str]:
+    """Yield examples, which are not filled because they are copied, and paragraphs."""
+    all_lines = join_paragraphs(inspect.cleandoc(text)).splitlines()
+    for is_example, lines in groupby(all_lines, lambda line: line.startswith(" ")):
+        escaped = [_escape_roff(line) for line in lines if line]
+        yield from (".nf", *escaped, ".fi") if is_example else (f".PP\n{paragraph}" for paragraph in escaped)
 
 
 def _escape_roff(text: str) -> str:

@@ -139,10 +139,15 @@ Options:
 
 Examples:
   convo greet Ada --warmly                            a line that is copied and therefore not wrapped at eighty
+
+A paragraph is wrapped at eighty columns, and the breaks that its lines have
+in the source are not kept.
 """
 
 
-def test_help_of_a_command_groups_its_options_and_keeps_its_examples_unchanged(convo: Convo) -> None:
+def test_help_of_a_command_groups_its_options_keeps_its_examples_and_wraps_paragraphs(
+    convo: Convo,
+) -> None:
     assert convo("greet", "-h", table=SAMPLES).out == HELP
 
 

@@ -74,7 +74,7 @@ class StrategyFlags:
     conversation: bool = flag_option("--conversation", "Keep the state in the endpoint's Conversations API.")
     chain: bool = flag_option("--chain", "Keep the state in the endpoint's Responses API.")
     handle: OptionalText = value_option(
-        "--from", "HANDLE", "Continue from a file, a session, conv_... or resp_....", panel=CONVERSATION_PANEL
+        "--from", "HANDLE", "Continue from a file, a session, conv_..., resp_... or @last.", panel=CONVERSATION_PANEL
     )
     continue_last: bool = flag_option(
         "-c --continue", "Continue the chat that was used last.", panel=CONVERSATION_PANEL
@@ -87,7 +87,11 @@ class StrategyFlags:
         panel=CONVERSATION_PANEL,
     )
     name: OptionalText = value_option("-n --name", "NAME", "Name of the new session.", panel=CONVERSATION_PANEL)
-    store_remotely: bool = flag_option("--store", "Also store the responses at the endpoint.", panel=CONVERSATION_PANEL)
+    store_remotely: bool = flag_option(
+        "--store",
+        "Also store the responses at the endpoint; unlike with --chain, requests send the whole history.",
+        panel=CONVERSATION_PANEL,
+    )
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:
@@ -142,9 +146,13 @@ class RequestFlags:
     other_parameters: OptionalTexts = value_option(
         "--param", "KEY=VALUE", "Set another field of the request; VALUE is JSON or text; can be repeated."
     )
-    strict_prefix: bool = flag_option("--strict-prefix", "Refuse a request that would lose cached tokens or reasoning.")
+    strict_prefix: bool = flag_option(
+        "--strict-prefix",
+        "Refuse a request that changes the prefix, the beginning that the prompt cache reads, and so would lose cached "
+        "tokens or reasoning.",
+    )
     keep_prefix: bool = flag_option(
-        "--keep-prefix", "Append changed settings at the end, so that the prompt cache stays valid."
+        "--keep-prefix", "Append changed settings at the end, so that the prefix stays unchanged."
     )
 
     def parameters(self) -> dict[str, Json]:

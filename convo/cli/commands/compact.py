@@ -9,7 +9,7 @@ app = App()
 
 EXAMPLES = """
 Examples:
-  convo compact @last                           the full history keeps its own handle
+  convo compact @last                           compact the last chat; the full history is kept
   convo compact monads --preview                show the result and its tokens without saving it
   convo compact monads --keep-last 3            keep the last three turns unchanged
   convo compact monads --focus "file names"     keep the file names in the summary
@@ -35,7 +35,9 @@ def compact_command(
     focus: str | None = value_option("--focus", "TEXT", "Topic that the summary covers in most detail."),
     keep: int = value_option("--keep-last", "N", "Keep the last N turns unchanged.", default=0, min=0),
     model: str | None = value_option("-m --model", "MODEL", "Model to compact with, as provider/model."),
-    yes: bool = flag_option("--yes -y", "Allow a conversation to continue under a new handle."),
+    yes: bool = flag_option(
+        "--yes -y", "Allow conv_... to continue in a new conversation; the old one does not change."
+    ),
     as_json: JsonObjectOption = False,
 ) -> None:
     """Compact a conversation to fit a smaller context."""

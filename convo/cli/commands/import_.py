@@ -23,6 +23,7 @@ Examples:
 No file is changed. A conversation that was imported before is skipped; --as NAME imports it again. In a database, a
 row that cannot be read affects its conversation only; the exit code is 2 then. Of several files, one that cannot be
 imported is reported, the others are imported, and the exit code is 1.
+
 Lines of a transcript that are not JSON or of an unknown type are left out and reported. The history before a
 compaction, an edit or a rewind becomes a branch. Definitions of tools are imported if the file has them: Codex writes
 them for newer models, Claude Code in newer versions.

@@ -34,8 +34,10 @@ Examples:
 STATE is a RunState file, - for stdin, or a session or run of the local store.
 CALL is a call id, a tool name, or all; an id takes precedence over a name, and a name over all.
 A tool name and all select undecided calls only. To change a decision, use the call id.
+
 A state of the JavaScript SDK (@openai/agents) needs --decide-only; JavaScript finishes it.
 Without --decide-only the run continues here, until it ends (0) or needs a decision (3).
+
 The key for --sign and --verify is read from CONVO_SIGNING_KEY, or from the variable of --key-env NAME; if the
 variable is not set, from the keyring (keyring set convo NAME).
 """
@@ -124,7 +126,9 @@ def resume_command(
     ),
     state_file: Annotated[StateFileFlags, "State file"],
     strict_prefix: bool = flag_option(
-        "--strict-prefix", "Refuse a request that would lose cached tokens or reasoning."
+        "--strict-prefix",
+        "Refuse a request that changes the prefix, the beginning that the prompt cache reads, and so would lose cached "
+        "tokens or reasoning.",
     ),
     quiet: bool = flag_option("-q --quiet", "Print only the response, without token counts and notices."),
     as_json: bool = flag_option("--json", "Print the result as JSON."),

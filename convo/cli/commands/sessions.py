@@ -13,7 +13,7 @@ EXAMPLES = """
 Examples:
   convo sessions                                   list the most recent sessions
   convo chat --from monads                         continue one of them
-  convo sessions search monad haskell              find items that contain both words
+  convo sessions search monad haskell              find items that contain both words, in any order
   convo sessions --since 7d --status failed        those of the last week whose last request failed
   convo sessions rename @last monads
   convo sessions rm monads what-is-a-monad --yes
@@ -87,7 +87,10 @@ def sessions_show_command(ctx: typer.Context, handle: SessionArgument, as_json: 
 @app.command("search")
 def sessions_search_command(
     ctx: typer.Context,
-    words: Annotated[list[str], typer.Argument(metavar="WORDS...", help="Words that an item or a name must contain.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="WORDS...", help="Words that one item or name must all contain, in any order."),
+    ],
     filters: Annotated[FilterFlags, "Filters"],
     as_json: JsonOption = False,
 ) -> None:

@@ -11,6 +11,9 @@ app = App()
 EXAMPLES = """
 Examples:
   convo greet Ada --warmly                            a line that is copied and therefore not wrapped at eighty
+
+A paragraph is wrapped at eighty columns,
+and the breaks that its lines have in the source are not kept.
 """
 
 
