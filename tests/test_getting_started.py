@@ -60,7 +60,7 @@ TASK_MARKS = {
     "Talk offline": [pytest.mark.needs("weights")],
     "Use Ollama": [pytest.mark.needs("posix")],
     "See a request as curl": [pytest.mark.needs("curl")],
-    "Serve two replicas": [pytest.mark.needs("postgresql")],
+    "Serve replicas": [pytest.mark.needs("postgresql")],
     "Make a key for a colleague": [pytest.mark.needs("curl")],
 }
 
