@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 from convo.api.gateway import check_modules_installed
 from convo.cli.deps import open_configured_store
@@ -25,6 +26,7 @@ from convo.config.credentials import load_provider_key
 from convo.config.loader import SettingFlags, load_settings
 from convo.config.sections import Provider
 from convo.config.settings import Settings
+from convo.config.trust import is_loopback
 from convo.errors import InvalidSettings, InvalidUsage
 from convo.runtime import SystemClock, collect_garbage_often, random_id
 
@@ -236,8 +238,8 @@ def build_client_variables(
 ) -> dict[str, str]:
     """Return the variables that make clients use the relay at `root`.
 
-    A client gets a placeholder for its key where the relay has the right one, or none is needed: always for
-    --provider, because a key in a variable belongs to another server, else if the variable is not set.
+    A client gets a placeholder for its key where the relay has the right one, or the upstream is on this machine:
+    always for --provider, because a key in a variable belongs to another server, else if the variable is not set.
     """
     from convo.server.relay import PLACEHOLDER_KEY
 
@@ -265,7 +267,8 @@ def build_client_variables(
         if upstream.key_header == "api-key":
             variables |= {"AZURE_OPENAI_ENDPOINT": local_url, "AZURE_API_BASE": local_url}
             keys_by_api.append(("AZURE_OPENAI_API_KEY",))
-        gets_key = (uses_any_api or upstream.key is not None) and program not in PROGRAMS_WITH_LOGIN
+        is_local = uses_any_api and is_loopback(urlsplit(upstream.base_url).hostname or "")
+        gets_key = (is_local or upstream.key is not None) and program not in PROGRAMS_WITH_LOGIN
         for names in keys_by_api:
             if target.provider is not None:
                 variables |= dict.fromkeys(names, PLACEHOLDER_KEY)

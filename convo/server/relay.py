@@ -66,7 +66,7 @@ WEBSOCKET_LOG.propagate = False
 KeyHeader = Literal["authorization", "x-api-key", "api-key"]
 
 PLACEHOLDER_KEY = "convo-tap"
-"""The key that clients are given if the relay has the key of the upstream."""
+"""The key that clients are given in place of a missing one."""
 
 PLACEHOLDER_KEYS = frozenset(
     {"", PLACEHOLDER_KEY, "dummy", "empty", "none", "null", "placeholder", "sk-no-key-required", "unused", "x", "xxx"}

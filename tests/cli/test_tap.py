@@ -199,14 +199,15 @@ def test_the_variables_of_both_vendors() -> None:
     assert (proxied["NO_PROXY"], proxied["no_proxy"]) == ("corp,127.0.0.1", "127.0.0.1")
 
 
-def test_an_upstream_of_any_api_gets_a_placeholder_for_each_key_that_is_not_set() -> None:
-    server = Upstream("upstream", "http://h/v1")
+def test_an_upstream_on_this_machine_gets_a_placeholder_for_each_key_that_is_not_set() -> None:
+    server = Upstream("upstream", "http://localhost:8000/v1")
     got = variables(server)
     assert (got["OPENAI_API_KEY"], got["ANTHROPIC_API_KEY"]) == ("convo-tap", "convo-tap")
     assert not variables(server, OPENAI_API_KEY="own", ANTHROPIC_AUTH_TOKEN="own").keys() & {
         "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN",
     }  # fmt: skip
     assert "OPENAI_API_KEY" not in variables(server, program="codex")
+    assert "OPENAI_API_KEY" not in variables(Upstream("upstream", "http://example.com/v1"))
 
 
 def test_the_key_of_another_server_is_replaced_for_a_provider() -> None:
