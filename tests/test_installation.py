@@ -15,6 +15,7 @@ from convo.installation import (
     format_install_command,
     make_install_command,
 )
+from tests.cli.chat_commands import ECHO
 from tests.command_runner import ROOT, Convo
 
 CLONE = {"url": "file:///home/me/my%20clone", "dir_info": {}}
@@ -73,6 +74,9 @@ def test_a_hint_runs_convo_as_it_was_run(
         monkeypatch.setenv(name, value)
     assert re.search(rf"^  try: {program} sessions$", convo("inspect", "nope").err, re.MULTILINE)
     assert convo("inspect", "nope", "--json").json()["error"]["hint"] == "convo sessions"
+    assert convo("chat", "-n", "taken", *ECHO, "hi").exit == 0
+    taken = convo("chat", "-n", "taken", *ECHO, "hi").err
+    assert re.search(rf"^  try: {program} chat --from taken continues it", taken, re.MULTILINE)
 
 
 def test_the_command_for_a_tool_keeps_its_extras(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 A terminal without color shows the sign and the word; a pipe or a file gets the word alone.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -103,15 +104,16 @@ def format_failure(message: str, hint: str, display: DisplayOptions) -> str:
     """Format an error as lines, without the last line break: the reason, and below it the next step if there is one.
 
     On a terminal the reason begins with a sign, it is bold, and both are wrapped; a command in the step is not split.
-    A step that begins with `convo` begins as this installation runs it.
+    Commands of convo in the step are written as this installation runs them.
     """
     start = f"{FAILED.sign} {FAILURE_LABEL}" if display.width is not None else FAILURE_LABEL
     lines = _wrap_labelled(start, message, display, keeps_commands=False)
     styled = [_style_after_label(lines[0], start, "bad", "bold", display)]
     styled += [display.apply_style(line, "bold") for line in lines[1:]]
     if hint:
-        if hint.startswith("convo "):
-            hint = get_program() + hint.removeprefix("convo")
+        program = get_program()
+        if program != "convo" and not hint.startswith(("uvx ", "uv run ")):
+            hint = re.sub(r"\bconvo (?=[a-z-])", lambda _: f"{program} ", hint)
         first, *rest = _wrap_labelled(HINT_LABEL, hint, display, keeps_commands=True)
         styled += [_style_after_label(first, HINT_LABEL, "dim", "", display), *rest]
     return "\n".join(styled)
