@@ -379,9 +379,11 @@ async def list_running_requests(store: Store) -> list[RunningRequest]:
         if name.startswith(_COMPACTION_LEASE_PREFIX):
             _, started_at, session_id, model = name.split(" ", 3)
             compacted = await store.session(session_id)
-            found += [RunningRequest(compacted, model, float(started_at))] if compacted else []
+            holder = await store.lease_holder(name)
+            if compacted and holder and not is_process_dead(holder):
+                found.append(RunningRequest(compacted, model, float(started_at)))
     for session in await store.sessions(limit=MAX_RUNNING_TURNS) if held else ():
-        if session.head == session.confirmed_head or session_lease_name(session) not in held:
+        if session.head == session.confirmed_head or not await describe_session_writer(store, session):
             continue
         with suppress(DamagedRow, ItemDeleted):
             last_links = await store.links(session.id, limit=1)

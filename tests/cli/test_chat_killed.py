@@ -6,6 +6,7 @@ killed in mid-stream keeps the text that it showed.
 """
 
 import json
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -118,6 +119,7 @@ def kill_while_streaming(times: int, strategy: Strategy, store_url: str, convo: 
             child.communicate()
         assert child.returncode == -9
         assert [row["status"] for row in convo("sessions", "-n", "1", "--json").json()] == ["interrupted"]
+        assert not re.search(r"\b(waiting|streaming)\b", convo("inspect", "resp_").out)
         _, items, _ = stored_sessions(store_url)[name]
         assert [item.get("status") for item in items] == [None, "incomplete"]
         assert LONG_ANSWER.startswith(item_text(items[1]))
