@@ -215,8 +215,7 @@ class Agent:
     output:             the schema of its final output; None: plain text
     input_guardrails:   check the input of a run that begins with this agent
     output_guardrails:  check the final output of a run that ends with this agent
-    after_tools:        "ask again" calls the model; "first output", or a frozenset of tool names, makes the first tool
-                        output, or the first of these tools, the final output
+    after_tools:        the step after tool outputs, see `AfterTools`
     follows_sdk:        it behaves as an agent of the Agents SDK: requests to api.openai.com have a `prompt_cache_key`
                         for their session, unless its settings or the chat's set one; penalties are sent to chat models
                         alone; a refusal fails the run

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from convo.models.pass_through import PassThroughApi, PassThroughClient
     from convo.responses_api.endpoint import EmbeddedService
     from convo.responses_api.mcp_client import McpTarget
+    from convo.responses_api.truncation import WindowLookup
 
 
 def open_endpoint(provider: Provider, *, settings: Settings, store: Store, clock: Clock, new_id: NewId) -> Endpoint:
@@ -97,7 +98,7 @@ def _make_embedded(provider: Provider, settings: Settings, store: Store, clock: 
             clock,
             new_id,
             seal_key=_read_seal_key(settings),
-            find_window=partial(find_model_window, window_settings=settings.windows),
+            find_window=_make_window_lookup(settings),
         )
 
     # Its thirty modules are needed for a request, not for a prompt.
@@ -111,6 +112,10 @@ def open_custom_endpoint(model: "CustomModel", settings: Settings, store: Store)
 
     adapter = ProviderModel(open_custom_model(model.name, model.stream, random_id), settings.limits)
     return EmbeddedEndpoint(store, OneModel(adapter), SystemClock(), random_id, seal_key=_read_seal_key(settings))
+
+
+def _make_window_lookup(settings: Settings) -> "WindowLookup":
+    return partial(find_model_window, window_settings=settings.windows)
 
 
 def _read_seal_key(settings: Settings) -> Secret | None:
@@ -409,7 +414,7 @@ def open_service(
     convo stores the state for every value of `owner`: a server that stores state is used as a stateless one.
 
     store:   with storage type "none", a store that ends with the process and receives nothing
-    strict:  refuse the requests that the real API refuses
+    strict:  refuse the histories that OpenAI refuses
     models:  the models of `settings`, which the service closes; by default new ones
     """
     from convo.responses_api.deps import SPECIFICATION_EVENT_NAMES, EndpointOptions
@@ -451,7 +456,7 @@ def open_service(
         options=options,
         ttl_s=ttl_s,
         seal_key=_read_seal_key(settings),
-        find_window=partial(find_model_window, window_settings=settings.windows),
+        find_window=_make_window_lookup(settings),
     )
 
 

@@ -8,7 +8,6 @@ record is read once from its owner and mirrored. Nothing is committed before som
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, count
 from shlex import quote
@@ -18,7 +17,6 @@ from convo.chat.lookup import (
     find_session_by_handle,
     is_existing_path,
     load_last_used_session,
-    load_named_session,
     resolve_handle,
     to_absolute_path,
 )
@@ -54,8 +52,7 @@ async def find_selected_session(store: Store, selection: OwnerSelection) -> Sess
     elif selection.replay_file:
         session = await find_session_by_handle(store, to_absolute_path(selection.replay_file))
         if session is None and not is_existing_path(selection.replay_file):
-            with suppress(NotFound):  # the name of a session, not of a new file
-                session = await load_named_session(store, selection.replay_file)
+            session = await store.session(selection.replay_file)  # the name of a session, not of a new file
     elif STRATEGIES[owner_of_handle(selection.handle)].is_server_side:
         return await find_session_by_handle(store, selection.handle)
     else:

@@ -101,12 +101,11 @@ def with_run_context(
     """
     described = read_context_description(state.document) if state else None
     reference = setup.source.context
-    if option is not None or (reference and state and not is_context_restorable(state.document)):
+    uses_stored = reference and state and (restores_context(reference) or not is_context_restorable(state.document))
+    if option is not None or uses_stored:
         if described and reference and not restores_context(reference):
             print_notice(f"--context {reference} replaces the context values that the run had")
         return setup.with_context(reference, described if reference else NO_VALUES)
-    if reference and restores_context(reference) and state:
-        return setup.with_context(reference, described)
     record = row.document.get(AGENTS_SOURCE_KEY) if row else None
     if state is None and row and record and CONTEXT_TYPE_KEY in record:
         if reference and row.status != "paused":  # nothing was saved before the first pause

@@ -44,7 +44,6 @@ from convo.installation import (
     PACKAGES_BY_EXTRA,
     list_missing_packages,
     make_install_command,
-    make_missing_extra_error,
 )
 from convo.runtime import SystemClock, random_id
 from convo.secrets import is_variable_name, read_secret, redact_secrets
@@ -382,8 +381,7 @@ def check_serve(context: DoctorContext) -> CheckResult:
             f"{settings.keys_file} has no keys: every request is rejected", "convo serve --new-key NAME"
         )
     if list_missing_packages("serve"):
-        error = make_missing_extra_error(InvalidUsage, "convo serve", "serve")
-        return make_ok_result(error.message, error.hint)
+        return make_ok_result("not installed: convo serve needs the extra [serve]", make_install_command("serve"))
     access = format_count(key_count, "key") if key_count else "this machine only, no key needed"
     return make_ok_result(f"{address}; {access}")
 

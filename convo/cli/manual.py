@@ -104,7 +104,10 @@ def _example_lines(text: str) -> Iterator[str]:
     all_lines = join_paragraphs(inspect.cleandoc(text)).splitlines()
     for is_example, lines in groupby(all_lines, lambda line: line.startswith(" ")):
         escaped = [_escape_roff(line) for line in lines if line]
-        yield from (".nf", *escaped, ".fi") if is_example else (f".PP\n{paragraph}" for paragraph in escaped)
+        if is_example:
+            yield from (".nf", *escaped, ".fi")
+        else:
+            yield from (line for paragraph in escaped for line in (".PP", paragraph))
 
 
 def _escape_roff(text: str) -> str:

@@ -26,6 +26,11 @@ REMEMBERED_FIELDS = ("run_config", "sdk_session", "context")
 HANDOFF_FIELDS = ("start_agent", "nest_history", "history_mapper", "history_markers")
 """The fields of `RunFlags` that apply to handoffs, which a chat with --tool or --mcp does not have."""
 
+STRICT_PREFIX_HELP = (
+    "Refuse a request whose prefix changed, so that cached tokens or reasoning would be lost. The prefix is the "
+    "beginning that the prompt cache reads."
+)
+
 
 class AgentSource(NamedTuple):
     """The agents of a chat: the value of --agent, or the values of --tool and --mcp, and what else it remembers.

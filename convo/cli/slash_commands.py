@@ -453,7 +453,7 @@ def _report_move(repl: Repl, before: TreePath, action: str) -> None:
     moved_nodes = before.nodes[shared_depth:] if len(after) < len(before) else after.nodes[shared_depth:]
     first = next((node.item for node in moved_nodes if is_user_message(node.item)), None)
     description = f'"{item_preview(first)}"' if first else "the last turn"
-    effect = f"continues after {format_count(len(after))}" if len(after) else "starts the conversation again"
+    effect = f"continues after {format_count(len(after))}" if len(after) else "is the first one"
     repl.print_message(f"{action} {description}; the next message {effect}")
 
 

@@ -59,7 +59,7 @@ def _list_links(view: ConversationView, *, is_turn: bool) -> Sequence[Link]:
     links = [link for link in branch if link.status in ANSWERED_STATUSES]
     if branch and not links:
         reason = (branch[-1].error or {}).get("message")
-        note = f"; the last one failed: {reason}" if reason else ""
+        note = f"; the last one is {branch[-1].status}: {reason}" if reason else ""
         raise NotFound("completed request of", view.handle, note=note, hint=f"convo inspect {quote(view.handle)}")
     if not links:
         raise NotFound(

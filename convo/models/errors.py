@@ -364,12 +364,12 @@ def _connection_fault(error: BaseException, context: ErrorContext, *, is_streami
         )
     if isinstance(error, httpx2.ConnectError):
         reason = context.clean_message(format_connect_error(_find_system_error(error)))
-        start = "start it with ollama serve; " if context.provider == "ollama" else ""
+        start = "start it with ollama serve" if context.provider == "ollama" else "start the server"
         is_local = is_loopback(urlsplit(context.url).hostname or "")
         return Unreachable(
             f"cannot reach {context.provider} at {context.display_url}{_format_reason(reason)}",
             code=NO_CONNECTION,
-            hint=f"{start}convo models --local lists the servers on this machine" if is_local else None,
+            hint=f"{start}; convo models --local lists those that run on this machine" if is_local else None,
         )
     return Unreachable(f"the connection to {context.provider} at {context.display_url} broke before it responded")
 

@@ -333,9 +333,8 @@ def _exceeds_threshold(request: ModelRequest, threshold_tokens: int) -> bool:
 
 
 def _respond_fitted(compaction: CompactionInput, request: ResponseRequest) -> AsyncGenerator[StreamEvent, None]:
-    provider = compaction.model.provider
-    full_name = f"{provider}/{compaction.request.model}" if provider else compaction.model_name
-    window = compaction.deps.find_window(full_name)
+    name, provider = compaction.request.model, compaction.model.provider
+    window = compaction.deps.find_window(f"{provider}/{name}" if provider else name)
     auto = request.parameters.get("truncation") == "auto"
     return truncation.respond_within_window(
         compaction.model, compaction.request, compaction.model_name, window, auto=auto

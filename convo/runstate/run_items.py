@@ -100,7 +100,7 @@ def read_context_values(document: Json) -> Mapping[str, Json]:
 
 
 def is_context_restorable(document: Json) -> bool:
-    """Whether the application's context was a mapping."""
+    """Whether the state alone restores the application's context: it is a mapping, or there is none."""
     meta = get_path(document, ("context", "context_meta")) or {}
     is_object = meta.get("omitted") or meta.get("requires_deserializer")
     return not is_object and isinstance(read_context_description(document) or {}, dict)

@@ -205,13 +205,10 @@ def wrap_line(line: str, columns: int, *, splits_words: bool = False) -> Iterato
     yield current
 
 
-PARAGRAPH_LINE = r"(?m)^(\S.*[^:\n])\n(?=\S)"
-"""A line that another one of its paragraph follows; one that ends with a colon is a heading."""
-
-
 def join_paragraphs(text: str) -> str:
     """Return `text` with each paragraph as one line; lines that begin with a blank stay as they are."""
-    return re.sub(PARAGRAPH_LINE, r"\1 ", text)
+    # A line that ends with a colon is a heading.
+    return re.sub(r"(?m)^(\S.*[^:\n])\n(?=\S)", r"\1 ", text)
 
 
 def wrap_text(text: str, columns: int | None) -> str:

@@ -321,7 +321,7 @@ def test_a_missing_serve_extra_is_reported_with_its_install_command(
     check = run_check(convo, "serve")
 
     assert (check["found"], check["next"]) == (
-        "convo serve needs the extra [serve], which is not installed",
+        "not installed: convo serve needs the extra [serve]",
         make_install_command("serve"),
     )
 

@@ -150,7 +150,7 @@ def test_without_a_network_one_clear_error_is_printed(
     got = convo("inspect", "resp_x")
     assert (got.exit, got.out) == (1, "")
     assert got.err.count("\n") == 2
-    assert "  try: convo models --local lists the servers on this machine\n" in got.err
+    assert "  try: start the server; convo models --local lists those that run on this machine\n" in got.err
 
 
 # -- mirrors --------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ UNAVAILABLE_MODELS = [
         1,
         "no_connection",
         f"cannot reach openai at {UNREACHABLE_URL}: *",
-        "convo models --local lists the servers on this machine",
+        "start the server; convo models --local lists those that run on this machine",
         lambda env: env.set(OPENAI_BASE_URL=UNREACHABLE_URL),
     ),
     BadInput(
@@ -59,7 +59,7 @@ UNAVAILABLE_MODELS = [
         1,
         "no_connection",
         f"cannot reach ollama at {UNREACHABLE_URL}: *",
-        "start it with ollama serve; convo models --local lists the servers on this machine",
+        "start it with ollama serve; convo models --local lists those that run on this machine",
         lambda env: env.set(OLLAMA_HOST="127.0.0.1:9"),
     ),
     BadInput(

@@ -54,12 +54,13 @@ def test_reasoning_that_a_server_sends_twice_is_read_once() -> None:
 
 
 def test_an_unknown_part_and_audio_are_left_out_and_reported() -> None:
-    unknown = [{"type": "text", "text": ""}, {"type": "hologram"}, {"type": "text", "text": "Hi"}]
+    unknown = [{"type": "text", "text": ""}, {"type": "hologram"}, {"x": 1}, {"type": "text", "text": "Hi"}]
     response = read(delta(content=unknown), delta(audio={"data": "zz"}), finish("stop"))[-1]["response"]
     assert response["output"][0]["content"][0]["text"] == "Hi"
     assert response["convo_notices"] == [
         "a part of the answer was left out: audio, which was not requested",
         "a part of the answer was left out: hologram, which was not requested",
+        "a part of the answer was left out: untyped, which was not requested",
     ]
     assert "convo_notices" not in read(delta(content="Hi", audio=None), finish("stop"))[-1]["response"]
 

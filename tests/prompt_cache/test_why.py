@@ -295,11 +295,12 @@ def test_inspect_marks_the_requests_that_missed(convo: Convo, home: Path) -> Non
     assert "! miss" in run_in_process("inspect", "trip", "--no-pager", is_terminal=True).out
 
 
-def test_without_a_completed_request_the_last_failure_is_named(convo: Convo, home: Path) -> None:
-    failed = FIRST._replace(fields={"status": "failed", "usage": None, "error": {"code": "c", "message": "no credit"}})
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+def test_without_a_completed_request_the_last_failure_is_named(status: str, convo: Convo, home: Path) -> None:
+    failed = FIRST._replace(fields={"status": status, "usage": None, "error": {"code": "c", "message": "no credit"}})
     store_requests(home, [failed], OPENAI)
     got = convo("why", "trip")
-    message = "no completed request of 'trip'; the last one failed: no credit"
+    message = f"no completed request of 'trip'; the last one is {status}: no credit"
     assert (got.exit, got.err) == (5, f"convo: {message}\n  try: convo inspect trip\n")
 
 

@@ -239,9 +239,7 @@ def test_an_undone_turn_can_be_redone(flag: str, home: Path) -> None:
         assert 'undid "two"; the next message continues after 2 items' in terminal.send_line("/undo")
         assert 'redid "two"; the next message continues after 4 items' in terminal.send_line("/redo")
         assert "nothing to redo" in terminal.send_line("/redo")
-        assert 'went back to before "one"; the next message starts the conversation again' in terminal.send_line(
-            "/rewind 0"
-        )
+        assert 'went back to before "one"; the next message is the first one' in terminal.send_line("/rewind 0")
         assert "redid" in terminal.send_line("/redo")
         terminal.send_line("three")
         assert terminal.end_session() == 0

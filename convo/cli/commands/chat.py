@@ -11,7 +11,7 @@ import typer
 
 from convo.cli.app import App, OptionalText, OptionalTexts, flag_option, get_root_options, value_option
 from convo.cli.input import join_message_texts, read_message
-from convo.cli.run_options import RunFlags
+from convo.cli.run_options import STRICT_PREFIX_HELP, RunFlags
 from convo.config.request_settings import (
     FIELD_BY_SETTING,
     LIST_PARAMETERS,
@@ -146,11 +146,7 @@ class RequestFlags:
     other_parameters: OptionalTexts = value_option(
         "--param", "KEY=VALUE", "Set another field of the request; VALUE is JSON or text; can be repeated."
     )
-    strict_prefix: bool = flag_option(
-        "--strict-prefix",
-        "Refuse a request that changes the prefix, the beginning that the prompt cache reads, and so would lose cached "
-        "tokens or reasoning.",
-    )
+    strict_prefix: bool = flag_option("--strict-prefix", STRICT_PREFIX_HELP)
     keep_prefix: bool = flag_option(
         "--keep-prefix", "Append changed settings at the end, so that the prefix stays unchanged."
     )

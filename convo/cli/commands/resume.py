@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from convo.cli.app import App, OptionalText, OptionalTexts, flag_option, get_root_options, value_option
-from convo.cli.run_options import SOURCE_FIELDS, RunFlags
+from convo.cli.run_options import SOURCE_FIELDS, STRICT_PREFIX_HELP, RunFlags
 from convo.errors import InvalidUsage
 
 if TYPE_CHECKING:
@@ -125,11 +125,7 @@ def resume_command(
         panel=RESUMED_RUN_PANEL,
     ),
     state_file: Annotated[StateFileFlags, "State file"],
-    strict_prefix: bool = flag_option(
-        "--strict-prefix",
-        "Refuse a request that changes the prefix, the beginning that the prompt cache reads, and so would lose cached "
-        "tokens or reasoning.",
-    ),
+    strict_prefix: bool = flag_option("--strict-prefix", STRICT_PREFIX_HELP),
     quiet: bool = flag_option("-q --quiet", "Print only the response, without token counts and notices."),
     as_json: bool = flag_option("--json", "Print the result as JSON."),
     as_jsonl: bool = flag_option("--jsonl", "Print the events of the run as JSON, one per line."),

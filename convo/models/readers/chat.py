@@ -152,7 +152,9 @@ class ChatReader:
                 yield Piece("text", content)
         elif content:
             parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-            self.unknown_parts |= {str(part.get("type")) for part in parts if not part.keys() & _PART_KINDS.keys()}
+            self.unknown_parts |= {
+                str(part.get("type") or "untyped") for part in parts if not part.keys() & _PART_KINDS.keys()
+            }
             for kind, text in read_parts(content, "text"):
                 yield Piece(kind, text)
         if isinstance(refusal := message.get("refusal"), str) and refusal:
