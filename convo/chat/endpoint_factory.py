@@ -115,7 +115,8 @@ def open_custom_endpoint(model: "CustomModel", settings: Settings, store: Store)
 
 
 def _make_window_lookup(settings: Settings) -> "WindowLookup":
-    return partial(find_model_window, window_settings=settings.windows)
+    """Local models have none: their engine refuses a request with tools first, and then one that is too long."""
+    return lambda name: None if name.startswith("local/") else find_model_window(name, settings.windows)
 
 
 def _read_seal_key(settings: Settings) -> Secret | None:
