@@ -1,6 +1,7 @@
 """The charts above the table of requests, in a real Chromium: state, filters, figures, live changes, hostile names."""
 
 import json
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -203,7 +204,9 @@ def test_after_a_slow_reply_a_filter_is_charted_at_once_and_a_change_within_ten_
         store_samples(gateway)
         page.route("**/inspect/api/charts*", lambda _: None)
         page.goto(gateway.root)
+        expect(page.locator(".requests-table tbody tr")).to_have_count(40)
         page.locator("#charts-summary").click()
+        expect(page).to_have_url(re.compile("charts=open"))  # now the timer of the request is set
         with page.expect_request("**/inspect/api/charts*"):
             page.clock.run_for(1)
         page.clock.run_for(5000)
