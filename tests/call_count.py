@@ -4,9 +4,11 @@
         work()
     assert calls.total < 1000
 
-Only the calls of this thread are counted; a generator counts once for each value that it yields.
+Only the calls of this thread are counted; a generator counts once for each value that it yields. No garbage is
+collected meanwhile: the finalizers of other tests' objects would be counted.
 """
 
+import gc
 import sys
 from types import FrameType, TracebackType
 from typing import Any
@@ -19,6 +21,7 @@ class CallCount:
         self.total = 0
 
     def __enter__(self) -> "CallCount":
+        gc.disable()
         sys.setprofile(self._profile)
         return self
 
@@ -26,6 +29,7 @@ class CallCount:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         sys.setprofile(None)
+        gc.enable()
 
     def _profile(self, frame: FrameType, event: str, value: Any) -> None:
         self.total += event == "call"
