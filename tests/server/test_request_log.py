@@ -289,10 +289,13 @@ def hold_refusal(upstream: ChatServer) -> threading.Event:
 
 
 CLIENT = """
-import json, os, urllib.request
+import json, os, urllib.error, urllib.request
 body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "tell me"}]}).encode()
 address = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
-urllib.request.urlopen(urllib.request.Request(address, body, {"content-type": "application/json"}))
+try:
+    urllib.request.urlopen(urllib.request.Request(address, body, {"content-type": "application/json"}))
+except urllib.error.HTTPError as error:
+    error.read()  # as the SDKs do; without it the program is gone before the relay has the body
 """
 
 COMMANDS: dict[str, tuple[str, ...]] = {
