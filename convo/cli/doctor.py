@@ -10,6 +10,7 @@ import platform
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from shlex import quote
 from time import monotonic
@@ -504,11 +505,15 @@ def _iter_near_shutdowns(settings: Settings, now: float) -> Iterator[tuple[str, 
 def check_local_model(context: DoctorContext) -> CheckResult:
     """Look for the built-in model. Raises InvalidSettings without a home folder."""
     from convo.models.factory import find_built_in_weights
+    from convo.models.weights import MISSING_LIBRARY_HINT
 
     try:
         weights = find_built_in_weights(AppPaths.from_environ(context.environ).weights)
+        import_module("xllamacpp")
     except ModelMissing as error:
         return make_ok_result(error.message, error.hint, brief="not installed")
+    except ImportError as error:
+        return make_warning_result(f"the local engine does not start: {error}", MISSING_LIBRARY_HINT)
     return make_ok_result(f"{weights}; needs no key and no network", brief="installed")
 
 

@@ -26,6 +26,9 @@ from convo.usage.gguf import GGUF_MAGIC
 
 PULL_COMMAND = "convo models pull"
 
+MISSING_LIBRARY_HINT = "apt install libgomp1 (Debian, Ubuntu), or choose another model"
+"""The next step if the engine cannot be imported: slim container images do not have this library."""
+
 _PULL_FOLDER_PREFIX = ".pull-"
 """Prefix of a download folder's name; the identity of the downloading process follows it."""
 

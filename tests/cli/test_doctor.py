@@ -11,7 +11,9 @@ import threading
 import time
 from collections.abc import Callable
 from hashlib import sha256
+from importlib.util import spec_from_file_location
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -147,6 +149,23 @@ def test_a_warning_does_not_set_the_exit_code(convo: Convo) -> None:
 
     assert (got.exit, got.err) == (0, "1 warning\n")
     assert "warning: the store is memory (from --store): state does not persist across restarts" in got.out
+
+
+@pytest.mark.needs("weights")
+def test_an_engine_without_its_system_library_is_a_warning(
+    convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reason = "libgomp.so.1: cannot open shared object file"
+    package = tmp_path / "xllamacpp.py"
+    package.write_text(f"raise ImportError({reason!r})\n", encoding="utf-8")
+    spec = spec_from_file_location("xllamacpp", package)
+    finder = SimpleNamespace(find_spec=lambda name, *_: spec if name == "xllamacpp" else None)
+    monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
+    monkeypatch.delitem(sys.modules, "xllamacpp", raising=False)
+    check = run_check(convo, "local")
+
+    assert (check["level"], check["found"]) == ("warning", f"the local engine does not start: {reason}")
+    assert check["next"] == "apt install libgomp1 (Debian, Ubuntu), or choose another model"
 
 
 def test_an_unknown_check_is_a_usage_error(convo: Convo) -> None:

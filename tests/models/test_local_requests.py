@@ -126,6 +126,13 @@ START_ERRORS = {
         "print('Traceback', 'OSError: no', '  ', sep='\\n', file=sys.stderr)",
         ModelFault("the local engine did not start: OSError: no"),
     ),
+    "a missing library": (
+        "raise ImportError('libgomp.so.1: cannot open shared object file')",
+        ModelFault(
+            "the local engine did not start: ImportError: libgomp.so.1: cannot open shared object file",
+            hint="apt install libgomp1 (Debian, Ubuntu), or choose another model",
+        ),
+    ),
     "an exit code": ("os._exit(3)", ModelFault("the local engine did not start: exit code 3")),
     "a signal": ("os.kill(os.getpid(), 9)", ModelFault("the local engine did not start: signal SIGKILL")),
 }
