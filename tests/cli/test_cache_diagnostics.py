@@ -21,6 +21,12 @@ REMOVED = [{"id": "rs_1", "action": "removed", "reason": "prefix_mismatch", "typ
 LINE = "cache missed: tools changed, 12,000 tokens · 1 reasoning item removed"
 
 
+@pytest.fixture(autouse=True)
+def forget_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask every server: the servers of two tests may have the same port."""
+    monkeypatch.setattr("convo.chat.turn._REFUSING_MODELS", set())
+
+
 @pytest.fixture
 def openai(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
     """A scripted server as the provider `openai`."""
