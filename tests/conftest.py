@@ -10,7 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.command_runner import Convo, Launch, Start, run_as_process, run_in_process, start_process
 from tests.tls_context import share_tls_context
@@ -64,12 +65,18 @@ def pytest_xdist_auto_num_workers() -> int | None:
     return max(1, cores * 3 // 2)
 
 
+@given(st.none())
+def run_a_first_property(_: None) -> None:
+    """Let Hypothesis register its generator of random numbers before a test calls `gc.freeze`.
+
+    It asks the collector which objects refer to the generator. From Python 3.14 on, frozen ones are not found.
+    """
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect without garbage collections: one among the modules and tests takes half a second.
-
-    Without `gc.freeze`: Hypothesis asks the collector which objects refer to its generator of random numbers.
-    """
+    """Collect without garbage collections: one among the modules and tests takes half a second."""
+    run_a_first_property()
     gc.disable()
     try:
         yield
