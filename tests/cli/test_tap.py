@@ -106,7 +106,7 @@ def test_a_program_without_a_key_gets_a_placeholder_for_an_upstream_and_404s_get
     base_url = os.environ["OPENAI_BASE_URL"]
     result = launch("tap", "--upstream", base_url, "--", sys.executable, "-c", CLIENT)
     assert upstream[0]["authorization"] == "Bearer convo-tap"
-    assert "404" not in result.err
+    assert "404 Not Found" not in result.err
     root = base_url.removesuffix("/v1")
     result = launch("tap", "--upstream", root, "--", sys.executable, "-c", CLIENT)
     assert result.err.endswith(f"every response was 404 Not Found\n  try: --upstream {root}/v1\n")
