@@ -503,9 +503,9 @@ def _iter_near_shutdowns(settings: Settings, now: float) -> Iterator[tuple[str, 
 
 
 def check_local_model(context: DoctorContext) -> CheckResult:
-    """Look for the built-in model. Raises InvalidSettings without a home folder."""
+    """Look for the built-in model, and import its engine. Raises InvalidSettings without a home folder."""
     from convo.models.factory import find_built_in_weights
-    from convo.models.weights import MISSING_LIBRARY_HINT
+    from convo.models.weights import make_engine_start_error
 
     try:
         weights = find_built_in_weights(AppPaths.from_environ(context.environ).weights)
@@ -513,7 +513,8 @@ def check_local_model(context: DoctorContext) -> CheckResult:
     except ModelMissing as error:
         return make_ok_result(error.message, error.hint, brief="not installed")
     except ImportError as error:
-        return make_warning_result(f"the local engine does not start: {error}", MISSING_LIBRARY_HINT)
+        fault = make_engine_start_error(str(error))
+        return make_warning_result(fault.message, fault.hint)
     return make_ok_result(f"{weights}; needs no key and no network", brief="installed")
 
 

@@ -43,7 +43,7 @@ from convo.models.errors import ErrorContext
 from convo.models.http import HttpxTransport, import_packages, limit_response_bodies
 from convo.models.stream import REPETITION
 from convo.models.tool_mapping import map_request
-from convo.models.weights import BUILT_IN_WEIGHTS, MISSING_LIBRARY_HINT, locate_weights, verify_weights_once
+from convo.models.weights import BUILT_IN_WEIGHTS, locate_weights, make_engine_start_error, verify_weights_once
 from convo.runtime import NewId, make_temporary_folder
 from convo.secrets import Secret
 from convo.usage.model_info import ENGINE_RESERVED_TOKENS
@@ -143,8 +143,7 @@ class EngineProcess:
         reason = (
             match[1] if match else next((line for line in reversed(stderr.splitlines()) if line.strip()), exit_reason)
         )
-        hint = MISSING_LIBRARY_HINT if "ImportError" in stderr else None
-        return ModelFault(f"the local engine did not start: {reason}", hint=hint)
+        return make_engine_start_error(reason)
 
 
 MAX_REPEATED_CHARS, MIN_REPETITIONS, MIN_REPEATED_CHARS = 400, 4, 600

@@ -20,14 +20,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from convo.config.paths import make_private_folder
-from convo.errors import ModelMissing, StoreFault, Unreadable
+from convo.errors import ModelFault, ModelMissing, StoreFault, Unreadable
 from convo.runtime import PRIVATE_FILE_MODE, is_process_dead, process_identity
 from convo.usage.gguf import GGUF_MAGIC
 
 PULL_COMMAND = "convo models pull"
-
-MISSING_LIBRARY_HINT = "apt install libgomp1 (Debian, Ubuntu), or choose another model"
-"""The next step if the engine cannot be imported: slim container images do not have this library."""
 
 _PULL_FOLDER_PREFIX = ".pull-"
 """Prefix of a download folder's name; the identity of the downloading process follows it."""
@@ -88,6 +85,12 @@ def _check_engine_installed(model: str, then: str = "") -> None:
         from convo.installation import make_missing_extra_error
 
         raise make_missing_extra_error(ModelMissing, f"local/{model}", "local", then=then)
+
+
+def make_engine_start_error(reason: str | None) -> ModelFault:
+    # slim container images do not have this library
+    hint = "apt install libgomp1 (Debian, Ubuntu), or choose another model" if reason and "libgomp" in reason else None
+    return ModelFault(f"the local engine did not start: {reason}", hint=hint)
 
 
 def locate_built_in_weights(weights_folder: Path, weights: Weights = BUILT_IN_WEIGHTS) -> Path:

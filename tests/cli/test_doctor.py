@@ -164,7 +164,7 @@ def test_an_engine_without_its_system_library_is_a_warning(
     monkeypatch.delitem(sys.modules, "xllamacpp", raising=False)
     check = run_check(convo, "local")
 
-    assert (check["level"], check["found"]) == ("warning", f"the local engine does not start: {reason}")
+    assert (check["level"], check["found"]) == ("warning", f"the local engine did not start: {reason}")
     assert check["next"] == "apt install libgomp1 (Debian, Ubuntu), or choose another model"
 
 
