@@ -21,4 +21,9 @@ async def run_agent() -> str:
     return str(await agent.run(PROMPT))
 
 
-report(asyncio.run(run_agent()) if TOOLS else str(llm.chat([ChatMessage(PROMPT)]).message.content))
+def chat() -> str:
+    # the default of LlamaIndex, 0.1, makes a small model choose other words in some runs
+    return str(llm.chat([ChatMessage(PROMPT)], temperature=0).message.content)
+
+
+report(asyncio.run(run_agent()) if TOOLS else chat())
