@@ -167,7 +167,7 @@ WORD_BREAKS = (re.compile("/"), re.compile("[-_?&]"))
 """Characters after which a word that is longer than a line is split, the best ones first."""
 
 
-CONVO_COMMAND = r"(?<=[ (])(?:[A-Z_]+=\S+ )?convo [^;)\n]+"
+CONVO_COMMAND = r"(?<=[ (])(?:[A-Z_]+=\S+ )?(?:uv run |uvx --from \S+ )?convo [^;)\n]+"
 """A command of convo in a sentence, up to the end of its clause."""
 
 NO_BREAK_BLANK = "\0"

@@ -69,3 +69,9 @@ def test_the_reason_of_a_failure_is_wrapped_also_after_a_command_and_the_next_st
         "  aiohttp, brotli, httptools",
         "  try: run convo chat --from mine --session now",
     ]
+
+
+def test_the_program_of_a_command_stays_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UV_RUN_RECURSION_DEPTH", "1")
+    failure = format_failure("no session 'mine'", "convo chat --from yours", DisplayOptions(34))
+    assert failure.splitlines()[1:] == ["  try:", "    uv run convo chat --from yours"]
