@@ -41,11 +41,7 @@ from convo.config.values import (
     suggest_fraction_command,
 )
 from convo.errors import ConvoError, EndpointFault, InvalidSettings, InvalidUsage, ModelMissing, StoreUnavailable
-from convo.installation import (
-    PACKAGES_BY_EXTRA,
-    list_missing_packages,
-    make_install_command,
-)
+from convo.installation import PACKAGES_BY_EXTRA, list_missing_packages, make_install_command
 from convo.runtime import SystemClock, random_id
 from convo.secrets import is_variable_name, read_secret, redact_secrets
 from convo.stores.base import FileHealth, ServerHealth, StoreHealth
