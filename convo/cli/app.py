@@ -36,7 +36,7 @@ from convo.cli.output import (
 from convo.cli.progress import forbid_progress
 from convo.errors import InvalidUsage
 from convo.runtime import redirect_notices
-from convo.terminal.terminal import DisplayOptions, detect_display, join_paragraphs
+from convo.terminal.terminal import DisplayOptions, detect_display, unwrap_paragraphs
 from convo.terminal.theme import detect_color_system
 
 CommandGroup = Literal["Talk", "Look", "Change", "Agents", "Serve and record", "Set up"]
@@ -321,7 +321,7 @@ def write_help_examples(ctx: Any, formatter: Any, text: str | None) -> None:
     if not text:
         return
     formatter.write_paragraph()
-    for line in join_paragraphs(inspect.cleandoc(text)).splitlines():
+    for line in unwrap_paragraphs(inspect.cleandoc(text)).splitlines():
         formatter.write(format_example_line(ctx, line, formatter.width) + "\n")
 
 

@@ -15,7 +15,7 @@ from convo import __version__
 from convo.cli.output import EXIT_CODES
 from convo.config.schema import VARIABLE_SETTINGS
 from convo.config.values import format_setting_key
-from convo.terminal.terminal import join_paragraphs
+from convo.terminal.terminal import unwrap_paragraphs
 
 DESCRIPTION = """
 convo talks to models through the Responses API, or to any other model through an adapter, and lets you choose where
@@ -101,7 +101,7 @@ def _describe_variables() -> dict[str, str]:
 
 def _example_lines(text: str) -> Iterator[str]:
     """Yield examples, which are not filled because they are copied, and paragraphs."""
-    all_lines = join_paragraphs(inspect.cleandoc(text)).splitlines()
+    all_lines = unwrap_paragraphs(inspect.cleandoc(text)).splitlines()
     for is_example, lines in groupby(all_lines, lambda line: line.startswith(" ")):
         escaped = [_escape_roff(line) for line in lines if line]
         if is_example:

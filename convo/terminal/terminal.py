@@ -205,7 +205,7 @@ def wrap_line(line: str, columns: int, *, splits_words: bool = False) -> Iterato
     yield current
 
 
-def join_paragraphs(text: str) -> str:
+def unwrap_paragraphs(text: str) -> str:
     """Return `text` with each paragraph as one line; lines that begin with a blank stay as they are."""
     # A line that ends with a colon is a heading.
     return re.sub(r"(?m)^(\S.*[^:\n])\n(?=\S)", r"\1 ", text)
