@@ -194,9 +194,15 @@ def test_a_run_interrupted_with_ctrl_c_can_be_resumed(start: Start, convo: Convo
 
 SLOW_REFUND = AGENTS.replace(
     'note(f"refund {order} {cents}")',
-    'note(f"refund {order} {cents}")\n    if order == "A2":\n        print("STARTED", flush=True)\n'
-    "        import time\n        time.sleep(60)",
+    """note(f"refund {order} {cents}")
+    import time
+    if order == "A2":
+        while "refund A1 100" not in RAN.read_text():
+            time.sleep(0.01)
+        print("STARTED", flush=True)
+        time.sleep(60)""",
 )
+"""Agents whose refund tool, for order A2, waits until A1 is refunded, prints STARTED and then sleeps."""
 
 
 def test_a_run_stopped_during_a_tool_leaves_a_state_file_that_runs_no_tool_again(
