@@ -18,6 +18,7 @@ from jsonschema import Draft202012Validator
 
 from convo.cli.app import COMMANDS, CommandTable, run_command_line
 from convo.cli.commands.schema import SCHEMA_FILES, read_schema
+from convo.cli.progress import forbid_progress
 from tests.fork_server import ConvoProcess, run_convo
 
 ROOT = Path(__file__).parent.parent
@@ -80,12 +81,12 @@ def run_in_process(
     encoding: str = "utf-8",
     is_terminal: bool = False,
 ) -> CommandResult:
-    """Run one command line in this process.
+    """Run one command line in this process, without the progress of work that takes long on a busy machine.
 
     encoding, is_terminal:  of its standard output and error
     """
     out, err = (text_stream(encoding=encoding, is_terminal=is_terminal) for _ in range(2))
-    with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", text_stream(stdin)):
+    with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", text_stream(stdin)), forbid_progress():
         code = run_command_line(argv, table)
     result = CommandResult(code, written_text(out), written_text(err))
     validate_json_output(argv, result.out)
