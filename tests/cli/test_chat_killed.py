@@ -102,7 +102,8 @@ def test_after_forty_killed_commands_the_next_one_succeeds(strategy: Strategy, s
     assert items >= 2 * confirmed
 
 
-LONG_ANSWER = "Word by word, as people do when they explain, and on and on. " * 3
+LONG_ANSWER = "Word by word, as people do when they explain, and on and on. " * 300
+"""An answer of two minutes, so that no chat ends before it is killed."""
 
 
 def kill_while_streaming(times: int, strategy: Strategy, store_url: str, convo: Convo) -> None:
