@@ -93,7 +93,9 @@ class KilledChats:
     def run(self, number: int) -> None:
         """Kill one chat, or its resumption after an approval; continue it to its end, and check its calls."""
         name, server = f"run{number}", SERVERS[number % len(SERVERS)]
-        chat = ("chat", "--mcp", server, *scripted_flags(*calls(number, server)), "-n", name, "pay")
+        # The answer takes longer than the test: however late the kill is, it finds a chat that was not paused.
+        slow, fast = (scripted_flags(*calls(number, server), delay_s=delay_s) for delay_s in (300, 0))
+        chat = ("chat", "--mcp", server, *slow, "-n", name, "pay")
         if server == "asks":
             assert self.convo(*chat).exit == 3
             self.kill("resume", name, "--approve", "all")
@@ -101,7 +103,7 @@ class KilledChats:
             self.kill(*chat)
         decisions: list[str] = []
         while True:
-            got = self.convo("resume", name, "--json", *decisions)
+            got = self.convo("resume", name, "--json", *fast, *decisions)
             if got.exit != 3:
                 break
             pending = got.json()["pending"]
