@@ -39,7 +39,8 @@ def test_ctrl_c_keeps_the_partial_answer_and_the_next_turn_continues(signals: in
     out, err = process.communicate(timeout=60)
     text = beginning + out.removesuffix("\n")
 
-    assert process.returncode == 130
+    # The second one may come when all is saved and the process exits, which it then does at once.
+    assert process.returncode in (130, -signal.SIGINT)[:signals]
     assert LONG["text"].startswith(text)
     assert err.splitlines()[0] == "stopped; the output so far is saved"
     assert receipts(err)[0]["status"] == "cancelled"
