@@ -224,6 +224,7 @@ def test_after_a_killed_process_the_session_is_free_at_once_and_its_message_and_
     first = start("chat", "--from", "mine", "go on")
     wait_for_output(first)
     first.kill()
+    first.wait()
 
     got = launch("chat", "--from", "mine", "and now?")
 
