@@ -127,7 +127,7 @@ def test_an_earlier_decision_does_not_resolve_a_call_with_unknown_outcome(
 
 def test_a_command_repeated_after_a_kill_continues_the_run(start: Start, convo: Convo, home: Path) -> None:
     """The kill interrupts the answer, after the output of the approved call was stored."""
-    slow = {"text": "one two three four five six seven eight nine ten " * 10}
+    slow = {"text": "one two three four five six seven eight nine ten " * 200}
     model = scripted_flags(REFUND, slow, delay_s=0.05)
     assert convo("chat", *agent_flags(), *model, "-n", "mine", "back").exit == 3
     argv = ("resume", "mine", *agent_flags(), *model)
