@@ -309,4 +309,4 @@ def test_no_file_stays_open(work_folder: Path, content: str | None) -> None:
     descriptors = os.listdir("/dev/fd")
     with suppress(InvalidSettings):
         load_settings()
-    assert os.listdir("/dev/fd") == descriptors
+    assert {*os.listdir("/dev/fd")} <= {*descriptors}  # those of other tests may be closed as garbage meanwhile
