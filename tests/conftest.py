@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -47,6 +48,8 @@ def pytest_configure(config: pytest.Config) -> None:
     need that, and exclude pytest's plugin for caches. The keyring of the machine is never used.
     """
     os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a run in the background: every process would inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.pluginmanager.hasplugin("cacheprovider"):
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # before the workers start
         sys.dont_write_bytecode = False
