@@ -75,8 +75,7 @@ class PacedUpstream:
                 await asyncio.wait({answer_task, close_task}, return_when=asyncio.FIRST_COMPLETED)
                 answer_task.cancel()
                 await asyncio.gather(answer_task, return_exceptions=True)
-                if not close_task.done():
-                    await close_task
+                await asyncio.gather(close_task, return_exceptions=True)  # a reset ends the connection, too
                 call.closed_at = time.monotonic()
                 call.closed.set()
                 break
