@@ -181,10 +181,10 @@ def test_a_client_that_closes_a_stream_cancels_it_at_once(
 
 def test_the_stored_output_equals_the_sent_output(gateway: RunningGateway, upstream: PacedUpstream) -> None:
     """The client closes only its sending half, so it reads everything that the server sends."""
-    client = Client(gateway, "words-400-1").read(5)
+    client = Client(gateway, "words-1000000-1").read(5)  # more than it can send
     client.half_close()
     assert stored_status_and_text(gateway, client.id) == ("cancelled", client.output)
-    assert 0 < len(client.output.split()) < 400
+    assert client.output
 
 
 def test_a_conversation_stores_the_input_and_the_sent_output_and_is_unlocked_at_once(
