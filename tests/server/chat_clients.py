@@ -55,13 +55,6 @@ class ChatClient:
         self.turns, self._urls, self._on_confirmed = record, urls, on_confirmed
         self._replica_index = 0
 
-    async def chat(self, turns: int) -> None:
-        async with httpx2.AsyncClient(timeout=30, trust_env=False) as http:
-            if self.turns.conversation is not None:
-                self.turns.conversation = await self._conversation(http)
-            for turn in range(turns):
-                await self._turn(http, f"{self.turns.name} says {turn}")
-
     async def chat_until(self, done: asyncio.Event) -> None:
         """Chat until `done` is set and the running turn is confirmed."""
         async with httpx2.AsyncClient(timeout=30, trust_env=False) as http:

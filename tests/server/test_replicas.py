@@ -40,20 +40,25 @@ def new_records(count: int) -> list[ConfirmedTurns]:
 async def run_clients(
     records: Sequence[ConfirmedTurns], urls: Sequence[str], turns: int, halfway: Callable[[], object]
 ) -> None:
-    """Run all clients to the end; call `halfway` when half of all turns are confirmed."""
-    remaining, half_done = len(records) * turns // 2, asyncio.Event()
+    """Run all clients; call `halfway` when half of all turns are confirmed, and end when as many are after it."""
+    half, confirmed, done = len(records) * turns // 2, 0, asyncio.Event()
 
     def on_confirmed() -> None:
-        nonlocal remaining
-        remaining -= 1
-        if remaining <= 0:
-            half_done.set()
+        nonlocal confirmed
+        confirmed += 1
 
     async def run_halfway() -> None:
-        await half_done.wait()
+        while confirmed < half:  # noqa: ASYNC110 - the clients have no event for it
+            await asyncio.sleep(0.005)
         await asyncio.to_thread(halfway)
+        last = confirmed + half
+        while confirmed < last:  # noqa: ASYNC110 - the clients have no event for it
+            await asyncio.sleep(0.005)
+        done.set()
 
-    await asyncio.gather(run_halfway(), *(ChatClient(record, urls, on_confirmed).chat(turns) for record in records))
+    await asyncio.gather(
+        run_halfway(), *(ChatClient(record, urls, on_confirmed).chat_until(done) for record in records)
+    )
 
 
 def restart_database(postgres: databases.Server, url: str) -> None:
