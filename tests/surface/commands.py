@@ -66,11 +66,11 @@ class RevisionShell(NamedTuple):
         environ = {**os.environ, "CONVO_HOME": str(self.home), **(env or {})}
         return fork_server.run_convo([*self.before, *argv], stdin=stdin, env=environ, cwd=self.folder)
 
-    def start(self, *argv: str, **env: str) -> fork_server.ConvoProcess:
+    def start(self, *argv: str, stderr: int = subprocess.DEVNULL, **env: str) -> fork_server.ConvoProcess:
         """Start a command and return its process, with a pipe for stdout."""
-        environ, devnull = {**os.environ, "CONVO_HOME": str(self.home), **env}, subprocess.DEVNULL
+        environ, pipe = {**os.environ, "CONVO_HOME": str(self.home), **env}, subprocess.PIPE
         command = [*self.before, *argv]
-        return fork_server.ConvoProcess(command, env=environ, cwd=self.folder, stdout=subprocess.PIPE, stderr=devnull)
+        return fork_server.ConvoProcess(command, env=environ, cwd=self.folder, stdout=pipe, stderr=stderr)
 
     def completions(self, *argv: str) -> list[str]:
         """The completion candidates for the last word of `argv`."""

@@ -1,7 +1,7 @@
 """The surface of `convo serve` of a revision, collected with requests over HTTP, SSE and WebSocket."""
 
 import json
-import socket
+import re
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +18,6 @@ from websockets.sync.client import connect
 from tests.surface.commands import RevisionShell
 from tests.surface.document import Collection, loads
 from tests.surface.stored import collect_sqlite
-
-START_TIMEOUT_S = 60
 
 SCRIPTS: Mapping[str, list[dict[str, Any]]] = {
     "plain": [{"text": "Hello", "usage": {"cached": 2}}, {"text": "Again"}],
@@ -103,28 +101,22 @@ def scripted_settings(folder: Path) -> str:
 @contextmanager
 def served_revision(shell: RevisionShell, *argv: str) -> Iterator[str]:
     """Run `convo serve ARGV` while the block runs; yield its address."""
-
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    with shell.start("serve", "--port", str(port), *argv, CONVO_SEAL_KEY=SEAL_KEY, UP_KEY="key") as process:
+    more = {"CONVO_SEAL_KEY": SEAL_KEY, "UP_KEY": "key"}
+    with shell.start("serve", "--port", "0", *argv, stderr=subprocess.PIPE, **more) as process:
         try:
-            wait_for(url, process)
-            yield url
+            yield read_address(process)
         finally:
             process.terminate()
 
 
-def wait_for(url: str, process: "subprocess.Popen[str]") -> None:
-    """Wait until a server responds. Raises TimeoutError if it ends or does not respond in `START_TIMEOUT_S`."""
-    end = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < end and process.poll() is None:
-        try:
-            if httpx2.get(f"{url}/healthz", trust_env=False).status_code == 200:
-                return
-        except httpx2.TransportError:
-            time.sleep(0.02)
-    raise TimeoutError(f"no server at {url}")
+def read_address(process: "subprocess.Popen[str]") -> str:
+    """Read the address of a server from its stderr. Raises EOFError if the server ends before it is printed."""
+    assert process.stderr
+    for line in process.stderr:
+        address = re.search(r"http://[^,\s]+(?=/v1)", line)
+        if "convo serves" in line and address:
+            return address[0]
+    raise EOFError("the server has ended")
 
 
 class SurfaceClient:
@@ -338,7 +330,7 @@ def collect_limited_server(collection: Collection, shell: RevisionShell) -> None
                 client.call(f"limited {name}", "POST", "/v1/responses", body)
             client.call("limited third", "GET", "/v1/models")
             client.call("limited fourth", "GET", "/v1/models")
-    except TimeoutError:
+    except EOFError:
         collection.add_value("http", "limited", "no such settings")
 
 
