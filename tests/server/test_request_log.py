@@ -120,6 +120,13 @@ def test_a_request_that_failed_leaves_a_row_and_no_response(
     assert continued.status_code >= 400
 
 
+@pytest.fixture
+def written_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep rows in memory until the server ends."""
+    monkeypatch.setattr("convo.server.request_log.WRITE_INTERVAL_S", 3600)
+
+
+@pytest.mark.usefixtures("written_at_the_end")
 def test_a_rate_limited_request_leaves_a_row_and_one_without_a_valid_key_leaves_none(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     headers = bearer(create_api_key(keys, "alice"))
@@ -165,6 +172,7 @@ def test_a_request_whose_client_leaves_while_it_waits_is_one_cancelled_row(
     may_answer.set()
 
 
+@pytest.mark.usefixtures("written_at_the_end")
 def test_rows_are_written_in_batches_kept_after_a_restart_and_limited_in_number(tmp_path: Path) -> None:
     def rows(gateway: RunningGateway) -> list[tuple[str, int]]:
         return [(row["model"], row["count"]) for row in listed(gateway)["data"]]
