@@ -20,6 +20,7 @@ from convo.server.auth import KeysFile, create_api_key
 from tests import databases
 from tests.cli.chat_commands import ECHO
 from tests.cli.stored_chats import DATABASE
+from tests.clock import FixedClock
 from tests.command_runner import Convo, Start
 from tests.models.chat_server import ChatServer, run_chat_server
 from tests.server.api_keys import bearer
@@ -131,7 +132,7 @@ def test_a_rate_limited_request_leaves_a_row_and_one_without_a_valid_key_leaves_
     keys = tmp_path / "keys"
     headers = bearer(create_api_key(keys, "alice"))
     limits = ServeLimits(per_minute=2)
-    with run_gateway(tmp_path / "g", keys=KeysFile(keys), limits=limits) as gateway:
+    with run_gateway(tmp_path / "g", keys=KeysFile(keys), limits=limits, clock=FixedClock()) as gateway:
         for _ in range(3):
             last = gateway.create_response({"model": "echo", "input": "x", "store": False}, headers=headers)
         assert last.status_code == 429
@@ -177,10 +178,11 @@ def test_rows_are_written_in_batches_kept_after_a_restart_and_limited_in_number(
     def rows(gateway: RunningGateway) -> list[tuple[str, int]]:
         return [(row["model"], row["count"]) for row in listed(gateway)["data"]]
 
-    store = f"sqlite:{tmp_path}/convo.db"
-    with run_gateway(tmp_path / "g", store, max_unstored_rows=2) as gateway:
+    store, clock = f"sqlite:{tmp_path}/convo.db", FixedClock(int(time.time()))
+    with run_gateway(tmp_path / "g", store, max_unstored_rows=2, clock=clock) as gateway:
         for model in ("no/a", "no/b", "no/b", "no/c"):
             gateway.create_response({"model": model, "input": "x"})
+            clock.advance(0.1)  # a row counts the requests of one second
         assert rows(gateway) == [("no/c", 1), ("no/b", 2), ("no/a", 1)]
     with run_gateway(tmp_path / "g", store) as gateway:
         assert rows(gateway) == [("no/c", 1), ("no/b", 2)]
