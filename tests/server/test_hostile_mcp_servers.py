@@ -133,7 +133,7 @@ async def test_a_compressed_response_is_refused_because_its_size_is_unknown() ->
 
 
 async def test_a_server_that_does_not_end_its_session_leaves_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("convo.responses_api.mcp_client.CLOSE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("convo.responses_api.mcp_client.CLOSE_TIMEOUT_S", 0.5)
     before = asyncio.all_tasks()
     async with hostile_server(reply_with(), session_id="1") as (server, connection):
         await connection.list_tools()
