@@ -135,7 +135,8 @@ def test_closing_the_terminal_keeps_the_partial_answer(home: Path) -> None:
         terminal.wait_for_prompt()
         terminal.type_keys("count\r")
         terminal.wait_for_text("two")
-        terminal.child.close()
+        terminal.child.ptyproc.fileobj.close()  # `terminal.child.close` kills a chat that needs half a second to end
+        terminal.child.wait()
     assert stored_messages(home, "mine")[1].startswith("assistant: one two")
 
 
