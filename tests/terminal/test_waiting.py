@@ -135,15 +135,16 @@ def test_without_colors_the_line_has_no_styles(remote_model: LoopbackServer) -> 
         assert "\x1b[3" not in screen.raw
 
 
-def test_a_tool_that_prints_is_not_erased() -> None:
+def test_a_tool_that_prints_is_not_erased(remote_model: LoopbackServer) -> None:
     Path("desk.py").write_text(PRINTING_AGENT, encoding="utf-8")
     call = {"call": {"name": "measure", "call_id": "c1"}}
-    script = scripted_flags(call, {"text": "It is 5 m."}, delay_s=0.6)
-    with open_screen("chat", *script, "--agent", f"{os.getcwd()}/desk.py:desk", "how long?") as screen:
+    remote_model.replies(call, {"text": "It is 5 m."}, delay_s=HELD_S)
+    with open_screen("chat", "--agent", f"{os.getcwd()}/desk.py:desk", "how long?") as screen:
+        wait_for_line(screen, r"waiting \d+ s · Ctrl-C to stop")
+        remote_model.release_deltas()
         screen.wait_for_text("It is 5 m.")
         assert screen.wait_for_exit() == 0
         assert "desk calls measure {}\nmeasuring is done\nmeasure returned 5 m\nIt is 5 m.\n" in screen.text()
-        assert "waiting " in screen.raw
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.9, "0 s"), (59.9, "59 s"), (60, "1 min 0 s"), (125.2, "2 min 5 s")])
