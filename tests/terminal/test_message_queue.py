@@ -10,7 +10,7 @@ import pytest
 from convo.terminal.message_queue import MessageQueue, TypedMessage
 from convo.terminal.terminal import text_width
 from tests.cli.agent_files import PAID_BACK, REFUND, agent_flags, stored_runs, tool_runs
-from tests.cli.chat_commands import scripted_flags, stored_messages
+from tests.cli.chat_commands import stored_messages
 from tests.clock import HELD_S
 from tests.loopback_server import LoopbackServer
 from tests.terminal.screen import TerminalScreen, open_screen
@@ -370,17 +370,17 @@ def test_a_queued_message_decides_no_call_of_an_agent(home: Path, remote_model: 
 
 
 @pytest.mark.needs("terminal")
-def test_messages_are_queued_while_an_agent_runs_after_a_decision(home: Path) -> None:
-    replies = ({**PAID_BACK, "text": LINES}, {"text": "two!"})
-    with open_screen(
-        "chat", *agent_flags(), *scripted_flags(REFUND, *replies, chunk=8, delay_s=0.05), "-n", "mine"
-    ) as screen:
+def test_messages_are_queued_while_an_agent_runs_after_a_decision(home: Path, remote_model: LoopbackServer) -> None:
+    remote_model.replies(REFUND, {**PAID_BACK, "text": LINES}, {"text": "two!"}, chunk=8, delay_s=HELD_S)
+    remote_model.release_deltas(8)
+    with open_screen("chat", *agent_flags(), "-n", "mine") as screen:
         screen.wait_for_prompt("/help")
         screen.type_keys("pay it back\r")
         screen.wait_for_text("decision:")
         screen.type_keys("y\r")
         screen.wait_for_text("line 0")
         type_until(screen, "next\r", "queued: next · Up to edit")
+        remote_model.release_deltas()
         screen.wait_for_prompt("two!")
     assert tool_runs() == ["refund A1 500"]
     assert stored_messages(home, "mine")[-2:] == ["user: next", "assistant: two!"]
