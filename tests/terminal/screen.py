@@ -10,8 +10,9 @@ Waits depend on the shown screen, never on a fixed time.
 
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pyte
@@ -57,8 +58,7 @@ class TerminalScreen:
                 piece = self.child.read_nonblocking(65_536, TIMEOUT_S)
             except (pexpect.TIMEOUT, pexpect.EOF) as error:
                 raise AssertionError(f"{error}\n{self.text()}") from error
-            self.raw += piece
-            self._stream.feed(piece)
+            self._feed(piece)
 
     def wait_for_text(self, text: str) -> None:
         """Wait until `text` is shown, perhaps wrapped, and everything is drawn."""
@@ -78,9 +78,21 @@ class TerminalScreen:
         import pexpect
 
         self.child.expect(pexpect.EOF)
-        self.raw += self.child.before
-        self._stream.feed(self.child.before)
+        self._feed(self.child.before)
         return wait_for_end(self.child)
+
+    def resize(self, columns: int) -> None:
+        """Change the width while the command is stopped and all that it drew for the old width has been read."""
+        import pexpect
+
+        os.kill(self.child.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.child.pid, os.WSTOPPED)
+        with suppress(pexpect.TIMEOUT):
+            while True:
+                self._feed(self.child.read_nonblocking(65_536, 0))
+        self.child.setwinsize(ROWS, columns)
+        self.screen.resize(ROWS, columns)
+        os.kill(self.child.pid, signal.SIGCONT)
 
     def text(self) -> str:
         """The shown lines with masked times and ids, without blanks at their ends."""
@@ -89,6 +101,10 @@ class TerminalScreen:
             cells = pattern.sub(replacement, cells)
         lines = [cells[start : start + width].replace(WIDE_CELL, "").rstrip() for start in range(0, len(cells), width)]
         return "\n".join(lines).rstrip()
+
+    def _feed(self, piece: str) -> None:
+        self.raw += piece
+        self._stream.feed(piece)
 
     def _has_prompt(self) -> bool:
         cursor = self.screen.cursor

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.chat_commands import ECHO
 from tests.clock import HELD_S
 from tests.loopback_server import LoopbackServer
-from tests.terminal.screen import ROWS, open_screen
+from tests.terminal.screen import open_screen
 
 pytestmark = pytest.mark.needs("terminal")
 
@@ -23,8 +23,7 @@ def test_every_word_of_an_open_paragraph_is_shown_once(columns: tuple[int, int],
         screen.wait_for_prompt("/help")
         screen.type_keys("count\r")
         screen.wait_until(lambda: WORDS[18] in screen.text())
-        screen.child.setwinsize(ROWS, columns[1])
-        screen.screen.resize(ROWS, columns[1])
+        screen.resize(columns[1])
         remote_model.release_deltas()
         screen.wait_for_prompt("session mine")
         assert re.findall(r"word\d+", screen.text()) == WORDS
@@ -38,8 +37,7 @@ def test_the_reasoning_is_erased_after_a_resize(remote_model: LoopbackServer) ->
         screen.wait_for_prompt("/help")
         screen.type_keys("weather?\r")
         screen.wait_until(lambda: "thought20" in screen.text())
-        screen.child.setwinsize(ROWS, 50)
-        screen.screen.resize(ROWS, 50)
+        screen.resize(50)
         remote_model.release_deltas()
         screen.wait_for_prompt("session mine")
         assert "thought" not in screen.text()
