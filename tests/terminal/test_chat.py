@@ -303,13 +303,12 @@ def test_an_unchanged_message_is_not_sent_again(home: Path) -> None:
     assert stored_messages(home, "mine") == ["user: hello", "assistant: hello"]
 
 
-@pytest.mark.parametrize("keys", [["/edit\r"], ["\x1b", "\x1b"]])
-def test_ctrl_d_at_the_edit_prompt_does_not_end_the_chat(keys: list[str], home: Path) -> None:
+@pytest.mark.parametrize("keys", ["/edit\r", "\x1b\x1b"])
+def test_ctrl_d_at_the_edit_prompt_does_not_end_the_chat(keys: str, home: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "mine") as terminal:
         terminal.wait_for_prompt()
         terminal.send_line("hello")
-        for key in keys:
-            terminal.type_keys(key)
+        terminal.type_keys(keys)
         terminal.wait_for_text("edit> ")
         terminal.press_ctrl("u")
         terminal.press_ctrl("d")
