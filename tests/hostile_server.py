@@ -61,7 +61,7 @@ class HostileServer:
                 threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
     def _answer(self, connection: socket.socket) -> None:
-        sent = 0
+        sent, has_client_left = 0, False
         with connection:
             connection.settimeout(REQUEST_TIMEOUT_S)
             try:
@@ -70,10 +70,12 @@ class HostileServer:
                 for piece in self.answers(request):
                     sent += self._send(connection, piece)
             except OSError:
-                self.closed.set()
+                has_client_left = True
             finally:
                 self.sent.append(sent)
                 self.ended_at.append(monotonic())
+                if has_client_left:
+                    self.closed.set()
 
     def _send(self, connection: socket.socket, piece: bytes) -> int:
         """Send a piece and return its length. Raises OSError if the client disconnected or the server stops."""
