@@ -22,6 +22,9 @@ CONTROL_SEQUENCES = re.compile(r"\x1b\[[?\d;]*[A-Za-z]|.\x08")
 FOOTER = re.compile(r"(?:\x1bD|\x1b\[A)*\x1b7.*?\x1b8", re.DOTALL)
 """The rows below an answer, as they are drawn between two parts of it."""
 
+WAITING_LINE = re.compile(r"[^\n]* to stop[^\n]*\r\x1b\[(?:2K|J)")
+"""The line that is shown during a wait, up to the sequence that erases it; on a busy machine any answer has one."""
+
 PROMPT = {"xterm": r">(?:\x08|\x1b\[0m\r+\n[^\r\n]*\x1b\[\d+D\x1b\[A)\x1b\[2C", "dumb": r"(?:^|\n)> $"}
 """The prompt as it is drawn by TERM: with the status line below it, or plain."""
 
@@ -90,7 +93,7 @@ class PtySession:
         return wait_for_end(self.child)
 
     def _update_output(self, raw: str) -> str:
-        self.output = CONTROL_SEQUENCES.sub("", FOOTER.sub("", raw)).replace("\r", "")
+        self.output = CONTROL_SEQUENCES.sub("", WAITING_LINE.sub("", FOOTER.sub("", raw))).replace("\r", "")
         return self.output
 
 

@@ -115,7 +115,7 @@ def test_programs_screen_readers_and_terminals_without_a_cursor_get_no_such_line
     with at_terminal("chat", *scripted_flags(SLOW_ANSWER, delay_s=0.8), "count", *flags, env=env) as terminal:
         assert terminal.wait_for_exit() == 0
         assert "one two" in terminal.output
-        assert "waiting" not in terminal.output
+        assert "waiting" not in terminal.child.before
 
 
 @pytest.mark.parametrize("redirection", ["2>err.txt", ">out.txt"])
@@ -123,7 +123,7 @@ def test_the_line_is_shown_only_if_both_outputs_are_a_terminal(redirection: str)
     flags = " ".join(scripted_flags(SLOW_ANSWER, delay_s=0.8))
     with at_terminal(command=f"convo chat {flags} -n mine count {redirection}") as terminal:
         assert terminal.wait_for_exit() == 0
-    assert "waiting" not in terminal.output + Path(redirection.strip("2>")).read_text()
+    assert "waiting" not in terminal.child.before + Path(redirection.strip("2>")).read_text()
 
 
 def test_without_colors_the_line_has_no_styles(remote_model: LoopbackServer) -> None:
@@ -159,4 +159,4 @@ def test_a_compaction_shows_the_line_to_a_user(flags: tuple[str, ...], env: dict
     assert convo("chat", "-q", "--from", "mine", *quick, f"two {LONG}").exit == 0
     with at_terminal("compact", "mine", *slow, *flags, env=env) as terminal:
         assert terminal.wait_for_exit() == 0
-        assert bool(re.search(r"compacting \d s · Ctrl-C to stop", terminal.output)) == (not flags and not env)
+        assert bool(re.search(r"compacting \d s · Ctrl-C to stop", terminal.child.before)) == (not flags and not env)
