@@ -182,9 +182,11 @@ def _run_worker(queue: SimpleQueue[ThreadJob]) -> None:
     while is_kept:
         work, on_done = queue.get()
         result = work()
-        is_kept = len(_idle_queues) < MAX_IDLE_THREADS
-        if is_kept:
-            _idle_queues.append(queue)
+        _idle_queues.append(queue)
+        if len(_idle_queues) > MAX_IDLE_THREADS:
+            with suppress(ValueError):  # the thread has its next job already
+                _idle_queues.remove(queue)
+                is_kept = False
         on_done(result)
         # An idle thread would keep the last result in memory.
         del work, on_done, result
