@@ -133,7 +133,7 @@ class TranscriptRunner:
                 elif block.name:
                     (self.folder / block.name).write_text(block.text, encoding="utf-8")
                 elif block.language == "python":
-                    exec(self._with_ports(block.text), {})
+                    run_python(self._with_ports(block.text))
                 elif block.language == "console":
                     outputs += self._console([one.command for one in parse_console(block.text)])
         return outputs
@@ -212,6 +212,17 @@ class TranscriptRunner:
             self.public_url = self.open.enter_context(run_tls_proxy(int(found[1]), self.folder.parent / "proxy"))
             self.shown[self.public_url] = PUBLIC_URL
         return shown
+
+
+def run_python(program: str) -> None:
+    """Run a program in this process and close its clients: their open sockets would fail a later test as garbage."""
+    from openai import OpenAI
+
+    variables: dict[str, object] = {}
+    exec(program, variables)
+    for value in variables.values():
+        if isinstance(value, OpenAI):
+            value.close()
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
