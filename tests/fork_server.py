@@ -220,8 +220,7 @@ def exit_at_once(exit_codes: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the parent may ignore these signals
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the parent may ignore it
     exit_codes: list[int] = []
     atexit.register(exit_at_once, exit_codes)  # the handler that is registered first runs last
     import_everything()

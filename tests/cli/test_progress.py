@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -53,7 +52,6 @@ def open_progress_screen(
     environ.pop("COLUMNS", None)
     command = ["-c", f"exec {join([*write_program(delay_s), *argv])} {redirection}"]
     more: Any = {"dimensions": (ROWS, columns), "encoding": "utf-8", "env": environ, "timeout": TIMEOUT_S}
-    more["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell ignores it in the background
     child = pexpect.spawn("/bin/sh", command, **more)
     child.delaybeforesend = None
     try:
